@@ -1,0 +1,1 @@
+//! Values in and out of Arrow arrays.

@@ -1,0 +1,127 @@
+//! What a write asks of a store: mutations with their stamps, and the keys that must not have changed.
+
+use arrow::array::RecordBatch;
+
+use crate::schema::{ColumnId, RelationId};
+use crate::span::Span;
+use crate::value::Value;
+
+/// Which write timestamp a mutation gets, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// The server's clock, strictly increasing; statement `n` of one batch gets a later one than statement `n - 1`.
+    Server(u32),
+    /// `USING TIMESTAMP`: as given; it never moves the server's clock.
+    At(i64),
+}
+
+/// What a write does to one cell. A column that is not named is left alone (CQL's UNSET).
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellWrite {
+    /// Writes a value; never `Value::Null`.
+    Value(Value),
+    /// Deletes the cell. The store drops it where nothing older can exist.
+    Tombstone,
+}
+
+/// Writes cells of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowWrite {
+    /// The relation.
+    pub relation: RelationId,
+    /// The whole row key.
+    pub key: Vec<Value>,
+    /// Whether a row marker is written: INSERT does, UPDATE does not.
+    pub marker: bool,
+    /// The cells.
+    pub cells: Vec<(ColumnId, CellWrite)>,
+    /// Write timestamp.
+    pub stamp: Stamp,
+    /// Seconds to live for marker and cells; 0: for ever.
+    pub ttl: u32,
+}
+
+/// Writes many rows at once, columnar: the bulk path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchWrite {
+    /// The relation.
+    pub relation: RelationId,
+    /// The column of each of the batch's arrays: all key columns in key order, then any value columns.
+    pub columns: Vec<ColumnId>,
+    /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key the later wins.
+    pub batch: RecordBatch,
+    /// Whether row markers are written.
+    pub marker: bool,
+    /// Whether a null deletes the cell (INSERT of NULL) or leaves it alone.
+    pub null_deletes: bool,
+    /// Write timestamp.
+    pub stamp: Stamp,
+    /// Seconds to live; 0: for ever.
+    pub ttl: u32,
+}
+
+/// Deletes one row by its whole key: a row tombstone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowDelete {
+    /// The relation.
+    pub relation: RelationId,
+    /// The whole row key.
+    pub key: Vec<Value>,
+    /// Write timestamp; covers cells written at or before it.
+    pub stamp: Stamp,
+}
+
+/// Deletes a span of rows: a span tombstone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanDelete {
+    /// The relation.
+    pub relation: RelationId,
+    /// The keys.
+    pub span: Span,
+    /// Write timestamp; covers cells written at or before it.
+    pub stamp: Stamp,
+}
+
+/// One change to one relation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mutation {
+    /// Cells of one row.
+    Row(RowWrite),
+    /// Many rows.
+    Batch(BatchWrite),
+    /// One row deleted.
+    DeleteRow(RowDelete),
+    /// A span deleted.
+    DeleteSpan(SpanDelete),
+}
+
+/// A precondition: nothing in these keys was committed after `seq`; else the batch fails with 40001.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unchanged {
+    /// The relation.
+    pub relation: RelationId,
+    /// The keys.
+    pub span: Span,
+    /// The commit order up to which the caller has seen everything.
+    pub seq: u64,
+}
+
+/// An atomic set of mutations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WriteBatch {
+    /// In order: of two equal stamps on one cell the tie rules of DESIGN.md section 8 decide.
+    pub mutations: Vec<Mutation>,
+    /// All must hold when the batch is applied.
+    pub unchanged: Vec<Unchanged>,
+    /// Answer before the log is on disk: `SET durability = 'relaxed'`.
+    pub relaxed: bool,
+}
+
+/// What a store says of an applied batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The batch's place in the commit order.
+    pub seq: u64,
+    /// The write timestamp that `Stamp::Server(0)` got, in microseconds.
+    pub timestamp: i64,
+}

@@ -1,0 +1,437 @@
+//! Tables, columns, relations, and the catalog that names them.
+//!
+//! Invariant: ids (table, relation, column, segment) are never reused; names live in the catalog only. TRUNCATE and
+//! re-CREATE give a table new relation ids, so that nothing written before can show through.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result, nearest};
+use crate::types::ColumnType;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id!(/// Identifies a table for ever.
+    TableId(u32));
+id!(/// Identifies a relation (one sorted map of a table) for ever.
+    RelationId(u32));
+id!(/// Identifies a column for ever; also its Parquet `field_id`.
+    ColumnId(u32));
+id!(/// Identifies a segment for ever.
+    SegmentId(u64));
+
+/// What part a column plays in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnRole {
+    /// Part of the partition key.
+    Partition,
+    /// A clustering column.
+    Clustering {
+        /// Whether larger values come first.
+        descending: bool,
+    },
+    /// One value per partition.
+    Static,
+    /// One value per row.
+    Regular,
+}
+
+/// A column as declared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// Never reused, not even after DROP and ADD of the same name.
+    pub id: ColumnId,
+    /// Unique in its table.
+    pub name: String,
+    /// Type of its values.
+    pub ty: ColumnType,
+    /// Part in the key, or none.
+    pub role: ColumnRole,
+    /// Whether NULL is refused. Key columns always refuse it.
+    pub not_null: bool,
+    /// Source text of the DEFAULT expression.
+    pub default: Option<String>,
+    /// Largest number of characters: `varchar(n)`.
+    pub max_length: Option<u32>,
+    /// Not shown by `SELECT *` nor by the catalog: the `rowid` of a table without a key.
+    pub hidden: bool,
+}
+
+/// A CHECK constraint: its name and the source text of its condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Unique in its table.
+    pub name: String,
+    /// Source text of the condition.
+    pub sql: String,
+}
+
+/// What old versions of a family's cell are kept. `None` fields set no limit; both set means either removes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GcRule {
+    /// Newest versions kept per cell.
+    pub max_versions: Option<u32>,
+    /// Age in microseconds after which a version goes.
+    pub max_age: Option<i64>,
+    /// Whether a version goes only when both limits say so (Bigtable's intersection).
+    pub both: bool,
+}
+
+/// A family of dynamic columns: a relation of its own, keyed by row key, qualifier and write timestamp descending.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FamilyDef {
+    /// The family's relation.
+    pub relation: RelationId,
+    /// Unique in its table.
+    pub name: String,
+    /// Parts of a qualifier in order.
+    pub qualifier: Vec<KeyColumn>,
+    /// Column that holds the cell's value.
+    pub value: ValueColumn,
+    /// Which versions are kept.
+    pub gc: GcRule,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableDef {
+    /// Never reused.
+    pub id: TableId,
+    /// Keyspace that holds it.
+    pub keyspace: String,
+    /// Unique in its keyspace, views included.
+    pub name: String,
+    /// Counts the changes of this definition.
+    pub version: u32,
+    /// Key columns in key order, then the others in declaration order.
+    pub columns: Vec<ColumnDef>,
+    /// The relation of the rows.
+    pub rows: RelationId,
+    /// The relation of the static columns, if there are any.
+    pub statics: Option<RelationId>,
+    /// Families of dynamic columns.
+    pub families: Vec<FamilyDef>,
+    /// The key column whose time divides the table into windows.
+    pub window: Option<ColumnId>,
+    /// Seconds that cells live unless a statement says otherwise; 0: for ever.
+    pub default_ttl: u32,
+    /// Seconds that tombstones are kept.
+    pub gc_grace: u32,
+    /// Constraints on rows.
+    pub checks: Vec<Check>,
+    /// Every option as written, known or not: pasted Cassandra DDL is stored and shown.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A key column of a relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyColumn {
+    /// The column's id, also in segments.
+    pub id: ColumnId,
+    /// Name of the column in segments, for those who read the files.
+    pub name: String,
+    /// Type of its values.
+    pub ty: ColumnType,
+    /// Whether larger values come first.
+    pub descending: bool,
+}
+
+/// A value column of a relation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValueColumn {
+    /// The column's id, also in segments.
+    pub id: ColumnId,
+    /// Name of the column in segments, for those who read the files.
+    pub name: String,
+    /// Type of its values.
+    pub ty: ColumnType,
+}
+
+/// What a relation holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RelationKind {
+    /// Key = row key; values = typed columns.
+    Rows,
+    /// Key = partition key; values = static columns.
+    Statics,
+    /// Key = row key, qualifier, write timestamp descending; one value. Versions are rows of their own.
+    Family,
+    /// Entries of a secondary index.
+    Index,
+    /// Rows of a materialized view.
+    View,
+}
+
+/// One sorted map of a table, as the store sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelationDef {
+    /// Never reused.
+    pub id: RelationId,
+    /// The table it belongs to.
+    pub table: TableId,
+    /// What it holds.
+    pub kind: RelationKind,
+    /// Version of the table's definition.
+    pub schema_version: u32,
+    /// Key columns in key order.
+    pub key: Vec<KeyColumn>,
+    /// How many leading key columns are the partition key.
+    pub partition_len: usize,
+    /// Value columns.
+    pub values: Vec<ValueColumn>,
+    /// Index in `key` of the column whose time divides the relation into windows.
+    pub window: Option<usize>,
+    /// Which versions are kept; only of a family.
+    pub gc: GcRule,
+    /// Seconds that tombstones are kept.
+    pub gc_grace: u32,
+}
+
+/// A view: a named query, kept as its source text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewDef {
+    /// Never reused.
+    pub id: TableId,
+    /// Keyspace that holds it.
+    pub keyspace: String,
+    /// Unique in its keyspace, tables included.
+    pub name: String,
+    /// Names of its columns, if given.
+    pub columns: Vec<String>,
+    /// Source text of the query.
+    pub sql: String,
+    /// The search path when it was created: its names mean what they meant then.
+    pub search_path: Vec<String>,
+}
+
+/// A keyspace, which is also a Postgres schema.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyspaceDef {
+    /// Unique.
+    pub name: String,
+    /// Options as written (replication, durable_writes, …): stored and shown.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Everything that has a name. Immutable: a change makes a new catalog.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Counts the changes.
+    pub version: u64,
+    /// By name.
+    pub keyspaces: BTreeMap<String, KeyspaceDef>,
+    /// By id.
+    pub tables: BTreeMap<TableId, Arc<TableDef>>,
+    /// By id.
+    pub views: BTreeMap<TableId, Arc<ViewDef>>,
+    /// Next unused table (and view) id.
+    pub next_table: u32,
+    /// Next unused relation id.
+    pub next_relation: u32,
+    /// Next unused column id.
+    pub next_column: u32,
+}
+
+impl ColumnDef {
+    /// Whether the column is part of the row key.
+    pub fn is_key(&self) -> bool {
+        matches!(self.role, ColumnRole::Partition | ColumnRole::Clustering { .. })
+    }
+}
+
+impl TableDef {
+    /// The key columns in key order.
+    pub fn key(&self) -> impl Iterator<Item = &ColumnDef> {
+        self.columns.iter().filter(|column| column.is_key())
+    }
+
+    /// How many columns the row key has.
+    pub fn key_len(&self) -> usize {
+        self.key().count()
+    }
+
+    /// How many leading key columns are the partition key.
+    pub fn partition_len(&self) -> usize {
+        self.columns.iter().filter(|column| column.role == ColumnRole::Partition).count()
+    }
+
+    /// The column of this name.
+    pub fn column(&self, name: &str) -> Option<&ColumnDef> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The column of this name, or 42703 that suggests the nearest.
+    pub fn expect_column(&self, name: &str) -> Result<&ColumnDef> {
+        self.column(name).ok_or_else(|| {
+            let error = Error::new(
+                ErrorKind::UndefinedColumn,
+                format!("column \"{name}\" of relation \"{}\" does not exist", self.name),
+            );
+            match nearest(name, self.columns.iter().map(|column| column.name.as_str())) {
+                Some(near) => error.with_hint(format!("Perhaps you meant to reference the column \"{near}\".")),
+                None => error,
+            }
+        })
+    }
+
+    /// The column with this id.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
+        self.columns.iter().find(|column| column.id == id)
+    }
+
+    /// The Arrow schema of `SELECT *`, hidden columns left out.
+    pub fn arrow_schema(&self) -> SchemaRef {
+        let shown = self.columns.iter().filter(|column| !column.hidden);
+        Arc::new(Schema::new(
+            shown.map(|c| c.ty.field(&c.name, !(c.not_null || c.is_key()))).collect::<Vec<_>>(),
+        ))
+    }
+
+    /// The relations that hold the table.
+    pub fn relations(&self) -> Vec<RelationDef> {
+        let mut relations = vec![self.rows_relation()];
+        relations.extend(self.statics_relation());
+        relations.extend(self.families.iter().map(|family| self.family_relation(family)));
+        relations
+    }
+
+    /// The relation of the rows.
+    pub fn rows_relation(&self) -> RelationDef {
+        let key: Vec<KeyColumn> = self.key().map(key_column).collect();
+        let window = self.window.and_then(|id| key.iter().position(|column| column.id == id));
+        self.relation(self.rows, RelationKind::Rows, key, self.values_of(ColumnRole::Regular), window)
+    }
+
+    /// The relation of the static columns.
+    pub fn statics_relation(&self) -> Option<RelationDef> {
+        let key = self.key().take(self.partition_len()).map(key_column).collect();
+        let values = self.values_of(ColumnRole::Static);
+        self.statics.map(|id| self.relation(id, RelationKind::Statics, key, values, None))
+    }
+
+    /// The relation of a family: its key is row key, qualifier, then [`VERSION_COLUMN`] descending.
+    pub fn family_relation(&self, family: &FamilyDef) -> RelationDef {
+        let mut key: Vec<KeyColumn> = self.key().map(key_column).collect();
+        let window = self.window.and_then(|id| key.iter().position(|column| column.id == id));
+        key.extend(family.qualifier.iter().cloned());
+        key.push(KeyColumn {
+            id: VERSION_COLUMN,
+            name: "written_at".into(),
+            ty: ColumnType::Timestamp,
+            descending: true,
+        });
+        let values = vec![family.value.clone()];
+        let relation = self.relation(family.relation, RelationKind::Family, key, values, window);
+        RelationDef { gc: family.gc.clone(), ..relation }
+    }
+
+    fn relation(
+        &self,
+        id: RelationId,
+        kind: RelationKind,
+        key: Vec<KeyColumn>,
+        values: Vec<ValueColumn>,
+        window: Option<usize>,
+    ) -> RelationDef {
+        RelationDef {
+            id,
+            table: self.id,
+            kind,
+            schema_version: self.version,
+            partition_len: self.partition_len(),
+            key,
+            values,
+            window,
+            gc: GcRule::default(),
+            gc_grace: self.gc_grace,
+        }
+    }
+
+    fn values_of(&self, role: ColumnRole) -> Vec<ValueColumn> {
+        let columns = self.columns.iter().filter(|column| column.role == role);
+        columns.map(|c| ValueColumn { id: c.id, name: c.name.clone(), ty: c.ty }).collect()
+    }
+}
+
+/// The id of the write timestamp as the last key column of every family relation.
+pub const VERSION_COLUMN: ColumnId = ColumnId(u32::MAX);
+
+fn key_column(column: &ColumnDef) -> KeyColumn {
+    KeyColumn {
+        id: column.id,
+        name: column.name.clone(),
+        ty: column.ty,
+        descending: matches!(column.role, ColumnRole::Clustering { descending: true }),
+    }
+}
+
+impl RelationDef {
+    /// The index of a key column.
+    pub fn key_index(&self, id: ColumnId) -> Option<usize> {
+        self.key.iter().position(|column| column.id == id)
+    }
+
+    /// The value column with this id.
+    pub fn value(&self, id: ColumnId) -> Option<&ValueColumn> {
+        self.values.iter().find(|column| column.id == id)
+    }
+}
+
+impl Catalog {
+    /// A catalog with nothing but the keyspace `public`.
+    pub fn initial() -> Catalog {
+        let public = KeyspaceDef { name: "public".into(), options: BTreeMap::new() };
+        Catalog { keyspaces: BTreeMap::from([("public".to_string(), public)]), next_table: 1, next_relation: 1, next_column: 1, ..Catalog::default() }
+    }
+
+    /// The table of this name.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableDef>> {
+        self.tables.values().find(|table| table.keyspace == keyspace && table.name == name)
+    }
+
+    /// The view of this name.
+    pub fn view(&self, keyspace: &str, name: &str) -> Option<&Arc<ViewDef>> {
+        self.views.values().find(|view| view.keyspace == keyspace && view.name == name)
+    }
+
+    /// The relation with this id.
+    pub fn relation(&self, id: RelationId) -> Option<RelationDef> {
+        self.tables.values().flat_map(|table| table.relations()).find(|relation| relation.id == id)
+    }
+
+    /// A new table (or view) id.
+    pub fn new_table_id(&mut self) -> TableId {
+        self.next_table += 1;
+        TableId(self.next_table - 1)
+    }
+
+    /// A new relation id.
+    pub fn new_relation_id(&mut self) -> RelationId {
+        self.next_relation += 1;
+        RelationId(self.next_relation - 1)
+    }
+
+    /// A new column id.
+    pub fn new_column_id(&mut self) -> ColumnId {
+        self.next_column += 1;
+        ColumnId(self.next_column - 1)
+    }
+}

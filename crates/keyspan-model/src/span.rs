@@ -1,0 +1,92 @@
+//! Spans: contiguous ranges of row keys as typed values, and the scan that reads them.
+//!
+//! Typed, because an attached store (Cassandra) needs partition values, and bytes are cheap to derive. Bounds are
+//! prefixes of the row key in **key order**: for a DESC column the larger value is the lower bound. A prefix stands
+//! for all keys that begin with it: `Included([a])` as start begins with the first key of `a`, as end stops after its
+//! last; `Excluded([a])` as start begins after the last key of `a`, as end stops before its first.
+
+use std::ops::Bound;
+
+use crate::schema::{ColumnId, RelationId};
+use crate::value::Value;
+
+/// A contiguous range of row keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// First keys, a prefix of the row key.
+    pub start: Bound<Vec<Value>>,
+    /// Last keys, a prefix of the row key.
+    pub end: Bound<Vec<Value>>,
+}
+
+impl Span {
+    /// Every key.
+    pub fn all() -> Span {
+        Span { start: Bound::Unbounded, end: Bound::Unbounded }
+    }
+
+    /// The keys that begin with these values.
+    pub fn prefix(values: Vec<Value>) -> Span {
+        if values.is_empty() {
+            return Span::all();
+        }
+        Span { start: Bound::Included(values.clone()), end: Bound::Included(values) }
+    }
+
+    /// Whether the span is every key.
+    pub fn is_all(&self) -> bool {
+        self.start == Bound::Unbounded && self.end == Bound::Unbounded
+    }
+}
+
+/// What rows must satisfy in one column; only used to skip data, so it may be wider than the query's predicate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnRange {
+    /// A key column or a value column.
+    pub column: ColumnId,
+    /// Least value.
+    pub lower: Bound<Value>,
+    /// Greatest value.
+    pub upper: Bound<Value>,
+}
+
+/// The order in which a scan delivers rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Row-key order.
+    Forward,
+    /// Row-key order backwards.
+    Reverse,
+    /// Any order: the store reads what is cheapest, in parallel.
+    Any,
+}
+
+/// A column of a scan's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanColumn {
+    /// A key or value column.
+    Column(ColumnId),
+    /// The write timestamp of a value column's cell: int64, microseconds; null where there is no cell.
+    WriteTime(ColumnId),
+    /// Seconds that a value column's cell still lives: int32; null where it does not expire.
+    Ttl(ColumnId),
+}
+
+/// What to read: plain versioned data, nothing of a process in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scan {
+    /// The relation to read.
+    pub relation: RelationId,
+    /// Sorted and disjoint; empty reads nothing.
+    pub spans: Vec<Span>,
+    /// Output columns in order; may be empty (only the number of rows counts).
+    pub columns: Vec<ScanColumn>,
+    /// Rows outside any of these may be left out; rows inside are never.
+    pub ranges: Vec<ColumnRange>,
+    /// Order of delivery.
+    pub order: Order,
+    /// Rows after which the scan may stop.
+    pub limit: Option<usize>,
+    /// Rows to deliver at most for each distinct value of this many leading key columns: (columns, rows).
+    pub per_prefix: Option<(usize, usize)>,
+}

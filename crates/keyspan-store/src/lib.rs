@@ -1,0 +1,11 @@
+//! Keyspan's storage: an LSM whose runs are Arrow.
+//!
+//! ```text
+//! mutations ─▶ apply lane ─▶ commit log ─▶ memtable ──freeze──▶ segment (Parquet) ──compact──▶ segment
+//!              seq, stamps   fdatasync     sorted runs in RAM   fsync, manifest edit  by time window
+//! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs meet ─▶ batches of live rows
+//! ```
+//!
+//! Everything above sees only [`seam`].
+
+pub mod seam;

@@ -1,0 +1,201 @@
+//! The seam: the small traits through which everything above sees a store.
+//!
+//! The embedded store is the first implementation; an attached cluster (Cassandra, Bigtable) or segments on an object
+//! store can be others. So nothing here, nor above, knows of sled or Parquet: a [`Scan`] is plain typed data, a
+//! [`Split`]'s payload is opaque, and [`Caps`] say what the store can promise.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::Stream;
+use keyspan_model::{
+    Applied, Catalog, ColumnRange, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
+};
+
+/// Batches of rows as they are read; dropping it stops the read.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// What a store can promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Whether row keys are ordered over the whole relation, not only inside a partition.
+    pub global_key_order: bool,
+    /// Whether a snapshot fixes what a statement sees.
+    pub snapshots: bool,
+    /// Whether a batch over several rows is all or nothing.
+    pub atomic_batches: bool,
+    /// Smallest distance of two write timestamps, in microseconds.
+    pub timestamp_step: i64,
+}
+
+/// Which state a snapshot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAt {
+    /// Everything acknowledged.
+    Acknowledged,
+    /// Everything applied, acknowledged or not yet on disk: what a conditional write must look at.
+    Newest,
+}
+
+/// One engine that holds tables.
+#[async_trait]
+pub trait Store: Debug + Send + Sync + 'static {
+    /// What the store can promise; fixed for its life.
+    fn caps(&self) -> &Caps;
+
+    /// The current catalog.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// Replaces the catalog, durably, when the current one still has version `base`; else 40001.
+    ///
+    /// The new catalog's version must be `base + 1`. Relations that no table names any more are dropped with their
+    /// data; relations newly named begin empty. With `batch`, its mutations commit in the same atomic step, after the
+    /// new relations exist (CREATE TABLE AS, DDL inside a transaction).
+    async fn change(&self, base: u64, next: Catalog, batch: Option<WriteBatch>) -> Result<Arc<Catalog>>;
+
+    /// Applies a batch atomically. Returns when it is durable, or at once if the batch is `relaxed`.
+    ///
+    /// Errors: 40001 when a precondition fails, 53100 on a full disk, 54000 for an oversize key or cell.
+    async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
+
+    /// A snapshot of all tables, fixed from now on.
+    fn snapshot(&self, at: ReadAt) -> Result<Arc<dyn Snapshot>>;
+
+    /// Writes all memtables out as segments.
+    async fn flush(&self) -> Result<()>;
+
+    /// Flushes, then merges the segments of every relation as far as they can be.
+    async fn compact(&self) -> Result<()>;
+}
+
+/// What of a scan the store answers exactly, so that nobody need check again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Whether only rows inside the spans are delivered.
+    pub spans: bool,
+    /// Whether rows come in the order asked for.
+    pub order: bool,
+    /// Whether the limit is kept (per split: the sum over splits may exceed it).
+    pub limit: bool,
+}
+
+/// A number that is known, guessed, or neither.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Known<T> {
+    /// True as of the snapshot.
+    Exact(T),
+    /// A guess.
+    Estimate(T),
+    /// Unknown.
+    Unknown,
+}
+
+/// Statistics of what a scan would read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanStatistics {
+    /// Live rows in the spans.
+    pub rows: Known<u64>,
+    /// Bytes in memory of the output columns.
+    pub bytes: Known<u64>,
+    /// Least and greatest value of each output column, where known; Exact only where everything is settled.
+    pub ranges: Vec<Known<(Value, Value)>>,
+}
+
+/// How the runs of a scan are brought together; EXPLAIN names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanForm {
+    /// Nothing to read.
+    Empty,
+    /// Runs with disjoint key ranges, one after another.
+    Concatenate,
+    /// Runs disjoint in a later key column: rows are not compared, runs are switched where the leading columns change.
+    Interleave,
+    /// Runs that may hold the same row: versions are resolved.
+    Merge,
+    /// No order: runs are read in parallel.
+    Unordered,
+}
+
+/// One part of a scan that can be read on its own.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Only the store that made it can read this.
+    pub payload: Bytes,
+    /// Rows it is expected to deliver.
+    pub rows: u64,
+}
+
+/// A planned scan: its parts, and what EXPLAIN says of it.
+#[derive(Clone, Debug)]
+pub struct ScanPlan {
+    /// Parts; for an ordered scan their concatenation in this order is in order, and their key ranges are disjoint.
+    pub splits: Vec<Split>,
+    /// How runs are brought together.
+    pub form: ScanForm,
+    /// Runs in memory that are read.
+    pub memory_runs: usize,
+    /// Segments that are read.
+    pub segments: usize,
+    /// Segments (and memory runs) left out, by reason: `spans`, `ranges`, `bloom`, `expired`.
+    pub pruned: Vec<(&'static str, usize)>,
+    /// Rows expected.
+    pub estimated_rows: u64,
+}
+
+/// Counts of what a scan really did; filled in while its stream is read.
+#[derive(Debug, Default)]
+pub struct ScanCounters {
+    /// Rows delivered.
+    pub rows: std::sync::atomic::AtomicU64,
+    /// Rows that went through the comparison of versions.
+    pub rows_merged: std::sync::atomic::AtomicU64,
+    /// Bytes read from files (not from a cache).
+    pub bytes_read: std::sync::atomic::AtomicU64,
+    /// Pages (blocks of rows of one column) decoded.
+    pub pages_read: std::sync::atomic::AtomicU64,
+    /// Segments opened for reading.
+    pub segments_read: std::sync::atomic::AtomicU64,
+}
+
+/// All tables as of one moment.
+pub trait Snapshot: Debug + Send + Sync + 'static {
+    /// The catalog at that moment.
+    fn catalog(&self) -> &Arc<Catalog>;
+
+    /// The last batch in the commit order that the snapshot shows.
+    fn seq(&self) -> u64;
+
+    /// The time, in microseconds since 1970, by which expiry is judged.
+    fn now(&self) -> i64;
+
+    /// What of the scan is answered exactly. Cheap, no IO.
+    fn accept(&self, scan: &Scan) -> Accepted;
+
+    /// Statistics of the scan. Cheap; reads no data.
+    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics>;
+
+    /// Divides the scan into about `want` parts.
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
+
+    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends).
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
+
+    /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
+    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
+
+    /// This snapshot with a transaction's own uncommitted writes on top.
+    fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>>;
+
+    /// The Arrow schema of a scan's output: the columns' types, key columns not null.
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef>;
+}
+
+/// Whether a scan asks for less than the whole relation.
+pub fn is_bounded(spans: &[Span], ranges: &[ColumnRange]) -> bool {
+    !ranges.is_empty() || !spans.iter().any(Span::is_all)
+}
