@@ -1,1 +1,3 @@
-//! One test binary: each one relinks DataFusion.
+//! The tests that cross crates, in one binary: each test binary relinks DataFusion.
+
+mod edges;

@@ -1,2 +1,89 @@
-//! The project commands.
-fn main() {}
+//! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the Python drivers alone.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// Python packages of the driver tests and of the comparison with other engines.
+const PYTHON_PACKAGES: &[&str] = &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
+
+const USAGE: &str = "usage: cargo xtask <command>
+  ci        everything CI runs: fmt, clippy, docs, tests, drivers
+  lint      fmt, clippy, docs
+  test      unit tests, property tests, query files, kill tests
+  drivers   the Python drivers against a running server (installs them into target/python)";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let done = match command.as_str() {
+        "ci" => lint().and_then(|()| test()).and_then(|()| drivers()),
+        "lint" => lint(),
+        "test" => test(),
+        "drivers" => drivers(),
+        _ => Err(USAGE.to_string()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn lint() -> Result<(), String> {
+    step("format", cargo(&["fmt", "--all", "--check"]))?;
+    step("clippy", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    step("docs", doc)
+}
+
+fn test() -> Result<(), String> {
+    step("tests", cargo(&["test", "--workspace", "--quiet"]))
+}
+
+fn drivers() -> Result<(), String> {
+    let python = python()?;
+    step("build", cargo(&["build", "--quiet", "--package", "keyspan-cli"]))?;
+    let mut run = Command::new(python);
+    run.args(["-m", "unittest", "discover", "--verbose", "--start-directory", "tests/drivers", "--pattern", "test_*.py"]);
+    step("drivers", run)
+}
+
+/// The interpreter of a virtual environment under `target/` that has the drivers.
+fn python() -> Result<PathBuf, String> {
+    let home = root().join("target/python");
+    let interpreter = home.join("bin/python");
+    if !interpreter.exists() {
+        let mut create = Command::new("python3");
+        create.args(["-m", "venv"]).arg(&home);
+        step("python", create)?;
+    }
+    let mut install = Command::new(&interpreter);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
+    step("python packages", install)?;
+    Ok(interpreter)
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Runs one command in the workspace's root and says how long it took.
+fn step(name: &str, mut command: Command) -> Result<(), String> {
+    println!("== {name}");
+    let start = Instant::now();
+    let status = command.current_dir(root()).status().map_err(|error| format!("{name}: cannot run {command:?}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{name} failed: {command:?}"));
+    }
+    println!("== {name}: {} s", start.elapsed().as_secs());
+    Ok(())
+}
