@@ -1,1 +1,3 @@
-//! Workload library.
+//! The workloads that benchmarks share.
+
+pub mod tsbs;
