@@ -1,1 +1,3 @@
-//! Shared fixtures of the cross-crate tests.
+//! What the tests that cross crates share.
+
+pub mod random;
