@@ -239,8 +239,10 @@ pub struct Catalog {
     /// By name.
     pub keyspaces: BTreeMap<String, KeyspaceDef>,
     /// By id.
+    #[serde(with = "crate::shared_map")]
     pub tables: BTreeMap<TableId, Arc<TableDef>>,
     /// By id.
+    #[serde(with = "crate::shared_map")]
     pub views: BTreeMap<TableId, Arc<ViewDef>>,
     /// Next unused table (and view) id.
     pub next_table: u32,

@@ -1,8 +1,15 @@
-//! One typed value: text form, order, and the casts between types.
+//! One typed value and the total order of values.
+//!
+//! The order is the order of row keys (invariant 5 of the design): [`crate::key`] writes bytes that sort as
+//! [`Value::compare_as`] says. Text forms live in [`crate::text`] and [`crate::display`], casts in [`crate::cast`].
 
+use std::cmp::Ordering;
 use std::net::IpAddr;
 
 use uuid::Uuid;
+
+use crate::number::{DecimalParts, fits_precision};
+use crate::types::{ColumnType, DECIMAL_DIGITS};
 
 /// A value of some [`crate::ColumnType`], or null.
 ///
@@ -43,4 +50,245 @@ pub enum Value {
     Duration(i32, i32, i64),
     /// inet
     Inet(IpAddr),
+}
+
+impl Value {
+    /// Whether this is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The one form of a float: −0.0 becomes 0.0 and every NaN the same NaN. Other values are returned as they are.
+    pub fn canonical(self) -> Value {
+        match self {
+            Value::Real(value) => Value::Real(canonical_real(value)),
+            Value::Double(value) => Value::Double(canonical_double(value)),
+            other => other,
+        }
+    }
+
+    /// The type that a value has when no column says otherwise; `None` for null.
+    ///
+    /// A text is `text`, a UUID `uuid`, an instant `timestamp`, a number with digits after the point `decimal(38, s)`.
+    pub fn natural_type(&self) -> Option<ColumnType> {
+        Some(match self {
+            Value::Null => return None,
+            Value::Boolean(_) => ColumnType::Boolean,
+            Value::TinyInt(_) => ColumnType::TinyInt,
+            Value::SmallInt(_) => ColumnType::SmallInt,
+            Value::Int(_) => ColumnType::Int,
+            Value::BigInt(_) => ColumnType::BigInt,
+            Value::Decimal(_, scale) => ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: *scale },
+            Value::Real(_) => ColumnType::Real,
+            Value::Double(_) => ColumnType::Double,
+            Value::Text(_) => ColumnType::Text,
+            Value::Blob(_) => ColumnType::Blob,
+            Value::Uuid(_) => ColumnType::Uuid,
+            Value::Date(_) => ColumnType::Date,
+            Value::Time(_) => ColumnType::Time,
+            Value::Timestamp(_) => ColumnType::Timestamp,
+            Value::Duration(..) => ColumnType::Duration,
+            Value::Inet(_) => ColumnType::Inet,
+        })
+    }
+
+    /// Whether a column of type `ty` can hold this value exactly as it is. Null fits every type.
+    ///
+    /// A decimal must have the column's scale and at most its digits, an ascii text only ASCII characters, a timeuuid
+    /// version 1. That a json text is JSON is checked where text becomes json ([`Value::cast`], [`Value::parse`]).
+    pub fn fits(&self, ty: ColumnType) -> bool {
+        match (self, ty) {
+            (Value::Null, _) => true,
+            (Value::Decimal(digits, 0), ColumnType::VarInt) => fits_precision(*digits, DECIMAL_DIGITS),
+            (Value::Decimal(digits, own), ColumnType::Decimal { precision, scale }) => {
+                *own == scale && fits_precision(*digits, precision)
+            }
+            (Value::Text(text), ColumnType::Ascii) => text.is_ascii(),
+            (Value::Text(_), ColumnType::Text | ColumnType::Json) => true,
+            (Value::Uuid(uuid), ColumnType::TimeUuid) => is_timeuuid(uuid),
+            (Value::Timestamp(_), ColumnType::LocalTimestamp) => true,
+            (Value::Decimal(..), _) => false,
+            (value, ty) => value.natural_type() == Some(ty),
+        }
+    }
+
+    /// The total order of values of one type, which is the order of row keys for every type but timeuuid
+    /// ([`Value::compare_as`]).
+    ///
+    /// NaN is the greatest number, as in Postgres; numbers of different types and scales compare by value; durations
+    /// compare as Postgres' intervals do (a month is 30 days, a day 24 hours); null is greater than all. Values of
+    /// types that have nothing in common are ordered by type, so that sorting never fails.
+    pub fn compare(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Null, Value::Null) => Ordering::Equal,
+            (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Blob(a), Value::Blob(b)) => a.cmp(b),
+            (Value::Uuid(a), Value::Uuid(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Date(a), Value::Date(b)) => a.cmp(b),
+            (Value::Time(a), Value::Time(b)) | (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+            (Value::Duration(am, ad, an), Value::Duration(bm, bd, bn)) => {
+                interval_length(*am, *ad, *an).cmp(&interval_length(*bm, *bd, *bn))
+            }
+            (Value::Inet(a), Value::Inet(b)) => a.cmp(b),
+            (a, b) => match (a.number(), b.number()) {
+                (Some(a), Some(b)) => a.compare(b),
+                _ => a.rank().cmp(&b.rank()),
+            },
+        }
+    }
+
+    /// The order of two values of a column of type `ty`, equal to the order of their key bytes: as
+    /// [`Value::compare`], but a timeuuid is ordered by its time, then by its bytes.
+    pub fn compare_as(ty: ColumnType, a: &Value, b: &Value) -> Ordering {
+        match (ty, a, b) {
+            (ColumnType::TimeUuid, Value::Uuid(a), Value::Uuid(b)) => {
+                timeuuid_time(a).cmp(&timeuuid_time(b)).then_with(|| a.as_bytes().cmp(b.as_bytes()))
+            }
+            _ => a.compare(b),
+        }
+    }
+
+    fn number(&self) -> Option<Number> {
+        Some(match self {
+            Value::TinyInt(value) => Number::Exact(i128::from(*value), 0),
+            Value::SmallInt(value) => Number::Exact(i128::from(*value), 0),
+            Value::Int(value) => Number::Exact(i128::from(*value), 0),
+            Value::BigInt(value) => Number::Exact(i128::from(*value), 0),
+            Value::Decimal(digits, scale) => Number::Exact(*digits, *scale),
+            Value::Real(value) => Number::Float(f64::from(*value)),
+            Value::Double(value) => Number::Float(*value),
+            _ => return None,
+        })
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Boolean(_) => 0,
+            Value::TinyInt(_) | Value::SmallInt(_) | Value::Int(_) | Value::BigInt(_) | Value::Decimal(..) => 1,
+            Value::Real(_) | Value::Double(_) => 1,
+            Value::Text(_) => 2,
+            Value::Blob(_) => 3,
+            Value::Uuid(_) => 4,
+            Value::Date(_) => 5,
+            Value::Time(_) => 6,
+            Value::Timestamp(_) => 7,
+            Value::Duration(..) => 8,
+            Value::Inet(_) => 9,
+            Value::Null => 10,
+        }
+    }
+}
+
+enum Number {
+    Exact(i128, i8),
+    Float(f64),
+}
+
+impl Number {
+    fn compare(self, other: Number) -> Ordering {
+        match (self, other) {
+            (Number::Exact(a, sa), Number::Exact(b, sb)) if sa == sb => a.cmp(&b),
+            (Number::Exact(a, sa), Number::Exact(b, sb)) => DecimalParts::of(a, sa).cmp(&DecimalParts::of(b, sb)),
+            (Number::Float(a), Number::Float(b)) => canonical_double(a).total_cmp(&canonical_double(b)),
+            (Number::Float(a), Number::Exact(b, scale)) => float_against_exact(a, b, scale),
+            (Number::Exact(a, scale), Number::Float(b)) => float_against_exact(b, a, scale).reverse(),
+        }
+    }
+}
+
+fn float_against_exact(float: f64, digits: i128, scale: i8) -> Ordering {
+    if float.is_nan() || float >= i128::MAX as f64 {
+        return Ordering::Greater;
+    }
+    if float <= i128::MIN as f64 {
+        return Ordering::Less;
+    }
+    let exact = DecimalParts::of(digits, scale);
+    let floor = float.floor();
+    (floor as i128).cmp(&exact.floor).then_with(|| (float - floor).total_cmp(&exact.fraction_as_double()))
+}
+
+fn interval_length(months: i32, days: i32, nanoseconds: i64) -> i128 {
+    let days = i128::from(months) * 30 + i128::from(days);
+    days * 86_400_000_000_000 + i128::from(nanoseconds)
+}
+
+/// The one form of a 4-byte float: see [`Value::canonical`].
+pub fn canonical_real(value: f32) -> f32 {
+    if value.is_nan() { f32::NAN } else { value + 0.0 }
+}
+
+/// The one form of an 8-byte float: see [`Value::canonical`].
+pub fn canonical_double(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value + 0.0 }
+}
+
+/// The 60-bit time of a version 1 UUID: units of 100 ns since 1582-10-15.
+pub fn timeuuid_time(uuid: &Uuid) -> u64 {
+    let b = uuid.as_bytes();
+    u64::from_be_bytes([b[6] & 0x0f, b[7], b[4], b[5], b[0], b[1], b[2], b[3]])
+}
+
+/// Whether a UUID is a timeuuid: version 1.
+pub fn is_timeuuid(uuid: &Uuid) -> bool {
+    uuid.get_version_num() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_and_nan_have_one_form() {
+        let Value::Double(zero) = Value::Double(-0.0).canonical() else { panic!("not a double") };
+        assert!(zero.is_sign_positive());
+        assert_eq!(canonical_double(-f64::NAN).to_bits(), f64::NAN.to_bits());
+        assert_eq!(canonical_real(-f32::NAN).to_bits(), f32::NAN.to_bits());
+    }
+
+    #[test]
+    fn numbers_compare_by_value_whatever_their_type() {
+        let sorted = [
+            Value::Double(f64::NEG_INFINITY),
+            Value::Decimal(i128::MIN + 1, 0),
+            Value::Int(-2),
+            Value::Decimal(-15, 1),
+            Value::Double(-1.25),
+            Value::Decimal(0, 3),
+            Value::Decimal(101, 2),
+            Value::BigInt(9_007_199_254_740_993),
+            Value::Double(f64::INFINITY),
+            Value::Double(f64::NAN),
+        ];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(a.compare(b), i.cmp(&j), "{a:?} {b:?}");
+            }
+        }
+        assert_eq!(Value::Decimal(10, 1).compare(&Value::Decimal(100, 2)), Ordering::Equal);
+        assert_eq!(
+            Value::BigInt(9_007_199_254_740_993).compare(&Value::Double(9_007_199_254_740_992.0)),
+            Ordering::Greater
+        );
+    }
+
+    #[test]
+    fn timeuuids_are_ordered_by_time_first() {
+        let early: Uuid = "ffffffff-0000-1000-8000-000000000000".parse().expect("a uuid");
+        let late: Uuid = "00000000-0001-1000-8000-000000000000".parse().expect("a uuid");
+        let (early, late) = (Value::Uuid(early), Value::Uuid(late));
+        assert_eq!(Value::compare_as(ColumnType::TimeUuid, &early, &late), Ordering::Less);
+        assert_eq!(Value::compare_as(ColumnType::Uuid, &early, &late), Ordering::Greater);
+    }
+
+    #[test]
+    fn a_value_fits_only_its_type() {
+        assert!(Value::Decimal(12345, 2).fits(ColumnType::Decimal { precision: 5, scale: 2 }));
+        assert!(!Value::Decimal(123456, 2).fits(ColumnType::Decimal { precision: 5, scale: 2 }));
+        assert!(!Value::Decimal(12345, 1).fits(ColumnType::Decimal { precision: 5, scale: 2 }));
+        assert!(!Value::Text("é".into()).fits(ColumnType::Ascii));
+        assert!(!Value::Int(1).fits(ColumnType::BigInt));
+        assert!(!Value::Uuid(Uuid::nil()).fits(ColumnType::TimeUuid));
+    }
 }

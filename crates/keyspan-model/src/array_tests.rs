@@ -1,0 +1,1 @@
+//! Tests of values in and out of arrays.
