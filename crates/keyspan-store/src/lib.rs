@@ -8,4 +8,9 @@
 //!
 //! Everything above sees only [`seam`].
 
+pub mod clock;
+pub mod engine;
+pub mod files;
 pub mod seam;
+
+pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
