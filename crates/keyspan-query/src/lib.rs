@@ -1,1 +1,28 @@
-//! placeholder
+//! Queries: everything that plans and runs a SELECT, on DataFusion. No tables of its own.
+//!
+//! One SELECT on its way through this crate:
+//!
+//! ```text
+//! ast::Query ─▶ rewrite ─▶ SqlToRel over Names ─▶ LogicalPlan ─▶ analyze, optimize ─▶ KeyspanTable::scan ─▶ SpanScanExec
+//!               labels,     search path, views,     PlannedQuery   per execution       filters → spans       splits → batches
+//!               pseudo      functions                (parameters)
+//!               columns
+//! ```
+//!
+//! - [`engine`]: what all sessions share: functions, rules, memory pool.
+//! - [`session`]: plan, execute, explain; a plan is bound to a snapshot at each execution.
+//! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
+//! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
+//! - [`error`]: DataFusion's errors as Keyspan's.
+
+pub mod engine;
+pub mod error;
+pub mod expression;
+pub mod session;
+pub mod spans;
+
+pub use datafusion::sql::sqlparser::ast;
+pub use engine::{QueryEngine, QueryOptions, QueryParser};
+pub use expression::CompiledExprs;
+pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, SessionInfo};
+pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};
