@@ -1,27 +1,76 @@
 //! Keyspan's language: text to tokens to statements.
+//!
+//! One language is two here: CQL's definitions and writes, and all of SQL's SELECT as DataFusion plans it. [`parse`] reads
+//! a text in four steps, each in modules of its own:
+//!
+//! ```text
+//! text ─▶ tokens            lexer, literal, operator: our own; spans count characters of the whole input
+//!      ─▶ cut at `;`        parse
+//!      ─▶ mended tokens     budget (54001), parameter ($n), misread, chain (long ORs)
+//!      ─▶ Statement         one module per family, by first words; expressions and queries by sqlparser
+//! ```
+//!
+//! Why not `sqlparser` alone: its statements have no room for CQL (`USING TTL`, `IF`, `PRIMARY KEY ((a, b), c)`), its
+//! tokenizer misreads CQL's literals in silence, and its trees recurse as deep as the text asks. Why `sqlparser` at all:
+//! DataFusion plans exactly its trees. This crate is the only one that imports it.
+//!
+//! Rules that hold throughout:
+//! - Names are folded in the lexer; a statement's names need no further care.
+//! - Source text is kept wherever something is stored, since SQL printed from a tree is never executed.
+//! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would change
+//!   what a statement means.
+//! - Any text gets an answer or an error with a position; nothing here panics, overflows the stack or runs away.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | [`statement`] | nothing: the statements themselves |
+//! | [`keyword`] | words for completion and misspellings |
+//! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
+//! | `insert`, `update`, `delete` | writes |
+//! | `query`, `scan`, `explain`, `describe` | reads |
+//! | `session`, `transaction`, `prepare`, `cursor`, `copy`, `channel`, `maintain` | the rest |
+//! | `refuse` | what is refused by name |
+//! | `types` | the names of types |
 
+mod alter;
+mod budget;
+mod chain;
+mod channel;
+mod comment;
+mod copy;
+mod cursor;
+mod delete;
+mod describe;
+mod dialect;
+mod drop;
+mod explain;
+mod index;
+mod insert;
+mod keyspace;
 pub mod keyword;
 mod lexer;
 mod literal;
+mod maintain;
+mod misread;
 mod operator;
+mod parameter;
+mod parse;
+mod prepare;
+mod query;
+mod reader;
+mod refuse;
+mod scan;
+mod session;
 mod source;
 pub mod statement;
-
-use keyspan_model::{Error, Result};
+mod table;
+mod transaction;
+mod types;
+mod update;
+mod view;
 
 pub use keyword::keywords;
+pub use parse::{first_incomplete, parse, parse_expression, parse_one};
 pub use sqlparser::ast;
 pub use statement::*;
-
-/// Parses a text of statements separated by semicolons.
-///
-/// # Errors
-/// The first error of the text; nothing of a text with an error is answered, as in PostgreSQL.
-pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
-    Err(Error::not_supported(format!("the parser is under construction: {} bytes", sql.len())))
-}
-
-/// Whether the text is an unfinished statement: the interactive shell then reads another line.
-pub fn first_incomplete(sql: &str) -> bool {
-    !sql.trim_end().ends_with(';')
-}
+pub use types::column_type;

@@ -1,0 +1,168 @@
+//! `ALTER TABLE` and `ALTER VIEW`, in PostgreSQL's and CQL's forms.
+
+use keyspan_model::Result;
+use sqlparser::tokenizer::Token;
+
+use crate::keyspace::{option, options};
+use crate::reader::Reader;
+use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
+use crate::table::{check, column_definition, default, refuse_constraint};
+
+/// `ALTER TABLE | VIEW [IF EXISTS] [ONLY] name action, …`.
+pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+    reader.skip();
+    let is_view = reader.at("view");
+    reader.skip();
+    let if_exists = reader.eat_all(&["if", "exists"]);
+    reader.eat("only");
+    let name = reader.object_name()?;
+    let mut actions = Vec::new();
+    action(reader, &mut actions)?;
+    while reader.eat_token(&Token::Comma) {
+        action(reader, &mut actions)?;
+    }
+    Ok(Statement::AlterTable(AlterTable { name, if_exists, is_view, actions }))
+}
+
+fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
+    if reader.eat("add") {
+        add(reader, actions)
+    } else if reader.eat("drop") {
+        drop(reader, actions)
+    } else if reader.eat("rename") {
+        rename(reader, actions)
+    } else if reader.eat("with") {
+        actions.push(AlterAction::SetOptions(options(reader)?));
+        Ok(())
+    } else if reader.eat("set") {
+        actions.push(match reader.eat("schema") {
+            true => AlterAction::SetKeyspace(reader.name()?),
+            false => AlterAction::SetOptions(reader.parenthesized(option)?),
+        });
+        Ok(())
+    } else if reader.eat("alter") {
+        actions.push(alter_column(reader)?);
+        Ok(())
+    } else if reader.at("owner") {
+        Err(reader.not_supported("OWNER TO is not supported").with_hint("Keyspan has one user."))
+    } else {
+        Err(reader.unexpected())
+    }
+}
+
+/// `ADD [COLUMN] [IF NOT EXISTS] column`, CQL's `ADD a int, b text` and `ADD (a int, b text)`, `ADD CHECK (…)`.
+fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
+    let constraint = if reader.eat("constraint") { Some(reader.name()?) } else { None };
+    if reader.at("check") {
+        let check = check(reader)?;
+        reader.eat_all(&["not", "valid"]);
+        actions.push(AlterAction::AddCheck(CheckDefinition { name: constraint, column: None, check }));
+        return Ok(());
+    }
+    refuse_constraint(reader)?;
+    if reader.at_all(&["primary", "key"]) {
+        let error = reader.not_supported("the PRIMARY KEY of a table cannot be added later: rows are stored by it");
+        return Err(error.with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."));
+    }
+    if constraint.is_some() {
+        return Err(reader.unexpected());
+    }
+    if reader.eat_token(&Token::LParen) {
+        let added = reader.list(add_column)?;
+        actions.extend(added);
+        return reader.expect_token(&Token::RParen);
+    }
+    if reader.at("column") {
+        reader.skip();
+    }
+    actions.push(add_column(reader)?);
+    while *reader.token(0) == Token::Comma
+        && !matches!(reader.word(1), Some("add" | "drop" | "rename" | "alter" | "set" | "with"))
+    {
+        reader.skip();
+        actions.push(add_column(reader)?);
+    }
+    Ok(())
+}
+
+fn add_column(reader: &mut Reader) -> Result<AlterAction> {
+    let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
+    let position = reader.position();
+    let (mut key, mut checks) = (None, Vec::new());
+    let column = column_definition(reader, &mut key, &mut checks)?;
+    if key.is_some() {
+        let error = keyspan_model::Error::not_supported(
+            "a column of the PRIMARY KEY cannot be added later: rows are stored by it",
+        );
+        return Err(error
+            .at(position)
+            .with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."));
+    }
+    Ok(AlterAction::AddColumn { if_not_exists, column, checks })
+}
+
+/// `DROP [COLUMN] [IF EXISTS] column [CASCADE]`, CQL's `DROP a, b` and `DROP (a, b)`, `DROP CONSTRAINT name`.
+fn drop(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
+    if reader.eat("constraint") {
+        let if_exists = reader.eat_all(&["if", "exists"]);
+        actions.push(AlterAction::DropConstraint { if_exists, name: reader.name()? });
+        reader.eat_any(&["cascade", "restrict"]);
+        return Ok(());
+    }
+    if reader.at_all(&["primary", "key"]) {
+        return Err(reader.not_supported("the PRIMARY KEY of a table cannot be dropped: rows are stored by it"));
+    }
+    reader.eat("column");
+    let if_exists = reader.eat_all(&["if", "exists"]);
+    let columns = if *reader.token(0) == Token::LParen { reader.names()? } else { vec![reader.name()?] };
+    let cascade = reader.eat_any(&["cascade", "restrict"]) == Some("cascade");
+    actions.extend(columns.into_iter().map(|column| AlterAction::DropColumn { if_exists, column, cascade }));
+    while *reader.token(0) == Token::Comma && matches!(reader.token(2), Token::Comma | Token::EOF) {
+        reader.skip();
+        actions.push(AlterAction::DropColumn { if_exists, column: reader.name()?, cascade: false });
+    }
+    if reader.at("using") {
+        return Err(reader.not_supported("ALTER TABLE … DROP … USING TIMESTAMP is not supported"));
+    }
+    Ok(())
+}
+
+/// `RENAME [COLUMN] a TO b [AND c TO d]`, `RENAME TO name`.
+fn rename(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
+    if reader.eat("to") {
+        actions.push(AlterAction::RenameTo(reader.name()?));
+        return Ok(());
+    }
+    if reader.at("constraint") {
+        return Err(reader.not_supported("RENAME CONSTRAINT is not supported").with_hint("Drop it and add it anew."));
+    }
+    loop {
+        reader.eat("column");
+        let from = reader.name()?;
+        reader.expect("to")?;
+        actions.push(AlterAction::RenameColumn { from, to: reader.name()? });
+        if !reader.eat("and") {
+            return Ok(());
+        }
+    }
+}
+
+/// `ALTER [COLUMN] column SET | DROP DEFAULT | NOT NULL`.
+fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
+    reader.eat("column");
+    let column = reader.name()?;
+    if reader.eat_all(&["set", "default"]) {
+        Ok(AlterAction::SetDefault { column, default: Some(default(reader)?) })
+    } else if reader.eat_all(&["drop", "default"]) {
+        Ok(AlterAction::SetDefault { column, default: None })
+    } else if reader.eat_all(&["set", "not", "null"]) {
+        Ok(AlterAction::SetNotNull { column, not_null: true })
+    } else if reader.eat_all(&["drop", "not", "null"]) {
+        Ok(AlterAction::SetNotNull { column, not_null: false })
+    } else if reader.at("type") || reader.at_all(&["set", "data"]) {
+        let error = reader.not_supported("the type of a column cannot be changed");
+        Err(error.with_hint("Add a column of the new type, UPDATE it from the old one, drop the old one and rename."))
+    } else {
+        Err(reader.unexpected())
+    }
+}

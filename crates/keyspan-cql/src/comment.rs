@@ -1,0 +1,25 @@
+//! `COMMENT ON`.
+
+use keyspan_model::Result;
+
+use crate::reader::Reader;
+use crate::statement::{Comment, ObjectName, Statement};
+
+/// `COMMENT ON kind name IS 'text' | NULL`.
+pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["comment", "on"])?;
+    let kinds = ["table", "column", "view", "index", "keyspace", "schema", "database"];
+    let Some(kind) = reader.eat_any(&kinds) else { return Err(reader.unexpected()) };
+    let mut name = reader.object_name()?;
+    let mut column = None;
+    if kind == "column" {
+        let Some(table) = name.keyspace.take() else {
+            return Err(crate::source::syntax("column name must be qualified: table.column", name.position - 1));
+        };
+        column = Some(name.name);
+        name = ObjectName { database: None, keyspace: name.database, name: table, position: name.position };
+    }
+    reader.expect("is")?;
+    let comment = if reader.eat("null") { None } else { Some(reader.string()?) };
+    Ok(Statement::Comment(Comment { kind: kind.to_owned(), name, column, comment }))
+}

@@ -1,0 +1,124 @@
+//! The dialect we show to `sqlparser`: PostgreSQL's, with three differences.
+//!
+//! Geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), and
+//! expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which for nested nonsense
+//! takes time exponential in the depth. Beyond a number of steps in proportion to the text it stops.
+
+use std::any::TypeId;
+use std::cell::Cell;
+
+use sqlparser::ast::{Expr, Ident, Statement};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+/// The dialect of one statement.
+#[derive(Debug)]
+pub(crate) struct KeyspanDialect {
+    postgres: PostgreSqlDialect,
+    /// Expressions that may still be begun.
+    steps: Cell<usize>,
+}
+
+impl KeyspanDialect {
+    /// The dialect for a statement of so many tokens.
+    pub(crate) fn new(tokens: usize) -> Self {
+        KeyspanDialect { postgres: PostgreSqlDialect {}, steps: Cell::new(20_000 + tokens.saturating_mul(64)) }
+    }
+}
+
+macro_rules! forward {
+    ($($flag:ident)*) => { $(fn $flag(&self) -> bool { self.postgres.$flag() })* };
+}
+
+impl Dialect for KeyspanDialect {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        self.postgres.identifier_quote_style(identifier)
+    }
+
+    fn is_identifier_start(&self, c: char) -> bool {
+        self.postgres.is_identifier_start(c)
+    }
+
+    fn is_identifier_part(&self, c: char) -> bool {
+        self.postgres.is_identifier_part(c)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        self.postgres.is_reserved_for_identifier(keyword)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        self.postgres.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        self.postgres.prec_value(precedence)
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        self.postgres.parse_statement(parser)
+    }
+
+    /// Meters every expression, and answers the commonest ones without `sqlparser`'s attempt to read a type first.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let steps = self.steps.get();
+        if steps == 0 {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        self.steps.set(steps - 1);
+        let [token, next] = parser.peek_tokens_ref::<2>();
+        match &token.token {
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => {
+                Some(parser.parse_value().map(Expr::Value))
+            }
+            Token::Word(word) if word.keyword == Keyword::NoKeyword && ends_name(&next.token) => {
+                let name = Ident { value: word.value.clone(), quote_style: word.quote_style, span: token.span };
+                parser.advance_token();
+                Some(Ok(Expr::Identifier(name)))
+            }
+            _ => None,
+        }
+    }
+
+    fn supports_geometric_types(&self) -> bool {
+        false
+    }
+
+    fn supports_settings(&self) -> bool {
+        true
+    }
+
+    fn supports_in_empty_list(&self) -> bool {
+        true
+    }
+
+    forward! {
+        supports_filter_during_aggregation supports_group_by_expr allow_extract_custom allow_extract_single_quotes
+        supports_factorial_operator supports_bitwise_shift_operators supports_named_fn_args_with_colon_operator
+        supports_named_fn_args_with_expr_name supports_empty_projections supports_array_typedef_with_brackets
+        supports_notnull_operator supports_interval_options supports_select_wildcard_with_alias supports_comma_separated_trim
+        supports_xml_expressions
+    }
+}
+
+/// Whether a name before this token is a plain column.
+fn ends_name(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Comma
+            | Token::RParen
+            | Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::EOF
+    )
+}

@@ -1,0 +1,205 @@
+//! `INSERT`, and the tails that UPDATE and DELETE have in common with it.
+
+use keyspan_model::{Error, Result};
+use sqlparser::ast::Expr;
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::tokenizer::Token;
+
+use crate::reader::Reader;
+use crate::statement::{
+    Assignment, ColumnName, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Statement, Using,
+};
+
+/// `INSERT INTO table [AS alias] [(columns)] source [tails]`. The tails may stand in any order.
+pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["insert", "into"])?;
+    let table = reader.object_name()?;
+    let alias = if reader.eat("as") { Some(reader.name()?) } else { None };
+    if reader.at("json") {
+        let error = reader.not_supported("INSERT … JSON is not yet supported");
+        return Err(error.with_hint("Write INSERT INTO table (columns) VALUES (…)."));
+    }
+    let has_columns = *reader.token(0) == Token::LParen && !reader.at_query();
+    let columns = if has_columns { reader.parenthesized(target)? } else { Vec::new() };
+    if reader.at("overriding") {
+        return Err(reader
+            .not_supported("OVERRIDING is not supported")
+            .with_hint("There are no GENERATED columns: leave it out."));
+    }
+    let mut insert = Insert {
+        table,
+        alias,
+        columns,
+        source: InsertSource::DefaultValues,
+        using: Using::default(),
+        if_not_exists: false,
+        on_conflict: None,
+        returning: None,
+    };
+    tails(reader, &mut insert)?;
+    insert.source = source(reader)?;
+    tails(reader, &mut insert)?;
+    if insert.if_not_exists && insert.on_conflict.is_some() {
+        let error = Error::new(keyspan_model::ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other");
+        return Err(error.at(insert.table.position));
+    }
+    Ok(Statement::Insert(Box::new(insert)))
+}
+
+/// A column to write. An element of a collection is not one yet.
+pub(crate) fn target(reader: &mut Reader) -> Result<ColumnName> {
+    let column = reader.column()?;
+    if *reader.token(0) == Token::LBracket {
+        return Err(reader.not_supported("elements of collections and families are not yet supported"));
+    }
+    Ok(column)
+}
+
+fn source(reader: &mut Reader) -> Result<InsertSource> {
+    if reader.eat_all(&["default", "values"]) {
+        return Ok(InsertSource::DefaultValues);
+    }
+    if reader.at("values") {
+        reader.skip();
+        return reader.list(|reader| reader.parenthesized(value)).map(InsertSource::Values);
+    }
+    reader.query().map(InsertSource::Query)
+}
+
+/// An expression or DEFAULT.
+pub(crate) fn value(reader: &mut Reader) -> Result<InsertValue> {
+    if reader.eat("default") { Ok(InsertValue::Default) } else { reader.expression().map(InsertValue::Expression) }
+}
+
+fn tails(reader: &mut Reader, insert: &mut Insert) -> Result<()> {
+    loop {
+        if reader.at_all(&["if", "not", "exists"]) && !insert.if_not_exists {
+            insert.if_not_exists = reader.eat_all(&["if", "not", "exists"]);
+        } else if reader.at("using") {
+            using(reader, &mut insert.using)?;
+        } else if reader.at_all(&["on", "conflict"]) && insert.on_conflict.is_none() {
+            insert.on_conflict = Some(on_conflict(reader)?);
+        } else if reader.at("returning") && insert.returning.is_none() {
+            insert.returning = reader.returning()?;
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+/// `USING TTL n AND TIMESTAMP n`, either or both.
+pub(crate) fn using(reader: &mut Reader, using: &mut Using) -> Result<()> {
+    reader.expect("using")?;
+    loop {
+        let place = match reader.word(0) {
+            Some("ttl") => &mut using.ttl,
+            Some("timestamp") => &mut using.timestamp,
+            _ => return Err(reader.unexpected()),
+        };
+        if place.is_some() {
+            return Err(reader.unexpected());
+        }
+        reader.skip();
+        // The next AND belongs to USING, not to the number.
+        let precedence = PostgreSqlDialect {}.prec_value(Precedence::And);
+        *place = Some(reader.parse(|parser| parser.parse_subexpr(precedence))?);
+        if !reader.eat("and") {
+            return Ok(());
+        }
+    }
+}
+
+fn on_conflict(reader: &mut Reader) -> Result<OnConflict> {
+    reader.expect_all(&["on", "conflict"])?;
+    let columns = if *reader.token(0) == Token::LParen { reader.columns()? } else { Vec::new() };
+    let constraint = if reader.eat_all(&["on", "constraint"]) { Some(reader.name()?) } else { None };
+    if reader.at("where") {
+        return Err(reader
+            .not_supported("ON CONFLICT (…) WHERE is not supported")
+            .with_hint("The row key alone is unique."));
+    }
+    reader.expect("do")?;
+    let action = if reader.eat("nothing") {
+        ConflictAction::Nothing
+    } else {
+        reader.expect_all(&["update", "set"])?;
+        ConflictAction::Update { assignments: assignments(reader)?, filter: reader.filter()? }
+    };
+    Ok(OnConflict { columns, constraint, action })
+}
+
+/// `a = 1, (b, c) = (2, 3)`.
+pub(crate) fn assignments(reader: &mut Reader) -> Result<Vec<Assignment>> {
+    Ok(reader.list(assignment)?.into_iter().flatten().collect())
+}
+
+fn assignment(reader: &mut Reader) -> Result<Vec<Assignment>> {
+    if *reader.token(0) != Token::LParen {
+        let column = target(reader)?;
+        reader.expect_token(&Token::Eq)?;
+        return Ok(vec![Assignment { column, value: value(reader)? }]);
+    }
+    let columns = reader.parenthesized(target)?;
+    reader.expect_token(&Token::Eq)?;
+    reader.eat("row");
+    if reader.at_query() {
+        let error = reader.not_supported("SET (…) = (SELECT …) is not supported");
+        return Err(error.with_hint("Write one subquery for each column."));
+    }
+    let position = reader.position();
+    let values = reader.parenthesized(value)?;
+    if values.len() != columns.len() {
+        let message = "number of columns does not match number of values";
+        return Err(crate::source::syntax(message, position - 1));
+    }
+    Ok(columns.into_iter().zip(values).map(|(column, value)| Assignment { column, value }).collect())
+}
+
+/// The tails of UPDATE and DELETE, in any order.
+#[derive(Default)]
+pub(crate) struct Tails {
+    /// `WHERE`.
+    pub(crate) filter: Option<Expr>,
+    /// `IF`.
+    pub(crate) condition: Option<Condition>,
+    /// `RETURNING`.
+    pub(crate) returning: Option<Vec<sqlparser::ast::SelectItem>>,
+}
+
+impl Tails {
+    /// Reads them.
+    pub(crate) fn read(reader: &mut Reader) -> Result<Tails> {
+        let mut tails = Tails::default();
+        loop {
+            if reader.at_all(&["where", "current", "of"]) {
+                let error = reader.not_supported("WHERE CURRENT OF is not supported");
+                return Err(error.with_hint("Name the row by its key."));
+            } else if reader.at("where") && tails.filter.is_none() {
+                tails.filter = reader.filter()?;
+            } else if reader.at("if") && tails.condition.is_none() {
+                tails.condition = Some(condition(reader)?);
+            } else if reader.at("returning") && tails.returning.is_none() {
+                tails.returning = reader.returning()?;
+            } else {
+                return Ok(tails);
+            }
+        }
+    }
+}
+
+fn condition(reader: &mut Reader) -> Result<Condition> {
+    reader.expect("if")?;
+    if reader.at("exists") && *reader.token(1) != Token::LParen {
+        reader.skip();
+        return Ok(Condition::Exists);
+    }
+    reader.expression().map(Condition::If)
+}
+
+/// `[AS] alias`, unless one of the words that may follow a table comes next.
+pub(crate) fn alias(reader: &mut Reader) -> Result<Option<String>> {
+    let is_alias = reader.eat("as")
+        || (matches!(reader.token(0), Token::Word(_))
+            && !matches!(reader.word(0), Some("set" | "using" | "where" | "if" | "returning")));
+    if is_alias { reader.name().map(Some) } else { Ok(None) }
+}

@@ -1,0 +1,62 @@
+//! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH` and `COMPACT` of our own.
+
+use keyspan_model::Result;
+use sqlparser::tokenizer::Token;
+
+use crate::reader::Reader;
+use crate::statement::{Maintain, ObjectName, Statement};
+
+/// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`.
+pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+    let Some(verb) = reader.eat_any(&["vacuum", "analyze", "checkpoint", "flush", "compact"]) else {
+        return Err(reader.unexpected());
+    };
+    let statement = match verb {
+        "checkpoint" => Maintain::Checkpoint,
+        "flush" => Maintain::Flush(tables(reader)?),
+        "compact" => Maintain::Compact(tables(reader)?),
+        _ => {
+            options(reader)?;
+            let tables = relations(reader)?;
+            if verb == "vacuum" { Maintain::Vacuum(tables) } else { Maintain::Analyze(tables) }
+        }
+    };
+    Ok(Statement::Maintain(statement))
+}
+
+/// `[TABLE | TABLES] [name, …]`.
+fn tables(reader: &mut Reader) -> Result<Vec<ObjectName>> {
+    if matches!(reader.token(1), Token::Word(_) | Token::EOF) {
+        reader.eat_any(&["table", "tables"]);
+    }
+    if reader.at_end() { Ok(Vec::new()) } else { reader.list(Reader::object_name) }
+}
+
+/// `FULL`, `FREEZE`, `VERBOSE`, `ANALYZE`, or a list of them in parentheses: there is nothing to choose here.
+fn options(reader: &mut Reader) -> Result<()> {
+    if reader.eat_token(&Token::LParen) {
+        while !reader.eat_token(&Token::RParen) {
+            if reader.at_end() {
+                return Err(reader.unexpected());
+            }
+            reader.skip();
+        }
+        return Ok(());
+    }
+    while reader.eat_any(&["full", "freeze", "verbose", "analyze"]).is_some() {}
+    Ok(())
+}
+
+/// `[name [(columns)], …]`.
+fn relations(reader: &mut Reader) -> Result<Vec<ObjectName>> {
+    if reader.at_end() {
+        return Ok(Vec::new());
+    }
+    reader.list(|reader| {
+        let name = reader.object_name()?;
+        if *reader.token(0) == Token::LParen {
+            reader.names()?;
+        }
+        Ok(name)
+    })
+}

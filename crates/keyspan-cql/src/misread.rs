@@ -1,0 +1,187 @@
+//! What `sqlparser` would take for something else: mended on the tokens before it reads them.
+//!
+//! | text | would be | is made |
+//! |---|---|---|
+//! | `SELECT interval FROM t` | half of an interval literal | a quoted name |
+//! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
+//! | `SELECT JSON *` | a multiplication | refused by name: CQL's JSON output |
+//! | `… PER PARTITION LIMIT 1 … ALLOW FILTERING` | aliases | `SETTINGS`, which only we write, read back by [`crate::cql_tails`] |
+
+use keyspan_model::{Error, Result};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
+
+use crate::budget::bare;
+use crate::source::start;
+
+/// Mends a statement's tokens.
+pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    refuse_json(&tokens)?;
+    let users_are_columns = users_are_columns(&tokens);
+    for index in 0..tokens.len() {
+        let next = tokens.get(index + 1).map(|next| &next.token);
+        let previous = index.checked_sub(1).map(|at| &tokens[at].token);
+        let is_name = match bare(&tokens[index].token) {
+            Some("interval") => interval_is_name(previous, next),
+            Some("user") => users_are_columns && next != Some(&Token::LParen) && !names_an_account(previous),
+            _ => false,
+        };
+        if let (true, Token::Word(word)) = (is_name, &mut tokens[index].token) {
+            word.quote_style = Some('"');
+            word.keyword = Keyword::NoKeyword;
+        }
+    }
+    move_tails(tokens)
+}
+
+/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's type.
+fn refuse_json(tokens: &[TokenWithSpan]) -> Result<()> {
+    for window in tokens.windows(4) {
+        let [select, json, next, after] = window else { continue };
+        if bare(&select.token) != Some("select") || bare(&json.token) != Some("json") {
+            continue;
+        }
+        let is_cql = match &next.token {
+            Token::Mul => bare(&after.token) == Some("from"),
+            Token::Word(word) => {
+                word.quote_style.is_some() || !matches!(&*word.value, "from" | "as" | "is" | "in" | "like" | "between")
+            }
+            _ => false,
+        };
+        if is_cql {
+            let error = Error::not_supported("SELECT JSON is not supported").at(start(json.span) + 1);
+            return Err(
+                error.with_hint("Write SELECT to_json(t) FROM (SELECT …) AS t, or name a column json as \"json\".")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether `user` can be a column here: not in a SELECT without a table, where PostgreSQL's users expect the function.
+fn users_are_columns(tokens: &[TokenWithSpan]) -> bool {
+    match tokens.first().and_then(|first| bare(&first.token)) {
+        Some("select" | "values" | "show" | "set") => tokens.iter().any(|token| bare(&token.token) == Some("from")),
+        _ => true,
+    }
+}
+
+fn names_an_account(previous: Option<&Token>) -> bool {
+    matches!(previous.and_then(bare), Some("create" | "drop" | "alter" | "list" | "for" | "to"))
+}
+
+fn interval_is_name(previous: Option<&Token>, next: Option<&Token>) -> bool {
+    let is_type = previous == Some(&Token::DoubleColon) || previous.and_then(bare) == Some("as");
+    let is_literal = matches!(
+        next,
+        Some(Token::SingleQuotedString(_) | Token::Number(..) | Token::Placeholder(_) | Token::LParen | Token::Minus)
+    );
+    !is_type && !is_literal
+}
+
+/// The tails met in one query, at one level of brackets.
+#[derive(Default)]
+struct Level {
+    allow_filtering: Option<Span>,
+    per_partition_limit: Option<(Span, TokenWithSpan)>,
+    combines: bool,
+}
+
+/// Moves `PER PARTITION LIMIT n` and `ALLOW FILTERING` to the end of their query, as SETTINGS.
+fn move_tails(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    if !tokens.iter().any(|token| matches!(bare(&token.token), Some("per" | "allow"))) {
+        return Ok(tokens);
+    }
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut levels = vec![Level::default()];
+    let mut index = 0;
+    while index < tokens.len() {
+        let words: [Option<&str>; 3] =
+            std::array::from_fn(|n| tokens.get(index + n).and_then(|token| bare(&token.token)));
+        let token = &tokens[index];
+        let Some(level) = levels.last_mut() else { break };
+        match words {
+            [Some("per"), Some("partition"), Some("limit")] => {
+                let limit = tokens
+                    .get(index + 3)
+                    .filter(|limit| matches!(limit.token, Token::Number(..) | Token::Placeholder(_)));
+                let Some(limit) = limit else {
+                    let error = Error::new(
+                        keyspan_model::ErrorKind::Syntax,
+                        "PER PARTITION LIMIT needs a number or a parameter",
+                    );
+                    return Err(error.at(start(token.span) + 1));
+                };
+                level.per_partition_limit = Some((token.span, limit.clone()));
+                level.check()?;
+                index += 4;
+                continue;
+            }
+            [Some("allow"), Some("filtering"), _] => {
+                level.allow_filtering = Some(token.span);
+                index += 2;
+                continue;
+            }
+            [Some("union" | "intersect" | "except"), ..] => {
+                level.combines = true;
+                level.check()?;
+            }
+            [Some("for" | "fetch" | "returning"), ..]
+            | [Some("on"), Some("conflict"), _]
+            | [Some("with"), Some("no" | "data"), _] => {
+                level.flush(&mut out);
+            }
+            _ => {}
+        }
+        match token.token {
+            Token::LParen => levels.push(Level::default()),
+            Token::RParen => {
+                level.flush(&mut out);
+                if levels.len() > 1 {
+                    levels.pop();
+                }
+            }
+            _ => {}
+        }
+        out.push(token.clone());
+        index += 1;
+    }
+    while let Some(mut level) = levels.pop() {
+        level.flush(&mut out);
+    }
+    Ok(out)
+}
+
+impl Level {
+    /// A limit per partition in one arm of a UNION would bind to the whole of it.
+    fn check(&self) -> Result<()> {
+        match (&self.per_partition_limit, self.combines) {
+            (Some((span, _)), true) => {
+                let error = Error::not_supported("PER PARTITION LIMIT cannot stand beside UNION, INTERSECT or EXCEPT");
+                Err(error.at(start(*span) + 1).with_hint("Put the SELECT that it belongs to in parentheses."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(&mut self, out: &mut Vec<TokenWithSpan>) {
+        let (limit, filtering) = (self.per_partition_limit.take(), self.allow_filtering.take());
+        let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering) else { return };
+        let name = |value: &str, keyword| Token::Word(Word { value: value.into(), quote_style: None, keyword });
+        let mut push = |token: Token| out.push(TokenWithSpan { token, span });
+        push(name("settings", Keyword::SETTINGS));
+        if let Some((_, limit)) = &limit {
+            push(name("per_partition_limit", Keyword::NoKeyword));
+            push(Token::Eq);
+            push(limit.token.clone());
+        }
+        if limit.is_some() && filtering.is_some() {
+            push(Token::Comma);
+        }
+        if filtering.is_some() {
+            push(name("allow_filtering", Keyword::NoKeyword));
+            push(Token::Eq);
+            push(Token::make_keyword("true"));
+        }
+    }
+}

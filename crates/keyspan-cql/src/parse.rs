@@ -1,0 +1,188 @@
+//! From the text to its statements: tokens, cut at semicolons, mended, read by their first words.
+
+use keyspan_model::{Error, ErrorKind, Result};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::dialect::KeyspanDialect;
+use crate::keyword::{FIRST, nearest_keyword};
+use crate::lexer::tokenize;
+use crate::reader::Reader;
+use crate::source::{Source, end, start};
+use crate::statement::{Parameter, Parsed, Statement};
+use crate::{
+    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, index, insert, keyspace, maintain,
+    misread, parameter, prepare, refuse, scan, session, table, transaction, update, view,
+};
+
+/// Parses a text of statements separated by semicolons. Empty statements count for nothing.
+///
+/// Everything is parsed before anything is answered, as PostgreSQL does with a message of several statements.
+///
+/// # Errors
+/// The first error of the text, with its position in characters from 1 over the whole text: [`ErrorKind::Syntax`],
+/// [`ErrorKind::NotSupported`] for what is refused by name, [`ErrorKind::TooComplex`] beyond the budget.
+pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    let source = Source::new(sql);
+    let tokens = tokenize(sql).map_err(|error| error.error)?;
+    let mut statements = Vec::new();
+    let mut tokens = tokens.into_iter();
+    loop {
+        let mut ended = false;
+        let statement: Vec<TokenWithSpan> = tokens
+            .by_ref()
+            .take_while(|token| {
+                ended = token.token == Token::SemiColon;
+                !ended
+            })
+            .collect();
+        if !statement.is_empty() {
+            statements.push(statement_of(&source, statement)?);
+        }
+        if !ended {
+            return Ok(statements);
+        }
+    }
+}
+
+/// Parses a text that must be one statement.
+///
+/// # Errors
+/// As [`parse`]; also a syntax error if there are several statements or none.
+pub fn parse_one(sql: &str) -> Result<Parsed> {
+    let mut statements = parse(sql)?;
+    match (statements.pop(), statements.len()) {
+        (Some(statement), 0) => Ok(statement),
+        (None, _) => Err(Error::new(ErrorKind::Syntax, "an empty text is not a statement")),
+        _ => Err(Error::new(ErrorKind::Syntax, "cannot insert multiple commands into a prepared statement")),
+    }
+}
+
+/// Parses one expression, such as the stored text of a DEFAULT or CHECK.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
+    let source = Source::new(sql);
+    let tokens = tokenize(sql).map_err(|error| error.error)?;
+    let (tokens, _) = prepared(tokens)?;
+    let dialect = KeyspanDialect::new(tokens.len());
+    let mut reader = Reader::new(&dialect, &source, tokens);
+    let expression = reader.expression()?;
+    reader.finish()?;
+    Ok(expression)
+}
+
+/// The passes over a statement's tokens.
+fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<Parameter>)> {
+    budget::check(&tokens)?;
+    let parameters = parameter::number(&mut tokens)?;
+    let tokens = chain::fold(misread::mend(tokens)?)?;
+    Ok((tokens, parameters))
+}
+
+fn statement_of(source: &Source, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+    let offset = tokens.first().map_or(0, |first| start(first.span));
+    let last = tokens.last().map_or(0, |last| end(last.span));
+    let (tokens, parameters) = prepared(tokens)?;
+    let dialect = KeyspanDialect::new(tokens.len());
+    let mut reader = Reader::new(&dialect, source, tokens);
+    let mut statement = statement(&mut reader)?;
+    reader.finish()?;
+    let parameters = share_parameters(&mut statement, parameters);
+    Ok(Parsed { statement, text: source.slice(offset, last).to_owned(), offset, parameters })
+}
+
+/// Gives a statement inside another its parameters. Those of a PREPARE are the prepared statement's alone.
+fn share_parameters(statement: &mut Statement, parameters: Vec<Parameter>) -> Vec<Parameter> {
+    match statement {
+        Statement::Explain(explain) => explain.statement.parameters.clone_from(&parameters),
+        Statement::Prepare(prepare) => {
+            prepare.statement.parameters = parameters;
+            return Vec::new();
+        }
+        _ => {}
+    }
+    parameters
+}
+
+/// One statement, by its first words.
+pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+    if reader.at_query() {
+        return crate::query::statement(reader);
+    }
+    let Some(first) = reader.word(0).map(str::to_owned) else { return Err(reader.unexpected()) };
+    match first.as_str() {
+        "create" => create(reader),
+        "alter" => alter(reader),
+        "drop" => drop::statement(reader),
+        "truncate" => drop::truncate(reader),
+        "use" => keyspace::use_keyspace(reader),
+        "comment" => comment::statement(reader),
+        "insert" => insert::statement(reader),
+        "update" => update::statement(reader),
+        "delete" => delete::statement(reader),
+        "scan" => scan::statement(reader),
+        "explain" => explain::statement(reader),
+        "describe" | "desc" => describe::statement(reader),
+        "show" => describe::show(reader),
+        "set" => session::set(reader),
+        "reset" => session::reset(reader),
+        "discard" => session::discard(reader),
+        "begin" | "start" => transaction::begin(reader),
+        "commit" | "end" | "rollback" | "abort" => transaction::end(reader),
+        "savepoint" | "release" => transaction::savepoint(reader),
+        "prepare" => prepare::prepare(reader),
+        "execute" => prepare::execute(reader),
+        "deallocate" => prepare::deallocate(reader),
+        "declare" => cursor::declare(reader),
+        "fetch" | "move" => cursor::fetch(reader),
+        "close" => cursor::close(reader),
+        "copy" => copy::statement(reader),
+        "listen" | "unlisten" | "notify" => channel::statement(reader),
+        "vacuum" | "analyze" | "checkpoint" | "flush" | "compact" => maintain::statement(reader),
+        _ => Err(refuse::known(reader).unwrap_or_else(|| misspelled(reader, &first))),
+    }
+}
+
+fn create(reader: &mut Reader) -> Result<Statement> {
+    match (reader.word(1), reader.word(2)) {
+        (Some("keyspace" | "schema"), _) => keyspace::create(reader),
+        (Some("table"), _) => table::create(reader),
+        (Some("view"), _) => view::create(reader),
+        (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
+        (Some("index"), _) | (Some("unique"), Some("index")) => index::create(reader),
+        _ => Err(refuse::known(reader).unwrap_or_else(|| {
+            reader.skip();
+            reader.unexpected()
+        })),
+    }
+}
+
+fn alter(reader: &mut Reader) -> Result<Statement> {
+    match reader.word(1) {
+        Some("keyspace" | "schema") => keyspace::alter(reader),
+        Some("table" | "view") => crate::alter::statement(reader),
+        _ => Err(refuse::known(reader).unwrap_or_else(|| {
+            reader.skip();
+            reader.unexpected()
+        })),
+    }
+}
+
+fn misspelled(reader: &Reader, first: &str) -> Error {
+    let error = reader.unexpected();
+    match nearest_keyword(first, FIRST.iter().copied()) {
+        Some(near) => error.with_hint(format!("Perhaps you meant {near}.")),
+        None => error,
+    }
+}
+
+/// Whether the text is an unfinished statement, so that an interactive shell should read another line: an open string,
+/// name, comment or bracket, or no semicolon at the end. A text without any statement is finished.
+pub fn first_incomplete(sql: &str) -> bool {
+    let tokens = match tokenize(sql) {
+        Ok(tokens) => tokens,
+        Err(error) => return error.unterminated,
+    };
+    tokens.last().is_some_and(|last| last.token != Token::SemiColon)
+}

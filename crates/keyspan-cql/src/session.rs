@@ -1,0 +1,118 @@
+//! `SET`, `RESET`, `DISCARD`.
+
+use keyspan_model::Result;
+use sqlparser::tokenizer::Token;
+
+use crate::describe::setting;
+use crate::reader::Reader;
+use crate::statement::{Discard, Set, SetTransaction, Statement};
+use crate::transaction::modes;
+
+/// `SET [SESSION | LOCAL] name TO | = value, …` and its special forms.
+pub(crate) fn set(reader: &mut Reader) -> Result<Statement> {
+    reader.skip();
+    if reader.eat_all(&["session", "characteristics", "as", "transaction"]) {
+        return Ok(Statement::SetTransaction(SetTransaction { session: true, modes: modes(reader)? }));
+    }
+    if reader.at("constraints") && *reader.token(1) != Token::Eq {
+        return Err(reader.not_supported("SET CONSTRAINTS is not supported").with_hint("Checks are never deferred."));
+    }
+    let scope = if matches!(reader.token(1), Token::Eq) { None } else { reader.eat_any(&["session", "local"]) };
+    let local = scope == Some("local");
+    if reader.eat("transaction") {
+        return Ok(Statement::SetTransaction(SetTransaction { session: false, modes: modes(reader)? }));
+    }
+    let (name, values) = if reader.eat_all(&["time", "zone"]) {
+        ("timezone".to_owned(), time_zone(reader)?)
+    } else if let Some((words, name)) = SPECIAL.iter().find(|(words, _)| special(reader, words)) {
+        reader.eat_all(words);
+        (name.to_string(), values(reader)?)
+    } else {
+        let name = setting(reader)?;
+        if !reader.eat("to") {
+            reader.expect_token(&Token::Eq)?;
+        }
+        (name, values(reader)?)
+    };
+    Ok(Statement::Set(Set { name, values, local }))
+}
+
+/// Forms without TO, and the setting that each sets.
+const SPECIAL: &[(&[&str], &str)] = &[
+    (&["names"], "client_encoding"),
+    (&["schema"], "search_path"),
+    (&["role"], "role"),
+    (&["authorization"], "session_authorization"),
+    (&["session", "authorization"], "session_authorization"),
+];
+
+fn special(reader: &Reader, words: &[&str]) -> bool {
+    reader.at_all(words) && *reader.token(words.len()) != Token::Eq && reader.word(words.len()) != Some("to")
+}
+
+/// `value, …`; none for DEFAULT.
+fn values(reader: &mut Reader) -> Result<Option<Vec<String>>> {
+    if reader.eat("default") { Ok(None) } else { reader.list(value).map(Some) }
+}
+
+fn value(reader: &mut Reader) -> Result<String> {
+    let negative = reader.eat_token(&Token::Minus);
+    match reader.token(0).clone() {
+        Token::Word(word) if !negative => {
+            reader.skip();
+            Ok(word.value)
+        }
+        Token::SingleQuotedString(text) if !negative => {
+            reader.skip();
+            Ok(text)
+        }
+        Token::Number(digits, _) => {
+            reader.skip();
+            Ok(if negative { format!("-{digits}") } else { digits })
+        }
+        _ => Err(reader.unexpected()),
+    }
+}
+
+/// The value of SET TIME ZONE.
+fn time_zone(reader: &mut Reader) -> Result<Option<Vec<String>>> {
+    if reader.eat_any(&["local", "default"]).is_some() {
+        return Ok(None);
+    }
+    if reader.eat("interval") {
+        let offset = reader.string()?;
+        if reader.eat("hour") && reader.eat("to") {
+            reader.expect("minute")?;
+        }
+        return Ok(Some(vec![offset]));
+    }
+    value(reader).map(|zone| Some(vec![zone]))
+}
+
+/// `RESET name | ALL`.
+pub(crate) fn reset(reader: &mut Reader) -> Result<Statement> {
+    reader.skip();
+    if reader.eat("all") {
+        return Ok(Statement::Reset(None));
+    }
+    if reader.eat_all(&["time", "zone"]) {
+        return Ok(Statement::Reset(Some("timezone".to_owned())));
+    }
+    if reader.eat_all(&["session", "authorization"]) {
+        return Ok(Statement::Reset(Some("session_authorization".to_owned())));
+    }
+    setting(reader).map(|name| Statement::Reset(Some(name)))
+}
+
+/// `DISCARD ALL | PLANS | SEQUENCES | TEMP`.
+pub(crate) fn discard(reader: &mut Reader) -> Result<Statement> {
+    reader.skip();
+    let what = match reader.eat_any(&["all", "plans", "sequences", "temp", "temporary"]) {
+        Some("all") => Discard::All,
+        Some("plans") => Discard::Plans,
+        Some("sequences") => Discard::Sequences,
+        Some(_) => Discard::Temporary,
+        None => return Err(reader.unexpected()),
+    };
+    Ok(Statement::Discard(what))
+}

@@ -1,0 +1,292 @@
+//! `CREATE TABLE` and `CREATE TABLE AS`.
+//!
+//! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL. What
+//! would change the meaning of a table if it were ignored (REFERENCES, UNIQUE, SERIAL) is refused, never dropped.
+
+use keyspan_model::{Error, ErrorKind, Result};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::tokenizer::Token;
+
+use crate::keyspace::option;
+use crate::reader::Reader;
+use crate::statement::{
+    CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, CreateTable, CreateTableAs, ObjectName, PrimaryKey,
+    SourceExpression, Statement, TableOption,
+};
+use crate::types;
+
+/// What stands between the parentheses and after them, as it is read.
+#[derive(Default)]
+struct Body {
+    columns: Vec<ColumnDefinition>,
+    /// Names without a type: CREATE TABLE AS.
+    bare: Vec<ColumnName>,
+    primary_key: Option<PrimaryKey>,
+    checks: Vec<CheckDefinition>,
+    clustering_order: Vec<ClusteringOrder>,
+    options: Vec<TableOption>,
+}
+
+/// `CREATE TABLE [IF NOT EXISTS] name …`.
+pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["create", "table"])?;
+    let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
+    let name = reader.object_name()?;
+    let mut body = Body::default();
+    let has_list = *reader.token(0) == Token::LParen;
+    if has_list {
+        reader.parenthesized(|reader| element(reader, &mut body))?;
+    }
+    tail(reader, &mut body)?;
+    if reader.eat("as") {
+        return create_as(reader, name, if_not_exists, body);
+    }
+    if !has_list {
+        return Err(reader.unexpected());
+    }
+    if let Some(column) = body.bare.first() {
+        let message = format!("column \"{}\" has no type", column.name);
+        return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
+    }
+    let Body { columns, primary_key, checks, clustering_order, options, .. } = body;
+    let table = CreateTable { name, if_not_exists, columns, primary_key, checks, clustering_order, options };
+    Ok(Statement::CreateTable(Box::new(table)))
+}
+
+/// After `AS`.
+fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: Body) -> Result<Statement> {
+    if let Some(column) = body.columns.first() {
+        let message = "CREATE TABLE … AS takes its types from the query: name the columns only";
+        return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
+    }
+    let query = reader.query()?;
+    let with_data = !reader.eat_all(&["with", "no", "data"]);
+    if with_data {
+        reader.eat_all(&["with", "data"]);
+    }
+    let columns = body.bare.into_iter().map(|column| column.name).collect();
+    let Body { primary_key, clustering_order, options, .. } = Body { bare: Vec::new(), ..body };
+    let table =
+        CreateTableAs { name, if_not_exists, columns, primary_key, clustering_order, options, query, with_data };
+    Ok(Statement::CreateTableAs(Box::new(table)))
+}
+
+/// One element of the parenthesized list: a column or a constraint.
+fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
+    if reader.at("like") && !matches!(reader.token(1), Token::Comma | Token::RParen) {
+        let error = reader.not_supported("CREATE TABLE (LIKE …) is not supported");
+        return Err(error.with_hint("Write CREATE TABLE … AS SELECT … WITH NO DATA."));
+    }
+    if let Some(check) = table_constraint(reader, &mut body.primary_key)? {
+        body.checks.extend(check);
+        return Ok(());
+    }
+    if matches!(reader.token(1), Token::Comma | Token::RParen) {
+        body.bare.push(reader.column()?);
+        return Ok(());
+    }
+    let column = column_definition(reader, &mut body.primary_key, &mut body.checks)?;
+    body.columns.push(column);
+    Ok(())
+}
+
+/// `[CONSTRAINT name] PRIMARY KEY (…) | CHECK (…)`; the outer none means that something else stands here.
+fn table_constraint(reader: &mut Reader, key: &mut Option<PrimaryKey>) -> Result<Option<Option<CheckDefinition>>> {
+    let constraint = constraint_name(reader)?;
+    if reader.at_all(&["primary", "key"]) {
+        let clause = primary_key(reader)?;
+        set_key(key, clause)?;
+        return Ok(Some(None));
+    }
+    if reader.at("check") {
+        let check = check(reader)?;
+        return Ok(Some(Some(CheckDefinition { name: constraint, column: None, check })));
+    }
+    refuse_constraint(reader)?;
+    if constraint.is_some() { Err(reader.unexpected()) } else { Ok(None) }
+}
+
+fn constraint_name(reader: &mut Reader) -> Result<Option<String>> {
+    if reader.eat("constraint") { reader.name().map(Some) } else { Ok(None) }
+}
+
+fn set_key(key: &mut Option<PrimaryKey>, clause: PrimaryKey) -> Result<()> {
+    if key.is_some() {
+        let message = "multiple primary keys for one table are not allowed";
+        let error = Error::new(ErrorKind::InvalidTableDefinition, message).at(clause.position);
+        return Err(error.with_hint("Name all key columns in one clause: PRIMARY KEY ((partition, …), clustering, …)."));
+    }
+    *key = Some(clause);
+    Ok(())
+}
+
+/// `PRIMARY KEY ((a, b), c)`.
+pub(crate) fn primary_key(reader: &mut Reader) -> Result<PrimaryKey> {
+    let position = reader.position();
+    reader.expect_all(&["primary", "key"])?;
+    let mut parts = reader.parenthesized(|reader| {
+        if *reader.token(0) == Token::LParen { reader.names() } else { reader.name().map(|name| vec![name]) }
+    })?;
+    let partition = parts.remove(0);
+    let mut clustering = Vec::new();
+    for mut part in parts {
+        match part.pop() {
+            Some(name) if part.is_empty() => clustering.push(name),
+            _ => {
+                let message = "only the first part of a PRIMARY KEY may group columns: they are the partition key";
+                return Err(Error::new(ErrorKind::Syntax, message).at(position));
+            }
+        }
+    }
+    Ok(PrimaryKey { partition, clustering, position })
+}
+
+/// `CHECK (expression) [NO INHERIT]`; the text is what stands inside the parentheses.
+pub(crate) fn check(reader: &mut Reader) -> Result<SourceExpression> {
+    reader.expect("check")?;
+    reader.expect_token(&Token::LParen)?;
+    let check = reader.source_expression()?;
+    reader.expect_token(&Token::RParen)?;
+    reader.eat_all(&["no", "inherit"]);
+    Ok(check)
+}
+
+/// Refuses the constraints that Keyspan cannot keep.
+pub(crate) fn refuse_constraint(reader: &Reader) -> Result<()> {
+    let (what, hint) = match (reader.word(0), reader.word(1)) {
+        (Some("unique"), _) => (
+            "UNIQUE is not supported: only the row key is unique",
+            "Put the column into the PRIMARY KEY, or keep a second table whose key it is.",
+        ),
+        (Some("references"), _) | (Some("foreign"), Some("key")) => (
+            "REFERENCES is not supported: a write does not look at other tables",
+            "Leave it out and check with a join, or put both rows under one key.",
+        ),
+        (Some("generated"), _) => (
+            "GENERATED columns are not supported",
+            "Write uuid DEFAULT uuid(), leave out the PRIMARY KEY for a rowid, or compute the column in a view.",
+        ),
+        (Some("exclude"), Some("using")) => ("EXCLUDE is not supported", "Choose a key that cannot overlap."),
+        (Some("masked"), Some("with")) => ("MASKED WITH is not supported", "Leave the column out in a view."),
+        _ => return Ok(()),
+    };
+    Err(reader.not_supported(what).with_hint(hint))
+}
+
+/// `name type constraints`.
+pub(crate) fn column_definition(
+    reader: &mut Reader,
+    key: &mut Option<PrimaryKey>,
+    checks: &mut Vec<CheckDefinition>,
+) -> Result<ColumnDefinition> {
+    let position = reader.position();
+    let name = reader.name()?;
+    let read = types::read(reader)?;
+    let mut column = ColumnDefinition {
+        name,
+        column_type: read.column_type,
+        type_text: read.text,
+        max_length: read.max_length,
+        is_static: false,
+        not_null: false,
+        default: None,
+        position,
+    };
+    while column_constraint(reader, &mut column, key, checks)? {}
+    Ok(column)
+}
+
+/// One constraint of a column; false if none stands here.
+fn column_constraint(
+    reader: &mut Reader,
+    column: &mut ColumnDefinition,
+    key: &mut Option<PrimaryKey>,
+    checks: &mut Vec<CheckDefinition>,
+) -> Result<bool> {
+    let name = constraint_name(reader)?;
+    let position = reader.position();
+    if reader.eat_all(&["primary", "key"]) {
+        set_key(key, PrimaryKey { partition: vec![column.name.clone()], clustering: Vec::new(), position })?;
+    } else if reader.eat("static") {
+        column.is_static = true;
+    } else if reader.eat_all(&["not", "null"]) {
+        column.not_null = true;
+    } else if reader.eat("null") {
+        column.not_null = false;
+    } else if reader.eat("default") {
+        column.default = Some(default(reader)?);
+    } else if reader.at("check") {
+        let check = check(reader)?;
+        checks.push(CheckDefinition { name, column: Some(column.name.clone()), check });
+    } else if reader.eat("collate") {
+        collation(reader)?;
+    } else {
+        refuse_constraint(reader)?;
+        return if name.is_some() { Err(reader.unexpected()) } else { Ok(false) };
+    }
+    Ok(true)
+}
+
+/// `DEFAULT expression`: without NOT, AND and OR outside parentheses, as in PostgreSQL, since `NOT NULL` may follow.
+pub(crate) fn default(reader: &mut Reader) -> Result<SourceExpression> {
+    let from = reader.offset();
+    let precedence = PostgreSqlDialect {}.prec_value(Precedence::Is);
+    let expression = reader.parse(|parser| parser.parse_subexpr(precedence))?;
+    Ok(SourceExpression { expression, text: reader.text_from(from) })
+}
+
+fn collation(reader: &mut Reader) -> Result<()> {
+    let (name, position) = (reader.object_name()?, reader.position());
+    if matches!(name.name.as_str(), "C" | "c" | "POSIX" | "posix" | "default" | "ucs_basic") {
+        return Ok(());
+    }
+    let error = Error::not_supported(format!("collation {name} is not supported")).at(position);
+    Err(error.with_hint("Text is ordered by its bytes: COLLATE \"C\"."))
+}
+
+/// What follows the parentheses, in any order.
+fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
+    loop {
+        if reader.at_all(&["primary", "key"]) {
+            let clause = primary_key(reader)?;
+            set_key(&mut body.primary_key, clause)?;
+        } else if reader.eat("with") {
+            if *reader.token(0) == Token::LParen {
+                body.options.extend(reader.parenthesized(option)?);
+            } else {
+                with_options(reader, body)?;
+            }
+        } else if reader.eat_all(&["without", "oids"]) {
+        } else if matches!(reader.word(0), Some("tablespace" | "inherits" | "partition")) {
+            let word = reader.word(0).unwrap_or_default().to_uppercase();
+            let error = reader.not_supported(format!("{word} of a table is not supported"));
+            return Err(error.with_hint("The first part of the PRIMARY KEY partitions a table."));
+        } else {
+            return Ok(());
+        }
+    }
+}
+
+/// `WITH CLUSTERING ORDER BY (…) AND option = value …`.
+fn with_options(reader: &mut Reader, body: &mut Body) -> Result<()> {
+    loop {
+        if reader.eat_all(&["clustering", "order", "by"]) {
+            body.clustering_order.extend(reader.parenthesized(clustering_order)?);
+        } else if reader.at_all(&["compact", "storage"]) {
+            let error = reader.not_supported("COMPACT STORAGE is not supported");
+            return Err(error.with_hint("Leave it out: Cassandra has dropped it too."));
+        } else {
+            body.options.push(option(reader)?);
+        }
+        if !reader.eat("and") {
+            return Ok(());
+        }
+    }
+}
+
+fn clustering_order(reader: &mut Reader) -> Result<ClusteringOrder> {
+    let position = reader.position();
+    let column = reader.name()?;
+    let descending = reader.eat_any(&["asc", "desc"]) == Some("desc");
+    Ok(ClusteringOrder { column, descending, position })
+}

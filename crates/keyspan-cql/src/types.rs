@@ -1,0 +1,116 @@
+//! The names of types: CQL's and PostgreSQL's, several words long, with arguments.
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
+use sqlparser::ast::DataType;
+use sqlparser::tokenizer::Token;
+
+use crate::dialect::KeyspanDialect;
+use crate::lexer::tokenize;
+use crate::reader::Reader;
+use crate::source::Source;
+
+/// A type as it was read.
+pub(crate) struct ReadType {
+    /// The type.
+    pub(crate) column_type: ColumnType,
+    /// As it was written.
+    pub(crate) text: String,
+    /// `n` of `varchar(n)`.
+    pub(crate) max_length: Option<u32>,
+}
+
+/// Words that may follow the first word of a type's name.
+const CONTINUED: &[(&str, &[&[&str]])] = &[
+    ("double", &[&["precision"]]),
+    ("character", &[&["varying"]]),
+    ("char", &[&["varying"]]),
+    ("national", &[&["character", "varying"], &["char", "varying"], &["character"], &["char"]]),
+    ("bit", &[&["varying"]]),
+];
+
+/// A type's name with its arguments.
+pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
+    let (from, position) = (reader.offset(), reader.position());
+    let Token::Word(first) = reader.token(0).clone() else { return Err(reader.unexpected()) };
+    reader.skip();
+    let mut name = first.value;
+    if name == "pg_catalog" && reader.eat_token(&Token::Period) {
+        name = reader.name()?;
+    }
+    refuse(&name, reader, position)?;
+    for words in CONTINUED.iter().filter(|(word, _)| *word == name).flat_map(|(_, rest)| rest.iter()) {
+        if reader.eat_all(words) {
+            name = format!("{name} {}", words.join(" "));
+            break;
+        }
+    }
+    let name = name.strip_prefix("national ").unwrap_or(&name).replace("char varying", "character varying");
+    let arguments = if *reader.token(0) == Token::LParen { reader.parenthesized(Reader::integer)? } else { Vec::new() };
+    let mut full = name.clone();
+    if matches!(name.as_str(), "timestamp" | "time") {
+        for zone in ["with", "without"] {
+            if reader.eat_all(&[zone, "time", "zone"]) {
+                full = format!("{name} {zone} time zone");
+            }
+        }
+    }
+    if *reader.token(0) == Token::LBracket {
+        return Err(reader.not_supported(format!("array type {full}[] is not yet supported")).with_hint("Use json."));
+    }
+    let column_type = ColumnType::parse(&full, &arguments).map_err(|error| error.at(position))?;
+    let has_length = matches!(name.as_str(), "varchar" | "character varying" | "char" | "character" | "bpchar");
+    let max_length = match (has_length, arguments.first()) {
+        (true, Some(&length)) => match u32::try_from(length) {
+            Ok(length) if length > 0 => Some(length),
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::InvalidParameter,
+                    format!("length for type {name} must be at least 1"),
+                )
+                .at(position));
+            }
+        },
+        _ => None,
+    };
+    Ok(ReadType { column_type, text: reader.text_from(from), max_length })
+}
+
+/// Refuses the types that Keyspan knows of and does not have.
+fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
+    let error = match name {
+        "serial" | "serial4" | "bigserial" | "serial8" | "smallserial" | "serial2" => Error::not_supported(format!(
+            "type {name} is not supported: rows of one table are written without asking a sequence"
+        ))
+        .with_hint("Write uuid DEFAULT uuid(), or leave out the PRIMARY KEY: rows then get a rowid in arrival order."),
+        "counter" => Error::not_supported("type counter is not yet supported")
+            .with_hint("Write bigint and SET n = n + 1: it is atomic."),
+        "list" | "set" | "map" | "tuple" | "frozen" | "family" | "vector" if *reader.token(0) == Token::Lt => {
+            Error::not_supported(format!("type {name}<…> is not yet supported")).with_hint("Use json.")
+        }
+        "variant" => Error::not_supported("type variant is not yet supported").with_hint("Use json."),
+        _ => return Ok(()),
+    };
+    Err(error.at(position))
+}
+
+/// The type that a CAST, a `::` or a typed literal names.
+///
+/// # Errors
+/// [`ErrorKind::UndefinedObject`] for an unknown type, [`ErrorKind::NotSupported`] for arrays, collections and serials.
+pub fn column_type(data_type: &DataType) -> Result<ColumnType> {
+    let text = data_type.to_string();
+    let source = Source::new(&text);
+    let tokens = tokenize(&text).map_err(|error| error.error)?;
+    let dialect = KeyspanDialect::new(tokens.len());
+    let mut reader = Reader::new(&dialect, &source, tokens);
+    let mut read_type = || {
+        let column_type = read(&mut reader)?.column_type;
+        reader.finish()?;
+        Ok(column_type)
+    };
+    // Positions would count within the type's name and mislead.
+    read_type().map_err(|mut error: Error| {
+        error.position = None;
+        error
+    })
+}
