@@ -11,6 +11,12 @@
 pub mod clock;
 pub mod engine;
 pub mod files;
+pub mod memory_run;
+pub mod memtable;
+pub mod merge;
+pub mod row;
+pub mod run;
+pub mod scan;
 pub mod seam;
 
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};

@@ -1,0 +1,318 @@
+//! A run in memory: rows as arrays, sorted once, never changed.
+//!
+//! It is made from a frozen memtable ([`RowsBuilder`]) or straight from a bulk write ([`MemoryRun::from_write`]),
+//! which never passes through the memtable's map.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanBufferBuilder, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::take;
+use keyspan_model::array::{ColumnBuilder, canonical_floats};
+use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
+
+use crate::row::{CellStamp, RowEntry};
+use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::seam::ScanCounters;
+
+/// A run in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryRun {
+    meta: RunMeta,
+    /// All rows: encoded keys, every key column, and one entry of `columns` a cell column.
+    batch: RunBatch,
+    columns: Vec<ColumnId>,
+}
+
+impl MemoryRun {
+    /// A run of rows that are in key order already, each key once. `batch` has encoded keys, every key column, and
+    /// the cells of `columns`; `seq` is its least and greatest commit order.
+    pub fn new(relation: &RelationDef, batch: RunBatch, columns: Vec<ColumnId>, seq: (u64, u64)) -> Result<MemoryRun> {
+        let mut extent = ExtentBuilder::new(relation, 0);
+        extent.add(&batch)?;
+        let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
+        Ok(MemoryRun { meta, batch, columns })
+    }
+
+    /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
+    /// with one key the later wins (where nulls leave cells alone, cell by cell).
+    pub fn from_write(relation: &RelationDef, write: &BatchWrite, ts: i64, now: i64, seq: u64) -> Result<MemoryRun> {
+        let encoder = KeyEncoder::new(&relation.key);
+        let key_len = relation.key.len();
+        let arrays: Vec<ArrayRef> = write.batch.columns().iter().map(canonical_floats).collect();
+        check_columns(relation, write)?;
+        let encoded = encoder.encode_batch(&arrays[..key_len])?;
+        let order = sorted_order(&encoded);
+        let stamp = CellStamp::new(ts, write.ttl, now);
+        let picks = Picks::new(order, &encoded);
+        let mut batch = RunBatch {
+            rows: picks.last.len(),
+            row: RowColumns {
+                marker: if write.marker { Bits::All } else { Bits::None },
+                ts: Int64s::Constant(stamp.ts),
+                ttl: stamp.ttl.map_or(Int64s::Null, Int64s::Constant),
+                expires: stamp.expires.map_or(Int64s::Null, Int64s::Constant),
+                ..RowColumns::default()
+            },
+            ..RunBatch::default()
+        };
+        for array in &arrays[..key_len] {
+            batch.keys.push(Some(picks.take(array)?));
+        }
+        for array in &arrays[key_len..] {
+            let values = if write.null_deletes { picks.take(array)? } else { picks.take_last_valid(array)? };
+            batch.cells.push(bulk_cells(values, write.null_deletes, now));
+        }
+        let encoded: ArrayRef = Arc::new(encoded);
+        batch.encoded = Some(BinaryArray::from(picks.take(&encoded)?.to_data()));
+        MemoryRun::new(relation, batch, write.columns[key_len..].to_vec(), (seq, seq))
+    }
+
+    /// All rows.
+    pub fn batch(&self) -> &RunBatch {
+        &self.batch
+    }
+
+    /// The columns of [`MemoryRun::batch`]'s cells.
+    pub fn columns(&self) -> &[ColumnId] {
+        &self.columns
+    }
+
+    fn encoded(&self) -> &BinaryArray {
+        self.batch.encoded.as_ref().expect("every memory run has its encoded keys")
+    }
+
+    fn position(&self, key: &[u8]) -> usize {
+        let (encoded, mut low, mut high) = (self.encoded(), 0, self.batch.rows);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if encoded.value(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+impl SortedRun for MemoryRun {
+    fn meta(&self) -> &RunMeta {
+        &self.meta
+    }
+
+    fn lower_bound(&self, key: &[u8], _counters: &ScanCounters) -> Result<usize> {
+        Ok(self.position(key))
+    }
+
+    fn estimate(&self, key: &[u8]) -> (usize, usize) {
+        let position = self.position(key);
+        (position, position)
+    }
+
+    fn sample(&self, row: usize) -> Option<Vec<u8>> {
+        (row < self.batch.rows).then(|| self.encoded().value(row).to_vec())
+    }
+
+    fn block(&self, _row: usize) -> Range<usize> {
+        0..self.batch.rows
+    }
+
+    fn read(&self, rows: Range<usize>, wanted: &Wanted, _counters: &ScanCounters) -> Result<RunBatch> {
+        let (offset, length) = (rows.start, rows.len());
+        let key = |(at, key): (usize, &Option<ArrayRef>)| {
+            let wanted = wanted.keys.get(at).copied().unwrap_or(false);
+            key.as_ref().filter(|_| wanted).map(|key| key.slice(offset, length))
+        };
+        let cells = wanted.values.iter().map(|column| match self.columns.iter().position(|own| own == column) {
+            Some(at) => self.batch.cells[at].slice(offset, length),
+            None => CellColumn::absent(),
+        });
+        Ok(RunBatch {
+            rows: length,
+            keys: self.batch.keys.iter().enumerate().map(key).collect(),
+            encoded: wanted.encoded.then(|| self.encoded().slice(offset, length)),
+            row: self.batch.row.slice(offset, length),
+            cells: cells.collect(),
+        })
+    }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.meta.all.may_contain(key)
+    }
+}
+
+fn check_columns(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
+    let keys_first = relation.key.iter().map(|column| column.id).eq(write.columns.iter().copied().take(relation.key.len()));
+    if keys_first && write.columns.len() == write.batch.num_columns() {
+        return Ok(());
+    }
+    Err(Error::internal("a bulk write must give all key columns first, and one array a column"))
+}
+
+/// Row numbers in the order of their keys; equal keys in the order they came.
+fn sorted_order(encoded: &BinaryArray) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..encoded.len() as u32).collect();
+    if !order.windows(2).all(|pair| encoded.value(pair[0] as usize) < encoded.value(pair[1] as usize)) {
+        order.sort_by(|a, b| encoded.value(*a as usize).cmp(encoded.value(*b as usize)));
+    }
+    order
+}
+
+/// Which rows of a bulk write become the rows of the run.
+struct Picks {
+    /// Row numbers of the write in key order.
+    order: Vec<u32>,
+    /// Places in `order` of the last row of each key.
+    last: Vec<u32>,
+    /// Whether each row of the write is a row of the run, in its place.
+    unchanged: bool,
+    rows: UInt32Array,
+}
+
+impl Picks {
+    fn new(order: Vec<u32>, encoded: &BinaryArray) -> Picks {
+        let key = |place: usize| encoded.value(order[place] as usize);
+        let last: Vec<u32> = (0..order.len())
+            .filter(|place| place + 1 == order.len() || key(*place) != key(place + 1))
+            .map(|place| place as u32)
+            .collect();
+        let unchanged = last.len() == order.len() && order.iter().enumerate().all(|(at, row)| at as u32 == *row);
+        let rows = UInt32Array::from_iter_values(last.iter().map(|place| order[*place as usize]));
+        Picks { order, last, unchanged, rows }
+    }
+
+    fn take(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        if self.unchanged { Ok(Arc::clone(array)) } else { Ok(take(array, &self.rows, None)?) }
+    }
+
+    /// As `take`, but of each key's rows the last one that is not null.
+    fn take_last_valid(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        if array.null_count() == 0 || self.last.len() == self.order.len() {
+            return self.take(array);
+        }
+        let mut first = 0;
+        let rows = self.last.iter().map(|last| {
+            let group = &self.order[first..=*last as usize];
+            first = *last as usize + 1;
+            let valid = group.iter().rev().find(|row| array.is_valid(**row as usize));
+            *valid.unwrap_or(&group[group.len() - 1])
+        });
+        Ok(take(array, &UInt32Array::from_iter_values(rows), None)?)
+    }
+}
+
+fn bulk_cells(values: ArrayRef, null_deletes: bool, now: i64) -> CellColumn {
+    let nulls = values.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    let all_null = values.len() == nulls.as_ref().map_or(0, |nulls| nulls.null_count());
+    let tombstones = match nulls {
+        Some(nulls) if null_deletes => Bits::new(!nulls.inner()),
+        _ => Bits::None,
+    };
+    let deleted_at = match &tombstones {
+        Bits::None => Int64s::Null,
+        Bits::All => Int64s::Constant(now),
+        Bits::Some(bits) => Int64s::from_options(bits.iter().map(|bit| bit.then_some(now)).collect()),
+    };
+    CellColumn { values: (!all_null).then_some(values), tombstones, deleted_at, ..CellColumn::default() }
+}
+
+/// Collects single rows into a memory run; rows come in key order, each key once.
+pub struct RowsBuilder<'a> {
+    relation: &'a RelationDef,
+    encoder: KeyEncoder,
+    encoded: Vec<Vec<u8>>,
+    keys: Vec<ColumnBuilder>,
+    rows: Vec<RowEntry>,
+}
+
+impl<'a> RowsBuilder<'a> {
+    /// An empty builder for rows of this relation.
+    pub fn new(relation: &'a RelationDef) -> RowsBuilder<'a> {
+        RowsBuilder {
+            relation,
+            encoder: KeyEncoder::new(&relation.key),
+            encoded: Vec::new(),
+            keys: relation.key.iter().map(|column| ColumnBuilder::new(column.ty)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds the row that follows.
+    pub fn push(&mut self, key: Vec<u8>, row: RowEntry) -> Result<()> {
+        for (builder, value) in self.keys.iter_mut().zip(self.encoder.decode(&key)?) {
+            builder.append(&value)?;
+        }
+        self.encoded.push(key);
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// The run of all rows. Cells of columns that the relation no longer has are left out.
+    pub fn finish(self, seq: (u64, u64)) -> Result<MemoryRun> {
+        let RowsBuilder { relation, encoded, keys, rows, .. } = self;
+        let bases: Vec<Option<CellStamp>> = rows.iter().map(base_stamp).collect();
+        let mut cells = Vec::with_capacity(relation.values.len());
+        for column in &relation.values {
+            cells.push(cell_column(column.id, ColumnBuilder::new(column.ty), &rows, &bases)?);
+        }
+        let batch = RunBatch {
+            rows: rows.len(),
+            keys: keys.into_iter().map(|builder| Some(builder.finish())).collect(),
+            encoded: Some(BinaryArray::from_iter_values(&encoded)),
+            row: row_columns(&rows, &bases),
+            cells,
+        };
+        MemoryRun::new(relation, batch, relation.values.iter().map(|column| column.id).collect(), seq)
+    }
+}
+
+fn base_stamp(row: &RowEntry) -> Option<CellStamp> {
+    row.marker.or_else(|| row.cells.first().map(|(_, cell)| cell.stamp))
+}
+
+fn row_columns(rows: &[RowEntry], bases: &[Option<CellStamp>]) -> RowColumns {
+    let of = |get: &dyn Fn(&CellStamp) -> Option<i64>| {
+        Int64s::from_options(bases.iter().map(|base| base.as_ref().and_then(get)).collect())
+    };
+    RowColumns {
+        marker: Bits::new(BooleanBuffer::collect_bool(rows.len(), |row| rows[row].marker.is_some())),
+        ts: of(&|base| Some(base.ts)),
+        ttl: of(&|base| base.ttl),
+        expires: of(&|base| base.expires),
+        deleted_ts: Int64s::from_options(rows.iter().map(|row| row.deleted.map(|deleted| deleted.ts)).collect()),
+        deleted_at: Int64s::from_options(rows.iter().map(|row| row.deleted.map(|deleted| deleted.at)).collect()),
+    }
+}
+
+fn cell_column(
+    id: ColumnId,
+    mut values: ColumnBuilder,
+    rows: &[RowEntry],
+    bases: &[Option<CellStamp>],
+) -> Result<CellColumn> {
+    let mut tombstones = BooleanBufferBuilder::new(rows.len());
+    let (mut ts, mut ttl, mut expires, mut deleted_at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut any_value = false;
+    for (row, base) in rows.iter().zip(bases) {
+        let cell = row.cells.iter().find(|(column, _)| *column == id).map(|(_, cell)| cell);
+        match cell.map(|cell| &cell.content) {
+            Some(Ok(value)) => {
+                any_value = true;
+                values.append(value)?;
+            }
+            _ => values.append_null(),
+        }
+        let own = cell.map(|cell| cell.stamp).filter(|stamp| Some(*stamp) != *base);
+        tombstones.append(cell.is_some_and(|cell| cell.content.is_err()));
+        ts.push(own.map(|stamp| stamp.ts));
+        ttl.push(own.and_then(|stamp| stamp.ttl));
+        expires.push(own.and_then(|stamp| stamp.expires));
+        deleted_at.push(cell.and_then(|cell| cell.content.as_ref().err().copied()));
+    }
+    Ok(CellColumn {
+        values: any_value.then(|| values.finish()),
+        tombstones: Bits::new(tombstones.finish()),
+        ts: Int64s::from_options(ts),
+        ttl: Int64s::from_options(ttl),
+        expires: Int64s::from_options(expires),
+        deleted_at: Int64s::from_options(deleted_at),
+    })
+}

@@ -1,0 +1,208 @@
+//! The memtable: the mutable newest part of a relation, for single rows.
+//!
+//! A skip list keyed (encoded key, seq descending). One writer (the apply lane) inserts; readers see the entries up to
+//! their own seq and fold the entries of one key by the rules of [`crate::merge`].
+//!
+//! Rule: it is frozen at [`FREEZE_ROWS`] or [`FREEZE_BYTES`], and turned into a [`MemoryRun`] only once all it holds
+//! may be seen by everyone (its greatest seq is acknowledged), since a memory run has no seq a row.
+
+use std::cmp::Reverse;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_skiplist::SkipMap;
+use keyspan_model::{KeyEncoder, RelationDef, Result};
+use parking_lot::Mutex;
+
+use crate::memory_run::{MemoryRun, RowsBuilder};
+use crate::row::RowEntry;
+use crate::run::{Extent, RunMeta};
+
+/// Rows after which a memtable is frozen.
+pub const FREEZE_ROWS: usize = 65_536;
+/// Bytes after which a memtable is frozen.
+pub const FREEZE_BYTES: usize = 8 << 20;
+
+type Rows = SkipMap<(Vec<u8>, Reverse<u64>), RowEntry>;
+
+/// The mutable newest part of a relation.
+pub struct Memtable {
+    columns: Vec<KeyEncoder>,
+    key: KeyEncoder,
+    rows: Rows,
+    extent: Mutex<Extent>,
+    bytes: AtomicUsize,
+    entries: AtomicUsize,
+    first_seq: AtomicU64,
+    last_seq: AtomicU64,
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memtable").field("entries", &self.entries).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Memtable {
+    /// An empty memtable of a relation.
+    pub fn new(relation: &RelationDef) -> Memtable {
+        Memtable {
+            columns: relation.key.iter().map(|column| KeyEncoder::new(std::slice::from_ref(column))).collect(),
+            key: KeyEncoder::new(&relation.key),
+            rows: SkipMap::new(),
+            extent: Mutex::new(Extent::default()),
+            bytes: AtomicUsize::new(0),
+            entries: AtomicUsize::new(0),
+            first_seq: AtomicU64::new(u64::MAX),
+            last_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds what a batch with this seq does to a row. Only one thread inserts, in the order of seq; what one batch
+    /// does twice to a key is folded.
+    pub fn insert(&self, key: Vec<u8>, seq: u64, entry: RowEntry) -> Result<()> {
+        self.note(&key, &entry)?;
+        self.first_seq.fetch_min(seq, Ordering::Relaxed);
+        self.last_seq.fetch_max(seq, Ordering::Relaxed);
+        let place = (key, Reverse(seq));
+        let entry = match self.rows.get(&place) {
+            Some(earlier) => earlier.value().clone().merged(entry),
+            None => {
+                self.entries.fetch_add(1, Ordering::Relaxed);
+                self.bytes.fetch_add(place.0.len() + ENTRY_OVERHEAD, Ordering::Relaxed);
+                entry
+            }
+        };
+        self.bytes.fetch_add(entry.bytes(), Ordering::Relaxed);
+        self.rows.insert(place, entry);
+        Ok(())
+    }
+
+    fn note(&self, key: &[u8], entry: &RowEntry) -> Result<()> {
+        let values = self.key.decode(key)?;
+        let mut columns = Vec::with_capacity(values.len());
+        for (encoder, value) in self.columns.iter().zip(&values) {
+            let bytes = encoder.encode(std::slice::from_ref(value))?;
+            columns.push((bytes.clone(), bytes));
+        }
+        let extent = Extent { rows: 1, key: (key.to_vec(), key.to_vec()), columns, ..entry.extent() };
+        self.extent.lock().widen(&extent);
+        Ok(())
+    }
+
+    /// Bytes in memory, estimated.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of entries; a key written by several batches counts several times.
+    pub fn entries(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.entries() == 0
+    }
+
+    /// Whether it is time to begin a new memtable.
+    pub fn is_full(&self) -> bool {
+        self.entries() >= FREEZE_ROWS || self.bytes() >= FREEZE_BYTES
+    }
+
+    /// Least and greatest seq inserted; `None` when empty.
+    pub fn seqs(&self) -> Option<(u64, u64)> {
+        (!self.is_empty()).then(|| (self.first_seq.load(Ordering::Relaxed), self.last_seq.load(Ordering::Relaxed)))
+    }
+
+    /// The greatest seq that touched a key in `[start, end)`, as preconditions ask; `None`: untouched.
+    pub fn last_touch(&self, start: &[u8], end: Option<&[u8]>) -> Option<u64> {
+        self.range(start, end).map(|entry| entry.key().1.0).max()
+    }
+
+    /// All rows as columns: what a frozen memtable becomes. `relation` is the newest definition.
+    pub fn freeze(self: &Arc<Self>, relation: &Arc<RelationDef>) -> Result<MemoryRun> {
+        self.view(u64::MAX, Arc::clone(relation)).columns(&[], None)
+    }
+
+    /// The memtable as of a seq.
+    pub fn view(self: &Arc<Self>, seq: u64, relation: Arc<RelationDef>) -> MemtableView {
+        MemtableView { table: Arc::clone(self), relation, seq, meta: OnceLock::new() }
+    }
+
+    fn range(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> impl Iterator<Item = crossbeam_skiplist::map::Entry<'_, (Vec<u8>, Reverse<u64>), RowEntry>> {
+        let start = Bound::Included((start.to_vec(), Reverse(u64::MAX)));
+        let end = match end {
+            // Invariant: within a key the greatest seq comes first, so this excludes every entry of `end`.
+            Some(end) => Bound::Excluded((end.to_vec(), Reverse(u64::MAX))),
+            None => Bound::Unbounded,
+        };
+        let empty = matches!((&start, &end), (Bound::Included(start), Bound::Excluded(end)) if start >= end);
+        let range = (!empty).then(|| self.rows.range((start, end)));
+        range.into_iter().flatten()
+    }
+}
+
+/// Estimated bytes of a skip list node.
+const ENTRY_OVERHEAD: usize = 96;
+
+/// A memtable as of a seq.
+#[derive(Clone, Debug)]
+pub struct MemtableView {
+    table: Arc<Memtable>,
+    relation: Arc<RelationDef>,
+    seq: u64,
+    meta: OnceLock<RunMeta>,
+}
+
+impl MemtableView {
+    /// What is known of the memtable; it may include rows written after the view's seq.
+    pub fn meta(&self) -> &RunMeta {
+        self.meta.get_or_init(|| RunMeta {
+            all: self.table.extent.lock().clone(),
+            groups: Vec::new(),
+            seq: self.table.seqs().unwrap_or((0, 0)),
+            bytes: self.table.bytes() as u64,
+        })
+    }
+
+    /// Whether the key may be in it.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// What the memtable says of one key.
+    pub fn get(&self, key: &[u8]) -> Option<RowEntry> {
+        let start = Bound::Included((key.to_vec(), Reverse(self.seq)));
+        let end = Bound::Included((key.to_vec(), Reverse(0)));
+        let entries = self.table.rows.range((start, end)).map(|entry| entry.value().clone());
+        entries.reduce(RowEntry::merged)
+    }
+
+    /// The rows in `[start, end)` as columns.
+    pub fn columns(&self, start: &[u8], end: Option<&[u8]>) -> Result<MemoryRun> {
+        let mut builder = RowsBuilder::new(&self.relation);
+        let mut current: Option<(Vec<u8>, RowEntry)> = None;
+        for entry in self.table.range(start, end).filter(|entry| entry.key().1.0 <= self.seq) {
+            match &mut current {
+                Some((key, row)) if *key == entry.key().0 => {
+                    *row = std::mem::take(row).merged(entry.value().clone());
+                }
+                _ => {
+                    if let Some((key, row)) = current.replace((entry.key().0.clone(), entry.value().clone())) {
+                        builder.push(key, row)?;
+                    }
+                }
+            }
+        }
+        if let Some((key, row)) = current {
+            builder.push(key, row)?;
+        }
+        builder.finish(self.table.seqs().map_or((0, 0), |seqs| (seqs.0, seqs.1.min(self.seq))))
+    }
+}

@@ -1,0 +1,123 @@
+//! Runs: immutable sorted sequences of rows, wherever they are, behind one interface.
+//!
+//! A run is **positional**: its rows are numbered from 0 in key order; [`SortedRun::lower_bound`] turns a key into a
+//! row number and [`SortedRun::read`] turns a range of row numbers into arrays. Everything else (merging, splits,
+//! reading backwards, skip-scan, statistics) is arithmetic on row numbers, done once in [`crate::merge`] and
+//! [`crate::scan`] for runs of every kind.
+//!
+//! Rule: inside one run a key stands once. Whatever is constant in a run is not an array ([`Int64s`], [`Bits`]).
+
+mod batch;
+mod bits;
+mod extent;
+mod int64s;
+mod tombstone;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use keyspan_model::{ColumnId, ColumnRange, Result};
+
+pub use batch::{CellColumn, RowColumns, RunBatch, Wanted};
+pub use bits::Bits;
+pub use extent::{Extent, ExtentBuilder, RunMeta};
+pub use int64s::Int64s;
+pub use tombstone::{Cover, SpanTombstone};
+
+use crate::memory_run::MemoryRun;
+use crate::memtable::MemtableView;
+use crate::seam::ScanCounters;
+
+/// A sorted sequence of rows whose place does not matter: in memory or in a file.
+///
+/// All methods block; reading counts what it does in the counters it is given.
+pub trait SortedRun: Debug + Send + Sync + 'static {
+    /// What is known of the run without reading it.
+    fn meta(&self) -> &RunMeta;
+
+    /// Number of the first row whose encoded key is not less than `key`; the number of rows if there is none.
+    fn lower_bound(&self, key: &[u8], counters: &ScanCounters) -> Result<usize>;
+
+    /// Bounds of what [`SortedRun::lower_bound`] would answer, from what is in memory anyway, without IO: every row
+    /// before the first number is less than `key`, no row from the second number on is. The same twice: exact.
+    fn estimate(&self, key: &[u8]) -> (usize, usize);
+
+    /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
+    fn sample(&self, row: usize) -> Option<Vec<u8>>;
+
+    /// The rows that are cheapest read together with this row: what is decoded at once.
+    ///
+    /// Blocks are aligned: every row of the block answers the same block.
+    fn block(&self, row: usize) -> Range<usize>;
+
+    /// Reads exactly these rows, which lie within one block. Columns that the run lacks are absent in all rows.
+    fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
+
+    /// Whether the run may hold this whole encoded key: by its boxes and its bloom filter, without reading rows.
+    fn may_contain(&self, key: &[u8]) -> bool;
+
+    /// Those of `rows` that may lie inside all of `ranges`, ascending, by boxes of key columns and, if `values`,
+    /// by zone maps of value columns too. No IO. `values` is given only where rows are settled.
+    fn keep(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Vec<Range<usize>> {
+        let _ = (ranges, values);
+        if rows.is_empty() { Vec::new() } else { vec![rows] }
+    }
+
+    /// Least and greatest value of a value column over the whole run, if known exactly: encoded as a key of that one
+    /// column, ascending.
+    fn zone(&self, column: ColumnId) -> Option<(Vec<u8>, Vec<u8>)> {
+        let _ = column;
+        None
+    }
+
+    /// Whether the run is a segment: only EXPLAIN asks.
+    fn is_segment(&self) -> bool {
+        false
+    }
+}
+
+/// A run as a snapshot lists it.
+#[derive(Clone, Debug)]
+pub enum Run {
+    /// A memtable as of a sequence number: rows written later do not show.
+    Memtable(MemtableView),
+    /// A run in memory. Rule: it is listed only in snapshots whose seq is at least the greatest of the run's.
+    Memory(Arc<MemoryRun>),
+    /// A segment, or any other implementation.
+    Segment(Arc<dyn SortedRun>),
+}
+
+impl Run {
+    /// What is known of the run; of a memtable it may cover rows written after the snapshot.
+    pub fn meta(&self) -> &RunMeta {
+        match self {
+            Run::Memtable(view) => view.meta(),
+            Run::Memory(run) => run.meta(),
+            Run::Segment(run) => run.meta(),
+        }
+    }
+
+    /// Whether the run may hold this whole encoded key.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        match self {
+            Run::Memtable(view) => view.may_contain(key),
+            Run::Memory(run) => run.may_contain(key),
+            Run::Segment(run) => run.may_contain(key),
+        }
+    }
+
+    /// Whether the run is a segment.
+    pub fn is_segment(&self) -> bool {
+        matches!(self, Run::Segment(_))
+    }
+
+    /// The run's rows in these keys, ready to be read; of a memtable they are copied into columns here.
+    pub fn open(&self, start: &[u8], end: Option<&[u8]>) -> Result<Arc<dyn SortedRun>> {
+        Ok(match self {
+            Run::Memtable(view) => Arc::new(view.columns(start, end)?),
+            Run::Memory(run) => Arc::<MemoryRun>::clone(run),
+            Run::Segment(run) => Arc::clone(run),
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Span tombstones: deletions of contiguous ranges of keys, kept apart from runs since they cover rows beyond them.
+
+use serde::{Deserialize, Serialize};
+
+/// A deleted span: covers every cell and marker in its keys that was written at or before `ts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanTombstone {
+    /// First encoded key covered.
+    pub start: Vec<u8>,
+    /// First encoded key no longer covered; `None`: to the end.
+    pub end: Option<Vec<u8>>,
+    /// Write timestamp of the deletion, in microseconds since 1970.
+    pub ts: i64,
+    /// Server clock at the deletion, in microseconds since 1970: `gc_grace` counts from here.
+    pub deleted_at: i64,
+    /// Commit order of the deletion.
+    pub seq: u64,
+}
+
+impl SpanTombstone {
+    /// Whether the tombstone meets the keys `[start, end)`.
+    pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        end.is_none_or(|end| self.start.as_slice() < end) && self.end.as_deref().is_none_or(|own| own > start)
+    }
+}
+
+/// Several span tombstones laid flat: at which keys the covering timestamp changes, and to what.
+///
+/// ```text
+/// tombstones   a|────7────|e       from: a  c  e  g
+///                  c|──────9──────|g ts: 7  9  9  -
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cover {
+    steps: Vec<(Vec<u8>, Option<i64>)>,
+}
+
+impl Cover {
+    /// Lays these tombstones flat.
+    pub fn new<'a>(tombstones: impl IntoIterator<Item = &'a SpanTombstone>) -> Cover {
+        let tombstones: Vec<&SpanTombstone> = tombstones.into_iter().collect();
+        let mut events: Vec<(&[u8], bool, i64)> = Vec::with_capacity(tombstones.len() * 2);
+        for tombstone in &tombstones {
+            if tombstone.end.as_ref().is_some_and(|end| *end <= tombstone.start) {
+                continue;
+            }
+            events.push((&tombstone.start, true, tombstone.ts));
+            events.extend(tombstone.end.as_ref().map(|end| (end.as_slice(), false, tombstone.ts)));
+        }
+        events.sort();
+        let mut open = std::collections::BTreeMap::<i64, usize>::new();
+        let mut steps: Vec<(Vec<u8>, Option<i64>)> = Vec::new();
+        for (at, (key, begins, ts)) in events.iter().enumerate() {
+            if *begins {
+                *open.entry(*ts).or_default() += 1;
+            } else if let Some(count) = open.get_mut(ts) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(ts);
+                }
+            }
+            if events.get(at + 1).is_some_and(|next| next.0 == *key) {
+                continue;
+            }
+            let now = open.keys().next_back().copied();
+            if steps.last().and_then(|step| step.1) != now {
+                steps.push((key.to_vec(), now));
+            }
+        }
+        Cover { steps }
+    }
+
+    /// Whether nothing is covered.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The greatest timestamp that covers this key.
+    pub fn at(&self, key: &[u8]) -> Option<i64> {
+        match self.steps.partition_point(|step| step.0.as_slice() <= key) {
+            0 => None,
+            place => self.steps[place - 1].1,
+        }
+    }
+
+    /// The first key after `key` at which the covering timestamp changes.
+    pub fn next_change(&self, key: &[u8]) -> Option<&[u8]> {
+        let place = self.steps.partition_point(|step| step.0.as_slice() <= key);
+        self.steps.get(place).map(|step| step.0.as_slice())
+    }
+
+    /// The last key not after `key` at which the covering timestamp changed.
+    pub fn last_change(&self, key: &[u8]) -> Option<&[u8]> {
+        let place = self.steps.partition_point(|step| step.0.as_slice() <= key);
+        place.checked_sub(1).map(|place| self.steps[place].0.as_slice())
+    }
+
+    /// Whether any key in `[start, end)` is covered by a timestamp of at least `ts`.
+    pub fn covers_any(&self, start: &[u8], end: Option<&[u8]>, ts: i64) -> bool {
+        let first = self.steps.partition_point(|step| step.0.as_slice() <= start).saturating_sub(1);
+        let touching = self.steps[first..].iter().take_while(|step| end.is_none_or(|end| step.0.as_slice() < end));
+        touching.filter_map(|step| step.1).any(|covering| covering >= ts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tombstone(start: &str, end: Option<&str>, ts: i64) -> SpanTombstone {
+        SpanTombstone { start: start.into(), end: end.map(Into::into), ts, deleted_at: ts, seq: 0 }
+    }
+
+    #[test]
+    fn the_greatest_covering_timestamp_is_found_everywhere() {
+        let all = [tombstone("a", Some("e"), 7), tombstone("c", Some("g"), 9), tombstone("x", None, 1)];
+        let cover = Cover::new(&all);
+        let at: Vec<Option<i64>> = ["0", "a", "b", "c", "f", "g", "x", "z"].iter().map(|key| cover.at(key.as_bytes())).collect();
+        assert_eq!(at, [None, Some(7), Some(7), Some(9), Some(9), None, Some(1), Some(1)]);
+        assert_eq!(cover.next_change(b"a"), Some(b"c".as_slice()));
+        assert_eq!(cover.last_change(b"b"), Some(b"a".as_slice()));
+        assert!(cover.covers_any(b"b", Some(b"c"), 7) && !cover.covers_any(b"b", Some(b"c"), 8));
+        assert!(!cover.covers_any(b"g", Some(b"x"), 0) && cover.covers_any(b"g", None, 1));
+    }
+}
