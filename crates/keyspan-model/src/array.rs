@@ -134,6 +134,15 @@ impl ColumnBuilder {
         Ok(())
     }
 
+    /// Appends a text without making a [`Value`] of it; only to a column of texts.
+    pub fn append_text(&mut self, text: &str) -> Result<()> {
+        match &mut self.builder {
+            Builder::Text(builder) => builder.append_value(text),
+            _ => return Err(wrong_type(self.ty, &Value::Text(text.to_owned()))),
+        }
+        Ok(())
+    }
+
     /// Appends a null.
     pub fn append_null(&mut self) {
         each_builder!(&mut self.builder, builder => builder.append_null());

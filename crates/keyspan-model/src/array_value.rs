@@ -2,7 +2,7 @@
 //!
 //! Rule: a number that Keyspan's types cannot hold is an error (22003), never a neighbour of it.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, downcast_dictionary_array};
 use arrow::datatypes::{self as dt, DataType, IntervalUnit, TimeUnit};
 use uuid::Uuid;
 
@@ -69,13 +69,19 @@ fn natural_value(array: &dyn Array, row: usize) -> Result<Value> {
             let bytes = array.as_fixed_size_binary().value(row);
             Uuid::from_slice(bytes).map_or_else(|_| Value::Blob(bytes.to_vec()), Value::Uuid)
         }
-        DataType::Dictionary(_, _) => {
-            let dictionary = array.as_any_dictionary();
-            let key = dictionary.normalized_keys()[row];
-            return natural_value(dictionary.values().as_ref(), key);
-        }
+        DataType::Dictionary(_, _) => return dictionary_value(array, row),
         _ => return natural_time(array, row),
     })
+}
+
+fn dictionary_value(array: &dyn Array, row: usize) -> Result<Value> {
+    downcast_dictionary_array!(
+        array => match array.key(row) {
+            Some(key) => natural_value(array.values().as_ref(), key),
+            None => Ok(Value::Null),
+        },
+        other => Err(Error::internal(format!("{other} is not a dictionary")))
+    )
 }
 
 fn natural_time(array: &dyn Array, row: usize) -> Result<Value> {

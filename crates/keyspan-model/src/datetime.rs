@@ -11,7 +11,7 @@ pub(crate) const DAY_MICROS: i64 = 86_400_000_000;
 /// 4714-11-24 BC, Postgres' first day.
 const FIRST_DAY: i64 = -2_440_588;
 /// 5874897-12-31, Postgres' last day.
-const LAST_DAY: i64 = 2_145_031_948;
+const LAST_DAY: i64 = 2_145_042_905;
 
 /// Says the offset from UTC, in seconds to the east, of a wall-clock time (microseconds since 1970-01-01) in a zone:
 /// `None` is the session's own, a name is one that stood in the text.
@@ -42,17 +42,19 @@ struct Parts<'a> {
     zone: Option<Zone<'a>>,
 }
 
-/// Reads a date, as days since 1970-01-01. A time after it is ignored, as in Postgres.
-pub(crate) fn parse_date(text: &str) -> Result<i32> {
+/// Reads a date, as days since 1970-01-01. A time and a zone after it are ignored, as in Postgres.
+pub(crate) fn parse_date(text: &str, resolve: ZoneResolver) -> Result<i32> {
     let parts = read(text, ColumnType::Date)?;
+    check_ignored_zone(&parts, resolve)?;
     let days = parts.days.ok_or_else(|| invalid(ColumnType::Date, text))?;
     i32::try_from(days).map_err(|_| out_of_range("date", text))
 }
 
 /// Reads a time of day, as microseconds since midnight. A zone after it is ignored, as in Postgres; a date may stand
 /// before it. `24:00:00` is refused: Arrow's time of day has no such value.
-pub(crate) fn parse_time(text: &str) -> Result<i64> {
+pub(crate) fn parse_time(text: &str, resolve: ZoneResolver) -> Result<i64> {
     let parts = read(text, ColumnType::Time)?;
+    check_ignored_zone(&parts, resolve)?;
     let micros = parts.micros.ok_or_else(|| invalid(ColumnType::Time, text))?;
     if micros >= DAY_MICROS {
         return Err(field_out_of_range(text));
@@ -72,6 +74,7 @@ pub(crate) fn parse_timestamp(text: &str, ty: ColumnType, resolve: ZoneResolver)
         _ => Err(out_of_range("timestamp", text)),
     };
     if ty == ColumnType::LocalTimestamp {
+        check_ignored_zone(&parts, resolve)?;
         return in_range(local);
     }
     let offset = match parts.zone {
@@ -80,6 +83,14 @@ pub(crate) fn parse_timestamp(text: &str, ty: ColumnType, resolve: ZoneResolver)
         None => resolve(None, in_range(local)?)?,
     };
     in_range(local - i128::from(offset) * 1_000_000)
+}
+
+/// A zone that has no effect must still be one, so that junk after a date is not ignored with it.
+fn check_ignored_zone(parts: &Parts, resolve: ZoneResolver) -> Result<()> {
+    match parts.zone {
+        Some(Zone::Name(name)) => resolve(Some(name), 0).map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 fn read(text: &str, ty: ColumnType) -> Result<Parts<'_>> {

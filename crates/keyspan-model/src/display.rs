@@ -200,7 +200,7 @@ mod tests {
             (1.5, "1.5"),
             (-0.0001, "-0.0001"),
             (0.00001, "1e-05"),
-            (1.2345678901234567e-7, "1.2345678901234568e-07"),
+            (1.2345678901234566e-7, "1.2345678901234566e-07"),
             (0.0, "0"),
             (f64::NAN, "NaN"),
             (f64::NEG_INFINITY, "-Infinity"),
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(timestamp_text(1_706_176_800_250_000, 19_800), "2024-01-25 15:30:00.25+05:30");
         assert_eq!(timestamp_text(0, -28_800), "1969-12-31 16:00:00-08");
         assert_eq!(local_timestamp_text(-1), "1969-12-31 23:59:59.999999");
-        assert_eq!(date_text(-735_490), "0044-04-16 BC".replace("04-16", &date_text(-735_490)[5..10]));
+        assert_eq!(date_text(-735_160), "0044-03-15 BC");
         assert!(timestamp_text(i64::MIN, -50_000).ends_with("BC"));
         assert!(timestamp_text(i64::MAX, 50_000).starts_with("294247-01-10"));
         assert!(date_text(i32::MIN).ends_with("BC"));

@@ -11,8 +11,8 @@ use crate::array::ColumnBuilder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{KeyEncoder, KeyPart, check_key_len, corrupted};
 use crate::key_part::{
-    bigint_bytes, decimal_bytes, decode_part, double_bytes, int_bytes, invert, null_in_key, push_inet, real_bytes,
-    smallint_bytes, timeuuid_bytes, tinyint_bytes,
+    bigint_bytes, decimal_bytes, decode_part, double_bytes, int_bytes, invert, null_in_key, part_len, push_inet,
+    real_bytes, smallint_bytes, timeuuid_bytes, tinyint_bytes, unescape,
 };
 use crate::text::parse_inet;
 use crate::types::ColumnType;
@@ -56,12 +56,11 @@ impl KeyEncoder {
         let rows = keys.size_hint().0;
         let mut builders: Vec<ColumnBuilder> =
             self.parts.iter().map(|part| ColumnBuilder::with_capacity(part.ty, rows)).collect();
+        let mut content = Vec::new();
         for key in keys {
             let mut rest = key;
             for (part, builder) in self.parts.iter().zip(&mut builders) {
-                let (value, len) = decode_part(part, rest)?;
-                builder.append(&value)?;
-                rest = &rest[len..];
+                rest = &rest[append_part(part, rest, builder, &mut content)?..];
             }
             if !rest.is_empty() {
                 return Err(corrupted(&format!("{} bytes after its last column", rest.len())));
@@ -95,6 +94,19 @@ impl KeyEncoder {
         }
         Ok(rows)
     }
+}
+
+/// Appends the first part of `bytes` and says how long it was. `content` is room for texts, used again for each.
+fn append_part(part: &KeyPart, bytes: &[u8], builder: &mut ColumnBuilder, content: &mut Vec<u8>) -> Result<usize> {
+    if part.ty == ColumnType::Text {
+        let len = part_len(part, bytes).ok_or_else(|| corrupted("a column does not end"))?;
+        unescape(&bytes[..len], part.mask, content);
+        builder.append_text(std::str::from_utf8(content).map_err(|_| corrupted("a text is not UTF-8"))?)?;
+        return Ok(len);
+    }
+    let (value, len) = decode_part(part, bytes)?;
+    builder.append(&value)?;
+    Ok(len)
 }
 
 fn escaped_length(content: &[u8]) -> usize {

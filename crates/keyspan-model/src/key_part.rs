@@ -225,14 +225,17 @@ pub(crate) fn int_of(bytes: [u8; 4]) -> i32 {
     (u32::from_be_bytes(bytes) ^ 1 << 31) as i32
 }
 
-fn double_of(bytes: [u8; 8]) -> f64 {
+fn double_of(bytes: [u8; 8]) -> Result<f64> {
     let bits = u64::from_be_bytes(bytes);
-    f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits })
+    let value = f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits });
+    // A second form of zero or NaN would be a second key for one value.
+    if double_bytes(value) == bytes { Ok(value) } else { Err(corrupted("a float is not in its one form")) }
 }
 
-fn real_of(bytes: [u8; 4]) -> f32 {
+fn real_of(bytes: [u8; 4]) -> Result<f32> {
     let bits = u32::from_be_bytes(bytes);
-    f32::from_bits(if bits >> 31 == 1 { bits ^ 1 << 31 } else { !bits })
+    let value = f32::from_bits(if bits >> 31 == 1 { bits ^ 1 << 31 } else { !bits });
+    if real_bytes(value) == bytes { Ok(value) } else { Err(corrupted("a float is not in its one form")) }
 }
 
 fn decimal_of(bytes: [u8; 16], precision: u8) -> Result<i128> {
@@ -277,8 +280,8 @@ pub(crate) fn decode_part(part: &KeyPart, bytes: &[u8]) -> Result<(Value, usize)
         ColumnType::BigInt => Value::BigInt(bigint_of(fixed(bytes, mask)?)),
         ColumnType::VarInt => Value::Decimal(decimal_of(fixed(bytes, mask)?, DECIMAL_DIGITS)?, 0),
         ColumnType::Decimal { precision, scale } => Value::Decimal(decimal_of(fixed(bytes, mask)?, precision)?, scale),
-        ColumnType::Real => Value::Real(real_of(fixed(bytes, mask)?)).canonical(),
-        ColumnType::Double => Value::Double(double_of(fixed(bytes, mask)?)).canonical(),
+        ColumnType::Real => Value::Real(real_of(fixed(bytes, mask)?)?),
+        ColumnType::Double => Value::Double(double_of(fixed(bytes, mask)?)?),
         ColumnType::Text | ColumnType::Ascii => {
             unescape(bytes, mask, &mut content);
             let text = String::from_utf8(content).map_err(|_| corrupted("a text is not UTF-8"))?;

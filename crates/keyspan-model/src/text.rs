@@ -44,8 +44,8 @@ impl Value {
             ColumnType::Blob => Value::Blob(parse_blob(text)?),
             ColumnType::Uuid => Value::Uuid(parse_uuid(text, ty)?),
             ColumnType::TimeUuid => Value::Uuid(checked_timeuuid(parse_uuid(text, ty)?)?),
-            ColumnType::Date => Value::Date(parse_date(text)?),
-            ColumnType::Time => Value::Time(parse_time(text)?),
+            ColumnType::Date => Value::Date(parse_date(text, resolve)?),
+            ColumnType::Time => Value::Time(parse_time(text, resolve)?),
             ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::Timestamp(parse_timestamp(text, ty, resolve)?),
             ColumnType::Duration => {
                 let (months, days, nanoseconds) = parse_duration(text)?;
