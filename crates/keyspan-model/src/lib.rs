@@ -3,7 +3,7 @@
 //! - [`error`]: the one public error type; its kind says what the caller should do.
 //! - [`types`]: column types, their names in CQL and Postgres, and their Arrow form.
 //! - [`value`]: one typed value: order, text form (read in `text`, printed in [`display`]), casts.
-//! - [`array`]: values in and out of Arrow arrays.
+//! - [`mod@array`]: values in and out of Arrow arrays.
 //! - [`key`]: row keys as bytes whose order is the order of the values.
 //! - [`row_key`]: a row key as one text, and prefix scans over it.
 //! - [`schema`]: tables, columns, relations and the catalog that names them.
@@ -31,10 +31,10 @@ mod text;
 pub mod types;
 pub mod value;
 
-pub use error::{Error, ErrorKind, Result, nearest};
 pub use array::{ColumnBuilder, array_of, canonical_floats, coerce, constant, value_at, values_bytes};
 pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
+pub use error::{Error, ErrorKind, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
 pub use mutation::{Applied, BatchWrite, CellWrite, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch};
 pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor};
