@@ -36,11 +36,13 @@ pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
 pub use error::{Error, ErrorKind, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
-pub use mutation::{Applied, BatchWrite, CellWrite, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch};
+pub use mutation::{
+    Applied, BatchWrite, CellWrite, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
+};
 pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor};
 pub use schema::{
-    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, GcRule, KeyColumn, KeyspaceDef, RelationDef, RelationId,
-    RelationKind, SegmentId, TableDef, TableId, ValueColumn, ViewDef,
+    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, GcRule, KeyColumn, KeyspaceDef, RelationDef,
+    RelationId, RelationKind, SegmentId, TableDef, TableId, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use types::ColumnType;

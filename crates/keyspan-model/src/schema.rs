@@ -302,9 +302,7 @@ impl TableDef {
     /// The Arrow schema of `SELECT *`, hidden columns left out.
     pub fn arrow_schema(&self) -> SchemaRef {
         let shown = self.columns.iter().filter(|column| !column.hidden);
-        Arc::new(Schema::new(
-            shown.map(|c| c.ty.field(&c.name, !(c.not_null || c.is_key()))).collect::<Vec<_>>(),
-        ))
+        Arc::new(Schema::new(shown.map(|c| c.ty.field(&c.name, !(c.not_null || c.is_key()))).collect::<Vec<_>>()))
     }
 
     /// The relations that hold the table.
@@ -401,7 +399,13 @@ impl Catalog {
     /// A catalog with nothing but the keyspace `public`.
     pub fn initial() -> Catalog {
         let public = KeyspaceDef { name: "public".into(), options: BTreeMap::new() };
-        Catalog { keyspaces: BTreeMap::from([("public".to_string(), public)]), next_table: 1, next_relation: 1, next_column: 1, ..Catalog::default() }
+        Catalog {
+            keyspaces: BTreeMap::from([("public".to_string(), public)]),
+            next_table: 1,
+            next_relation: 1,
+            next_column: 1,
+            ..Catalog::default()
+        }
     }
 
     /// The table of this name.

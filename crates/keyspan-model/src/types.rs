@@ -122,7 +122,9 @@ impl ColumnType {
             },
             "double" | "double precision" | "float8" => ColumnType::Double,
             "decimal" | "numeric" | "dec" => decimal(arguments)?,
-            "text" | "varchar" | "character varying" | "char" | "character" | "bpchar" | "name" | "string" => ColumnType::Text,
+            "text" | "varchar" | "character varying" | "char" | "character" | "bpchar" | "name" | "string" => {
+                ColumnType::Text
+            }
             "ascii" => ColumnType::Ascii,
             "blob" | "bytea" => ColumnType::Blob,
             "uuid" => ColumnType::Uuid,
@@ -254,9 +256,34 @@ impl fmt::Display for ColumnType {
 }
 
 const NAMES: &[&str] = &[
-    "ascii", "bigint", "blob", "boolean", "bytea", "date", "decimal", "double", "duration", "float", "inet", "int",
-    "integer", "interval", "json", "jsonb", "numeric", "real", "smallint", "text", "time", "timestamp", "timestamptz",
-    "timeuuid", "tinyint", "uuid", "varchar", "varint",
+    "ascii",
+    "bigint",
+    "blob",
+    "boolean",
+    "bytea",
+    "date",
+    "decimal",
+    "double",
+    "duration",
+    "float",
+    "inet",
+    "int",
+    "integer",
+    "interval",
+    "json",
+    "jsonb",
+    "numeric",
+    "real",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timeuuid",
+    "tinyint",
+    "uuid",
+    "varchar",
+    "varint",
 ];
 
 fn decimal(arguments: &[i64]) -> Result<ColumnType> {
@@ -287,9 +314,18 @@ mod tests {
     #[test]
     fn every_canonical_name_parses_back_and_survives_a_field() {
         let types = [
-            ColumnType::Boolean, ColumnType::TinyInt, ColumnType::VarInt, ColumnType::Real, ColumnType::Double,
-            ColumnType::Decimal { precision: 10, scale: 2 }, ColumnType::Decimal { precision: 38, scale: 10 },
-            ColumnType::Ascii, ColumnType::TimeUuid, ColumnType::LocalTimestamp, ColumnType::Inet, ColumnType::Json,
+            ColumnType::Boolean,
+            ColumnType::TinyInt,
+            ColumnType::VarInt,
+            ColumnType::Real,
+            ColumnType::Double,
+            ColumnType::Decimal { precision: 10, scale: 2 },
+            ColumnType::Decimal { precision: 38, scale: 10 },
+            ColumnType::Ascii,
+            ColumnType::TimeUuid,
+            ColumnType::LocalTimestamp,
+            ColumnType::Inet,
+            ColumnType::Json,
         ];
         for ty in types {
             assert_eq!(ColumnType::of_field(&ty.field("c", true)), Some(ty));

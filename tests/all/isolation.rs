@@ -1,0 +1,116 @@
+//! Transactions under concurrency: totals are kept, snapshots stand still, increments are not lost.
+
+use keyspan::{Database, Session};
+use keyspan_model::{ErrorKind, Value, array, ColumnType};
+use keyspan_tests::random::Random;
+
+async fn number(session: &mut Session, sql: &str) -> i64 {
+    let batches = session.query(sql, &[]).await.unwrap().collect().await.unwrap();
+    let batch = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
+    match array::value_at(batch.column(0), 0, ColumnType::BigInt).unwrap() {
+        Value::BigInt(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn accounts(database: &Database) {
+    let mut session = database.session();
+    session.execute("CREATE TABLE account (id int PRIMARY KEY, balance bigint)").await.unwrap();
+    for id in 0..10 {
+        session.execute(&format!("INSERT INTO account VALUES ({id}, 100)")).await.unwrap();
+    }
+}
+
+async fn transfer(session: &mut Session, from: usize, to: usize, amount: usize) -> Result<(), keyspan_model::Error> {
+    session.execute("BEGIN").await?;
+    session.execute(&format!("UPDATE account SET balance = balance - {amount} WHERE id = {from}")).await?;
+    session.execute(&format!("UPDATE account SET balance = balance + {amount} WHERE id = {to}")).await?;
+    session.execute("COMMIT").await.map(|_| ())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_transfers_keep_their_total_while_flushes_run() {
+    let database = Database::in_memory().unwrap();
+    accounts(&database).await;
+    let mut tasks = Vec::new();
+    for seed in 0..4 {
+        let mut session = database.session();
+        tasks.push(tokio::spawn(async move {
+            let mut random = Random::new(seed);
+            let mut done = 0;
+            while done < 40 {
+                let (from, to) = (random.below(10), random.below(10));
+                match transfer(&mut session, from, to, random.below(30)).await {
+                    Ok(()) => done += 1,
+                    Err(error) => {
+                        assert!(matches!(error.kind, ErrorKind::Deadlock | ErrorKind::Serialization), "{error}");
+                        session.execute("ROLLBACK").await.unwrap();
+                    }
+                }
+            }
+        }));
+    }
+    let mut reader = database.session();
+    while !tasks.iter().all(|task| task.is_finished()) {
+        assert_eq!(number(&mut reader, "SELECT sum(balance)::bigint FROM account").await, 1000);
+        database.flush().await.unwrap();
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(number(&mut reader, "SELECT sum(balance)::bigint FROM account").await, 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_sessions_of_fifty_increments_make_two_hundred() {
+    let database = Database::in_memory().unwrap();
+    accounts(&database).await;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let mut session = database.session();
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..50 {
+                session.execute("UPDATE account SET balance = balance + 1 WHERE id = 3").await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(number(&mut database.session(), "SELECT balance FROM account WHERE id = 3").await, 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_snapshot_does_not_move() {
+    let database = Database::in_memory().unwrap();
+    accounts(&database).await;
+    let (mut holder, mut writer) = (database.session(), database.session());
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    let query = "SELECT sum(balance)::bigint FROM account";
+    assert_eq!(number(&mut holder, query).await, 1000);
+    writer.execute("UPDATE account SET balance = 0 WHERE id = 1; DELETE FROM account WHERE id = 2").await.unwrap();
+    writer.execute("TRUNCATE account").await.unwrap();
+    database.compact().await.unwrap();
+    assert_eq!(number(&mut holder, query).await, 1000);
+    holder.execute("COMMIT").await.unwrap();
+    assert_eq!(number(&mut holder, "SELECT count(*) FROM account").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadlock_is_broken_and_named() {
+    let database = Database::in_memory().unwrap();
+    accounts(&database).await;
+    let (mut one, mut two) = (database.session(), database.session());
+    one.execute("BEGIN; UPDATE account SET balance = balance + 1 WHERE id = 1").await.unwrap();
+    two.execute("BEGIN; UPDATE account SET balance = balance + 1 WHERE id = 2").await.unwrap();
+    let second = tokio::spawn(async move {
+        let answer = two.execute("UPDATE account SET balance = balance + 1 WHERE id = 1").await.map(|_| ());
+        two.execute("ROLLBACK").await.unwrap();
+        answer
+    });
+    let first = one.execute("UPDATE account SET balance = balance + 1 WHERE id = 2").await.map(|_| ());
+    one.execute("ROLLBACK").await.unwrap();
+    let failures: Vec<_> = [first, second.await.unwrap()].into_iter().filter_map(Result::err).collect();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0].kind, ErrorKind::Deadlock);
+}
