@@ -79,6 +79,7 @@ fn rebuild(out: &mut Vec<TokenWithSpan>, stretch: &Stretch) -> Result<()> {
         return Ok(());
     }
     let tail = out.split_off(stretch.begin.min(out.len()));
+    let last = tail.last().map(|last| last.span);
     let mut disjuncts = Vec::new();
     for (begin, term) in split(tail, stretch.begin, &stretch.ors) {
         let ands: Vec<usize> =
@@ -91,6 +92,10 @@ fn rebuild(out: &mut Vec<TokenWithSpan>, stretch: &Stretch) -> Result<()> {
         }
     }
     out.extend(join(disjuncts, "or")?);
+    // The text of what was read is cut out up to its last token, which may now be one from the middle.
+    if let (Some(token), Some(last)) = (out.last_mut(), last) {
+        token.span.end = last.end;
+    }
     Ok(())
 }
 

@@ -102,7 +102,7 @@ impl Dialect for KeyspanDialect {
         supports_filter_during_aggregation supports_group_by_expr allow_extract_custom allow_extract_single_quotes
         supports_factorial_operator supports_bitwise_shift_operators supports_named_fn_args_with_colon_operator
         supports_named_fn_args_with_expr_name supports_empty_projections supports_array_typedef_with_brackets
-        supports_notnull_operator supports_interval_options supports_select_wildcard_with_alias supports_comma_separated_trim
+        supports_notnull_operator supports_interval_options supports_comma_separated_trim
         supports_xml_expressions
     }
 }

@@ -249,7 +249,23 @@ pub(crate) fn nearest_keyword<'a>(word: &str, candidates: impl IntoIterator<Item
     if upper.chars().count() < 2 {
         return None;
     }
-    keyspan_model::nearest(&upper, candidates).filter(|near| *near != upper)
+    // Two letters swapped are the commonest slip, and edit distance counts them as two.
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let swapped = candidates.iter().copied().find(|candidate| is_swapped(&upper, candidate));
+    swapped.or_else(|| keyspan_model::nearest(&upper, candidates).filter(|near| *near != upper))
+}
+
+/// Whether the words differ by two neighbouring letters only.
+fn is_swapped(word: &str, candidate: &str) -> bool {
+    let (word, candidate) = (word.as_bytes(), candidate.as_bytes());
+    word.len() == candidate.len()
+        && (1..word.len()).any(|at| {
+            word[at - 1] == candidate[at]
+                && word[at] == candidate[at - 1]
+                && word[at] != word[at - 1]
+                && word[..at - 1] == candidate[..at - 1]
+                && word[at + 1..] == candidate[at + 1..]
+        })
 }
 
 #[cfg(test)]

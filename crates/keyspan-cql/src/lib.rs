@@ -64,6 +64,8 @@ mod session;
 mod source;
 pub mod statement;
 mod table;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod types;
 mod update;

@@ -31,7 +31,35 @@ pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>>
             word.keyword = Keyword::NoKeyword;
         }
     }
-    move_tails(tokens)
+    move_tails(open_in(tokens))
+}
+
+/// CQL's `a IN ?`, one parameter for the whole list, as `a = ANY (?)`; `NOT IN ?` as `<> ALL (?)`.
+fn open_in(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_open = |pair: &[TokenWithSpan]| {
+        matches!(pair, [word, list] if bare(&word.token) == Some("in") && matches!(list.token, Token::Placeholder(_)))
+    };
+    if !tokens.windows(2).any(is_open) {
+        return tokens;
+    }
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let list = tokens.next_if(|next| is_open(&[token.clone(), next.clone()]));
+        let Some(list) = list else {
+            out.push(token);
+            continue;
+        };
+        let negated = out.pop_if(|last| bare(&last.token) == Some("not")).is_some();
+        let (operator, quantifier) = if negated { (Token::Neq, "all") } else { (Token::Eq, "any") };
+        let (span, end) = (token.span, list.span);
+        out.push(TokenWithSpan { token: operator, span });
+        out.push(TokenWithSpan { token: Token::make_keyword(quantifier), span });
+        out.push(TokenWithSpan { token: Token::LParen, span });
+        out.push(list);
+        out.push(TokenWithSpan { token: Token::RParen, span: end });
+    }
+    out
 }
 
 /// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's type.
@@ -99,6 +127,7 @@ fn move_tails(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         let words: [Option<&str>; 3] =
             std::array::from_fn(|n| tokens.get(index + n).and_then(|token| bare(&token.token)));
         let token = &tokens[index];
+        let last = index.checked_sub(1).map_or(token.span, |at| tokens[at].span);
         let Some(level) = levels.last_mut() else { break };
         match words {
             [Some("per"), Some("partition"), Some("limit")] => {
@@ -129,14 +158,14 @@ fn move_tails(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
             [Some("for" | "fetch" | "returning"), ..]
             | [Some("on"), Some("conflict"), _]
             | [Some("with"), Some("no" | "data"), _] => {
-                level.flush(&mut out);
+                level.flush(&mut out, last);
             }
             _ => {}
         }
         match token.token {
             Token::LParen => levels.push(Level::default()),
             Token::RParen => {
-                level.flush(&mut out);
+                level.flush(&mut out, last);
                 if levels.len() > 1 {
                     levels.pop();
                 }
@@ -146,8 +175,9 @@ fn move_tails(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         out.push(token.clone());
         index += 1;
     }
+    let last = tokens.last().map_or_else(Span::empty, |last| last.span);
     while let Some(mut level) = levels.pop() {
-        level.flush(&mut out);
+        level.flush(&mut out, last);
     }
     Ok(out)
 }
@@ -164,7 +194,9 @@ impl Level {
         }
     }
 
-    fn flush(&mut self, out: &mut Vec<TokenWithSpan>) {
+    /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the text
+    /// of what was read so far can still be cut out.
+    fn flush(&mut self, out: &mut Vec<TokenWithSpan>, last: Span) {
         let (limit, filtering) = (self.per_partition_limit.take(), self.allow_filtering.take());
         let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering) else { return };
         let name = |value: &str, keyword| Token::Word(Word { value: value.into(), quote_style: None, keyword });
@@ -182,6 +214,9 @@ impl Level {
             push(name("allow_filtering", Keyword::NoKeyword));
             push(Token::Eq);
             push(Token::make_keyword("true"));
+        }
+        if let Some(token) = out.last_mut() {
+            token.span.end = last.end;
         }
     }
 }

@@ -41,7 +41,9 @@ fn table(reader: &mut Reader) -> Result<ObjectName> {
 
 fn attribute(reader: &mut Reader) -> Result<ScanAttribute> {
     let position = reader.position();
-    let name = reader.name()?.to_uppercase();
+    let Token::Word(name) = reader.token(0) else { return Err(reader.unexpected()) };
+    let name = name.value.to_uppercase();
+    reader.skip();
     reader.expect_token(&Token::RArrow)?;
     Ok(match name.as_str() {
         "ROWPREFIXFILTER" => ScanAttribute::RowPrefix(reader.string()?),

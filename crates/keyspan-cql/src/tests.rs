@@ -1,0 +1,295 @@
+//! The language as tables: what each statement reads as, what is refused and where, and that nothing ends the process.
+
+use keyspan_model::ErrorKind;
+
+use crate::{Statement, parse, parse_one};
+
+/// Statement and a part of its debug form, spans left out.
+fn reads(table: &[(&str, &str)]) {
+    for (sql, expected) in table {
+        let parsed = parse_one(sql).unwrap_or_else(|error| panic!("{sql}: {error} at {:?}", error.position));
+        assert_eq!(parsed.text, *sql);
+        let shown = match &parsed.statement {
+            Statement::Query(query) => query.query.to_string(),
+            statement => format!("{statement:?}"),
+        };
+        assert!(shown.contains(expected), "{sql}\n  reads as {shown}\n  not as {expected}");
+    }
+}
+
+/// Statement, kind, part of the message, position.
+fn refuses(table: &[(&str, ErrorKind, &str, usize)]) {
+    for (sql, kind, message, position) in table {
+        let error = parse(sql).expect_err(sql);
+        let got = (error.kind, error.position);
+        assert_eq!(got, (*kind, Some(*position)), "{sql}: {error}");
+        assert!(error.message.contains(message), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn misreadings_are_mended() {
+    reads(&[
+        ("SELECT interval FROM t", "SELECT \"interval\" FROM t"),
+        ("SELECT max(interval) FROM t WHERE interval > 1", "max(\"interval\") FROM t WHERE \"interval\" > 1"),
+        ("SELECT CAST(a AS interval), interval '1 day' FROM t", "CAST(a AS INTERVAL), INTERVAL '1 day'"),
+        ("SELECT user FROM t WHERE user = 'x'", "SELECT \"user\" FROM t WHERE \"user\" = 'x'"),
+        ("SELECT user", "SELECT user"),
+        ("SELECT json, a FROM t", "SELECT json, a FROM t"),
+        ("SELECT json -> 'a' FROM json", "SELECT json -> 'a' FROM json"),
+        ("SELECT 12345678-1234-1234-1234-123456789012", "SELECT UUID '12345678-1234-1234-1234-123456789012'"),
+        ("SELECT 1h30m, P1DT2H, 0xCAFE", "INTERVAL '1 hours 30 minutes', INTERVAL '1 days 2 hours', X'CAFE'"),
+        ("SELECT P1D.a FROM P1D", "SELECT p1d.a FROM p1d"),
+        ("SELECT a FROM t WHERE x > ?-1 AND j ? 'k'", "x > $1 - 1 AND j ? 'k'"),
+        ("SELECT a FROM t WHERE x IN ? AND y NOT IN ?", "x = ANY($1) AND y <> ALL($2)"),
+        ("SELECT a FROM t WHERE x IN ()", "x IN ()"),
+        ("SELECT * FROM t PER PARTITION LIMIT 2 LIMIT 9 ALLOW FILTERING", "LIMIT 9 SETTINGS per_partition_limit = 2, allow_filtering = true"),
+        ("SELECT * FROM (SELECT * FROM t PER PARTITION LIMIT 1) x", "FROM t SETTINGS per_partition_limit = 1) x"),
+        ("SELECT key, value, time, token, ttl, first, last, convert, settings, path FROM t", "convert, settings, path FROM"),
+        ("SELECT a FROM t WHERE b OPERATOR(pg_catalog.~) '^t' COLLATE pg_catalog.default", "COLLATE pg_catalog.default"),
+        ("SELECT a::varint, CAST(b AS timeuuid), c::float8[] FROM t", "a::varint"),
+        ("SELECT * FROM planes(with_history => true)", "planes(with_history => true)"),
+    ]);
+    refuses(&[
+        ("SELECT JSON * FROM t", ErrorKind::NotSupported, "SELECT JSON", 8),
+        ("SELECT 1a", ErrorKind::Syntax, "trailing junk after numeric literal at or near \"1a\"", 8),
+        ("SELECT a FROM t PER PARTITION LIMIT 1 UNION SELECT 2", ErrorKind::NotSupported, "PER PARTITION LIMIT", 17),
+        ("WITH x AS (DELETE FROM t RETURNING a) SELECT 1", ErrorKind::NotSupported, "DELETE inside a query", 1),
+        ("SELECT 1 INTO t", ErrorKind::NotSupported, "SELECT INTO", 1),
+    ]);
+}
+
+#[test]
+fn definitions() {
+    reads(&[
+        ("CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'S', 'rf': 3} AND durable_writes = true", "[(\"class\", Text(\"S\")), (\"rf\", Number(\"3\"))]"),
+        ("USE \"K\"", "Use(\"K\")"),
+        ("CREATE TABLE T (a int, b text STATIC, PRIMARY KEY ((a), c))", "partition: [\"a\"], clustering: [\"c\"]"),
+        ("CREATE TABLE t (a int PRIMARY KEY) WITH CLUSTERING ORDER BY (b DESC) AND gc_grace_seconds = 5", "column: \"b\", descending: true"),
+        ("CREATE TABLE t (a int DEFAULT 5 NOT NULL CHECK (a > 0))", "not_null: true"),
+        ("CREATE TABLE t (a int DEFAULT now() + 1h NOT NULL)", "text: \"now() + 1h\""),
+        ("CREATE TABLE t (a timestamp(3) without time zone, b double precision, c numeric(10, 2))", "LocalTimestamp"),
+        ("CREATE TABLE t (a varchar(7))", "max_length: Some(7)"),
+        ("CREATE TABLE t (a int, CONSTRAINT q CHECK (a <> 1 OR a IS NULL))", "name: Some(\"q\"), column: None"),
+        ("CREATE TABLE db.s.t (user text, interval interval)", "name: \"interval\", column_type: Duration"),
+        ("CREATE TABLE t (a, b, PRIMARY KEY (a)) AS SELECT 1, 2", "columns: [\"a\", \"b\"], primary_key: Some"),
+        ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "with_data: false"),
+        ("CREATE OR REPLACE VIEW v (x) AS SELECT - -1 AS y", "text: \"SELECT - -1 AS y\""),
+        ("DROP TABLE IF EXISTS a, s.b CASCADE", "kind: Table, if_exists: true"),
+        ("ALTER TABLE t ADD a int, b text", "name: \"b\", column_type: Text"),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS a int, DROP COLUMN b", "DropColumn { if_exists: false, column: \"b\""),
+        ("ALTER TABLE t DROP a, b", "column: \"b\", cascade: false"),
+        ("ALTER TABLE t RENAME a TO b", "RenameColumn { from: \"a\", to: \"b\" }"),
+        ("ALTER TABLE t RENAME TO u", "RenameTo(\"u\")"),
+        ("ALTER TABLE t WITH comment = 'x'", "SetOptions"),
+        ("ALTER TABLE t ALTER COLUMN a SET DEFAULT 1, ALTER a DROP NOT NULL", "SetNotNull { column: \"a\", not_null: false }"),
+        ("CREATE INDEX \"ix\" ON t (\"index\", lower(a) DESC)", "columns: [\"index\", \"lower(a)\"]"),
+        ("COMMENT ON COLUMN s.t.c IS NULL", "column: Some(\"c\"), comment: None"),
+        ("TRUNCATE TABLE a, b", "Truncate"),
+    ]);
+    refuses(&[
+        ("CREATE TEMP TABLE t (a int)", ErrorKind::NotSupported, "temporary tables are", 1),
+        ("CREATE TABLE t (a serial)", ErrorKind::NotSupported, "serial", 19),
+        ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::NotSupported, "map<…>", 19),
+        ("CREATE TABLE t (a int[])", ErrorKind::NotSupported, "array", 22),
+        ("CREATE TABLE t (a int UNIQUE)", ErrorKind::NotSupported, "UNIQUE", 23),
+        ("CREATE TABLE t (a int REFERENCES u)", ErrorKind::NotSupported, "REFERENCES", 23),
+        ("CREATE TABLE t (a inte)", ErrorKind::UndefinedObject, "type \"inte\"", 19),
+        ("CREATE TABLE t (a int PRIMARY KEY, b int PRIMARY KEY)", ErrorKind::InvalidTableDefinition, "multiple primary keys", 42),
+        ("CREATE TABLE t (a, b int)", ErrorKind::Syntax, "has no type", 17),
+        ("ALTER TABLE t ALTER a TYPE int", ErrorKind::NotSupported, "type of a column", 23),
+        ("CREATE ROLE x", ErrorKind::NotSupported, "CREATE ROLE is", 1),
+    ]);
+}
+
+#[test]
+fn writes() {
+    reads(&[
+        ("INSERT INTO t AS x (a) VALUES (1), (DEFAULT) USING TIMESTAMP 6 AND TTL ? IF NOT EXISTS", "if_not_exists: true"),
+        ("INSERT INTO t (values, \"B\") VALUES (1, -2)", "name: \"B\""),
+        ("INSERT INTO t DEFAULT VALUES RETURNING a", "source: DefaultValues"),
+        ("INSERT INTO t (SELECT 1)", "text: \"(SELECT 1)\""),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET b = excluded.b, (c, d) = (1, DEFAULT) WHERE t.a = 1", "name: \"d\""),
+        ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING RETURNING *", "action: Nothing"),
+        ("UPDATE t AS x USING TTL 5 SET a = a + 1 WHERE k = 1 IF b = 2 AND c = 3 RETURNING a", "condition: Some(If("),
+        ("UPDATE t SET a = 1 WHERE k = 1 IF EXISTS", "condition: Some(Exists)"),
+        ("DELETE a, b FROM t USING TIMESTAMP 5 WHERE k = 1", "name: \"b\""),
+        ("DELETE FROM t x WHERE x.a = 1 RETURNING *", "alias: Some(\"x\")"),
+        ("COPY t (a) FROM STDIN WITH (FORMAT csv, HEADER, DELIMITER ';', NULL '')", "format: Csv, header: Present, delimiter: Some(';'), null: Some(\"\")"),
+        ("COPY t TO STDOUT CSV HEADER QUOTE AS '\"'", "quote: Some('\"')"),
+        ("COPY (SELECT 1) TO 'f.csv'", "target: File(\"f.csv\")"),
+    ]);
+    refuses(&[
+        ("INSERT INTO t JSON '{}'", ErrorKind::NotSupported, "JSON", 15),
+        ("INSERT INTO t (m['a']) VALUES (1)", ErrorKind::NotSupported, "elements", 17),
+        ("INSERT INTO t VALUES ({'a': 1})", ErrorKind::NotSupported, "collection literals", 23),
+        ("UPDATE t SET a = 1 FROM u", ErrorKind::NotSupported, "FROM", 20),
+        ("DELETE FROM t USING u WHERE a = 1", ErrorKind::NotSupported, "USING", 15),
+        ("COPY t FROM PROGRAM 'x'", ErrorKind::NotSupported, "PROGRAM", 13),
+        ("INSERT INTO t VALUES (1", ErrorKind::Syntax, "syntax error at end of input", 24),
+    ]);
+}
+
+#[test]
+fn sessions_and_the_rest() {
+    reads(&[
+        ("scan 'vehicles', {ROWPREFIXFILTER => 'STC#22#', LIMIT => 10, COLUMNS => ['a', 'b']}", "[RowPrefix(\"STC#22#\"), Limit(10), Columns([\"a\", \"b\"])]"),
+        ("EXPLAIN ANALYZE VERBOSE SELECT 1", "analyze: true, verbose: true"),
+        ("EXPLAIN (ANALYZE off, FORMAT json) DELETE FROM t", "analyze: false, verbose: false, options: [(\"format\", \"json\")]"),
+        ("SHOW TRANSACTION ISOLATION LEVEL", "Setting(\"transaction_isolation\")"),
+        ("SHOW TABLES FROM k", "Tables { keyspace: Some(\"k\") }"),
+        ("DESCRIBE TABLE s.t", "Table(ObjectName"),
+        ("DESC KEYSPACES", "Keyspaces"),
+        ("SET search_path TO a, \"B\"", "values: Some([\"a\", \"B\"])"),
+        ("SET LOCAL TIME ZONE 'UTC'", "name: \"timezone\", values: Some([\"UTC\"]), local: true"),
+        ("SET full_scan = 'warn'", "values: Some([\"warn\"])"),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "session: true"),
+        ("RESET ALL", "Reset(None)"),
+        ("DISCARD ALL", "Discard(All)"),
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE NOT DEFERRABLE", "Some(RepeatableRead), read_only: Some(false), deferrable: Some(false)"),
+        ("START TRANSACTION", "Begin"),
+        ("COMMIT AND CHAIN", "chain: true"),
+        ("ROLLBACK TO SAVEPOINT s", "RollbackTo(\"s\")"),
+        ("RELEASE s", "Release(\"s\")"),
+        ("PREPARE q (int, double precision) AS SELECT $1", "types: [Int, Double]"),
+        ("EXECUTE q (1, 'x')", "Execute"),
+        ("DEALLOCATE PREPARE ALL", "Deallocate(None)"),
+        ("DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT 1", "scroll: Some(true), hold: true"),
+        ("FETCH BACKWARD ALL IN c", "BackwardAll"),
+        ("FETCH c", "cursor: \"c\", direction: Forward(1)"),
+        ("MOVE 5 FROM c", "Forward(5), is_move: true"),
+        ("CLOSE ALL", "Close(None)"),
+        ("NOTIFY ch, 'x'", "payload: \"x\""),
+        ("VACUUM FULL t", "Vacuum([ObjectName"),
+        ("FLUSH TABLE t", "Flush([ObjectName"),
+        ("COMPACT", "Compact([])"),
+        ("CHECKPOINT", "Checkpoint"),
+    ]);
+    refuses(&[
+        ("LOCK TABLE t", ErrorKind::NotSupported, "LOCK is", 1),
+        ("BEGIN UNLOGGED BATCH", ErrorKind::NotSupported, "BATCH", 7),
+        ("SELEC 1", ErrorKind::Syntax, "at or near \"SELEC\"", 1),
+        ("SELECT * FORM t", ErrorKind::Syntax, "at or near \"FORM\"", 10),
+        ("SELECT 1;\nSELECT 'é' FROM", ErrorKind::Syntax, "end of input", 26),
+        ("SELECT 'abc", ErrorKind::Syntax, "unterminated quoted string", 8),
+        ("EXPLAIN EXPLAIN SELECT 1", ErrorKind::Syntax, "at or near \"EXPLAIN\"", 9),
+    ]);
+    assert_eq!(parse("SELECT a FORM t").expect_err("misspelled").hint.as_deref(), Some("Perhaps you meant FROM."));
+}
+
+#[test]
+fn statements_are_cut_at_semicolons() {
+    let parsed = parse(" SELECT 'a;b' ; ;\n-- c;\nSELECT $1, $$;$$;").expect("parses");
+    let texts: Vec<_> = parsed.iter().map(|p| (p.text.as_str(), p.offset, p.parameters.len())).collect();
+    assert_eq!(texts, [("SELECT 'a;b'", 1, 0), ("SELECT $1, $$;$$", 24, 1)]);
+    assert!(parse("-- nothing").expect("parses").is_empty());
+    for (sql, incomplete) in [("", false), ("SELECT 1", true), ("SELECT 1;", false), ("SELECT 'a;", true), ("/* x", true), ("SELECT (1;", false)] {
+        assert_eq!(crate::first_incomplete(sql), incomplete, "{sql}");
+    }
+}
+
+/// Runs on a stack of 2 MB, as a server's thread has, and takes all that this does to the trees with it.
+fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).expect("a thread");
+    thread.join().expect("no panic and no overflow");
+}
+
+#[test]
+fn long_and_deep_statements_end_well() {
+    on_a_small_stack(|| {
+        let chain = |term: &dyn Fn(usize) -> String, count: usize, operator: &str| (0..count).map(term).collect::<Vec<_>>().join(operator);
+        let select = |condition: String| format!("SELECT * FROM t WHERE {condition}");
+        let fine = [
+            select(chain(&|i| format!("a = {i}"), 100_000, " OR ")),
+            select(chain(&|i| format!("a <> {i}"), 100_000, " AND ")),
+            select(format!("a IN ({})", chain(&|i| i.to_string(), 100_000, ","))),
+            select(chain(&|i| format!("(a = {i} AND b = {i})"), 1_900, " OR ")),
+            format!("SELECT {}", chain(&|i| i.to_string(), 450, " + ")),
+            format!("SELECT {}1{}", "(".repeat(190), ")".repeat(190)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(450)),
+            format!("SELECT * FROM t{}", " JOIN t USING (a)".repeat(450)),
+            format!("SELECT {}1", "- ".repeat(450)),
+        ];
+        for sql in fine {
+            let parsed = parse_one(&sql).unwrap_or_else(|error| panic!("{error}: {}…", &sql[..60]));
+            let copy = parsed.clone();
+            assert_eq!(copy, parsed);
+            if let Statement::Query(query) = &parsed.statement {
+                assert_eq!(query.text, sql);
+                assert!(!query.query.to_string().is_empty());
+            }
+        }
+        let refused = [
+            select(chain(&|i| format!("(a = {i} AND b = {i})"), 3_000, " OR ")),
+            format!("SELECT {}", chain(&|i| i.to_string(), 100_000, " + ")),
+            format!("SELECT {}1", "NOT ".repeat(100_000)),
+            format!("SELECT 1{}", "::int".repeat(100_000)),
+            format!("SELECT 1::int{}", "[]".repeat(100_000)),
+            format!("SELECT {}1", "INTERVAL ".repeat(100_000)),
+            format!("SELECT {}", "(".repeat(100_000)),
+            format!("SELECT {}", "floor(".repeat(150)),
+            format!("SELECT {}", "CASE WHEN ".repeat(150)),
+            format!("SELECT 1 FROM {}a", "(".repeat(150)),
+            format!("SELECT 1::{}", "ARRAY<".repeat(100_000)),
+            format!("SELECT a{}", ".a".repeat(100_000)),
+        ];
+        for sql in refused {
+            let error = parse(&sql).expect_err("refused");
+            assert!(matches!(error.kind, ErrorKind::TooComplex | ErrorKind::Syntax), "{error}");
+        }
+    });
+}
+
+/// Token soup: any text gets statements or an error with a position inside it.
+#[test]
+fn random_texts_never_panic() {
+    const WORDS: &str = "SELECT FROM WHERE INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE ALTER DROP ADD COLUMN PRIMARY KEY ( ( ) ) [ ] { } , , . ; : :: \
+        = <> < > + - * / ? $1 $2 :a 'x' 'it''s' E'\\n' U&'\\0061' 1 2.5 1e9 0xCA 1h30m P1D a b t \"Q\" é NULL DEFAULT NOT AND OR BETWEEN IN LIKE CASE WHEN \
+        THEN ELSE END CAST AS int text interval user json timestamp ttl USING TTL TIMESTAMP IF EXISTS WITH UNION ALL JOIN ON GROUP BY ORDER LIMIT OFFSET PER \
+        PARTITION ALLOW FILTERING RETURNING CONFLICT DO NOTHING EXPLAIN ANALYZE SHOW COPY STDIN BEGIN COMMIT PREPARE EXECUTE FETCH scan => LATERAL WINDOW \
+        OVER FILTER floor extract array '{' $$ $$x$$ -- /* */ // ' \" \\ @> -> ->> #> ! ~* CHECK CONSTRAINT VIEW KEYSPACE REFERENCES row ANY SETTINGS";
+    on_a_small_stack(|| {
+        let words: Vec<&str> = WORDS.split_whitespace().collect();
+        let starts = ["SELECT", "INSERT INTO t", "UPDATE t SET", "DELETE FROM t", "CREATE TABLE t (", "ALTER TABLE t", "COPY t", "SELECT a FROM t WHERE", ""];
+        // Plain xorshift: the same texts every time.
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % below as u64) as usize
+        };
+        for round in 0..20_000 {
+            let mut sql = starts[random(starts.len())].to_owned();
+            for _ in 0..random(24) {
+                let gap = if random(8) == 0 { "" } else { " " };
+                sql = format!("{sql}{gap}{}", words[random(words.len())]);
+            }
+            match parse(&sql) {
+                Ok(statements) => statements.iter().for_each(|parsed| assert!(sql.contains(&parsed.text), "{round}: {sql}")),
+                Err(error) => {
+                    let length = sql.chars().count();
+                    assert!(error.position.is_some_and(|at| (1..=length + 1).contains(&at)), "{round}: {sql}: {error:?}");
+                }
+            }
+            crate::first_incomplete(&sql);
+        }
+    });
+}
+
+#[test]
+fn types_of_casts() {
+    use crate::ast::{Expr, SelectItem, SetExpr};
+    let parsed = parse_one("SELECT a::timestamp without time zone, CAST(b AS varint), c::decimal(10, 2), d::float(53), e::int4, f::bytea").expect("parses");
+    let Statement::Query(query) = parsed.statement else { panic!("a query") };
+    let SetExpr::Select(select) = *query.query.body else { panic!("a select") };
+    let types: Vec<String> = select
+        .projection
+        .iter()
+        .map(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Cast { data_type, .. }) => crate::column_type(data_type).expect("a type").name(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(types, ["timestamp without time zone", "varint", "decimal(10,2)", "double", "int", "blob"]);
+}
