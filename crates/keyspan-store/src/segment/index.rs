@@ -1,0 +1,462 @@
+//! The index file of a segment: everything its reader must know, in one checksummed piece.
+//!
+//! ```text
+//! KEYSPIDX  version u32  length u64  crc32c u32 │ body
+//! body: segment, relation, schema version
+//!       Parquet file: length, footer offset and crc32c
+//!       columns: role, type, nullable              constants: role, number
+//!       seq range
+//!       row groups: extent │ rows of a block │ zones of value columns │ chunks: start, dictionary, pages
+//!       page: rows, length, crc32c                 (numbers are varints, checksums little-endian)
+//!       first key of every block, front-coded      bloom filter of the partition keys
+//! ```
+//!
+//! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
+//! of it can change unseen. A file of another version with a right crc is `FormatVersion`, never guessed at.
+
+
+
+use keyspan_model::{ColumnId, ColumnType, Error, ErrorKind, RelationId, Result, SegmentId};
+
+use super::bloom::Bloom;
+use super::bytes::{Input, put_bytes, put_option, put_signed, put_varint};
+use super::pages::PageAt;
+use super::role::Role;
+use crate::files::corrupted;
+use crate::run::{Extent, RunMeta};
+
+const MAGIC: &[u8; 8] = b"KEYSPIDX";
+const VERSION: u32 = 1;
+const HEADER: usize = 24;
+
+/// A physical column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct IndexColumn {
+    pub(super) role: Role,
+    pub(super) ty: ColumnType,
+    pub(super) nullable: bool,
+}
+
+/// Least and greatest value of a value column in a row group, encoded as a key of that one column, ascending.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Zone {
+    /// Not known.
+    Unknown,
+    /// No row has a value.
+    Empty,
+    /// Inclusive bounds.
+    Range(Vec<u8>, Vec<u8>),
+}
+
+/// One page: how many rows of the group stand before it, and what it is in the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Page {
+    pub(super) first_row: u32,
+    pub(super) len: u32,
+    pub(super) crc: u32,
+}
+
+/// The pages of one column in one row group, one after another in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Chunk {
+    pub(super) start: u64,
+    /// Length and crc32c of the dictionary page, before the others.
+    pub(super) dictionary: Option<(u32, u32)>,
+    pub(super) pages: Vec<Page>,
+}
+
+/// One row group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    pub(super) extent: Extent,
+    /// Rows of every block but the last.
+    pub(super) block_rows: u32,
+    /// Number of its first block in the segment.
+    pub(super) first_block: u32,
+    pub(super) zones: Vec<(ColumnId, Zone)>,
+    /// One for each physical column.
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// Encoded keys, one for each block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Keys {
+    ends: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+/// The whole index of a segment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Index {
+    pub(super) segment: SegmentId,
+    pub(super) relation: RelationId,
+    pub(super) schema_version: u32,
+    pub(super) file_bytes: u64,
+    pub(super) footer: (u64, u32),
+    pub(super) columns: Vec<IndexColumn>,
+    /// System columns that are one number throughout: 1 for a flag that all rows have.
+    pub(super) constants: Vec<(Role, i64)>,
+    pub(super) seq: (u64, u64),
+    pub(super) groups: Vec<Group>,
+    pub(super) block_keys: Keys,
+    pub(super) bloom: Bloom,
+}
+
+impl Keys {
+    pub(super) fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn get(&self, at: usize) -> &[u8] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.bytes[start..self.ends[at] as usize]
+    }
+
+    /// How many of the keys are less than `key`, or not greater if `or_equal`.
+    pub(super) fn count_below(&self, key: &[u8], or_equal: bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let own = self.get(middle);
+            if own < key || (or_equal && own == key) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+impl Chunk {
+    pub(super) fn dictionary_at(&self) -> Option<PageAt> {
+        self.dictionary.map(|(len, crc)| PageAt { offset: self.start, len, crc })
+    }
+
+    /// The pages from the one that holds row `first` of the group up to the one before row `end`, and the rows of the
+    /// first of them that stand before `first`.
+    pub(super) fn pages_of(&self, first: u32, end: u32) -> (Vec<PageAt>, usize) {
+        let from = self.pages.partition_point(|page| page.first_row <= first).saturating_sub(1);
+        let skipped: u64 = self.pages[..from].iter().map(|page| u64::from(page.len)).sum();
+        let mut offset = self.start + self.dictionary.map_or(0, |(len, _)| u64::from(len)) + skipped;
+        let wanted = self.pages[from..].iter().take_while(|page| page.first_row < end || page.first_row <= first);
+        let pages = wanted.map(|page| {
+            let at = PageAt { offset, len: page.len, crc: page.crc };
+            offset += u64::from(page.len);
+            at
+        });
+        let pages = pages.collect();
+        (pages, self.pages.get(from).map_or(0, |page| (first - page.first_row) as usize))
+    }
+
+    /// The first byte behind the chunk.
+    pub(super) fn end(&self) -> u64 {
+        let pages: u64 = self.pages.iter().map(|page| u64::from(page.len)).sum();
+        self.start + self.dictionary.map_or(0, |(len, _)| u64::from(len)) + pages
+    }
+}
+
+impl Group {
+    pub(super) fn blocks(&self) -> u32 {
+        (self.extent.rows as u32).div_ceil(self.block_rows)
+    }
+}
+
+impl Index {
+    /// What is known of the run, groups included.
+    pub(super) fn meta(&self) -> RunMeta {
+        let mut all = Extent::default();
+        self.groups.iter().for_each(|group| all.widen(&group.extent));
+        let groups = self.groups.iter().map(|group| group.extent.clone()).collect();
+        RunMeta { all, groups, seq: self.seq, bytes: self.file_bytes }
+    }
+
+    /// The group that holds a row; the last one if the row is behind all.
+    pub(super) fn group_of(&self, row: u64) -> &Group {
+        let at = self.groups.partition_point(|group| group.extent.first_row <= row);
+        &self.groups[at.saturating_sub(1)]
+    }
+
+    /// The physical column with this role.
+    pub(super) fn column(&self, role: Role) -> Option<usize> {
+        self.columns.iter().position(|column| column.role == role)
+    }
+
+    /// The number that a system column is throughout.
+    pub(super) fn constant(&self, role: Role) -> Option<i64> {
+        self.constants.iter().find(|constant| constant.0 == role).map(|constant| constant.1)
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn memory(&self) -> usize {
+        let chunks = self.groups.iter().flat_map(|group| &group.chunks);
+        let pages: usize = chunks.map(|chunk| 56 + chunk.pages.len() * size_of::<Page>()).sum();
+        self.block_keys.bytes.len() + self.block_keys.len() * 4 + self.bloom.memory() + pages + self.groups.len() * 512
+    }
+
+    /// The bytes of the index file.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEADER];
+        put_varint(&mut out, self.segment.0);
+        put_varint(&mut out, u64::from(self.relation.0));
+        put_varint(&mut out, u64::from(self.schema_version));
+        put_varint(&mut out, self.file_bytes);
+        put_varint(&mut out, self.footer.0);
+        out.extend_from_slice(&self.footer.1.to_le_bytes());
+        put_varint(&mut out, self.columns.len() as u64);
+        for column in &self.columns {
+            column.role.put(&mut out);
+            put_bytes(&mut out, column.ty.name().as_bytes());
+            out.push(u8::from(column.nullable));
+        }
+        put_varint(&mut out, self.constants.len() as u64);
+        for (role, number) in &self.constants {
+            role.put(&mut out);
+            put_signed(&mut out, *number);
+        }
+        put_varint(&mut out, self.seq.0);
+        put_varint(&mut out, self.seq.1);
+        put_varint(&mut out, self.groups.len() as u64);
+        self.groups.iter().for_each(|group| group.put(&mut out));
+        self.block_keys.put(&mut out);
+        put_bytes(&mut out, &self.bloom.to_bytes());
+        out[..8].copy_from_slice(MAGIC);
+        let length = (out.len() - HEADER) as u64;
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..20].copy_from_slice(&length.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&out[8..20]), &out[HEADER..]);
+        out[20..24].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The index in these bytes of the file called `name`.
+    pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Index> {
+        let body = checked_body(bytes, name)?;
+        let mut input = Input::new(body);
+        let index = Index::read(&mut input).filter(|_| input.is_empty());
+        let index = index.ok_or_else(|| corrupted(name, "its contents do not fit together"))?;
+        index.check().map_err(|what| corrupted(name, what))?;
+        Ok(index)
+    }
+
+    fn read(input: &mut Input<'_>) -> Option<Index> {
+        let segment = SegmentId(input.varint()?);
+        let relation = RelationId(input.small()?);
+        let schema_version = input.small()?;
+        let file_bytes = input.varint()?;
+        let footer = (input.varint()?, input.fixed_u32()?);
+        let columns = input.list(|input| {
+            let role = Role::read(input)?;
+            let ty = parse_type(std::str::from_utf8(input.bytes()?).ok()?)?;
+            Some(IndexColumn { role, ty, nullable: input.byte()? != 0 })
+        })?;
+        let constants = input.list(|input| Some((Role::read(input)?, input.signed()?)))?;
+        let seq = (input.varint()?, input.varint()?);
+        let (mut row, mut block) = (0, 0);
+        let groups = input.list(|input| {
+            let group = Group::read(input, row, block, columns.len())?;
+            row += group.extent.rows;
+            block += group.blocks();
+            Some(group)
+        })?;
+        let block_keys = Keys::read(input)?;
+        let bloom = Bloom::from_bytes(input.bytes()?)?;
+        Some(Index {
+            segment, relation, schema_version, file_bytes, footer, columns, constants, seq, groups, block_keys, bloom,
+        })
+    }
+
+    /// Invariants that the reader relies on, so that no damage can make it panic.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.groups.is_empty() {
+            return Err("it has no row groups");
+        }
+        let blocks: u64 = self.groups.iter().map(|group| u64::from(group.blocks())).sum();
+        if blocks != self.block_keys.len() as u64 {
+            return Err("it has not one key for each block");
+        }
+        let inside = |chunk: &Chunk| chunk.end() <= self.footer.0 && !chunk.pages.is_empty();
+        if !self.groups.iter().flat_map(|group| &group.chunks).all(inside) || self.footer.0 > self.file_bytes {
+            return Err("a page lies outside the Parquet file");
+        }
+        Ok(())
+    }
+}
+
+fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
+    let Some((header, body)) = bytes.split_at_checked(HEADER).filter(|(header, _)| header.starts_with(MAGIC)) else {
+        return Err(corrupted(name, "it is not an index file"));
+    };
+    let mut input = Input::new(&header[8..]);
+    let fields = (input.fixed_u32(), input.fixed_u64(), input.fixed_u32());
+    let (Some(version), Some(length), Some(crc)) = fields else {
+        return Err(corrupted(name, "it is not an index file"));
+    };
+    if length != body.len() as u64 || crc32c::crc32c_append(crc32c::crc32c(&header[8..20]), body) != crc {
+        return Err(corrupted(name, "checksum mismatch"));
+    }
+    if version != VERSION {
+        let message = format!("file \"{name}\" has index format {version}, this program knows {VERSION}");
+        return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer program."));
+    }
+    Ok(body)
+}
+
+/// The type with this canonical name.
+fn parse_type(name: &str) -> Option<ColumnType> {
+    let (base, arguments) = match name.split_once('(') {
+        None => (name, Vec::new()),
+        Some((base, rest)) => {
+            let arguments = rest.strip_suffix(')')?.split(',').map(|argument| argument.parse().ok());
+            (base, arguments.collect::<Option<Vec<i64>>>()?)
+        }
+    };
+    ColumnType::parse(base, &arguments).ok().filter(|ty| ty.name() == name)
+}
+
+impl Group {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_extent(out, &self.extent);
+        put_varint(out, u64::from(self.block_rows));
+        put_varint(out, self.zones.len() as u64);
+        for (column, zone) in &self.zones {
+            put_varint(out, u64::from(column.0));
+            match zone {
+                Zone::Unknown => out.push(0),
+                Zone::Empty => out.push(1),
+                Zone::Range(least, greatest) => {
+                    out.push(2);
+                    put_bytes(out, least);
+                    put_bytes(out, greatest);
+                }
+            }
+        }
+        for chunk in &self.chunks {
+            put_varint(out, chunk.start);
+            put_option(out, chunk.dictionary, |out, (len, crc)| put_page(out, len, crc));
+            put_varint(out, chunk.pages.len() as u64);
+            for (at, page) in chunk.pages.iter().enumerate() {
+                let next = chunk.pages.get(at + 1).map_or(self.extent.rows as u32, |next| next.first_row);
+                put_varint(out, u64::from(next - page.first_row));
+                put_page(out, page.len, page.crc);
+            }
+        }
+    }
+
+    fn read(input: &mut Input<'_>, first_row: u64, first_block: u32, columns: usize) -> Option<Group> {
+        let extent = Extent { first_row, ..read_extent(input)? };
+        let rows = u32::try_from(extent.rows).ok().filter(|rows| *rows > 0)?;
+        let block_rows = input.small().filter(|rows| *rows > 0)?;
+        first_block.checked_add(rows.div_ceil(block_rows))?;
+        let zones = input.list(|input| {
+            let column = ColumnId(input.small()?);
+            let zone = match input.byte()? {
+                0 => Zone::Unknown,
+                1 => Zone::Empty,
+                2 => Zone::Range(input.bytes()?.to_vec(), input.bytes()?.to_vec()),
+                _ => return None,
+            };
+            Some((column, zone))
+        })?;
+        let chunks = (0..columns).map(|_| read_chunk(input, rows)).collect::<Option<Vec<_>>>()?;
+        Some(Group { extent, block_rows, first_block, zones, chunks })
+    }
+}
+
+fn put_page(out: &mut Vec<u8>, len: u32, crc: u32) {
+    put_varint(out, u64::from(len));
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+fn read_chunk(input: &mut Input<'_>, rows: u32) -> Option<Chunk> {
+    let start = input.varint().filter(|start| *start < 1 << 62)?;
+    let dictionary = input.option(|input| Some((input.small()?, input.fixed_u32()?)))?;
+    let mut first_row = 0u32;
+    let pages = input.list(|input| {
+        let count = input.small()?;
+        let page = Page { first_row, len: input.small()?, crc: input.fixed_u32()? };
+        first_row = first_row.checked_add(count)?;
+        Some(page)
+    })?;
+    (first_row == rows).then_some(Chunk { start, dictionary, pages })
+}
+
+fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
+    put_varint(out, extent.rows);
+    put_bytes(out, &extent.key.0);
+    put_bytes(out, &extent.key.1);
+    put_varint(out, extent.columns.len() as u64);
+    for (least, greatest) in &extent.columns {
+        put_bytes(out, least);
+        put_bytes(out, greatest);
+    }
+    put_varint(out, extent.cell_tombstones);
+    put_varint(out, extent.row_tombstones);
+    put_varint(out, extent.markerless);
+    out.push(u8::from(extent.own_stamps) | u8::from(extent.everlasting) << 1);
+    for range in [extent.ts, extent.expires, extent.deleted_at] {
+        put_option(out, range, |out, (least, greatest)| {
+            put_signed(out, least);
+            put_signed(out, greatest);
+        });
+    }
+}
+
+fn read_extent(input: &mut Input<'_>) -> Option<Extent> {
+    let rows = input.varint()?;
+    let pair = |input: &mut Input<'_>| Some((input.bytes()?.to_vec(), input.bytes()?.to_vec()));
+    let key = pair(input)?;
+    let columns = input.list(pair)?;
+    let cell_tombstones = input.varint()?;
+    let row_tombstones = input.varint()?;
+    let markerless = input.varint()?;
+    let flags = input.byte().filter(|flags| *flags < 4)?;
+    let range = |input: &mut Input<'_>| input.option(|input| Some((input.signed()?, input.signed()?)));
+    Some(Extent {
+        first_row: 0,
+        rows,
+        key,
+        columns,
+        cell_tombstones,
+        row_tombstones,
+        markerless,
+        own_stamps: flags & 1 != 0,
+        everlasting: flags & 2 != 0,
+        ts: range(input)?,
+        expires: range(input)?,
+        deleted_at: range(input)?,
+    })
+}
+
+impl Keys {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        let mut before: &[u8] = &[];
+        for at in 0..self.len() {
+            let key = self.get(at);
+            let shared = key.iter().zip(before).take_while(|(a, b)| a == b).count();
+            put_varint(out, shared as u64);
+            put_bytes(out, &key[shared..]);
+            before = key;
+        }
+    }
+
+    fn read(input: &mut Input<'_>) -> Option<Keys> {
+        let mut keys = Keys::default();
+        let mut before = Vec::new();
+        for _ in 0..input.count()? {
+            let shared = usize::try_from(input.varint()?).ok().filter(|shared| *shared <= before.len())?;
+            before.truncate(shared);
+            before.extend_from_slice(input.bytes()?);
+            u32::try_from(keys.bytes.len() + before.len()).ok()?;
+            keys.push(&before);
+        }
+        Some(keys)
+    }
+}
+

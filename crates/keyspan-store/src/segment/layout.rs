@@ -1,0 +1,119 @@
+//! The layout of a segment's Parquet file: its columns, their names, types and encodings.
+//!
+//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. Timestamps, dates and times of the key are delta
+//! encoded; everything else begins with a dictionary and, where a row group has too many distinct values for one,
+//! goes on with what suits the type: numbers by delta, texts by length, floats plain. Pages are LZ4, of one block each.
+
+use std::collections::HashSet;
+
+use arrow::datatypes::FieldRef;
+use keyspan_model::{ColumnType, RelationDef, Result};
+use parquet::basic::Encoding;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::{ColumnPath, TypePtr};
+use std::sync::Arc;
+
+use super::BLOCK_ROWS;
+use super::index::IndexColumn;
+use super::leaf::{CODEC, parquet_schema, parquet_type, stored_field};
+use super::plan::SystemPlan;
+use super::role::Role;
+
+/// A dictionary larger than this is given up for the rest of its row group: readers decode it for every point read.
+const DICTIONARY_BYTES: usize = 64 * 1024;
+/// A page of large values is cut here, before its block is full.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The columns of a segment in their order in the file.
+pub(super) struct Layout {
+    pub(super) columns: Vec<IndexColumn>,
+    pub(super) fields: Vec<FieldRef>,
+    parquet: Vec<TypePtr>,
+}
+
+impl Layout {
+    pub(super) fn new(relation: &RelationDef, plan: &SystemPlan) -> Result<Layout> {
+        let mut layout = Layout { columns: Vec::new(), fields: Vec::new(), parquet: Vec::new() };
+        let mut names = HashSet::new();
+        for column in &relation.key {
+            let name = unique(&mut names, column.name.clone());
+            layout.push(&name, Role::Key(column.id), column.ty, false, Some(column.id.0 as i32))?;
+        }
+        for column in &relation.values {
+            let name = unique(&mut names, column.name.clone());
+            layout.push(&name, Role::Value(column.id), column.ty, true, Some(column.id.0 as i32))?;
+        }
+        for role in plan.columns() {
+            let column = match role {
+                Role::Cell(id, _) => relation.value(id).map_or("", |column| column.name.as_str()),
+                _ => "",
+            };
+            let name = unique(&mut names, role.system_name(column));
+            let ty = role.system_type();
+            layout.push(&name, role, ty, ty != ColumnType::Boolean, None)?;
+        }
+        Ok(layout)
+    }
+
+    fn push(&mut self, name: &str, role: Role, ty: ColumnType, nullable: bool, id: Option<i32>) -> Result<()> {
+        self.columns.push(IndexColumn { role, ty, nullable });
+        self.fields.push(Arc::new(stored_field(name, ty, nullable)));
+        self.parquet.push(parquet_type(name, ty, nullable, id)?);
+        Ok(())
+    }
+
+    /// The root of the Parquet schema.
+    pub(super) fn root(&self) -> Result<TypePtr> {
+        Ok(parquet_schema(self.parquet.clone())?.root_schema_ptr())
+    }
+
+    /// How the Parquet writer is to encode the columns.
+    pub(super) fn properties(&self) -> WriterProperties {
+        let mut builder = WriterProperties::builder()
+            .set_created_by("keyspan".to_string())
+            .set_compression(CODEC)
+            .set_data_page_row_count_limit(BLOCK_ROWS)
+            .set_write_batch_size(BLOCK_ROWS)
+            .set_data_page_size_limit(PAGE_BYTES)
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .set_statistics_enabled(EnabledStatistics::Chunk);
+        for (column, field) in self.columns.iter().zip(&self.fields) {
+            let path = ColumnPath::new(vec![field.name().clone()]);
+            let is_key = matches!(column.role, Role::Key(_));
+            if let Some(encoding) = fallback(column.ty) {
+                builder = builder.set_column_encoding(path.clone(), encoding);
+            }
+            if is_key && is_time(column.ty) {
+                builder = builder.set_column_dictionary_enabled(path, false);
+            }
+        }
+        builder.build()
+    }
+}
+
+fn is_time(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date | ColumnType::Time)
+}
+
+/// The encoding of values that have no dictionary; `None`: plain.
+fn fallback(ty: ColumnType) -> Option<Encoding> {
+    match ty {
+        ColumnType::TinyInt | ColumnType::SmallInt | ColumnType::Int | ColumnType::BigInt => {
+            Some(Encoding::DELTA_BINARY_PACKED)
+        }
+        time if is_time(time) => Some(Encoding::DELTA_BINARY_PACKED),
+        ColumnType::Text | ColumnType::Ascii => Some(Encoding::DELTA_LENGTH_BYTE_ARRAY),
+        _ => None,
+    }
+}
+
+/// The name, or one like it that no column has yet: a family's own columns may be called like those of its table.
+fn unique(names: &mut HashSet<String>, name: String) -> String {
+    let mut candidate = name.clone();
+    let mut number = 2;
+    while !names.insert(candidate.to_lowercase()) {
+        candidate = format!("{name}_{number}");
+        number += 1;
+    }
+    candidate
+}

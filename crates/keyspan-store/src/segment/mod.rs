@@ -1,0 +1,40 @@
+//! Segments: runs on disk.
+//!
+//! A segment is two files. `seg/<id>.parquet` holds the rows in key order, typed, so that DuckDB, Spark and pandas
+//! read it; `seg/<id>.index` is ours and holds what Parquet has no place for: boxes of encoded keys, zones, the first
+//! key of every block, a bloom filter, constants, and the crc32c of every page and of the footer. Readers of ours need
+//! no more of the Parquet file than its pages.
+//!
+//! ```text
+//! record    (manifest)   counts, boxes, sizes, checksums of index and footer
+//! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bytes, bloom, zone, role
+//! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, writer
+//! reading                block of one column ◂ cache ◂ checked pages             reader, pages, cache
+//! ```
+//!
+//! Rule: bytes are checked when they enter memory; damage is `Corrupted` naming the file, never a wrong row.
+
+mod bloom;
+mod bytes;
+mod cache;
+mod index;
+mod layout;
+mod leaf;
+mod pages;
+mod plan;
+mod reader;
+mod record;
+mod role;
+mod writer;
+mod zone;
+
+pub use cache::BlockCache;
+pub use plan::SystemPlan;
+pub use reader::Segment;
+pub use record::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
+pub use writer::SegmentWriter;
+
+/// Rows of a block: of a page in every column, of an entry in the sparse index, of what is decoded at once.
+pub const BLOCK_ROWS: usize = 4096;
+/// Rows of a row group.
+pub const GROUP_ROWS: usize = 128 * 1024;

@@ -1,0 +1,571 @@
+//! Reading a segment: rows by number, block by block, through the cache of decoded blocks.
+//!
+//! Nothing of a segment is in memory but its manifest record until it is touched; then its index is read and kept
+//! under the cache's budget. A read decodes only the pages of its block and columns. Where blocks are read one after
+//! another a reader stays open behind the block, so that a scan decodes each dictionary once per row group and reads
+//! ahead; such blocks do not push others out of the cache.
+//!
+//! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
+
+use std::ops::{Bound, Range};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
+use arrow::datatypes::Int64Type;
+use keyspan_model::{ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, Value};
+use parking_lot::Mutex;
+
+use super::bloom;
+use super::cache::{BlockCache, BlockKey, ENCODED_KEYS, INDEX, Stream};
+use super::index::{Group, Index, Zone};
+use super::leaf::Leaf;
+use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
+use super::plan::{Shape, SystemPlan};
+use super::record::{SegmentRecord, data_path, index_path};
+use super::role::{CellSystem, Role, RowSystem};
+use super::zone::value_encoder;
+use crate::files::{Files, corrupted};
+use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::seam::ScanCounters;
+
+/// A segment, opened when first touched.
+pub struct Segment {
+    record: SegmentRecord,
+    key: Vec<KeyColumn>,
+    partition_len: usize,
+    encoder: KeyEncoder,
+    files: Arc<dyn Files>,
+    cache: Arc<BlockCache>,
+    opened: Mutex<Weak<Opened>>,
+    /// The record's, and once the index was read, with its row groups.
+    full_meta: OnceLock<RunMeta>,
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").field("id", &self.record.id).field("rows", &self.record.meta.all.rows).finish()
+    }
+}
+
+/// What is in memory of a touched segment.
+struct Opened {
+    index: Index,
+    file: CheckedFile,
+    leaves: Vec<OnceLock<Leaf>>,
+}
+
+/// One block of rows.
+struct Block<'a> {
+    group: &'a Group,
+    /// Number in the segment.
+    number: u32,
+    /// Its rows in the segment.
+    rows: Range<usize>,
+}
+
+/// A decoded column of a block, as the cache keeps it.
+struct Decoded(ArrayRef);
+
+impl Segment {
+    /// The segment of this record; reads nothing yet.
+    pub fn new(files: Arc<dyn Files>, cache: Arc<BlockCache>, relation: &RelationDef, record: SegmentRecord) -> Segment {
+        Segment {
+            key: relation.key.clone(),
+            partition_len: relation.partition_len,
+            encoder: KeyEncoder::new(&relation.key),
+            files,
+            cache,
+            opened: Mutex::new(Weak::new()),
+            full_meta: OnceLock::new(),
+            record,
+        }
+    }
+
+    /// What the manifest knows of it.
+    pub fn record(&self) -> &SegmentRecord {
+        &self.record
+    }
+
+    /// Its id.
+    pub fn id(&self) -> SegmentId {
+        self.record.id
+    }
+
+    /// Widens a plan by the system columns that this segment has.
+    pub fn observe(&self, relation: &RelationDef, plan: &mut SystemPlan) -> Result<()> {
+        let opened = self.opened()?;
+        let cells = relation.values.iter().flat_map(|value| CellSystem::ALL.map(|system| Role::Cell(value.id, system)));
+        for role in RowSystem::ALL.into_iter().map(Role::Row).chain(cells) {
+            let shape = match (opened.index.column(role), opened.index.constant(role)) {
+                (Some(_), _) => Shape::Column,
+                (None, Some(number)) => Shape::Constant(number),
+                (None, None) => Shape::Absent,
+            };
+            plan.widen(role, shape);
+        }
+        Ok(())
+    }
+
+    /// The least encoded keys at which the segment can be divided into parts of about `rows` rows: keys of blocks.
+    pub fn split_keys(&self, rows: usize) -> Result<Vec<Vec<u8>>> {
+        let opened = self.opened()?;
+        let total = self.record.meta.all.rows as usize;
+        let at = (1..total.div_ceil(rows.max(1))).map(|part| opened.block_at(part * rows));
+        let mut keys: Vec<Vec<u8>> = at.map(|block| opened.index.block_keys.get(block.number as usize).to_vec()).collect();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    fn key_of(&self, column: u32, block: u32) -> BlockKey {
+        BlockKey { segment: self.record.id, column, block }
+    }
+
+    fn opened(&self) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.cache.get::<Opened>(&self.key_of(INDEX, 0)) {
+            return Ok(opened);
+        }
+        let mut known = self.opened.lock();
+        if let Some(opened) = known.upgrade() {
+            return Ok(opened);
+        }
+        let opened = Arc::new(self.open()?);
+        *known = Arc::downgrade(&opened);
+        self.full_meta.get_or_init(|| opened.index.meta());
+        self.cache.put(self.key_of(INDEX, 0), Arc::clone(&opened), opened.index.memory(), false);
+        Ok(opened)
+    }
+
+    fn open(&self) -> Result<Opened> {
+        let index = read_index(self.files.as_ref(), &self.record)?;
+        let path = data_path(self.record.id);
+        let name = self.files.display(&path);
+        let file = self.files.open(&path)?;
+        if file.len() != self.record.file_bytes {
+            return Err(corrupted(&name, format!("{} bytes long, not {}", file.len(), self.record.file_bytes)));
+        }
+        let known = |column: &KeyColumn| {
+            index.columns.iter().any(|own| own.role == Role::Key(column.id) && own.ty == column.ty)
+        };
+        if !self.key.iter().all(known) {
+            return Err(corrupted(&name, "its key columns are not those of its table"));
+        }
+        let leaves = index.columns.iter().map(|_| OnceLock::new()).collect();
+        Ok(Opened { index, leaves, file: CheckedFile { file, name: name.into() } })
+    }
+
+    /// One column of one block.
+    fn column(
+        &self,
+        opened: &Opened,
+        column: usize,
+        block: &Block<'_>,
+        rows: &Range<usize>,
+        counters: &ScanCounters,
+    ) -> Result<ArrayRef> {
+        let key = self.key_of(column as u32, block.number);
+        if let Some(decoded) = self.cache.get::<Decoded>(&key) {
+            return Ok(decoded.0.clone());
+        }
+        let stream = self.cache.take_stream(&key);
+        let passing = stream.is_some();
+        let backward = matches!(stream, Some(Stream::Backward));
+        let mut reader = match stream {
+            Some(Stream::Reader(reader)) => reader,
+            Some(Stream::Forward) => Box::new(opened.reader(column, block, true)?),
+            Some(Stream::Backward) | None => Box::new(opened.reader(column, block, false)?),
+        };
+        let array = reader.next_block(block.rows.len());
+        reader.counts().add_to(counters);
+        let array = array?;
+        let goes_on = self.key_of(column as u32, block.number + 1);
+        if passing && !backward && block.number + 1 < block.group.first_block + block.group.blocks() {
+            self.cache.put_stream(goes_on, Stream::Reader(reader));
+        } else if rows.end == block.rows.end && !backward && rows.end < self.record.meta.all.rows as usize {
+            self.cache.put_stream(goes_on, Stream::Forward);
+        }
+        if rows.start == block.rows.start && block.number > 0 && (!passing || backward) {
+            self.cache.put_stream(self.key_of(column as u32, block.number - 1), Stream::Backward);
+        }
+        let bytes = array.get_array_memory_size();
+        self.cache.put(key, Arc::new(Decoded(Arc::clone(&array))), bytes, passing);
+        Ok(array)
+    }
+
+    /// The encoded keys of one block.
+    fn encoded(
+        &self,
+        opened: &Opened,
+        block: &Block<'_>,
+        rows: &Range<usize>,
+        counters: &ScanCounters,
+    ) -> Result<Arc<BinaryArray>> {
+        let key = self.key_of(ENCODED_KEYS, block.number);
+        if let Some(encoded) = self.cache.get::<BinaryArray>(&key) {
+            return Ok(encoded);
+        }
+        let stream = self.cache.take_stream(&key);
+        let mut columns = Vec::with_capacity(self.key.len());
+        for column in &self.key {
+            let at = opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
+            columns.push(self.column(opened, at, block, rows, counters)?);
+        }
+        let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
+        if encoded.is_empty() || encoded.value(0) != opened.index.block_keys.get(block.number as usize) {
+            return Err(opened.damaged("a block does not begin with the key that the index says"));
+        }
+        if rows.end == block.rows.end && !matches!(stream, Some(Stream::Backward)) {
+            self.cache.put_stream(self.key_of(ENCODED_KEYS, block.number + 1), Stream::Forward);
+        } else if rows.start == block.rows.start && block.number > 0 {
+            self.cache.put_stream(self.key_of(ENCODED_KEYS, block.number - 1), Stream::Backward);
+        }
+        let bytes = encoded.get_array_memory_size();
+        self.cache.put(key, Arc::clone(&encoded), bytes, stream.is_some());
+        Ok(encoded)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
+        let opened = self.opened()?;
+        let block = opened.block_at(rows.start);
+        if rows.is_empty() || rows.end > block.rows.end {
+            return Err(Error::internal(format!("rows {rows:?} are not within one block of a segment")));
+        }
+        let reading = Reading { segment: self, opened: &opened, block: &block, rows: &rows, counters };
+        let mut keys = Vec::with_capacity(self.key.len());
+        for (at, column) in self.key.iter().enumerate() {
+            let wanted = wanted.keys.get(at).copied().unwrap_or(false);
+            keys.push(if wanted { reading.array(Role::Key(column.id))? } else { None });
+        }
+        let encoded = match wanted.encoded {
+            true => Some(self.encoded(&opened, &block, &rows, counters)?.slice(rows.start - block.rows.start, rows.len())),
+            false => None,
+        };
+        let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted.system));
+        let cells = cells.collect::<Result<Vec<_>>>()?;
+        let row = if wanted.system { reading.row()? } else { RowColumns { marker: Bits::All, ..RowColumns::default() } };
+        Ok(RunBatch { rows: rows.len(), keys, encoded, row, cells })
+    }
+
+    fn kept_groups(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Result<Vec<Range<usize>>> {
+        let opened = self.opened()?;
+        let tests: Vec<RangeTest> = ranges.iter().filter_map(|range| RangeTest::new(range, &self.key, &opened)).collect();
+        let mut kept: Vec<Range<usize>> = Vec::new();
+        for group in &opened.index.groups {
+            let first = group.extent.first_row as usize;
+            let part = rows.start.max(first)..rows.end.min(first + group.extent.rows as usize);
+            if part.is_empty() || !tests.iter().all(|test| test.may_match(group, values)) {
+                continue;
+            }
+            match kept.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => kept.push(part),
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// Reads and checks a segment's index file.
+pub(super) fn read_index(files: &dyn Files, record: &SegmentRecord) -> Result<Index> {
+    let path = index_path(record.id);
+    let name = files.display(&path);
+    let bytes = files.read(&path)?;
+    if bytes.len() as u64 != record.index_bytes || crc32c::crc32c(&bytes) != record.index_crc {
+        // A file of another format version is named as such before its bytes are doubted.
+        Index::decode(&bytes, &name)?;
+        return Err(corrupted(&name, "it is not the file that the manifest names"));
+    }
+    let index = Index::decode(&bytes, &name)?;
+    let own = (index.segment, index.relation, index.file_bytes, index.meta().all.rows);
+    if own != (record.id, record.relation, record.file_bytes, record.meta.all.rows) {
+        return Err(corrupted(&name, "it belongs to another segment"));
+    }
+    Ok(index)
+}
+
+impl Opened {
+    fn leaf(&self, column: usize) -> Result<&Leaf> {
+        if let Some(leaf) = self.leaves[column].get() {
+            return Ok(leaf);
+        }
+        let of = &self.index.columns[column];
+        let leaf = Leaf::new(of.ty, of.nullable)?;
+        Ok(self.leaves[column].get_or_init(|| leaf))
+    }
+
+    fn block_at(&self, row: usize) -> Block<'_> {
+        let group = self.index.group_of(row as u64);
+        let (first, size) = (group.extent.first_row as usize, group.block_rows as usize);
+        let end = first + group.extent.rows as usize;
+        let at = (row.min(end - 1) - first) / size;
+        let rows = first + at * size..(first + (at + 1) * size).min(end);
+        Block { group, number: group.first_block + at as u32, rows }
+    }
+
+    /// First row of a block; the number of rows for the one behind the last.
+    fn first_row(&self, block: usize) -> usize {
+        let groups = &self.index.groups;
+        let at = groups.partition_point(|group| group.first_block as usize <= block).saturating_sub(1);
+        let group = &groups[at];
+        let row = (block - group.first_block as usize) * group.block_rows as usize;
+        group.extent.first_row as usize + row.min(group.extent.rows as usize)
+    }
+
+    /// A reader of a column that begins with this block, and goes on to the end of its row group if `on`.
+    fn reader(&self, column: usize, block: &Block<'_>, on: bool) -> Result<ColumnReader> {
+        let first = block.group.extent.first_row as usize;
+        let start = block.rows.start - first;
+        let end = if on { block.group.extent.rows as usize } else { block.rows.end - first };
+        let chunk = &block.group.chunks[column];
+        let (pages, skip) = chunk.pages_of(start as u32, end as u32);
+        let read = ColumnRead {
+            dictionary: chunk.dictionary_at(),
+            pages,
+            skip,
+            rows: end - start,
+            block_rows: block.group.block_rows as usize,
+        };
+        ColumnReader::new(self.leaf(column)?, &self.file, read)
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        corrupted(&self.file.name, what)
+    }
+}
+
+/// One read of some rows of a block.
+struct Reading<'a> {
+    segment: &'a Segment,
+    opened: &'a Opened,
+    block: &'a Block<'a>,
+    rows: &'a Range<usize>,
+    counters: &'a ScanCounters,
+}
+
+impl Reading<'_> {
+    /// The rows of a physical column; `None`: the segment has none.
+    fn array(&self, role: Role) -> Result<Option<ArrayRef>> {
+        let Some(column) = self.opened.index.column(role) else { return Ok(None) };
+        let array = self.segment.column(self.opened, column, self.block, self.rows, self.counters)?;
+        if self.rows.len() == array.len() {
+            return Ok(Some(array));
+        }
+        Ok(Some(array.slice(self.rows.start - self.block.rows.start, self.rows.len())))
+    }
+
+    fn numbers(&self, role: Role) -> Result<Int64s> {
+        match self.array(role)? {
+            Some(array) => match array.as_primitive_opt::<Int64Type>() {
+                Some(numbers) => Ok(Int64s::Array(numbers.clone()).compact()),
+                None => Err(self.opened.damaged("a system column is not of numbers")),
+            },
+            None => Ok(self.opened.index.constant(role).map_or(Int64s::Null, Int64s::Constant)),
+        }
+    }
+
+    fn flags(&self, role: Role) -> Result<Bits> {
+        match self.array(role)? {
+            Some(array) => match array.as_boolean_opt() {
+                Some(flags) => Ok(Bits::new(flags.values().clone())),
+                None => Err(self.opened.damaged("a system column is not of flags")),
+            },
+            None => Ok(if self.opened.index.constant(role).is_some() { Bits::All } else { Bits::None }),
+        }
+    }
+
+    fn row(&self) -> Result<RowColumns> {
+        Ok(RowColumns {
+            marker: self.flags(Role::Row(RowSystem::Marker))?,
+            ts: self.numbers(Role::Row(RowSystem::Ts))?,
+            ttl: self.numbers(Role::Row(RowSystem::Ttl))?,
+            expires: self.numbers(Role::Row(RowSystem::Expires))?,
+            deleted_ts: self.numbers(Role::Row(RowSystem::DeletedTs))?,
+            deleted_at: self.numbers(Role::Row(RowSystem::DeletedAt))?,
+        })
+    }
+
+    fn cells(&self, id: ColumnId, system: bool) -> Result<CellColumn> {
+        let values = self.array(Role::Value(id))?.filter(|values| values.null_count() < values.len());
+        if !system {
+            return Ok(CellColumn { values, ..CellColumn::default() });
+        }
+        Ok(CellColumn {
+            values,
+            tombstones: self.flags(Role::Cell(id, CellSystem::Tombstone))?,
+            ts: self.numbers(Role::Cell(id, CellSystem::Ts))?,
+            ttl: self.numbers(Role::Cell(id, CellSystem::Ttl))?,
+            expires: self.numbers(Role::Cell(id, CellSystem::Expires))?,
+            deleted_at: self.numbers(Role::Cell(id, CellSystem::DeletedAt))?,
+        })
+    }
+}
+
+impl ReadCounts {
+    /// Moves what was counted into a scan's counters.
+    fn add_to(&self, counters: &ScanCounters) {
+        counters.bytes_read.fetch_add(self.bytes.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        counters.pages_read.fetch_add(self.pages.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A range of one column in encoded bytes, ascending in the order that the column's bounds have.
+struct RangeTest {
+    place: Place,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+enum Place {
+    Key(usize),
+    Value(ColumnId),
+}
+
+impl RangeTest {
+    /// `None` where nothing can be told: a column that the segment has not, a value that does not fit its type.
+    fn new(range: &ColumnRange, key: &[KeyColumn], opened: &Opened) -> Option<RangeTest> {
+        let encode = |encoder: &KeyEncoder, bound: &Bound<Value>| match bound {
+            Bound::Unbounded => Some(Bound::Unbounded),
+            Bound::Included(value) => encoder.encode(std::slice::from_ref(value)).ok().map(Bound::Included),
+            Bound::Excluded(value) => encoder.encode(std::slice::from_ref(value)).ok().map(Bound::Excluded),
+        };
+        if let Some(at) = key.iter().position(|column| column.id == range.column) {
+            let encoder = KeyEncoder::new(std::slice::from_ref(&key[at]));
+            let (mut lower, mut upper) = (encode(&encoder, &range.lower)?, encode(&encoder, &range.upper)?);
+            if key[at].descending {
+                std::mem::swap(&mut lower, &mut upper);
+            }
+            return Some(RangeTest { place: Place::Key(at), lower, upper });
+        }
+        let column = opened.index.columns.iter().find(|column| column.role == Role::Value(range.column))?;
+        let encoder = value_encoder(range.column, column.ty);
+        let (lower, upper) = (encode(&encoder, &range.lower)?, encode(&encoder, &range.upper)?);
+        Some(RangeTest { place: Place::Value(range.column), lower, upper })
+    }
+
+    fn may_match(&self, group: &Group, values: bool) -> bool {
+        match &self.place {
+            Place::Key(at) => group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.meets(least, greatest)),
+            Place::Value(id) => match group.zones.iter().find(|zone| zone.0 == *id && values) {
+                Some((_, Zone::Range(least, greatest))) => self.meets(least, greatest),
+                Some((_, Zone::Empty)) => false,
+                _ => true,
+            },
+        }
+    }
+
+    fn meets(&self, least: &[u8], greatest: &[u8]) -> bool {
+        let above = match &self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(lower) => greatest >= lower.as_slice(),
+            Bound::Excluded(lower) => greatest > lower.as_slice(),
+        };
+        let below = match &self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(upper) => least <= upper.as_slice(),
+            Bound::Excluded(upper) => least < upper.as_slice(),
+        };
+        above && below
+    }
+}
+
+impl SortedRun for Segment {
+    fn meta(&self) -> &RunMeta {
+        self.full_meta.get().unwrap_or(&self.record.meta)
+    }
+
+    fn lower_bound(&self, key: &[u8], counters: &ScanCounters) -> Result<usize> {
+        let opened = self.opened()?;
+        let before = opened.index.block_keys.count_below(key, false);
+        if before == 0 {
+            return Ok(0);
+        }
+        if self.record.meta.all.key.1.as_slice() < key {
+            return Ok(self.record.meta.all.rows as usize);
+        }
+        let block = opened.block_at(opened.first_row(before - 1));
+        let inside = block.rows.start..block.rows.start + 1;
+        let encoded = self.encoded(&opened, &block, &inside, counters)?;
+        let (mut low, mut high) = (0, encoded.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if encoded.value(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        Ok(block.rows.start + low)
+    }
+
+    fn estimate(&self, key: &[u8]) -> (usize, usize) {
+        let rows = self.record.meta.all.rows as usize;
+        if self.record.meta.all.key.1.as_slice() < key {
+            return (rows, rows);
+        }
+        if self.record.meta.all.key.0.as_slice() >= key {
+            return (0, 0);
+        }
+        let Ok(opened) = self.opened() else { return (0, rows) };
+        let before = opened.index.block_keys.count_below(key, false);
+        if before == 0 {
+            return (0, 0);
+        }
+        (opened.first_row(before - 1) + 1, opened.first_row(before))
+    }
+
+    fn sample(&self, row: usize) -> Option<Vec<u8>> {
+        if row >= self.record.meta.all.rows as usize {
+            return None;
+        }
+        let opened = self.opened().ok()?;
+        Some(opened.index.block_keys.get(opened.block_at(row).number as usize).to_vec())
+    }
+
+    /// Where the index cannot be read the whole segment is one block; reading it then says why.
+    fn block(&self, row: usize) -> Range<usize> {
+        match self.opened() {
+            Ok(opened) => opened.block_at(row).rows,
+            Err(_) => 0..self.record.meta.all.rows as usize,
+        }
+    }
+
+    fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
+        self.read_rows(rows, wanted, counters)
+    }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        if !self.record.meta.all.may_contain(key) {
+            return false;
+        }
+        let partition = &key[..self.encoder.prefix_len(key, self.partition_len)];
+        self.opened().map_or(true, |opened| opened.index.bloom.may_contain(bloom::hash(partition)))
+    }
+
+    fn keep(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Vec<Range<usize>> {
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        if ranges.is_empty() {
+            return vec![rows];
+        }
+        self.kept_groups(ranges, rows.clone(), values).unwrap_or_else(|_| vec![rows])
+    }
+
+    fn zone(&self, column: ColumnId) -> Option<(Vec<u8>, Vec<u8>)> {
+        let opened = self.opened().ok()?;
+        let mut whole: Option<(Vec<u8>, Vec<u8>)> = None;
+        for group in &opened.index.groups {
+            match &group.zones.iter().find(|zone| zone.0 == column)?.1 {
+                Zone::Unknown => return None,
+                Zone::Empty => {}
+                Zone::Range(least, greatest) => {
+                    whole = Some(match whole {
+                        None => (least.clone(), greatest.clone()),
+                        Some((own, owns)) => (own.min(least.clone()), owns.max(greatest.clone())),
+                    });
+                }
+            }
+        }
+        whole
+    }
+
+    fn is_segment(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,53 @@
+//! What the manifest keeps of a segment: enough to prune it without opening it, and to know its files undamaged.
+
+use keyspan_model::{RelationDef, RelationId, SegmentId};
+use serde::{Deserialize, Serialize};
+
+use crate::run::RunMeta;
+
+/// A segment as the manifest knows it. Some hundred bytes, whatever the segment's size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SegmentRecord {
+    /// Never reused.
+    pub id: SegmentId,
+    /// The relation it belongs to.
+    pub relation: RelationId,
+    /// Version of the table's definition when it was written.
+    pub schema_version: u32,
+    /// Length of the Parquet file in bytes.
+    pub file_bytes: u64,
+    /// crc32c of the Parquet file's footer: everything behind its last page.
+    pub footer_crc: u32,
+    /// Length of the index file in bytes.
+    pub index_bytes: u64,
+    /// crc32c of the whole index file.
+    pub index_crc: u32,
+    /// Counts and boxes of the whole segment; `groups` is empty here and filled when the index is read.
+    pub meta: RunMeta,
+}
+
+impl SegmentRecord {
+    /// Least and greatest encoded value of the relation's window column; `None` where it has none or no rows.
+    pub fn window_bounds(&self, relation: &RelationDef) -> Option<(&[u8], &[u8])> {
+        let bounds = self.meta.all.columns.get(relation.window?)?;
+        Some((&bounds.0, &bounds.1))
+    }
+
+    /// Bytes on disk of both files.
+    pub fn disk_bytes(&self) -> u64 {
+        self.file_bytes + self.index_bytes
+    }
+}
+
+/// The directory of segments.
+pub const SEGMENT_DIRECTORY: &str = "seg";
+
+/// Path of a segment's Parquet file.
+pub fn data_path(id: SegmentId) -> String {
+    format!("{SEGMENT_DIRECTORY}/{id}.parquet")
+}
+
+/// Path of a segment's index file.
+pub fn index_path(id: SegmentId) -> String {
+    format!("{SEGMENT_DIRECTORY}/{id}.index")
+}
