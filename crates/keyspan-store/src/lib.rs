@@ -11,6 +11,9 @@
 pub mod clock;
 pub mod engine;
 pub mod files;
+mod format;
+mod log;
+mod manifest;
 pub mod memory_run;
 pub mod memtable;
 pub mod merge;
@@ -18,5 +21,6 @@ pub mod row;
 pub mod run;
 pub mod scan;
 pub mod seam;
+pub mod segment;
 
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
