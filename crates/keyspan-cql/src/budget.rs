@@ -12,8 +12,10 @@ use crate::source::start;
 pub(crate) const MAX_DEPTH: usize = 200;
 /// The most operators between two commas, clauses, ANDs or ORs.
 const MAX_OPERATORS: usize = 500;
-/// The most UNIONs, or JOINs, in one query.
-const MAX_COMBINED: usize = 500;
+/// The most UNIONs in one query: each makes its tree one level deeper, and those levels are large.
+const MAX_SET_OPERATORS: usize = 128;
+/// The most JOINs in one query.
+const MAX_JOINS: usize = 500;
 /// The most ARRAY< and the like in one statement.
 const MAX_ANGLES: usize = 32;
 
@@ -158,10 +160,10 @@ impl Level {
     fn excess(&self) -> Option<String> {
         if self.operators > MAX_OPERATORS {
             Some(format!("expression has more than {MAX_OPERATORS} operators in a row"))
-        } else if self.set_operators > MAX_COMBINED {
-            Some(format!("query combines more than {MAX_COMBINED} others"))
-        } else if self.joins > MAX_COMBINED {
-            Some(format!("query joins more than {MAX_COMBINED} tables"))
+        } else if self.set_operators > MAX_SET_OPERATORS {
+            Some(format!("query combines more than {MAX_SET_OPERATORS} others"))
+        } else if self.joins > MAX_JOINS {
+            Some(format!("query joins more than {MAX_JOINS} tables"))
         } else {
             None
         }

@@ -360,6 +360,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Whether the last word wants a name after it, so that `FROM P1D` is a table.
+    fn names_follow(&self) -> bool {
+        let word = self.tokens.last().and_then(|last| crate::budget::bare(&last.token));
+        matches!(word, Some("as" | "from" | "into" | "join" | "on" | "only" | "table" | "to"))
+    }
+
     /// A name or keyword, or one of the literals that begin with a letter.
     fn word(&mut self) -> Lexed<()> {
         let rest = self.rest();
@@ -383,7 +389,11 @@ impl<'a> Lexer<'a> {
             return Ok(());
         }
         let name = &rest[..rest.len() - rest.trim_start_matches(is_name_part).len()];
-        if name.starts_with('P') && !self.after_operand() && !rest[name.len()..].starts_with(['.', '(', '"']) {
+        if name.starts_with('P')
+            && !self.after_operand()
+            && !self.names_follow()
+            && !rest[name.len()..].starts_with(['.', '(', '"'])
+        {
             if let Some(words) = iso_duration_words(name) {
                 self.interval(name.len(), words);
                 return Ok(());

@@ -36,9 +36,7 @@ pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>>
 
 /// CQL's `a IN ?`, one parameter for the whole list, as `a = ANY (?)`; `NOT IN ?` as `<> ALL (?)`.
 fn open_in(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is_open = |pair: &[TokenWithSpan]| {
-        matches!(pair, [word, list] if bare(&word.token) == Some("in") && matches!(list.token, Token::Placeholder(_)))
-    };
+    let is_open = |pair: &[TokenWithSpan]| matches!(pair, [word, list] if bare(&word.token) == Some("in") && matches!(list.token, Token::Placeholder(_)));
     if !tokens.windows(2).any(is_open) {
         return tokens;
     }
