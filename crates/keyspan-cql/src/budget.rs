@@ -13,7 +13,7 @@ pub(crate) const MAX_DEPTH: usize = 200;
 /// The most operators between two commas, clauses, ANDs or ORs.
 const MAX_OPERATORS: usize = 500;
 /// The most UNIONs in one query: each makes its tree one level deeper, and those levels are large.
-const MAX_SET_OPERATORS: usize = 128;
+const MAX_SET_OPERATORS: usize = 64;
 /// The most JOINs in one query.
 const MAX_JOINS: usize = 500;
 /// The most ARRAY< and the like in one statement.

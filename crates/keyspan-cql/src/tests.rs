@@ -256,7 +256,7 @@ fn long_and_deep_statements_end_well() {
             select(chain(&|i| format!("(a = {i} AND b = {i})"), 1_900, " OR ")),
             format!("SELECT {}", chain(&|i| i.to_string(), 450, " + ")),
             format!("SELECT {}1{}", "(".repeat(190), ")".repeat(190)),
-            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(120)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(60)),
             format!("SELECT * FROM t{}", " JOIN t USING (a)".repeat(450)),
             format!("SELECT {}1", "- ".repeat(450)),
         ];
