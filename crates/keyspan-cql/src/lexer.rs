@@ -389,15 +389,13 @@ impl<'a> Lexer<'a> {
             return Ok(());
         }
         let name = &rest[..rest.len() - rest.trim_start_matches(is_name_part).len()];
-        if name.starts_with('P')
+        let may_be_duration = name.starts_with('P')
             && !self.after_operand()
             && !self.names_follow()
-            && !rest[name.len()..].starts_with(['.', '(', '"'])
-        {
-            if let Some(words) = iso_duration_words(name) {
-                self.interval(name.len(), words);
-                return Ok(());
-            }
+            && !rest[name.len()..].starts_with(['.', '(', '"']);
+        if let Some(words) = iso_duration_words(name).filter(|_| may_be_duration) {
+            self.interval(name.len(), words);
+            return Ok(());
         }
         self.take(name.len(), word(&fold(name)));
         Ok(())

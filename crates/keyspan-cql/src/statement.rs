@@ -5,6 +5,9 @@
 //! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1 and,
 //! as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 
+// Statements are few and short-lived: boxing every expression would cost each reader more than the bytes are worth.
+#![allow(clippy::large_enum_variant)]
+
 use keyspan_model::ColumnType;
 use sqlparser::ast;
 use std::fmt;
