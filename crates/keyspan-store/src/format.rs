@@ -1,0 +1,119 @@
+//! The file `KEYSPAN`: which format a data directory has. Read before anything else in it is touched.
+//!
+//! ```text
+//! offset size
+//!  0      8   "KEYSPAN\0"
+//!  8      4   format version
+//! 12     16   store id: random, given once
+//! 28      8   required feature bits: one that is unknown is a refusal
+//! 36      8   compatible feature bits: unknown ones are kept and ignored
+//! 44      4   crc32c of bytes 0 to 43
+//! ```
+//!
+//! All numbers in the store's own files are little endian. A newer version, or a required feature that this program
+//! does not know, is refused by name (invariant 7 of the design).
+
+use keyspan_model::{Error, ErrorKind, Result};
+use uuid::Uuid;
+
+use crate::files::{Files, corrupted};
+
+/// Name of the file.
+pub const FORMAT_FILE: &str = "KEYSPAN";
+/// The format this program writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Required features this program knows: none yet.
+const KNOWN_FEATURES: u64 = 0;
+const MAGIC: &[u8; 8] = b"KEYSPAN\0";
+const LENGTH: usize = 48;
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The format's version.
+    pub version: u32,
+    /// The store's own id.
+    pub store: Uuid,
+    /// Features that a reader must know.
+    pub required: u64,
+    /// Features that a reader may ignore.
+    pub compatible: u64,
+}
+
+impl Format {
+    /// Reads the file, if there is one, and refuses what this program cannot read.
+    pub fn read(files: &dyn Files) -> Result<Option<Format>> {
+        if files.len(FORMAT_FILE)?.is_none() {
+            return Ok(None);
+        }
+        let name = files.display(FORMAT_FILE);
+        let format = Format::decode(&files.read(FORMAT_FILE)?, &name)?;
+        if format.version != FORMAT_VERSION {
+            let message = format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", format.version);
+            return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
+        }
+        let unknown = format.required & !KNOWN_FEATURES;
+        if unknown != 0 {
+            let message = format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros());
+            return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
+        }
+        Ok(Some(format))
+    }
+
+    /// Writes the file of a new store.
+    pub fn create(files: &dyn Files) -> Result<Format> {
+        let format = Format { version: FORMAT_VERSION, store: Uuid::new_v4(), required: 0, compatible: 0 };
+        if !files.put_if_absent(FORMAT_FILE, &format.encode())? {
+            return Err(Error::new(ErrorKind::ObjectInUse, "another process makes this data directory at this moment"));
+        }
+        Ok(format)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(LENGTH);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.version.to_le_bytes());
+        bytes.extend_from_slice(self.store.as_bytes());
+        bytes.extend_from_slice(&self.required.to_le_bytes());
+        bytes.extend_from_slice(&self.compatible.to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], name: &str) -> Result<Format> {
+        if bytes.len() < LENGTH || &bytes[..8] != MAGIC {
+            return Err(corrupted(name, "it does not begin as a Keyspan data directory does"));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if crc32c::crc32c(&bytes[..44]) != u32_at(44) {
+            return Err(corrupted(name, "its checksum is wrong"));
+        }
+        let store = Uuid::from_slice(&bytes[12..28]).expect("sixteen bytes");
+        Ok(Format { version: u32_at(8), store, required: u64_at(28), compatible: u64_at(36) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::MemoryFiles;
+
+    #[test]
+    fn a_format_is_read_back_and_a_newer_one_is_refused_by_name() {
+        let files = MemoryFiles::new();
+        assert_eq!(Format::read(&files).expect("reads"), None);
+        let format = Format::create(&files).expect("writes");
+        assert_eq!(Format::read(&files).expect("reads"), Some(format));
+
+        for newer in [Format { version: 2, ..format }, Format { required: 1 << 5, ..format }] {
+            let files = MemoryFiles::new();
+            files.put_if_absent(FORMAT_FILE, &newer.encode()).expect("writes");
+            let error = Format::read(&files).expect_err("newer");
+            assert_eq!(error.kind, ErrorKind::FormatVersion);
+            assert!(error.message.contains("format 2") || error.message.contains("feature 5"), "{error}");
+        }
+        files.damage(FORMAT_FILE, |bytes| bytes[20] ^= 1).expect("is there");
+        assert_eq!(Format::read(&files).expect_err("damaged").kind, ErrorKind::Corrupted);
+    }
+}

@@ -1,0 +1,24 @@
+//! The commit log: every batch is in it, on disk, before it is acknowledged.
+//!
+//! Files `log/<first seq>.log`, each a header and then frames ([`frame`]); a **record** is one batch or one change of
+//! the catalog, in one frame or in parts with a commit frame after them. Records stand in the order of their sequence
+//! numbers, without gaps. One committer thread ([`committer`]) writes them in groups: whatever waits goes out in one
+//! write and one fdatasync, then all of it is answered. [`replay`] reads them back; [`codec`] is what a record says.
+//!
+//! Rules: a failed write or sync poisons the log until the store is opened again, since what the disk holds is not
+//! known any more (a sync is never retried). Every frame says up to which record the log was synced when it was
+//! written: so a damaged frame that had been synced is told from a torn tail that nobody was promised.
+
+mod array_codec;
+mod codec;
+mod committer;
+mod frame;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use codec::{LoggedMutation, Record, RecordBody, decode_body, encode_body};
+pub use committer::{Commit, CommitLog, Durable, LogOptions};
+pub use replay::{LogFile, Replay, log_files};
+pub use wire::Reader;

@@ -1,0 +1,366 @@
+//! The committer: one thread that writes what waits, syncs once, and answers everybody.
+//!
+//! ```text
+//! apply lane ──push──▶ queue ──take all──▶ one write ──▶ one fdatasync ──▶ durable(seq) ──▶ answers
+//!                        ▲ meanwhile the next group gathers
+//! ```
+//!
+//! A relaxed record is answered when it is pushed; it goes out with the next group, and a group of relaxed records
+//! only is synced when [`RELAXED_SYNC`] has passed or somebody waits.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use keyspan_model::{Error, ErrorKind, Result};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::codec::Record;
+use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, stride};
+use super::replay::{LogFile, file_path};
+use crate::files::{FileWriter, Files};
+
+/// How the log writes.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The store's id, which every file carries.
+    pub store: Uuid,
+    /// Bytes after which a new file is begun.
+    pub file_bytes: u64,
+    /// Greatest length of a frame's body in bytes; longer records go in parts.
+    pub frame_bytes: usize,
+}
+
+/// A record that wants to be written.
+#[derive(Debug)]
+pub struct Commit {
+    /// The record, its place given.
+    pub record: Record,
+    /// Whether nobody waits for the sync.
+    pub relaxed: bool,
+    /// Where the answer goes.
+    pub answer: Option<oneshot::Sender<Result<()>>>,
+}
+
+/// Is told, on the committer's thread and before the answers, up to which record everything is durable.
+pub type Durable = Box<dyn Fn(u64) + Send + Sync>;
+
+/// Longest time that a relaxed record stays unsynced.
+pub const RELAXED_SYNC: Duration = Duration::from_millis(200);
+/// Disk space is reserved in pieces of at most this many bytes.
+const RESERVE_STEP: u64 = 8 << 20;
+
+/// The commit log of an open store.
+#[derive(Debug)]
+pub struct CommitLog {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something waits to be written, or the log is closing.
+    work: Condvar,
+    /// Something became durable, or failed.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Commit>,
+    /// Invariant: once set, nothing is written and every commit is answered with this.
+    failed: Option<Error>,
+    closing: bool,
+    sync_wanted: bool,
+    durable: u64,
+    syncs: u64,
+    /// Files from the oldest that is needed; the last one is being written.
+    files: Vec<LogFile>,
+}
+
+impl CommitLog {
+    /// Goes on after `durable`, the last record that was replayed; `files` are those that hold it and what came before.
+    pub fn start(
+        files: Arc<dyn Files>,
+        options: LogOptions,
+        durable: u64,
+        kept: Vec<LogFile>,
+        on_durable: Durable,
+    ) -> Result<CommitLog> {
+        let state = State { durable, files: kept, ..State::default() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
+        let writer = Writer { files, options, shared: shared.clone(), on_durable, current: None, written: durable, dirty: None };
+        let thread = std::thread::Builder::new().name("keyspan-log".into()).spawn(move || writer.run());
+        let thread = thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
+        Ok(CommitLog { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Hands a record to the committer. Records must come in the order of their seq.
+    pub fn push(&self, commit: Commit) {
+        let mut state = self.shared.state.lock();
+        let refused = state.failed.clone().or_else(|| state.closing.then(closed));
+        if let Some(error) = refused {
+            drop(state);
+            if let Some(answer) = commit.answer {
+                let _ = answer.send(Err(error));
+            }
+            return;
+        }
+        state.queue.push_back(commit);
+        drop(state);
+        self.shared.work.notify_one();
+    }
+
+    /// Whether a write or sync has failed: nothing can be committed until the store is opened again.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.state.lock().failed.clone()
+    }
+
+    /// Blocks until everything up to `seq` is durable.
+    pub fn wait(&self, seq: u64) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        while state.durable < seq {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            state.sync_wanted = true;
+            self.shared.work.notify_one();
+            self.shared.done.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// The last record that is durable.
+    pub fn durable(&self) -> u64 {
+        self.shared.state.lock().durable
+    }
+
+    /// Bytes in the log's files, and how many times it was synced.
+    pub fn size(&self) -> (u64, u64) {
+        let state = self.shared.state.lock();
+        (state.files.iter().map(|file| file.bytes).sum(), state.syncs)
+    }
+
+    /// Removes the files that hold only records before `seq`. The file that is being written stays.
+    pub fn forget_before(&self, files: &dyn Files, seq: u64) -> Result<()> {
+        let dead: Vec<LogFile> = {
+            let mut state = self.shared.state.lock();
+            let last = state.files.len().saturating_sub(1);
+            let count = (0..last).take_while(|at| state.files[at + 1].first_seq <= seq).count();
+            state.files.drain(..count).collect()
+        };
+        for file in &dead {
+            files.remove(&file.path())?;
+        }
+        if dead.is_empty() { Ok(()) } else { files.sync_dir("log") }
+    }
+
+    /// Writes and syncs what waits, then ends the thread. Later commits are refused.
+    pub fn close(&self) -> Result<()> {
+        self.shared.state.lock().closing = true;
+        self.shared.work.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            thread.join().map_err(|_| Error::internal("the thread of the commit log has panicked"))?;
+        }
+        match self.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Shutdown, "the store is closed")
+}
+
+/// The committer thread's own state.
+struct Writer {
+    files: Arc<dyn Files>,
+    options: LogOptions,
+    shared: Arc<Shared>,
+    on_durable: Durable,
+    current: Option<Current>,
+    /// Last record written, synced or not.
+    written: u64,
+    /// Since when something written is not synced.
+    dirty: Option<Instant>,
+}
+
+/// The file being written.
+struct Current {
+    file: Box<dyn FileWriter>,
+    position: u64,
+    reserved: u64,
+}
+
+/// What to do next.
+struct Group {
+    commits: Vec<Commit>,
+    sync: bool,
+    closing: bool,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let group = self.next_group();
+            let outcome = self.write(&group);
+            if let Err(error) = outcome {
+                self.fail(group.commits, &error);
+                return;
+            }
+            for answer in group.commits.into_iter().filter_map(|commit| commit.answer) {
+                let _ = answer.send(Ok(()));
+            }
+            if group.closing && self.shared.state.lock().queue.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn next_group(&self) -> Group {
+        let mut state = self.shared.state.lock();
+        loop {
+            let overdue = self.dirty.is_some_and(|since| since.elapsed() >= RELAXED_SYNC);
+            if !state.queue.is_empty() || state.closing || overdue || state.sync_wanted {
+                let commits: Vec<Commit> = state.queue.drain(..).collect();
+                let waited = commits.iter().any(|commit| !commit.relaxed);
+                let sync = waited || overdue || state.closing || state.sync_wanted;
+                state.sync_wanted = false;
+                return Group { commits, sync, closing: state.closing };
+            }
+            match self.dirty {
+                Some(since) => {
+                    let left = RELAXED_SYNC.saturating_sub(since.elapsed());
+                    let _ = self.shared.work.wait_for(&mut state, left);
+                }
+                None => self.shared.work.wait(&mut state),
+            }
+        }
+    }
+
+    fn write(&mut self, group: &Group) -> Result<()> {
+        let mut buffer = Vec::new();
+        for commit in &group.commits {
+            self.put_record(&mut buffer, &commit.record)?;
+        }
+        self.put(&mut buffer)?;
+        if group.sync && self.dirty.is_some() {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn put_record(&mut self, buffer: &mut Vec<u8>, record: &Record) -> Result<()> {
+        let frames = frames_of(record, self.options.frame_bytes);
+        let length: usize = frames.iter().map(|(header, _)| header.stride() as usize).sum::<usize>() + 128;
+        let full = self.current.as_ref().is_some_and(|current| {
+            current.position > FILE_HEADER as u64
+                && current.position + (buffer.len() + length) as u64 > self.options.file_bytes
+        });
+        if full || self.current.is_none() {
+            self.put(buffer)?;
+            self.begin_file(record.seq)?;
+        }
+        let synced = self.shared.state.lock().durable;
+        let parts = frames.len();
+        for (header, range) in frames {
+            put_frame(buffer, FrameHeader { synced, ..header }, &record.bytes[range]);
+            if buffer.len() >= RESERVE_STEP as usize {
+                self.put(buffer)?;
+            }
+        }
+        if parts > 1 {
+            let (header, body) = commit_frame(record, parts);
+            put_frame(buffer, FrameHeader { synced, ..header }, &body);
+        }
+        self.written = record.seq;
+        Ok(())
+    }
+
+    /// Writes the buffer out and empties it.
+    fn put(&mut self, buffer: &mut Vec<u8>) -> Result<()> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let current = self.current.as_mut().expect("a file is begun before anything is buffered");
+        let end = current.position + buffer.len() as u64;
+        if end > current.reserved {
+            current.reserved = (end + RESERVE_STEP / 2).min(end.max(self.options.file_bytes));
+            current.file.preallocate(current.reserved)?;
+        }
+        current.file.write_all(buffer).map_err(|error| crate::files::io_error("write", "log", &error))?;
+        current.position = end;
+        self.dirty.get_or_insert_with(Instant::now);
+        if let Some(file) = self.shared.state.lock().files.last_mut() {
+            file.bytes = end;
+        }
+        buffer.clear();
+        Ok(())
+    }
+
+    /// Begins a file whose first record is `seq`, after everything before it is durable.
+    fn begin_file(&mut self, seq: u64) -> Result<()> {
+        if self.dirty.is_some() {
+            self.sync()?;
+        }
+        let path = file_path(seq);
+        // A file of this name holds nothing that was ever acknowledged: its first record was torn.
+        self.files.remove(&path)?;
+        let mut file = self.files.create(&path)?;
+        let reserved = self.options.file_bytes.min(RESERVE_STEP / 2);
+        file.preallocate(reserved)?;
+        let header = file_header(self.options.store, seq);
+        file.write_all(&header).map_err(|error| crate::files::io_error("write", &path, &error))?;
+        file.sync_data()?;
+        self.files.sync_dir("log")?;
+        let position = FILE_HEADER as u64;
+        self.current = Some(Current { file, position, reserved });
+        let mut state = self.shared.state.lock();
+        state.files.retain(|file| file.first_seq != seq);
+        state.files.push(LogFile { first_seq: seq, bytes: position });
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.file.sync_data()?;
+        }
+        self.dirty = None;
+        (self.on_durable)(self.written);
+        let mut state = self.shared.state.lock();
+        state.durable = self.written;
+        state.syncs += 1;
+        drop(state);
+        self.shared.done.notify_all();
+        Ok(())
+    }
+
+    /// Poisons the log: what the disk holds beyond `durable` is not known any more.
+    fn fail(&self, commits: Vec<Commit>, cause: &Error) {
+        let error = Error::new(ErrorKind::LogPoisoned, "the commit log could not be written, and no write is taken until a restart")
+            .with_detail(cause.to_string())
+            .with_hint("Look at the disk, then start again: everything acknowledged is there.");
+        tracing::error!(%cause, "the commit log failed");
+        let mut state = self.shared.state.lock();
+        state.failed = Some(error.clone());
+        let waiting: Vec<Commit> = commits.into_iter().chain(state.queue.drain(..)).collect();
+        drop(state);
+        self.shared.done.notify_all();
+        for answer in waiting.into_iter().filter_map(|commit| commit.answer) {
+            let _ = answer.send(Err(error.clone()));
+        }
+    }
+}
+
+fn put_frame(buffer: &mut Vec<u8>, header: FrameHeader, body: &[u8]) {
+    buffer.extend_from_slice(&header.encode());
+    buffer.extend_from_slice(body);
+    let padding = stride(body.len()) - super::frame::FRAME_HEADER - body.len();
+    buffer.extend_from_slice(&[0; 8][..padding]);
+}

@@ -1,0 +1,254 @@
+//! The log as a whole: what was acknowledged is read back, whatever the end of the file looks like.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use keyspan_model::{Error, ErrorKind, RelationId, Result, Stamp};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::*;
+use crate::files::{FileLock, FileReader, FileWriter, Files, MemoryFiles};
+
+const STORE: Uuid = Uuid::nil();
+
+fn record(seq: u64, size: usize) -> Record {
+    let key: Vec<u8> = (0..size).map(|at| (at * 7919 + seq as usize) as u8 ^ (at >> 8) as u8).collect();
+    let delete = LoggedMutation::DeleteRow { relation: RelationId(1), schema_version: 1, key, stamp: Stamp::Server(0) };
+    Record { seq, timestamp: seq as i64 * 10, clock: seq as i64, ..encode_body(None, &[delete]).expect("encodes") }
+}
+
+fn start(files: Arc<dyn Files>, durable: u64, kept: Vec<LogFile>, file_bytes: u64) -> CommitLog {
+    let options = LogOptions { store: STORE, file_bytes, frame_bytes: 1000 };
+    CommitLog::start(files, options, durable, kept, Box::new(|_| {})).expect("starts")
+}
+
+fn push(log: &CommitLog, record: Record) -> oneshot::Receiver<Result<()>> {
+    let (answer, answered) = oneshot::channel();
+    log.push(Commit { record, relaxed: false, answer: Some(answer) });
+    answered
+}
+
+fn commit(log: &CommitLog, record: Record) -> Result<()> {
+    push(log, record).blocking_recv().expect("an answer")
+}
+
+fn replay(files: &MemoryFiles, durable: u64) -> Result<(Vec<Record>, u64, Vec<LogFile>)> {
+    let files: Arc<dyn Files> = Arc::new(files.clone());
+    let found = log_files(files.as_ref())?;
+    let mut replay = Replay::new(files, STORE, found, durable);
+    let mut records = Vec::new();
+    while let Some(record) = replay.next_record()? {
+        records.push(record);
+    }
+    let (last, kept) = replay.finish();
+    Ok((records, last, kept))
+}
+
+/// A log of records of different sizes: some in parts, over several files.
+fn written(count: u64) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let log = start(Arc::new(files.clone()), 0, Vec::new(), 20_000);
+    for seq in 1..=count {
+        commit(&log, record(seq, if seq % 5 == 0 { 9000 } else { 50 })).expect("commits");
+    }
+    log.close().expect("closes");
+    files
+}
+
+#[test]
+fn what_was_committed_is_read_back_over_files_and_parts() {
+    let files = written(20);
+    let (records, last, kept) = replay(&files, 20).expect("reads");
+    assert!(kept.len() > 1, "{kept:?}");
+    assert_eq!(last, 20);
+    for (at, found) in records.iter().enumerate() {
+        let seq = at as u64 + 1;
+        assert_eq!(found.bytes, record(seq, if seq % 5 == 0 { 9000 } else { 50 }).bytes);
+        assert_eq!((found.seq, found.timestamp, found.clock), (seq, seq as i64 * 10, seq as i64));
+    }
+}
+
+#[test]
+fn a_reopened_log_goes_on_and_forgets_what_is_not_needed() {
+    let files = written(20);
+    let (_, last, kept) = replay(&files, 20).expect("reads");
+    let log = start(Arc::new(files.clone()), last, kept, 20_000);
+    (21..=40).for_each(|seq| commit(&log, record(seq, 3000)).expect("commits"));
+    log.forget_before(&files, 30).expect("forgets");
+    log.close().expect("closes");
+    let (records, last, _) = replay(&files, 0).expect("reads");
+    assert!(records[0].seq > 20 && records[0].seq <= 30, "{}", records[0].seq);
+    assert_eq!(last, 40);
+}
+
+/// Cuts or changes the last file at every place: what comes out is a prefix, or an error where it was promised.
+#[test]
+fn a_torn_tail_is_the_end_and_damage_before_it_is_named() {
+    let files = MemoryFiles::new();
+    let log = start(Arc::new(files.clone()), 0, Vec::new(), 1 << 20);
+    // One group, so that nothing in it says that anything before was synced.
+    let answers: Vec<_> = (1..=3).map(|seq| push(&log, record(seq, 40))).collect();
+    answers.into_iter().for_each(|answer| answer.blocking_recv().expect("an answer").expect("commits"));
+    log.close().expect("closes");
+    let path = log_files(&files).expect("lists")[0].path();
+    let length = files.len(&path).expect("looks").expect("is there") as usize;
+    for cut in 48..length {
+        let torn = files.fork();
+        torn.damage(&path, |bytes| bytes.truncate(cut)).expect("is there");
+        let (records, last, kept) = replay(&torn, 0).expect("a torn tail");
+        assert!(last < 3 && records.len() as u64 == last, "{cut} {last}");
+        replay(&torn, 3).expect_err("the manifest knows better");
+        // What is written after the tear is read after it.
+        let log = start(Arc::new(torn.clone()), last, kept, 1 << 20);
+        commit(&log, record(last + 1, 77)).expect("commits");
+        log.close().expect("closes");
+        let (records, again, _) = replay(&torn, 0).expect("reads on");
+        assert_eq!(again, last + 1, "{cut}");
+        assert_eq!(records[last as usize].bytes, record(last + 1, 77).bytes);
+    }
+}
+
+#[test]
+fn damage_that_had_been_synced_is_an_error_naming_the_file() {
+    let files = MemoryFiles::new();
+    let log = start(Arc::new(files.clone()), 0, Vec::new(), 1 << 20);
+    (1..=4).for_each(|seq| commit(&log, record(seq, 40)).expect("commits"));
+    log.close().expect("closes");
+    let path = log_files(&files).expect("lists")[0].path();
+    // The frames of records 1 to 3 are known to be synced by those that follow.
+    let frame = frame::stride(record(1, 40).bytes.len());
+    for at in (48..48 + 3 * frame).filter(|at| (at - 48) % frame < frame - 8) {
+        for change in [1, 0x80] {
+            let damaged = files.fork();
+            damaged.damage(&path, |bytes| bytes[at] ^= change).expect("is there");
+            let error = replay(&damaged, 0).map(|(_, last, _)| last).expect_err("damage");
+            assert_eq!(error.kind, ErrorKind::Corrupted, "{at}");
+            assert!(error.message.contains(&path), "{error}");
+        }
+    }
+    let zeroed = files.fork();
+    zeroed.damage(&path, |bytes| bytes[48 + frame..48 + 2 * frame].fill(0)).expect("is there");
+    assert_eq!(replay(&zeroed, 0).expect_err("a hole").kind, ErrorKind::Corrupted);
+}
+
+/// Memory whose syncs are counted, slow, and fail when told to.
+#[derive(Debug, Default)]
+struct Disk {
+    memory: MemoryFiles,
+    syncs: Arc<AtomicU64>,
+    broken: Arc<AtomicBool>,
+}
+
+struct SlowWriter {
+    inner: Box<dyn FileWriter>,
+    syncs: Arc<AtomicU64>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Write for SlowWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl FileWriter for SlowWriter {
+    fn sync_data(&mut self) -> Result<()> {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::Io, "the disk is gone")),
+            false => self.inner.sync_data(),
+        }
+    }
+    fn preallocate(&mut self, length: u64) -> Result<()> {
+        self.inner.preallocate(length)
+    }
+}
+
+impl Files for Disk {
+    fn create(&self, path: &str) -> Result<Box<dyn FileWriter>> {
+        let (syncs, broken) = (self.syncs.clone(), self.broken.clone());
+        Ok(Box::new(SlowWriter { inner: self.memory.create(path)?, syncs, broken }))
+    }
+    fn open(&self, path: &str) -> Result<Arc<dyn FileReader>> {
+        self.memory.open(path)
+    }
+    fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
+        self.memory.put_if_absent(path, bytes)
+    }
+    fn create_dir(&self, path: &str) -> Result<()> {
+        self.memory.create_dir(path)
+    }
+    fn sync_dir(&self, path: &str) -> Result<()> {
+        self.memory.sync_dir(path)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.memory.rename(from, to)
+    }
+    fn remove(&self, path: &str) -> Result<()> {
+        self.memory.remove(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>> {
+        self.memory.list(path)
+    }
+    fn len(&self, path: &str) -> Result<Option<u64>> {
+        self.memory.len(path)
+    }
+    fn lock(&self, path: &str) -> Result<Box<dyn FileLock>> {
+        self.memory.lock(path)
+    }
+    fn free_space(&self) -> Result<Option<u64>> {
+        self.memory.free_space()
+    }
+    fn local_root(&self) -> Option<&Path> {
+        None
+    }
+    fn read(&self, path: &str) -> Result<Bytes> {
+        self.memory.read(path)
+    }
+}
+
+#[test]
+fn waiting_commits_share_a_sync() {
+    let disk = Disk::default();
+    let syncs = disk.syncs.clone();
+    let log = start(Arc::new(disk), 0, Vec::new(), 1 << 20);
+    let answers: Vec<_> = (1..=200).map(|seq| push(&log, record(seq, 10))).collect();
+    answers.into_iter().for_each(|answer| answer.blocking_recv().expect("an answer").expect("commits"));
+    assert!(syncs.load(Ordering::SeqCst) < 20, "{syncs:?}");
+    assert_eq!(log.durable(), 200);
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log_and_is_not_tried_again() {
+    let disk = Disk::default();
+    let (syncs, broken) = (disk.syncs.clone(), disk.broken.clone());
+    let log = start(Arc::new(disk), 0, Vec::new(), 1 << 20);
+    commit(&log, record(1, 10)).expect("commits");
+    broken.store(true, Ordering::SeqCst);
+    assert_eq!(commit(&log, record(2, 10)).expect_err("no disk").kind, ErrorKind::LogPoisoned);
+    let before = syncs.load(Ordering::SeqCst);
+    broken.store(false, Ordering::SeqCst);
+    assert_eq!(commit(&log, record(3, 10)).expect_err("poisoned").kind, ErrorKind::LogPoisoned);
+    assert_eq!(log.wait(2).expect_err("poisoned").kind, ErrorKind::LogPoisoned);
+    assert_eq!(syncs.load(Ordering::SeqCst), before);
+    assert_eq!(log.durable(), 1);
+}
+
+#[test]
+fn relaxed_commits_become_durable_by_themselves() {
+    let log = start(Arc::new(MemoryFiles::new()), 0, Vec::new(), 1 << 20);
+    log.push(Commit { record: record(1, 10), relaxed: true, answer: None });
+    let begun = std::time::Instant::now();
+    while log.durable() < 1 {
+        assert!(begun.elapsed().as_secs() < 5);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,160 @@
+//! The manifest: which segments are alive, up to where each relation is flushed, the catalog, and the marks that must
+//! never go back. It decides what exists; a file that it does not name is a left-over.
+//!
+//! ```text
+//! edit ──▶ ledger (sled in `edits/`, one batch, fdatasync) ──▶ state ──▶ checkpoint `manifest/<edit>` (put if absent)
+//! ```
+//!
+//! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the
+//! commit log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint
+//! and the log are always enough to recover, also when the ledger is lost. Edit numbers only grow.
+
+mod checkpoint;
+mod ledger;
+mod state;
+
+use std::sync::Arc;
+
+use keyspan_model::Result;
+use uuid::Uuid;
+
+use crate::files::Files;
+
+pub use checkpoint::checkpoints;
+pub use state::{Edit, ManifestState, Marks, TombstoneKey};
+
+use checkpoint::{newest, write};
+use ledger::{Items, Ledger};
+
+/// Directory of the checkpoints.
+pub const CHECKPOINT_DIRECTORY: &str = "manifest";
+/// Checkpoints that are kept.
+const CHECKPOINTS_KEPT: usize = 2;
+
+/// The manifest of an open store.
+#[derive(Debug)]
+pub struct Manifest {
+    files: Arc<dyn Files>,
+    store: Uuid,
+    /// None where there is no local disk: then every edit is a checkpoint.
+    ledger: Option<Ledger>,
+    state: ManifestState,
+    checkpointed: u64,
+}
+
+impl Manifest {
+    /// Reads what there is. A damaged ledger is made anew from the newest checkpoint, which is never behind what the
+    /// commit log still holds.
+    pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
+        files.create_dir(CHECKPOINT_DIRECTORY)?;
+        let checkpoint = newest(files.as_ref(), store)?;
+        let checkpointed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.edit);
+        let (ledger, items) = match files.local_root() {
+            Some(root) => {
+                let (ledger, items) = Ledger::open(root, checkpoint)?;
+                (Some(ledger), items)
+            }
+            None => (None, checkpoint.unwrap_or_default()),
+        };
+        let state = ManifestState::from_items(&items)?;
+        Ok(Manifest { files, store, ledger, state, checkpointed })
+    }
+
+    /// What the manifest says now.
+    pub fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// Makes an edit durable. With `checkpoint`, writes a checkpoint as well and reads it back.
+    pub fn commit(&mut self, edit: Edit, checkpoint: bool) -> Result<()> {
+        let number = self.state.edit + 1;
+        let (puts, removes) = self.state.changes(&edit)?;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.commit(number, &puts, &removes)?;
+        }
+        self.state.apply(edit, number);
+        if checkpoint || self.ledger.is_none() {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// The edit up to which a checkpoint was written and read back.
+    pub fn checkpointed(&self) -> u64 {
+        self.checkpointed
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let items = Items { edit: self.state.edit, items: self.state.items()? };
+        write(self.files.as_ref(), self.store, &items)?;
+        self.checkpointed = self.state.edit;
+        let old = checkpoints(self.files.as_ref())?;
+        for (_, path) in old.iter().rev().skip(CHECKPOINTS_KEPT) {
+            self.files.remove(path)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{LocalFiles, MemoryFiles};
+    use keyspan_model::{Catalog, RelationId};
+
+    fn edit(at: u32) -> Edit {
+        let marks = Marks { timestamp: i64::from(at), ..Marks::default() };
+        Edit { flushed: vec![(RelationId(at), u64::from(at) * 10)], marks, ..Edit::default() }
+    }
+
+    fn reopened(files: &Arc<dyn Files>, store: Uuid) -> ManifestState {
+        Manifest::open(files.clone(), store).expect("opens").state().clone()
+    }
+
+    #[test]
+    fn edits_are_there_after_reopening_on_disk_and_in_memory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let local: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        for files in [local, Arc::new(MemoryFiles::new())] {
+            let store = Uuid::new_v4();
+            let mut manifest = Manifest::open(files.clone(), store).expect("opens");
+            let mut catalog = Catalog::initial();
+            catalog.version = 3;
+            for at in 0..2000 {
+                let options = [(format!("option {at}"), "v".repeat(20))].into();
+                let keyspace = keyspan_model::KeyspaceDef { name: format!("k{at}"), options };
+                if at % 100 == 0 {
+                    catalog.keyspaces.insert(keyspace.name.clone(), keyspace);
+                }
+            }
+            let large = Edit { catalog: Some((Arc::new(catalog.clone()), 5)), ..Edit::default() };
+            manifest.commit(large, false).expect("commits");
+            for at in 1..20 {
+                manifest.commit(edit(at), at == 10).expect("commits");
+            }
+            let small = Edit { catalog: Some((Arc::new(Catalog::initial()), 6)), ..edit(20) };
+            manifest.commit(small, false).expect("commits");
+            let before = manifest.state().clone();
+            drop(manifest);
+            assert_eq!(reopened(&files, store), before);
+            assert_eq!((before.edit, before.marks.timestamp, before.catalog_seq), (21, 20, 6));
+        }
+    }
+
+    #[test]
+    fn a_lost_ledger_is_made_anew_from_the_newest_checkpoint() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        let store = Uuid::new_v4();
+        let mut manifest = Manifest::open(files.clone(), store).expect("opens");
+        (1..5).for_each(|at| manifest.commit(edit(at), true).expect("commits"));
+        let before = manifest.state().clone();
+        drop(manifest);
+        assert_eq!(checkpoints(files.as_ref()).expect("lists").len(), CHECKPOINTS_KEPT);
+        let db = dir.path().join("edits/db");
+        std::fs::write(&db, vec![0xa5; 100_000]).expect("damages");
+        assert_eq!(reopened(&files, store), before);
+        std::fs::remove_dir_all(dir.path().join("edits")).expect("removes");
+        assert_eq!(reopened(&files, store), before);
+    }
+}

@@ -1,0 +1,104 @@
+//! Checkpoints: the whole manifest in one file that is written once, numbered by its edit, never overwritten.
+//!
+//! ```text
+//! manifest/<edit, 20 digits>
+//!  0   8  "KSCHECKP"
+//!  8   4  version, 1
+//! 12  16  store id
+//! 28   8  edit
+//! 36   8  number of items
+//! 44      items: key length(u32) key, value length(u32) value
+//! end     crc32c of everything before (u32)
+//! ```
+
+use keyspan_model::{Error, ErrorKind, Result};
+use uuid::Uuid;
+
+use super::CHECKPOINT_DIRECTORY;
+use super::ledger::Items;
+use crate::files::{Files, corrupted};
+use crate::log::Reader;
+
+const MAGIC: &[u8; 8] = b"KSCHECKP";
+const VERSION: u32 = 1;
+
+/// Edit numbers and paths of the checkpoints, oldest first.
+pub fn checkpoints(files: &dyn Files) -> Result<Vec<(u64, String)>> {
+    let names = files.list(CHECKPOINT_DIRECTORY)?;
+    let numbered = names.iter().filter_map(|name| {
+        let number = (name.len() == 20).then(|| name.parse().ok()).flatten()?;
+        Some((number, format!("{CHECKPOINT_DIRECTORY}/{name}")))
+    });
+    Ok(numbered.collect())
+}
+
+/// The newest checkpoint that is whole. Damaged ones are reported and passed over.
+pub fn newest(files: &dyn Files, store: Uuid) -> Result<Option<Items>> {
+    for (_, path) in checkpoints(files)?.iter().rev() {
+        match read(files, store, path) {
+            Ok(items) => return Ok(Some(items)),
+            Err(error) if error.kind == ErrorKind::Corrupted => tracing::warn!(%error, "a checkpoint is damaged"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a checkpoint and checks all of it.
+pub fn read(files: &dyn Files, store: Uuid, path: &str) -> Result<Items> {
+    let bytes = files.read(path)?;
+    decode(&bytes, store).map_err(|error| corrupted(&files.display(path), error.message))
+}
+
+/// Writes a checkpoint and reads it back.
+pub fn write(files: &dyn Files, store: Uuid, items: &Items) -> Result<()> {
+    let path = format!("{CHECKPOINT_DIRECTORY}/{:020}", items.edit);
+    if !files.put_if_absent(&path, &encode(store, items))? {
+        let message = format!("checkpoint \"{}\" exists: another process writes to this store", files.display(&path));
+        return Err(Error::new(ErrorKind::ObjectInUse, message));
+    }
+    let back = read(files, store, &path)?;
+    if back != *items {
+        return Err(corrupted(&files.display(&path), "what was written is not what is read"));
+    }
+    Ok(())
+}
+
+fn encode(store: Uuid, items: &Items) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(store.as_bytes());
+    out.extend_from_slice(&items.edit.to_le_bytes());
+    out.extend_from_slice(&(items.items.len() as u64).to_le_bytes());
+    for (key, value) in &items.items {
+        for bytes in [key, value] {
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out
+}
+
+fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
+    let bad = |what: &str| Error::new(ErrorKind::Corrupted, what);
+    let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
+    if Reader::new(crc).u32()? != crc32c::crc32c(body) {
+        return Err(bad("its checksum is wrong"));
+    }
+    let mut reader = Reader::new(body);
+    if reader.take(8)? != MAGIC || reader.u32()? != VERSION || reader.take(16)? != store.as_bytes() {
+        return Err(bad("it belongs to another store or format"));
+    }
+    let edit = reader.u64()?;
+    let count = reader.u64()?;
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let mut part = || {
+            let length = reader.u32()? as usize;
+            Ok::<_, Error>(reader.take(length)?.to_vec())
+        };
+        items.push((part()?, part()?));
+    }
+    Ok(Items { edit, items })
+}

@@ -1,0 +1,269 @@
+//! What the manifest says, what an edit changes in it, and both as items: a key and JSON.
+//!
+//! ```text
+//! m                       marks, with the number of the edit
+//! c                       catalog and the seq of the change that made it
+//! r relation(u32)         seq up to which the relation is flushed
+//! s segment(u64)          a live segment's record
+//! t relation seq n        a span tombstone (u32, u64, u32)
+//! d segment(u64)          a segment that is dead and whose files may still be there
+//! ```
+//!
+//! Numbers in keys are big endian, so that items are in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use keyspan_model::{Catalog, Error, RelationId, Result, SegmentId};
+use serde::{Deserialize, Serialize};
+
+use super::ledger::Items;
+use crate::files::corrupted;
+use crate::run::SpanTombstone;
+use crate::segment::SegmentRecord;
+
+/// Numbers that only grow, over restarts too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// Counts the times that the store was opened.
+    pub epoch: u64,
+    /// Next unused segment id.
+    pub next_segment: u64,
+    /// Greatest server timestamp given, in microseconds.
+    pub timestamp: i64,
+    /// Greatest time by which a snapshot judged expiry, in microseconds.
+    pub read_time: i64,
+    /// A batch known to be durable: the log must reach as far.
+    pub durable_seq: u64,
+}
+
+impl Marks {
+    fn raise(&mut self, other: Marks) {
+        self.epoch = self.epoch.max(other.epoch);
+        self.next_segment = self.next_segment.max(other.next_segment);
+        self.timestamp = self.timestamp.max(other.timestamp);
+        self.read_time = self.read_time.max(other.read_time);
+        self.durable_seq = self.durable_seq.max(other.durable_seq);
+    }
+}
+
+/// Names a span tombstone: relation, seq, and its place among those of one batch.
+pub type TombstoneKey = (RelationId, u64, u32);
+
+/// Everything the manifest says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManifestState {
+    /// Number of the last edit.
+    pub edit: u64,
+    /// Numbers that only grow.
+    pub marks: Marks,
+    /// The catalog.
+    pub catalog: Arc<Catalog>,
+    /// The change of the catalog that made it; later ones stand in the log.
+    pub catalog_seq: u64,
+    /// Up to which seq each relation is flushed.
+    pub flushed: BTreeMap<RelationId, u64>,
+    /// Live segments.
+    pub segments: BTreeMap<SegmentId, SegmentRecord>,
+    /// Span tombstones that were flushed.
+    pub tombstones: BTreeMap<TombstoneKey, SpanTombstone>,
+    /// Dead segments whose files may still be there.
+    pub dead: BTreeSet<SegmentId>,
+}
+
+/// A change of the manifest.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// A newer catalog and the seq of the change that made it.
+    pub catalog: Option<(Arc<Catalog>, u64)>,
+    /// Relations that are now flushed up to a seq.
+    pub flushed: Vec<(RelationId, u64)>,
+    /// Segments that begin to live. Their files must be durable.
+    pub add: Vec<SegmentRecord>,
+    /// Segments that are dead from now on.
+    pub remove: Vec<SegmentId>,
+    /// Span tombstones that are flushed.
+    pub add_tombstones: Vec<(TombstoneKey, SpanTombstone)>,
+    /// Span tombstones that cover nothing any more.
+    pub remove_tombstones: Vec<TombstoneKey>,
+    /// Relations that no table names any more: their segments die, their tombstones go.
+    pub drop: Vec<RelationId>,
+    /// Dead segments whose files are gone.
+    pub buried: Vec<SegmentId>,
+    /// Marks to raise.
+    pub marks: Marks,
+}
+
+/// A key and its bytes.
+pub type Item = (Vec<u8>, Vec<u8>);
+
+#[derive(Serialize, Deserialize)]
+struct MarksItem {
+    edit: u64,
+    #[serde(flatten)]
+    marks: Marks,
+}
+
+impl ManifestState {
+    /// The manifest of an empty store.
+    fn empty() -> ManifestState {
+        ManifestState {
+            edit: 0,
+            marks: Marks { next_segment: 1, ..Marks::default() },
+            catalog: Arc::new(Catalog::initial()),
+            catalog_seq: 0,
+            flushed: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            dead: BTreeSet::new(),
+        }
+    }
+
+    /// Reads items back.
+    pub fn from_items(items: &Items) -> Result<ManifestState> {
+        let mut state = ManifestState::empty();
+        for (key, value) in &items.items {
+            state.read_item(key, value)?;
+        }
+        if state.edit != items.edit {
+            return Err(corrupted("manifest", format!("its marks are of edit {}, its newest item of edit {}", state.edit, items.edit)));
+        }
+        Ok(state)
+    }
+
+    fn read_item(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let unknown = || corrupted("manifest", format!("it has an item of unknown kind {key:?}"));
+        let (kind, rest) = key.split_first().ok_or_else(unknown)?;
+        match (kind, rest.len()) {
+            (b'm', 0) => {
+                let item: MarksItem = read(value)?;
+                (self.edit, self.marks) = (item.edit, item.marks);
+            }
+            (b'c', 0) => {
+                let (catalog, seq): (Catalog, u64) = read(value)?;
+                (self.catalog, self.catalog_seq) = (Arc::new(catalog), seq);
+            }
+            (b'r', 4) => {
+                self.flushed.insert(RelationId(be32(rest)), read(value)?);
+            }
+            (b's', 8) => {
+                self.segments.insert(SegmentId(be64(rest)), read(value)?);
+            }
+            (b't', 16) => {
+                self.tombstones.insert((RelationId(be32(rest)), be64(&rest[4..]), be32(&rest[12..])), read(value)?);
+            }
+            (b'd', 8) => {
+                self.dead.insert(SegmentId(be64(rest)));
+            }
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    /// All of it as items, in the order of their keys.
+    pub fn items(&self) -> Result<Vec<Item>> {
+        let mut items = vec![(b"c".to_vec(), json(&(self.catalog.as_ref(), self.catalog_seq))?)];
+        items.extend(self.dead.iter().map(|id| (dead_key(*id), Vec::new())));
+        items.push((b"m".to_vec(), json(&MarksItem { edit: self.edit, marks: self.marks })?));
+        for (relation, seq) in &self.flushed {
+            items.push((flushed_key(*relation), json(seq)?));
+        }
+        for (id, record) in &self.segments {
+            items.push((segment_key(*id), json(record)?));
+        }
+        for (key, tombstone) in &self.tombstones {
+            items.push((tombstone_key(*key), json(tombstone)?));
+        }
+        Ok(items)
+    }
+
+    /// Which items an edit puts and which it removes.
+    pub fn changes(&self, edit: &Edit) -> Result<(Vec<Item>, Vec<Vec<u8>>)> {
+        let mut marks = self.marks;
+        marks.raise(edit.marks);
+        let mut puts = vec![(b"m".to_vec(), json(&MarksItem { edit: self.edit + 1, marks })?)];
+        if let Some((catalog, seq)) = &edit.catalog {
+            puts.push((b"c".to_vec(), json(&(catalog.as_ref(), seq))?));
+        }
+        for (relation, seq) in &edit.flushed {
+            puts.push((flushed_key(*relation), json(seq)?));
+        }
+        for record in &edit.add {
+            puts.push((segment_key(record.id), json(record)?));
+        }
+        for (key, tombstone) in &edit.add_tombstones {
+            puts.push((tombstone_key(*key), json(tombstone)?));
+        }
+        let dying = self.dying(edit);
+        puts.extend(dying.iter().map(|id| (dead_key(*id), Vec::new())));
+        let mut removes: Vec<Vec<u8>> = dying.into_iter().map(segment_key).collect();
+        removes.extend(edit.buried.iter().map(|id| dead_key(*id)));
+        removes.extend(edit.drop.iter().filter(|id| self.flushed.contains_key(id)).map(|id| flushed_key(*id)));
+        removes.extend(self.dropped_tombstones(edit).into_iter().map(tombstone_key));
+        Ok((puts, removes))
+    }
+
+    /// Makes the change.
+    pub fn apply(&mut self, edit: Edit, number: u64) {
+        self.edit = number;
+        self.marks.raise(edit.marks);
+        for id in self.dying(&edit) {
+            self.segments.remove(&id);
+            self.dead.insert(id);
+        }
+        for key in self.dropped_tombstones(&edit) {
+            self.tombstones.remove(&key);
+        }
+        edit.drop.iter().for_each(|relation| drop(self.flushed.remove(relation)));
+        edit.buried.iter().for_each(|id| drop(self.dead.remove(id)));
+        self.flushed.extend(edit.flushed);
+        self.segments.extend(edit.add.into_iter().map(|record| (record.id, record)));
+        self.tombstones.extend(edit.add_tombstones);
+        if let Some((catalog, seq)) = edit.catalog {
+            (self.catalog, self.catalog_seq) = (catalog, seq);
+        }
+    }
+
+    fn dying(&self, edit: &Edit) -> Vec<SegmentId> {
+        let dropped = self.segments.values().filter(|record| edit.drop.contains(&record.relation)).map(|record| record.id);
+        let removed = edit.remove.iter().copied().filter(|id| self.segments.contains_key(id));
+        dropped.chain(removed).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn dropped_tombstones(&self, edit: &Edit) -> Vec<TombstoneKey> {
+        let dropped = self.tombstones.keys().filter(|key| edit.drop.contains(&key.0)).copied();
+        dropped.chain(edit.remove_tombstones.iter().copied()).collect()
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::internal(format!("the manifest cannot be written: {error}")))
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| corrupted("manifest", format!("an item cannot be read: {error}")))
+}
+
+fn be32(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().expect("the length was checked"))
+}
+
+fn be64(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[..8].try_into().expect("the length was checked"))
+}
+
+fn flushed_key(relation: RelationId) -> Vec<u8> {
+    [b"r".as_slice(), &relation.0.to_be_bytes()].concat()
+}
+
+fn segment_key(id: SegmentId) -> Vec<u8> {
+    [b"s".as_slice(), &id.0.to_be_bytes()].concat()
+}
+
+fn dead_key(id: SegmentId) -> Vec<u8> {
+    [b"d".as_slice(), &id.0.to_be_bytes()].concat()
+}
+
+fn tombstone_key(key: TombstoneKey) -> Vec<u8> {
+    [b"t".as_slice(), &key.0.0.to_be_bytes(), &key.1.to_be_bytes(), &key.2.to_be_bytes()].concat()
+}
