@@ -3,13 +3,30 @@
 //! Queries run on the caller's tokio runtime (it must be a multi-threaded one): plans of one partition run wholly in the
 //! task that polls their stream, wider ones spawn a task per partition. Nothing here holds a table or a snapshot.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use chrono::DateTime;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionState;
+use datafusion::optimizer::Analyzer;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 
-use crate::session::QuerySession;
+use crate::error::from_datafusion;
+use crate::scan::KeyOrder;
+use crate::session::{QueryContext, QuerySession};
+use crate::table::Statement;
+use crate::{functions, semantics};
+
+/// Consumers of memory that an error about its lack names.
+const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4);
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
@@ -37,16 +54,91 @@ impl Default for QueryOptions {
 #[derive(Debug)]
 pub struct QueryEngine {
     pub(crate) options: QueryOptions,
+    state: SessionState,
 }
 
 impl QueryEngine {
     /// An engine with these limits.
-    pub fn new(options: QueryOptions) -> Arc<QueryEngine> {
-        Arc::new(QueryEngine { options })
+    ///
+    /// # Errors
+    /// 58030 when the spill directory cannot be used.
+    pub fn new(options: QueryOptions) -> Result<Arc<QueryEngine>> {
+        let runtime = runtime(&options).map_err(from_datafusion)?;
+        let state = state(&options, runtime);
+        Ok(Arc::new(QueryEngine { options, state }))
     }
 
     /// A session on this engine. Cheap.
     pub fn session(self: &Arc<Self>) -> QuerySession {
         QuerySession::new(self.clone())
     }
+
+    /// The state in which one statement is planned and run.
+    pub(crate) fn statement(&self, context: &QueryContext) -> SessionState {
+        let mut state = self.state.clone();
+        let statement = Statement { snapshot: context.snapshot.clone(), info: context.info.clone() };
+        state.config_mut().set_extension(Arc::new(statement));
+        state.config_mut().options_mut().execution.time_zone = Some(context.time_zone.clone());
+        state.mark_start_execution();
+        state.execution_props_mut().query_execution_start_time = DateTime::from_timestamp_micros(context.now);
+        state
+    }
+}
+
+fn runtime(options: &QueryOptions) -> datafusion::error::Result<Arc<RuntimeEnv>> {
+    let mode = match &options.spill_directory {
+        Some(directory) => DiskManagerMode::Directories(vec![directory.clone()]),
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_limit), CONSUMERS_NAMED);
+    RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()
+}
+
+fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
+    let mut builder = SessionStateBuilder::new()
+        .with_config(config(options))
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_analyzer_rules(analyzer_rules())
+        .with_physical_optimizer_rules(physical_rules());
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.splice(0..0, semantics::expr_planners());
+    builder.scalar_functions().get_or_insert_default().extend(functions::scalar());
+    builder.aggregate_functions().get_or_insert_default().extend(functions::aggregate());
+    builder.window_functions().get_or_insert_default().extend(functions::window());
+    let tables = builder.table_functions().get_or_insert_default();
+    tables.extend(functions::table().into_iter().map(|function| (function.name().to_owned(), function)));
+    builder.build()
+}
+
+fn config(options: &QueryOptions) -> SessionConfig {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        threads => threads,
+    };
+    let mut config = SessionConfig::new().with_target_partitions(threads).with_batch_size(8_192);
+    let settings = config.options_mut();
+    // Else a scan whose partitions already suit a GROUP BY is hashed again on machines of few cores.
+    settings.optimizer.subset_repartition_threshold = 1;
+    // An ordered scan stands below this buffer only for a moment: `KeyOrder` takes it out.
+    settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
+    settings.catalog.information_schema = false;
+    settings.catalog.create_default_catalog_and_schema = false;
+    config
+}
+
+fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> {
+    let mut rules = semantics::analyzer_rules_before();
+    rules.extend(Analyzer::new().rules);
+    rules.extend(semantics::analyzer_rules_after());
+    rules
+}
+
+fn physical_rules() -> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.push(Arc::new(KeyOrder));
+    rules
 }

@@ -1,17 +1,45 @@
 //! Scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`, IF, RETURNING, DO UPDATE.
+//!
+//! They pass through the same rewriting, analysis and simplification as queries do, so `x + 1` means the same here.
+
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, DFSchemaRef, ParamValues};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, Projection};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, Result, Value};
+
+use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+use crate::names::Names;
+use crate::planning::{analyzed, options, output_schema, parameter_types, placeholder_types};
+use crate::rewrite::Mentions;
+use crate::semantics;
+use crate::session::{QueryContext, parameter_values};
 
 /// Expressions that can be evaluated on batches, any number of times.
 #[derive(Clone, Debug)]
 pub struct CompiledExprs {
     types: Vec<ColumnType>,
     parameters: Vec<ColumnType>,
+    output: SchemaRef,
+    /// Before parameters are bound: a projection over an empty relation of the inputs' columns.
+    plan: LogicalPlan,
+    state: Arc<SessionState>,
+    /// Ready to run, if there are no parameters.
+    ready: Option<Vec<Arc<dyn PhysicalExpr>>>,
 }
 
 impl CompiledExprs {
-    /// The type of each expression.
+    /// The type of each expression. What has no name in Keyspan (a list, a map) is given as text.
     pub fn types(&self) -> &[ColumnType] {
         &self.types
     }
@@ -21,11 +49,135 @@ impl CompiledExprs {
         &self.parameters
     }
 
+    pub(crate) fn compile(
+        engine: &QueryEngine,
+        expressions: &[&ast::Expr],
+        input: &[(&str, SchemaRef)],
+        context: &QueryContext,
+    ) -> Result<CompiledExprs> {
+        let state = engine.statement(context);
+        let schema = input_schema(input)?;
+        let exprs = planned(engine, &state, expressions, &schema, context)?;
+        let empty = EmptyRelation { produce_one_row: false, schema: Arc::new(schema) };
+        let projection = Projection::try_new(numbered(exprs), Arc::new(LogicalPlan::EmptyRelation(empty)));
+        let plan = LogicalPlan::Projection(projection.map_err(from_datafusion)?);
+        let fields = plan.get_parameter_fields().map_err(from_datafusion)?;
+        let labels: Vec<String> = (0..expressions.len()).map(|index| index.to_string()).collect();
+        let output = output_schema(analyzed(&state, &plan)?.schema(), &labels);
+        let types = output.fields().iter().map(|field| ColumnType::of_field(field).unwrap_or(ColumnType::Text));
+        let mut compiled = CompiledExprs {
+            types: types.collect(),
+            parameters: parameter_types(&fields, context)?,
+            output: output.clone(),
+            plan,
+            state: Arc::new(state),
+            ready: None,
+        };
+        if compiled.parameters.is_empty() {
+            compiled.ready = Some(compiled.physical(&compiled.plan)?);
+        }
+        Ok(compiled)
+    }
+
     /// One array per expression, as long as the batch. The batch has the columns of the inputs side by side.
     ///
     /// # Errors
     /// 22012, 22003, 22P02 and whatever else the expressions raise on these rows.
     pub fn evaluate(&self, batch: &RecordBatch, parameters: &[Value]) -> Result<Vec<ArrayRef>> {
-        Err(Error::not_supported(format!("under construction: {} {parameters:?}", batch.num_rows())))
+        let bound;
+        let exprs = match &self.ready {
+            Some(ready) => ready,
+            None => {
+                bound = self.bound(&parameter_values(&self.parameters, parameters)?)?;
+                &bound
+            }
+        };
+        let arrays = exprs.iter().zip(self.output.fields()).map(|(expr, field)| {
+            let value = expr.evaluate(batch).map_err(from_datafusion)?;
+            let array = value.into_array(batch.num_rows()).map_err(from_datafusion)?;
+            if array.data_type() == field.data_type() {
+                return Ok(array);
+            }
+            Ok(arrow::compute::cast(&array, field.data_type())?)
+        });
+        arrays.collect()
     }
+
+    fn bound(&self, values: &ParamValues) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let plan = self.plan.clone().replace_params_with_values(values).map_err(from_datafusion)?;
+        self.physical(&plan)
+    }
+
+    fn physical(&self, plan: &LogicalPlan) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        let schema: DFSchemaRef = match plan.inputs().first() {
+            Some(input) => input.schema().clone(),
+            None => return Err(Error::internal("compiled expressions without an input")),
+        };
+        let start = self.state.execution_props().query_execution_start_time;
+        let simplify = SimplifyContext::builder()
+            .with_schema(schema.clone())
+            .with_config_options(self.state.config_options().clone())
+            .with_query_execution_start_time(start)
+            .build();
+        let simplifier = ExprSimplifier::new(simplify);
+        let analyzed = analyzed(&self.state, plan)?;
+        let physical = analyzed.expressions().into_iter().map(|expr| {
+            let simple = simplifier.simplify(expr)?;
+            self.state.create_physical_expr(simple, &schema)
+        });
+        physical.collect::<datafusion::error::Result<Vec<_>>>().map_err(from_datafusion)
+    }
+}
+
+fn input_schema(input: &[(&str, SchemaRef)]) -> Result<DFSchema> {
+    let mut joined = DFSchema::empty();
+    for (qualifier, schema) in input {
+        let part = DFSchema::try_from_qualified_schema(*qualifier, schema).map_err(from_datafusion)?;
+        joined = joined.join(&part).map_err(from_datafusion)?;
+    }
+    Ok(joined)
+}
+
+fn planned(
+    engine: &QueryEngine,
+    state: &SessionState,
+    expressions: &[&ast::Expr],
+    schema: &DFSchema,
+    context: &QueryContext,
+) -> Result<Vec<Expr>> {
+    let search_path = &context.search_path;
+    let names = Names { engine, state, context, search_path, mentions: Mentions::default(), depth: 0 };
+    let planner = SqlToRel::new_with_options(&names, options(state));
+    let types = placeholder_types(context.parameter_types.len(), context);
+    let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
+    let each = expressions.iter().map(|expression| {
+        let mut expression = (*expression).clone();
+        semantics::rewrite_expression(&mut expression)?;
+        let expr = planner.sql_to_expr(expression, schema, &mut planner_context).map_err(from_datafusion)?;
+        refuse_queries(&expr)?;
+        Ok(expr)
+    });
+    each.collect()
+}
+
+/// Names that cannot repeat: the expressions' own may.
+fn numbered(exprs: Vec<Expr>) -> Vec<Expr> {
+    exprs.into_iter().enumerate().map(|(index, expr)| expr.alias(index.to_string())).collect()
+}
+
+fn refuse_queries(expr: &Expr) -> Result<()> {
+    let mut refused = None;
+    let walked = expr.apply(|part| {
+        refused = match part {
+            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
+                Some("cannot use subquery here")
+            }
+            Expr::AggregateFunction(_) => Some("aggregate functions are not allowed here"),
+            Expr::WindowFunction(_) => Some("window functions are not allowed here"),
+            _ => None,
+        };
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walked.map_err(from_datafusion)?;
+    refused.map_or(Ok(()), |message| Err(Error::not_supported(message)))
 }

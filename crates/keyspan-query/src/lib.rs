@@ -13,13 +13,29 @@
 //! - [`session`]: plan, execute, explain; a plan is bound to a snapshot at each execution.
 //! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
+//! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
+//! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
+//! - [`pg_catalog`]: the system tables.
 //! - [`error`]: DataFusion's errors as Keyspan's.
 
 pub mod engine;
 pub mod error;
 pub mod expression;
+pub mod functions;
+mod names;
+pub mod pg_catalog;
+mod planning;
+mod rewrite;
+mod scalar;
+mod scan;
+pub mod semantics;
 pub mod session;
 pub mod spans;
+pub mod table;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions, QueryParser};

@@ -2,14 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ParamValues;
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, Result, Value};
+use futures::StreamExt;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_store::seam::{BatchStream, Snapshot};
 
 use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
+use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
+use crate::scalar::scalar_of;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +68,9 @@ pub struct PlannedQuery {
     pub schema: SchemaRef,
     /// Types of `$1`, `$2`, … .
     pub parameters: Vec<ColumnType>,
+    query: Arc<ast::Query>,
+    plan: LogicalPlan,
+    catalog_version: u64,
 }
 
 /// One session's access to queries. Holds no data; cheap to make.
@@ -73,7 +89,17 @@ impl QuerySession {
     /// # Errors
     /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint.
     pub async fn plan(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
-        Err(Error::not_supported(format!("queries are under construction: {query} {:?} {context:?}", self.engine)))
+        let state = self.engine.statement(context);
+        let planned = plan_query(&self.engine, &state, query, context).map_err(from_datafusion)?;
+        let analyzed = analyzed(&state, &planned.plan)?;
+        let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
+        Ok(PlannedQuery {
+            schema: output_schema(analyzed.schema(), &planned.labels),
+            parameters: parameter_types(&fields, context)?,
+            query: Arc::new(query.clone()),
+            plan: planned.plan,
+            catalog_version: context.snapshot.catalog().version,
+        })
     }
 
     /// Runs a planned query on the context's snapshot. Dropping the stream cancels it.
@@ -86,10 +112,17 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Result<BatchStream> {
-        Err(Error::not_supported(format!("queries are under construction: {planned:?} {parameters:?} {context:?}")))
+        let state = self.engine.statement(context);
+        let (_, physical) = self.physical(planned, parameters, context, &state).await?;
+        let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+        let schema = planned.schema.clone();
+        Ok(stream.map(move |batch| delivered(&batch.map_err(from_datafusion)?, &schema)).boxed())
     }
 
     /// The lines of EXPLAIN. With `analyze` the query is run and its rows are thrown away.
+    ///
+    /// # Errors
+    /// Those of planning and, with `analyze`, of running.
     pub async fn explain(
         &self,
         planned: &PlannedQuery,
@@ -97,19 +130,119 @@ impl QuerySession {
         context: &QueryContext,
         options: ExplainOptions,
     ) -> Result<Vec<String>> {
-        Err(Error::not_supported(format!("under construction: {planned:?} {parameters:?} {context:?} {options:?}")))
+        let state = self.engine.statement(context);
+        let started = Instant::now();
+        let (logical, physical) = self.physical(planned, parameters, context, &state).await?;
+        let planning = started.elapsed();
+        let mut lines = Vec::new();
+        if options.verbose {
+            lines.extend(logical.display_indent().to_string().lines().map(|line| format!("logical: {line}")));
+        }
+        let mut timing = format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1000.0);
+        if options.analyze {
+            let started = Instant::now();
+            let mut stream = execute_stream(physical.clone(), state.task_ctx()).map_err(from_datafusion)?;
+            let mut rows = 0;
+            while let Some(batch) = stream.next().await {
+                rows += batch.map_err(from_datafusion)?.num_rows();
+            }
+            drop(stream);
+            let spent = started.elapsed().as_secs_f64() * 1000.0;
+            timing = format!("{timing}\nExecution Time: {spent:.3} ms, {rows} rows");
+            let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref());
+            lines.extend(shown.indent(options.verbose).to_string().lines().map(str::to_owned));
+            lines.extend(timing.lines().map(str::to_owned));
+        } else {
+            let shown = DisplayableExecutionPlan::new(physical.as_ref());
+            lines.extend(shown.indent(options.verbose).to_string().lines().map(str::to_owned));
+        }
+        Ok(lines)
     }
 
     /// Compiles scalar expressions over rows of the inputs, side by side in one batch.
     ///
     /// `input` gives each table's qualifier and columns, in the order of the batch's columns. Subqueries and aggregates
-    /// are refused (0A000).
+    /// are refused (0A000). `now()` is the context's time, so compile anew for each statement.
+    ///
+    /// # Errors
+    /// As [`QuerySession::plan`].
     pub fn expression(
         &self,
         expressions: &[&ast::Expr],
         input: &[(&str, SchemaRef)],
         context: &QueryContext,
     ) -> Result<CompiledExprs> {
-        Err(Error::not_supported(format!("under construction: {expressions:?} {input:?} {context:?}")))
+        CompiledExprs::compile(&self.engine, expressions, input, context)
     }
+
+    /// The optimized logical plan and the physical one, on the context's snapshot.
+    async fn physical(
+        &self,
+        planned: &PlannedQuery,
+        parameters: &[Value],
+        context: &QueryContext,
+        state: &SessionState,
+    ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
+        let plan = if planned.catalog_version == context.snapshot.catalog().version {
+            planned.plan.clone()
+        } else {
+            self.planned_anew(planned, context, state)?
+        };
+        let plan = bind(plan, planned, parameters)?;
+        let optimized = state.optimize(&plan).map_err(from_datafusion)?;
+        let physical = state.query_planner().create_physical_plan(&optimized, state).await;
+        Ok((optimized, physical.map_err(from_datafusion)?))
+    }
+
+    fn planned_anew(
+        &self,
+        planned: &PlannedQuery,
+        context: &QueryContext,
+        state: &SessionState,
+    ) -> Result<LogicalPlan> {
+        let given = planned.parameters.iter().copied().map(Some).collect();
+        let context = QueryContext { parameter_types: given, ..context.clone() };
+        let again = plan_query(&self.engine, state, &planned.query, &context).map_err(from_datafusion)?;
+        let schema = output_schema(analyzed(state, &again.plan)?.schema(), &again.labels);
+        if schema.fields() != planned.schema.fields() {
+            return Err(Error::not_supported("cached plan must not change result type"));
+        }
+        Ok(again.plan)
+    }
+}
+
+/// Puts the parameters' values in their places.
+fn bind(plan: LogicalPlan, planned: &PlannedQuery, parameters: &[Value]) -> Result<LogicalPlan> {
+    if planned.parameters.is_empty() {
+        return Ok(plan);
+    }
+    plan.replace_params_with_values(&parameter_values(&planned.parameters, parameters)?).map_err(from_datafusion)
+}
+
+/// The values as DataFusion takes them, each cast to its parameter's type.
+pub(crate) fn parameter_values(types: &[ColumnType], values: &[Value]) -> Result<ParamValues> {
+    if values.len() < types.len() {
+        let message = format!("bind message supplies {} parameters, but the statement requires {}", values.len(), types.len());
+        return Err(Error::new(ErrorKind::Protocol, message));
+    }
+    let scalars = types.iter().zip(values).map(|(ty, value)| {
+        let field = ty.field("", true);
+        let metadata = FieldMetadata::from(field.metadata().clone());
+        Ok(ScalarAndMetadata::new(scalar_of(value, *ty)?, Some(metadata)))
+    });
+    Ok(ParamValues::List(scalars.collect::<Result<Vec<_>>>()?))
+}
+
+/// A batch as the planned schema promises it.
+fn delivered(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let safe = CastOptions { safe: false, ..CastOptions::default() };
+    let arrays = batch.columns().iter().zip(schema.fields()).map(|(array, field)| {
+        if array.data_type() == field.data_type() {
+            Ok(array.clone())
+        } else {
+            Ok(cast_with_options(array, field.data_type(), &safe)?)
+        }
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), arrays.collect::<Result<Vec<_>>>()?, &options)?)
 }

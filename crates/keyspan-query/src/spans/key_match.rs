@@ -3,10 +3,16 @@
 //! The rule kept: what is recognised means exactly what the WHERE means. Anything doubtful (another type, a function,
 //! a column twice, a text that needs the session's time zone) is `Other`, and the planner decides.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Result, Span, TableDef, Value};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
+
+use super::build::{merge, range_after};
+
+/// Most keys that a statement may name one by one; beyond it the planner decides.
+const MOST_KEYS: usize = 1_000;
 
 /// A value in a WHERE: known now, or with the parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,27 +53,299 @@ impl KeyPart {
     /// # Errors
     /// 42P02 for a parameter that was not given; 22003, 22P02 for one that does not fit the column.
     pub fn bind(&self, parameters: &[Value]) -> Result<Value> {
-        match self {
-            KeyPart::Value(value) => Ok(value.clone()),
-            KeyPart::Parameter(index, _) => parameters.get(*index).cloned().ok_or_else(|| {
-                let message = format!("there is no parameter ${}", index + 1);
-                keyspan_model::Error::new(keyspan_model::ErrorKind::UndefinedParameter, message)
-            }),
+        let (index, ty) = match self {
+            KeyPart::Value(value) => return Ok(value.clone()),
+            KeyPart::Parameter(index, ty) => (*index, *ty),
+        };
+        let given = parameters.get(index).ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter ${}", index + 1))
+        })?;
+        if given.fits(ty) {
+            return Ok(given.clone().canonical());
         }
+        let value = given.clone().cast(ty)?;
+        let is_text = matches!(given, Value::Text(_)) || matches!(value, Value::Text(_));
+        if !is_text && given.natural_type() != value.natural_type() && given.compare(&value).is_ne() {
+            let message = format!("parameter ${} does not fit type {ty} exactly", index + 1);
+            return Err(Error::new(ErrorKind::NumericOverflow, message));
+        }
+        Ok(value.canonical())
     }
 }
 
 impl KeyRange {
     /// The span of row keys; `None` when no key can be in it (a null, or bounds that cross).
+    ///
+    /// # Errors
+    /// Those of [`KeyPart::bind`].
     pub fn bind(&self, table: &TableDef, parameters: &[Value]) -> Result<Option<Span>> {
         let prefix = self.prefix.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
-        let _ = table;
-        Ok(Some(Span::prefix(prefix)))
+        let lower = bind_bound(&self.lower, parameters)?;
+        let upper = bind_bound(&self.upper, parameters)?;
+        let null_bound = |bound: &Bound<Value>| matches!(bound, Bound::Included(v) | Bound::Excluded(v) if v.is_null());
+        if prefix.iter().any(Value::is_null) || null_bound(&lower) || null_bound(&upper) {
+            return Ok(None);
+        }
+        let relation = table.rows_relation();
+        let descending = relation.key.get(prefix.len()).is_some_and(|column| column.descending);
+        let span = range_after(&prefix, &lower, &upper, descending);
+        Ok(merge(vec![span], &relation.key).pop())
     }
+}
+
+fn bind_bound(bound: &Bound<KeyPart>, parameters: &[Value]) -> Result<Bound<Value>> {
+    Ok(match bound {
+        Bound::Included(part) => Bound::Included(part.bind(parameters)?),
+        Bound::Excluded(part) => Bound::Excluded(part.bind(parameters)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
 }
 
 /// What `condition` says of the table's row key. `time_zone` is the session's.
 pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str) -> KeyMatch {
-    let _ = (condition, table, time_zone);
-    KeyMatch::Other
+    let mut found = Found { table, utc: is_utc(time_zone), equal: BTreeMap::new(), range: None };
+    match found.add(condition) {
+        Some(()) => found.finish(),
+        None => KeyMatch::Other,
+    }
+}
+
+fn is_utc(time_zone: &str) -> bool {
+    matches!(time_zone.to_ascii_lowercase().as_str(), "utc" | "gmt" | "etc/utc" | "zulu" | "z" | "+00:00" | "+00")
+}
+
+/// The conditions seen so far. Every step answers `None` for what it does not recognise.
+struct Found<'a> {
+    table: &'a TableDef,
+    utc: bool,
+    equal: BTreeMap<usize, Vec<KeyPart>>,
+    range: Option<(usize, Bound<KeyPart>, Bound<KeyPart>)>,
+}
+
+impl<'a> Found<'a> {
+    fn add(&mut self, condition: &ast::Expr) -> Option<()> {
+        let mut stack = vec![condition];
+        while let Some(next) = stack.pop() {
+            match next {
+                ast::Expr::Nested(inner) => stack.push(inner),
+                ast::Expr::BinaryOp { left, op: BinaryOperator::And, right } => stack.extend([&**right, &**left]),
+                ast::Expr::BinaryOp { left, op, right } => self.comparison(left, op, right)?,
+                ast::Expr::Between { expr, negated: false, low, high } => {
+                    let (place, column) = self.column(expr)?;
+                    let (low, high) = (self.part(low, column)?, self.part(high, column)?);
+                    self.bound(place, Bound::Included(low), Bound::Unbounded)?;
+                    self.bound(place, Bound::Unbounded, Bound::Included(high))?;
+                }
+                ast::Expr::InList { expr, list, negated: false } => {
+                    let (place, column) = self.column(expr)?;
+                    let parts = list.iter().map(|item| self.part(item, column)).collect::<Option<Vec<_>>>()?;
+                    self.equal_to(place, parts)?;
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn comparison(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Option<()> {
+        if let (ast::Expr::Tuple(columns), BinaryOperator::Eq, ast::Expr::Tuple(values)) = (left, op, right) {
+            if columns.len() != values.len() {
+                return None;
+            }
+            return columns.iter().zip(values).try_for_each(|(column, value)| self.comparison(column, op, value));
+        }
+        let (place, column, value, op) = match self.column(left) {
+            Some((place, column)) => (place, column, right, op.clone()),
+            None => {
+                let (place, column) = self.column(right)?;
+                (place, column, left, mirrored(op)?)
+            }
+        };
+        let part = self.part(value, column)?;
+        match op {
+            BinaryOperator::Eq => self.equal_to(place, vec![part]),
+            BinaryOperator::Lt => self.bound(place, Bound::Unbounded, Bound::Excluded(part)),
+            BinaryOperator::LtEq => self.bound(place, Bound::Unbounded, Bound::Included(part)),
+            BinaryOperator::Gt => self.bound(place, Bound::Excluded(part), Bound::Unbounded),
+            BinaryOperator::GtEq => self.bound(place, Bound::Included(part), Bound::Unbounded),
+            _ => None,
+        }
+    }
+
+    fn equal_to(&mut self, place: usize, parts: Vec<KeyPart>) -> Option<()> {
+        self.equal.insert(place, parts).is_none().then_some(())
+    }
+
+    fn bound(&mut self, place: usize, lower: Bound<KeyPart>, upper: Bound<KeyPart>) -> Option<()> {
+        let column = self.table.key().nth(place)?;
+        if !column.ty.arrow_order_is_key_order() {
+            return None;
+        }
+        let range = self.range.get_or_insert((place, Bound::Unbounded, Bound::Unbounded));
+        if range.0 != place {
+            return None;
+        }
+        for (kept, new) in [(&mut range.1, lower), (&mut range.2, upper)] {
+            if new != Bound::Unbounded {
+                if *kept != Bound::Unbounded {
+                    return None;
+                }
+                *kept = new;
+            }
+        }
+        Some(())
+    }
+
+    /// The key column that an expression names, and its place in the key.
+    fn column(&self, expr: &ast::Expr) -> Option<(usize, &'a ColumnDef)> {
+        let name = match expr {
+            ast::Expr::Identifier(name) => name,
+            ast::Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [table, name] if normal(table) == self.table.name => name,
+                [keyspace, table, name] if normal(table) == self.table.name && normal(keyspace) == self.table.keyspace => {
+                    name
+                }
+                _ => return None,
+            },
+            ast::Expr::Nested(inner) => return self.column(inner),
+            _ => return None,
+        };
+        let name = normal(name);
+        // Borrowed from the table, not from `self`, so that conditions may be added while it is held.
+        let table: &'a TableDef = self.table;
+        table.key().enumerate().find(|(_, column)| column.name == name)
+    }
+
+    fn part(&self, expr: &ast::Expr, column: &ColumnDef) -> Option<KeyPart> {
+        match expr {
+            ast::Expr::Nested(inner) => self.part(inner, column),
+            ast::Expr::Value(value) => match &value.value {
+                ast::Value::Placeholder(name) => {
+                    let number: usize = name.strip_prefix('$')?.parse().ok()?;
+                    Some(KeyPart::Parameter(number.checked_sub(1)?, column.ty))
+                }
+                literal => self.literal(literal, "", column.ty).map(KeyPart::Value),
+            },
+            ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => match expr.as_ref() {
+                ast::Expr::Value(value) if matches!(value.value, ast::Value::Number(..)) => {
+                    self.literal(&value.value, "-", column.ty).map(KeyPart::Value)
+                }
+                _ => None,
+            },
+            ast::Expr::Cast { expr, data_type, .. } => self.typed(expr, data_type, column.ty),
+            ast::Expr::TypedString(typed) => match &typed.value.value {
+                text @ ast::Value::SingleQuotedString(_) if names_type(&typed.data_type, column.ty) => {
+                    self.literal(text, "", column.ty).map(KeyPart::Value)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn typed(&self, expr: &ast::Expr, data_type: &ast::DataType, ty: ColumnType) -> Option<KeyPart> {
+        match expr {
+            ast::Expr::Value(value) if names_type(data_type, ty) => match &value.value {
+                text @ ast::Value::SingleQuotedString(_) => self.literal(text, "", ty).map(KeyPart::Value),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A literal as a value of the column; `None` unless comparing with it is comparing with that value.
+    fn literal(&self, literal: &ast::Value, sign: &str, ty: ColumnType) -> Option<Value> {
+        let value = match literal {
+            ast::Value::Number(text, _) => return number(&format!("{sign}{text}"), ty),
+            ast::Value::Boolean(value) if ty == ColumnType::Boolean => Value::Boolean(*value),
+            ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
+                Value::parse_zoned(text, ty, &|zone, _| match zone {
+                    None if self.utc => Ok(0),
+                    _ => Err(Error::internal("only the planner knows time zones")),
+                })
+                .ok()?
+            }
+            ast::Value::DollarQuotedString(text) if ty == ColumnType::Text => Value::Text(text.value.clone()),
+            _ => return None,
+        };
+        value.fits(ty).then(|| value.canonical())
+    }
+
+    fn finish(self) -> KeyMatch {
+        let prefix_len = self.equal.len();
+        if self.equal.keys().enumerate().any(|(index, place)| index != *place) {
+            return KeyMatch::Other;
+        }
+        let several = self.equal.values().any(|parts| parts.len() != 1);
+        let prefix: Vec<Vec<KeyPart>> = self.equal.into_values().collect();
+        let key_len = self.table.key_len();
+        match self.range {
+            None if prefix_len == key_len && key_len > 0 => whole_keys(prefix),
+            None if prefix_len == 0 || several => KeyMatch::Other,
+            Some(_) if several => KeyMatch::Other,
+            None => spans_only(prefix, Bound::Unbounded, Bound::Unbounded),
+            Some((place, lower, upper)) if place == prefix_len => spans_only(prefix, lower, upper),
+            Some(_) => KeyMatch::Other,
+        }
+    }
+}
+
+fn spans_only(prefix: Vec<Vec<KeyPart>>, lower: Bound<KeyPart>, upper: Bound<KeyPart>) -> KeyMatch {
+    KeyMatch::SpansOnly(KeyRange { prefix: prefix.into_iter().flatten().collect(), lower, upper })
+}
+
+/// Every combination of the parts, as long as they are few.
+fn whole_keys(columns: Vec<Vec<KeyPart>>) -> KeyMatch {
+    let combinations = columns.iter().try_fold(1_usize, |product, parts| product.checked_mul(parts.len()));
+    if combinations.is_none_or(|count| count > MOST_KEYS || count == 0) {
+        return KeyMatch::Other;
+    }
+    let mut keys: Vec<Vec<KeyPart>> = vec![Vec::new()];
+    let several = columns.iter().any(|parts| parts.len() > 1);
+    for parts in &columns {
+        keys = keys.iter().flat_map(|key| parts.iter().map(|part| [key.as_slice(), &[part.clone()]].concat())).collect();
+    }
+    match keys.pop() {
+        Some(key) if !several => KeyMatch::WholeKey(key),
+        Some(key) => {
+            keys.push(key);
+            KeyMatch::WholeKeys(keys)
+        }
+        None => KeyMatch::Other,
+    }
+}
+
+fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Eq => BinaryOperator::Eq,
+        BinaryOperator::Lt => BinaryOperator::Gt,
+        BinaryOperator::LtEq => BinaryOperator::GtEq,
+        BinaryOperator::Gt => BinaryOperator::Lt,
+        BinaryOperator::GtEq => BinaryOperator::LtEq,
+        _ => return None,
+    })
+}
+
+fn names_type(data_type: &ast::DataType, ty: ColumnType) -> bool {
+    ColumnType::parse(&data_type.to_string(), &[]) == Ok(ty)
+}
+
+/// A number as a value of the column, if nothing is rounded. A `real` column is compared as `double` in SQL, so its
+/// literals are left to the planner.
+fn number(text: &str, ty: ColumnType) -> Option<Value> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+    let fraction = text.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let exact = match ty {
+        ColumnType::TinyInt | ColumnType::SmallInt | ColumnType::Int | ColumnType::BigInt | ColumnType::VarInt => {
+            plain && fraction == 0
+        }
+        ColumnType::Decimal { scale, .. } => plain && fraction <= usize::from(scale.unsigned_abs()),
+        ColumnType::Double => true,
+        _ => false,
+    };
+    if exact { Value::parse(text, ty).ok().map(Value::canonical) } else { None }
+}
+
+fn normal(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }

@@ -1,0 +1,205 @@
+//! Names in a query: tables and views along the search path, functions of the engine.
+//!
+//! Tables are those of one snapshot's catalog. A view is its stored query, planned under the search path it was
+//! created with, in place of its name.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::catalog::TableFunctionArgs;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::sqlparser::ast;
+use keyspan_model::{Catalog, Error, ErrorKind, TableDef, ViewDef, nearest};
+
+use crate::engine::QueryEngine;
+use crate::error::external;
+use crate::pg_catalog;
+use crate::planning::plan_view;
+use crate::rewrite::Mentions;
+use crate::semantics;
+use crate::session::QueryContext;
+use crate::table::KeyspanTable;
+
+/// Views within views, at most: a cycle cannot be made, but depth costs stack.
+const DEEPEST_VIEW: usize = 32;
+
+/// What the names of one query mean.
+pub struct Names<'a> {
+    pub(crate) engine: &'a QueryEngine,
+    pub(crate) state: &'a SessionState,
+    pub(crate) context: &'a QueryContext,
+    pub(crate) search_path: &'a [String],
+    pub(crate) mentions: Mentions,
+    pub(crate) depth: usize,
+}
+
+/// A table or view of the catalog.
+pub enum Named {
+    /// A table.
+    Table(Arc<TableDef>),
+    /// A view.
+    View(Arc<ViewDef>),
+}
+
+/// Finds a table or view along a search path.
+pub fn find(catalog: &Catalog, search_path: &[String], schema: Option<&str>, name: &str) -> Option<Named> {
+    let within = |keyspace: &str| {
+        let table = catalog.table(keyspace, name).cloned().map(Named::Table);
+        table.or_else(|| catalog.view(keyspace, name).cloned().map(Named::View))
+    };
+    match schema {
+        Some(schema) => within(schema),
+        None => search_path.iter().find_map(|keyspace| within(keyspace)),
+    }
+}
+
+/// The parts of a table's name in a query: schema, if given, and name, folded to lower case unless quoted.
+pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
+    let fold = |ident: &ast::Ident| match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    };
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
+    match parts?.as_slice() {
+        [name] => Some((None, name.clone())),
+        [schema, name] | [_, schema, name] => Some((Some(schema.clone()), name.clone())),
+        _ => None,
+    }
+}
+
+impl Names<'_> {
+    fn system_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
+        let schema = match schema {
+            Some(schema) if pg_catalog::SCHEMAS.contains(&schema) => schema,
+            Some(_) => return None,
+            None => "pg_catalog",
+        };
+        pg_catalog::table(schema, name, self.context).map(provider_as_source)
+    }
+
+    fn view(&self, view: &ViewDef) -> Result<Arc<dyn TableSource>> {
+        if self.depth >= DEEPEST_VIEW {
+            let message = format!("views are nested more than {DEEPEST_VIEW} deep");
+            return Err(external(Error::new(ErrorKind::TooComplex, message)));
+        }
+        let plan = plan_view(self, view)?;
+        Ok(provider_as_source(Arc::new(ViewTable::new(plan, Some(view.sql.clone())))))
+    }
+
+    fn undefined(&self, schema: Option<&str>, name: &str) -> Error {
+        let shown = schema.map_or_else(|| name.to_owned(), |schema| format!("{schema}.{name}"));
+        let error = Error::new(ErrorKind::UndefinedTable, format!("relation \"{shown}\" does not exist"));
+        let catalog = self.context.snapshot.catalog();
+        let visible = |keyspace: &str| match schema {
+            Some(schema) => schema == keyspace,
+            None => self.search_path.iter().any(|each| each == keyspace),
+        };
+        let tables = catalog.tables.values().filter(|table| visible(&table.keyspace)).map(|table| table.name.as_str());
+        let views = catalog.views.values().filter(|view| visible(&view.keyspace)).map(|view| view.name.as_str());
+        if let Some(near) = nearest(name, tables.chain(views)) {
+            return error.with_hint(format!("Perhaps you meant \"{near}\"."));
+        }
+        let elsewhere = catalog.tables.values().find(|table| schema.is_none() && table.name == name);
+        match elsewhere {
+            Some(table) => error.with_hint(format!("There is one in keyspace \"{0}\": write {0}.{name}.", table.keyspace)),
+            None => error,
+        }
+    }
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        let (schema, table) = (name.schema(), name.table());
+        if let Some(system) = self.system_table(schema, table) {
+            return Ok(system);
+        }
+        match find(self.context.snapshot.catalog(), self.search_path, schema, table) {
+            Some(Named::Table(table)) => Ok(provider_as_source(Arc::new(KeyspanTable::new(table, &self.mentions)))),
+            Some(Named::View(view)) => self.view(&view),
+            None => Err(external(self.undefined(schema, table))),
+        }
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let Some(function) = self.state.table_functions().get(name).cloned() else {
+            let message = format!("function {name} does not exist");
+            return Err(external(Error::new(ErrorKind::UndefinedFunction, message)));
+        };
+        let props = self.state.execution_props();
+        let simplify = SimplifyContext::builder()
+            .with_config_options(self.state.config_options().clone())
+            .with_query_execution_start_time(props.query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(simplify);
+        let schema = DFSchema::empty();
+        let args = args.into_iter().map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)));
+        let args = args.collect::<Result<Vec<_>>>()?;
+        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        Ok(provider_as_source(provider))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: arrow::datatypes::SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn datafusion::logical_expr::planner::RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        semantics::type_planner()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}

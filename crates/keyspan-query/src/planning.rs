@@ -1,0 +1,165 @@
+//! From a query's tree to a logical plan, with labels and parameters settled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
+
+use crate::engine::QueryEngine;
+use crate::error::{external, from_datafusion};
+use crate::names::{Named, Names, find, parts_of};
+use crate::rewrite::{Effort, Rewritten, rewrite};
+use crate::session::QueryContext;
+
+/// A query's plan before optimization.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// As planned: types are not yet coerced, parameters still in place.
+    pub plan: LogicalPlan,
+    /// One per output column.
+    pub labels: Vec<String>,
+}
+
+/// Plans a query over the context's tables.
+pub fn plan_query(
+    engine: &QueryEngine,
+    state: &SessionState,
+    query: &ast::Query,
+    context: &QueryContext,
+) -> Result<Planned> {
+    plan_under(engine, state, query, context, &context.search_path, 0)
+}
+
+fn plan_under(
+    engine: &QueryEngine,
+    state: &SessionState,
+    query: &ast::Query,
+    context: &QueryContext,
+    search_path: &[String],
+    depth: usize,
+) -> Result<Planned> {
+    let attempt = |effort: Effort| {
+        let resolve = |name: &ast::ObjectName| {
+            let (schema, name) = parts_of(name)?;
+            match find(context.snapshot.catalog(), search_path, schema.as_deref(), &name)? {
+                Named::Table(table) => Some(table),
+                Named::View(_) => None,
+            }
+        };
+        let rewritten = rewrite(query, &resolve, effort).map_err(external)?;
+        let names = Names { engine, state, context, search_path, mentions: rewritten.mentions.clone(), depth };
+        plan_rewritten(&names, rewritten)
+    };
+    // Names that repeat beside a `*` show only when it is expanded; then every other column gets a name of its own.
+    match attempt(Effort::Usual) {
+        Err(error) if from_duplicate(&error) => attempt(Effort::RenameAll).map_err(|_| error),
+        other => other,
+    }
+}
+
+fn from_duplicate(error: &datafusion::error::DataFusionError) -> bool {
+    let text = error.to_string();
+    text.contains("require unique expression names") || text.contains("duplicate unqualified field name")
+}
+
+fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
+    let planner = SqlToRel::new_with_options(names, options(names.state));
+    let types = placeholder_types(rewritten.mentions.parameters, names.context);
+    let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
+    let labels = rewritten.labels;
+    let statement = ast::Statement::Query(rewritten.query);
+    let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
+    let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
+    Ok(Planned { plan, labels })
+}
+
+/// How names and literals are read.
+pub fn options(state: &SessionState) -> ParserOptions {
+    let parser = &state.config_options().sql_parser;
+    ParserOptions::new()
+        .with_parse_float_as_decimal(parser.parse_float_as_decimal)
+        .with_enable_ident_normalization(true)
+        .with_support_varchar_with_length(true)
+        .with_map_string_types_to_utf8view(true)
+        .with_collect_spans(true)
+}
+
+/// The types a client gave, for as many parameters as the statement has; empty if it gave none.
+pub fn placeholder_types(parameters: usize, context: &QueryContext) -> Vec<Option<FieldRef>> {
+    if context.parameter_types.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let field = |index: usize| {
+        let ty = context.parameter_types.get(index).copied().flatten()?;
+        Some(Arc::new(ty.field("", true)))
+    };
+    (0..parameters).map(field).collect()
+}
+
+/// A view's query, its columns named as the view's.
+pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
+    let Some(parser) = names.engine.options.parser else {
+        return Err(external(Error::not_supported("this engine has no parser for views")));
+    };
+    let query = parser(&view.sql).map_err(external)?;
+    let planned =
+        plan_under(names.engine, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
+    let columns = planned.plan.schema().columns();
+    let named = columns.into_iter().enumerate().map(|(index, column)| {
+        let name = view.columns.get(index).or_else(|| planned.labels.get(index)).cloned();
+        let name = name.unwrap_or_else(|| column.name.clone());
+        Expr::Column(column).alias(name)
+    });
+    LogicalPlanBuilder::from(planned.plan).project(named)?.build()
+}
+
+/// Parameter types by number, from what the plan knows of them and what the client said.
+pub fn parameter_types(
+    fields: &HashMap<String, Option<FieldRef>>,
+    context: &QueryContext,
+) -> Result<Vec<ColumnType>, Error> {
+    let mut types: Vec<Option<ColumnType>> = Vec::new();
+    for (name, field) in fields {
+        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()).filter(|n| *n > 0);
+        let Some(number) = number.filter(|number| *number <= 65_535) else {
+            return Err(Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter {name}")));
+        };
+        types.resize(types.len().max(number), None);
+        let given = context.parameter_types.get(number - 1).copied().flatten();
+        types[number - 1] = given.or_else(|| ColumnType::of_field(field.as_ref()?));
+    }
+    // A parameter that nothing gives a type to is text, as in Postgres.
+    Ok(types.into_iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect())
+}
+
+/// The schema of a query's answer: Postgres' labels over Keyspan's types.
+pub fn output_schema(schema: &DFSchema, labels: &[String]) -> SchemaRef {
+    let fields = schema.fields().iter().zip(labels).map(|(field, label)| output_field(field, label));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn output_field(field: &Field, label: &str) -> Field {
+    let ty = match field.data_type() {
+        // Counts and row numbers are bigint in Postgres.
+        DataType::UInt64 => Some(ColumnType::BigInt),
+        DataType::Null => Some(ColumnType::Text),
+        _ => ColumnType::of_field(field),
+    };
+    match ty {
+        Some(ty) => ty.field(label, field.is_nullable()),
+        None => field.clone().with_name(label),
+    }
+}
+
+/// What DataFusion's analyzer makes of the plan: types coerced.
+pub fn analyzed(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan, Error> {
+    let options = state.config_options();
+    state.analyzer().execute_and_check(plan.clone(), options, |_, _| {}).map_err(from_datafusion)
+}

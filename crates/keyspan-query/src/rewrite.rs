@@ -1,0 +1,439 @@
+//! Changes to a query's tree before it is planned.
+//!
+//! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out.
+//! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key.
+//! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
+//! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+};
+use keyspan_model::{ColumnRole, Error, Result, TableDef};
+
+use crate::names::parts_of;
+use crate::semantics;
+use crate::table::KeyspanTable;
+
+/// Separates a name from the number that makes it unique. No name contains it.
+const MARK: char = '\u{1}';
+
+/// Names that a statement mentions, for columns that exist only then.
+#[derive(Clone, Debug, Default)]
+pub struct Mentions {
+    names: BTreeSet<String>,
+    /// The greatest `$n`.
+    pub parameters: usize,
+}
+
+impl Mentions {
+    /// Whether the statement names such a column somewhere.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+}
+
+/// How much is renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// What repeats among the expressions of one SELECT.
+    Usual,
+    /// Every expression beside a `*`, because something in the `*` has its name.
+    RenameAll,
+}
+
+/// A query ready for planning.
+pub struct Rewritten {
+    /// The changed tree.
+    pub query: Box<Query>,
+    /// What it mentions.
+    pub mentions: Mentions,
+    /// Labels of its output.
+    pub labels: Labels,
+}
+
+/// The labels of a query's output columns, as far as its text gives them.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// `None` stands for the columns of a `*`.
+    items: Vec<Option<String>>,
+}
+
+impl Labels {
+    /// One label per column, given the names the plan has for them.
+    pub fn settle(self, names: Vec<&str>) -> Vec<String> {
+        let plain = |name: &str| name.split(MARK).next().unwrap_or_default().to_owned();
+        let stars = self.items.iter().filter(|item| item.is_none()).count();
+        let explicit = self.items.len() - stars;
+        let fits = if stars == 0 { explicit == names.len() } else { stars == 1 && explicit <= names.len() };
+        if !fits {
+            return names.into_iter().map(plain).collect();
+        }
+        let mut labels = Vec::with_capacity(names.len());
+        for item in self.items {
+            match item {
+                Some(label) => labels.push(label),
+                None => {
+                    let from = labels.len();
+                    labels.extend(names[from..from + names.len() - explicit].iter().map(|name| plain(name)));
+                }
+            }
+        }
+        labels
+    }
+}
+
+/// Finds the table of a name in FROM.
+pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
+
+/// Changes a query for planning.
+///
+/// # Errors
+/// 0A000 for combinations that are not done; those of [`semantics::rewrite_query`].
+pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Rewritten> {
+    let mut query = Box::new(query.clone());
+    semantics::rewrite_query(&mut query)?;
+    let mut collector = Collector::default();
+    let _ = query.visit(&mut collector);
+    let mentions = collector.mentions;
+    let mut nested = Nested { resolve, mentions: &mentions, effort, depth: 0, labels: Labels::default() };
+    if let ControlFlow::Break(error) = query.visit(&mut nested) {
+        return Err(error);
+    }
+    let labels = nested.labels;
+    Ok(Rewritten { query, mentions, labels })
+}
+
+/// The number of a parameter `$n`.
+fn parameter_number(name: &str) -> usize {
+    name.strip_prefix('$').and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// Collects mentioned names and makes columns of `WRITETIME` and `TTL`.
+#[derive(Default)]
+struct Collector {
+    mentions: Mentions,
+}
+
+impl VisitorMut for Collector {
+    type Break = Error;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Some(column) = cell_property(expr) {
+            *expr = column;
+        }
+        match expr {
+            Expr::Identifier(name) => {
+                self.mentions.names.insert(folded(name));
+            }
+            Expr::CompoundIdentifier(names) => self.mentions.names.extend(names.last().map(folded)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ast::ValueWithSpan) -> ControlFlow<Error> {
+        if let Value::Placeholder(name) = &value.value {
+            self.mentions.parameters = self.mentions.parameters.max(parameter_number(name));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn folded(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// `writetime(t.x)` as the column `t."writetime(x)"`.
+fn cell_property(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let [part] = function.name.0.as_slice() else { return None };
+    let name = folded(part.as_ident()?);
+    if name != "writetime" && name != "ttl" {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = list.args.as_slice() else { return None };
+    let pseudo = |column: &Ident| Ident::with_quote('"', format!("{name}({})", folded(column)));
+    match argument {
+        Expr::Identifier(column) => Some(Expr::Identifier(pseudo(column))),
+        Expr::CompoundIdentifier(names) => {
+            let (column, qualifier) = names.split_last()?;
+            let mut names = qualifier.to_vec();
+            names.push(pseudo(column));
+            Some(Expr::CompoundIdentifier(names))
+        }
+        _ => None,
+    }
+}
+
+/// Visits every query, the outermost first.
+struct Nested<'a> {
+    resolve: Resolve<'a>,
+    mentions: &'a Mentions,
+    effort: Effort,
+    depth: usize,
+    labels: Labels,
+}
+
+impl VisitorMut for Nested<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let top = self.depth == 0;
+        self.depth += 1;
+        match self.query(query, top) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Nested<'_> {
+    fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
+        per_partition_limit(query, self.resolve)?;
+        let mut labels = None;
+        let mut outermost = true;
+        let mut bodies = vec![&mut *query.body];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => {
+                    let found = self.select(select, top && outermost)?;
+                    labels = labels.or(Some(found));
+                    outermost = false;
+                }
+                // The leftmost SELECT names the columns, so it must come off the stack first.
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([&mut **right, &mut **left]),
+                _ => {}
+            }
+        }
+        let labels = labels.unwrap_or_default();
+        order_by_labels(query, &labels);
+        if top && self.labels.items.is_empty() {
+            self.labels = labels;
+        }
+        Ok(())
+    }
+
+    fn select(&self, select: &mut Select, top: bool) -> Result<Labels> {
+        self.hide_pseudo_columns(select)?;
+        let stars = select.projection.iter().any(is_star);
+        let mut seen: BTreeSet<String> = BTreeSet::new();
+        let mut labels = Labels::default();
+        let rest = if top { String::new() } else { clauses_text(select) };
+        for (index, item) in select.projection.iter_mut().enumerate() {
+            let (label, given) = match item {
+                SelectItem::UnnamedExpr(expr) => (semantics::label(expr), is_name(expr)),
+                SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
+                _ => {
+                    labels.items.push(None);
+                    continue;
+                }
+            };
+            let repeated = !seen.insert(planned_name(item, &label, given, top));
+            if repeated || (stars && self.effort == Effort::RenameAll) {
+                rename(item, format!("{label}{MARK}{index}"));
+            } else if !top && !given && !rest.contains(&label) {
+                rename(item, label.clone());
+            }
+            labels.items.push(Some(label));
+        }
+        Ok(labels)
+    }
+
+    /// Makes `*` leave out pseudo columns.
+    fn hide_pseudo_columns(&self, select: &mut Select) -> Result<()> {
+        if !select.projection.iter().any(is_star) {
+            return Ok(());
+        }
+        let mut factors = Vec::new();
+        let mut merged = false;
+        for table in &select.from {
+            factors.push(&table.relation);
+            for join in &table.joins {
+                merged |= merges_columns(&join.join_operator);
+                factors.push(&join.relation);
+            }
+        }
+        let hidden: Vec<(ObjectName, Vec<String>)> = factors.iter().filter_map(|factor| self.hidden_of(factor)).collect();
+        if hidden.iter().all(|(_, names)| names.is_empty()) {
+            return Ok(());
+        }
+        if merged || hidden.len() != factors.len() {
+            let message = "* beside a pseudo column (row_key, rowid, WRITETIME, TTL) is not supported in this FROM";
+            return Err(Error::not_supported(message).with_hint("Name the columns instead of *."));
+        }
+        let items = std::mem::take(&mut select.projection);
+        select.projection = items.into_iter().flat_map(|item| without_hidden(item, &hidden)).collect();
+        Ok(())
+    }
+
+    /// How a factor is referred to, and the columns of it that `*` leaves out.
+    fn hidden_of(&self, factor: &TableFactor) -> Option<(ObjectName, Vec<String>)> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let hidden = (self.resolve)(name).map(|table| KeyspanTable::new(table, self.mentions).hidden().to_vec());
+                let shown = match alias {
+                    Some(alias) => ObjectName::from(vec![alias.name.clone()]),
+                    None => name.clone(),
+                };
+                Some((shown, hidden.unwrap_or_default()))
+            }
+            TableFactor::Derived { alias: Some(alias), .. } => {
+                Some((ObjectName::from(vec![alias.name.clone()]), Vec::new()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn merges_columns(operator: &ast::JoinOperator) -> bool {
+    use ast::{JoinConstraint as C, JoinOperator as J};
+    let constraint = match operator {
+        J::Join(c) | J::Inner(c) | J::Left(c) | J::LeftOuter(c) | J::Right(c) | J::RightOuter(c) | J::FullOuter(c) => c,
+        _ => return false,
+    };
+    matches!(constraint, C::Using(_) | C::Natural)
+}
+
+fn without_hidden(item: SelectItem, hidden: &[(ObjectName, Vec<String>)]) -> Vec<SelectItem> {
+    let exclude = |names: &[String], mut options: ast::WildcardAdditionalOptions| {
+        if !names.is_empty() && options.opt_exclude.is_none() {
+            let columns = names.iter().map(|name| ObjectName::from(vec![Ident::with_quote('"', name)]));
+            options.opt_exclude = Some(ast::ExcludeSelectItem::Multiple(columns.collect()));
+        }
+        options
+    };
+    let qualified = |name: &ObjectName, options| {
+        SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name.clone()), options)
+    };
+    match item {
+        SelectItem::Wildcard(options) => {
+            hidden.iter().map(|(name, names)| qualified(name, exclude(names, options.clone()))).collect()
+        }
+        SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+            let same = |other: &ObjectName| parts_of(other).map(|p| p.1) == parts_of(&name).map(|p| p.1);
+            let names = hidden.iter().find(|(other, _)| same(other)).map_or(&[][..], |(_, names)| names);
+            vec![qualified(&name, exclude(names, options))]
+        }
+        other => vec![other],
+    }
+}
+
+fn is_star(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+}
+
+fn is_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// The name under which the planner will know an item: for a bare expression of the outermost query, its text.
+fn planned_name(item: &SelectItem, label: &str, given: bool, top: bool) -> String {
+    match item {
+        SelectItem::UnnamedExpr(expr) if top && !given => format!("{MARK}{expr}"),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
+            names.iter().map(folded).collect::<Vec<_>>().join(".")
+        }
+        _ => label.to_owned(),
+    }
+}
+
+fn rename(item: &mut SelectItem, name: String) {
+    let alias = Ident::with_quote('"', name);
+    match item {
+        SelectItem::UnnamedExpr(expr) => {
+            let null = Expr::Value(Value::Null.into());
+            *item = SelectItem::ExprWithAlias { expr: std::mem::replace(expr, null), alias };
+        }
+        SelectItem::ExprWithAlias { alias: old, .. } => *old = alias,
+        _ => {}
+    }
+}
+
+/// The clauses in which a new name for a column could change the meaning of an old one.
+fn clauses_text(select: &Select) -> String {
+    let having = select.having.as_ref().map(Expr::to_string).unwrap_or_default();
+    format!("{} {having}", select.group_by).to_lowercase()
+}
+
+/// `ORDER BY avg` where `avg` is only the label that Postgres gives: by position.
+fn order_by_labels(query: &mut Query, labels: &Labels) {
+    let items: Vec<Option<SelectItem>> = match query.body.as_ref() {
+        SetExpr::Select(select) => select.projection.iter().cloned().map(Some).collect(),
+        _ => vec![None; labels.items.len()],
+    };
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
+    for order in orders {
+        let Expr::Identifier(name) = &order.expr else { continue };
+        let name = folded(name);
+        let place = labels.items.iter().position(|label| label.as_deref() == Some(name.as_str()));
+        let Some(place) = place else { continue };
+        let star_before = labels.items[..place].iter().any(Option::is_none);
+        let unnamed = match &items[place] {
+            Some(SelectItem::UnnamedExpr(expr)) => !is_name(expr),
+            Some(SelectItem::ExprWithAlias { alias, .. }) => alias.value.contains(MARK),
+            _ => false,
+        };
+        if unnamed && !star_before {
+            order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
+        }
+    }
+}
+
+/// `PER PARTITION LIMIT n`, which the parser leaves among the query's settings, as a QUALIFY.
+fn per_partition_limit(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
+    let Some(settings) = &mut query.settings else { return Ok(()) };
+    let setting = settings.iter().find(|setting| setting.key.value == "per_partition_limit");
+    let Some(limit) = setting.map(|setting| setting.value.clone()) else { return Ok(()) };
+    settings.retain(|setting| setting.key.value != "per_partition_limit");
+    let refused = || Error::not_supported("PER PARTITION LIMIT needs a SELECT from one table, without GROUP BY or DISTINCT");
+    let order = query.order_by.clone();
+    let SetExpr::Select(select) = query.body.as_mut() else { return Err(refused()) };
+    let [from] = select.from.as_slice() else { return Err(refused()) };
+    let TableFactor::Table { name, .. } = &from.relation else { return Err(refused()) };
+    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
+    if !from.joins.is_empty() || grouped || select.distinct.is_some() || select.qualify.is_some() {
+        return Err(refused());
+    }
+    let table = resolve(name).ok_or_else(refused)?;
+    select.qualify = Some(first_rows(&table, limit, reversed(&table, order.as_ref()))?);
+    Ok(())
+}
+
+/// Whether ORDER BY asks for the clustering order backwards.
+fn reversed(table: &TableDef, order: Option<&ast::OrderBy>) -> bool {
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = order else { return false };
+    orders.iter().any(|order| {
+        let Expr::Identifier(name) = &order.expr else { return false };
+        let descending = order.options.asc == Some(false);
+        match table.column(&folded(name)).map(|column| column.role) {
+            Some(ColumnRole::Clustering { descending: key }) => key != descending,
+            _ => false,
+        }
+    })
+}
+
+/// `row_number() OVER (PARTITION BY <partition key> ORDER BY <clustering columns>) <= n`.
+fn first_rows(table: &TableDef, limit: Expr, reversed: bool) -> Result<Expr> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let partition: Vec<String> = table.key().take(table.partition_len()).map(|column| quoted(&column.name)).collect();
+    let clustering: Vec<String> = table
+        .key()
+        .skip(table.partition_len())
+        .map(|column| {
+            let descending = matches!(column.role, ColumnRole::Clustering { descending: true }) != reversed;
+            format!("{} {}", quoted(&column.name), if descending { "DESC" } else { "ASC" })
+        })
+        .collect();
+    let order = if clustering.is_empty() { partition.join(", ") } else { clustering.join(", ") };
+    let text = format!("row_number() OVER (PARTITION BY {} ORDER BY {order})", partition.join(", "));
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let parsed = datafusion::sql::sqlparser::parser::Parser::new(&dialect).try_with_sql(&text);
+    let number = parsed.and_then(|mut parser| parser.parse_expr());
+    let number = number.map_err(|error| Error::internal(format!("{text}: {error}")))?;
+    Ok(Expr::BinaryOp { left: Box::new(number), op: ast::BinaryOperator::LtEq, right: Box::new(limit) })
+}

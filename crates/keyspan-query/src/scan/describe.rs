@@ -1,0 +1,51 @@
+//! A scan as EXPLAIN shows it: table, spans, form, what is read and left out, order, filter, limit, expected rows.
+
+use std::fmt;
+
+use keyspan_model::Order;
+use keyspan_store::seam::ScanForm;
+
+use super::exec::{Layout, SpanScanExec};
+use super::statistics::estimated_rows;
+use crate::spans::spans_text;
+
+/// Writes the line.
+pub(super) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (plan, store) = (&exec.plan, &exec.store_plan);
+    write!(f, "SpanScan: {}.{}", plan.table.keyspace, plan.table.name)?;
+    write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
+    let form = match store.form {
+        ScanForm::Empty => "empty",
+        ScanForm::Concatenate => "concatenate",
+        ScanForm::Interleave => "interleave",
+        ScanForm::Merge => "merge",
+        ScanForm::Unordered => "unordered",
+    };
+    write!(f, ", form={form}, memory_runs={}, segments={}", store.memory_runs, store.segments)?;
+    if !store.pruned.is_empty() {
+        let pruned: Vec<String> = store.pruned.iter().map(|(reason, count)| format!("{count} by {reason}")).collect();
+        write!(f, ", pruned=[{}]", pruned.join(", "))?;
+    }
+    match exec.scan.order {
+        Order::Forward => write!(f, ", order=forward")?,
+        Order::Reverse => write!(f, ", order=reverse")?,
+        Order::Any => {}
+    }
+    if let Some(filter) = &plan.filter {
+        write!(f, ", filter={filter}")?;
+    }
+    if let Some(fetch) = exec.fetch {
+        write!(f, ", limit={fetch}")?;
+    }
+    match &exec.layout {
+        Layout::Partitions(groups) => write!(f, ", partitions={}", groups.len())?,
+        Layout::Sequence(splits) if splits.len() > 1 => write!(f, ", splits={}", splits.len())?,
+        Layout::Sequence(_) => {}
+    }
+    let names: Vec<&str> = exec.schema.fields().iter().map(|field| field.name().as_str()).collect();
+    write!(f, ", columns=[{}]", names.join(", "))?;
+    match estimated_rows(&exec.estimate) {
+        Some(rows) => write!(f, ", rows≈{rows}"),
+        None => Ok(()),
+    }
+}

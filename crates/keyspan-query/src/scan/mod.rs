@@ -1,0 +1,23 @@
+//! The scan of a table's spans, as a node of DataFusion's physical plans.
+//!
+//! ```text
+//! snapshot.plan(scan) ─▶ splits ─▶ snapshot.scan(split) ─▶ read columns ─▶ filter ─▶ output columns ─▶ limit
+//!                        grouped into partitions, or read in sequence, several at a time
+//! ```
+//!
+//! - [`exec`]: the node, its layout and what it tells the optimizer.
+//! - [`read`]: from splits to batches.
+//! - [`sort`]: which orders the scan can deliver.
+//! - [`describe`]: what EXPLAIN shows.
+//! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
+
+mod describe;
+mod exec;
+mod read;
+mod sequence;
+mod sort;
+mod statistics;
+
+pub use exec::{ReadPlan, SpanScanExec};
+pub use read::ReadColumn;
+pub use sequence::KeyOrder;

@@ -1,0 +1,293 @@
+//! From splits to batches: read, filter, project, limit.
+//!
+//! A sequence of splits is read several at a time, each by a task of its own with a small buffer, and delivered in
+//! order: so an ordered or unaggregated scan still uses all cores. Dropping the stream aborts the tasks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt, future};
+use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, row_key_array};
+use keyspan_store::seam::{ScanCounters, Snapshot, Split};
+use tokio::sync::mpsc;
+
+use super::exec::{Layout, SpanScanExec};
+use crate::error::external;
+
+/// Batches that a task reads ahead of its turn.
+const AHEAD: usize = 16;
+
+/// A column that a scan delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadColumn {
+    /// As the store delivers it.
+    Scan(ScanColumn),
+    /// The row key as one text.
+    RowKey,
+}
+
+/// How the columns read come from those of the store.
+#[derive(Debug)]
+pub struct Columns {
+    /// What the store is asked for.
+    pub scan: Vec<ScanColumn>,
+    /// For each column read: its place in the store's batch, or `None` for the row key's text.
+    places: Vec<Option<usize>>,
+    /// Places of the key columns, if the row key's text is read.
+    key: Vec<usize>,
+    key_columns: Vec<KeyColumn>,
+}
+
+impl Columns {
+    /// What must be asked of the store to read these columns.
+    pub fn new(read: &[ReadColumn], relation: &RelationDef) -> Columns {
+        let mut scan: Vec<ScanColumn> = Vec::new();
+        let mut place = |column: ScanColumn| match scan.iter().position(|each| *each == column) {
+            Some(place) => place,
+            None => {
+                scan.push(column);
+                scan.len() - 1
+            }
+        };
+        let mut key = Vec::new();
+        if read.contains(&ReadColumn::RowKey) {
+            key = relation.key.iter().map(|column| place(ScanColumn::Column(column.id))).collect();
+        }
+        let places = read.iter().map(|column| match column {
+            ReadColumn::Scan(column) => Some(place(*column)),
+            ReadColumn::RowKey => None,
+        });
+        let places = places.collect();
+        Columns { scan, places, key, key_columns: relation.key.clone() }
+    }
+}
+
+/// What is done with each batch; shared by the tasks.
+struct Shape {
+    columns: Arc<Columns>,
+    read_schema: SchemaRef,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+    output: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl Shape {
+    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let key_text = match self.columns.key.is_empty() {
+            true => None,
+            false => {
+                let key: Vec<ArrayRef> = self.columns.key.iter().map(|place| batch.column(*place).clone()).collect();
+                Some(row_key_array(&key, &self.columns.key_columns).map_err(external)?)
+            }
+        };
+        let arrays = self.columns.places.iter().map(|place| match (place, &key_text) {
+            (Some(place), _) => Ok(batch.column(*place).clone()),
+            (None, Some(text)) => Ok(text.clone()),
+            (None, None) => Err(DataFusionError::Internal("a row key without key columns".into())),
+        });
+        let read = batch_of(&self.read_schema, arrays.collect::<Result<Vec<_>>>()?, batch.num_rows())?;
+        let kept = match &self.filter {
+            Some(filter) => filter_record_batch(&read, &mask(filter.as_ref(), &read)?)?,
+            None => read,
+        };
+        let output = self.output.iter().map(|place| kept.column(*place).clone()).collect();
+        batch_of(&self.schema, output, kept.num_rows())
+    }
+}
+
+fn batch_of(schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
+}
+
+/// Rows for which the filter is true; null counts as false.
+fn mask(filter: &dyn PhysicalExpr, batch: &RecordBatch) -> Result<BooleanArray> {
+    let array = filter.evaluate(batch)?.into_array(batch.num_rows())?;
+    Ok(as_boolean_array(&array)?.clone())
+}
+
+/// One partition of the scan.
+pub(super) fn execute(
+    exec: &SpanScanExec,
+    partition: usize,
+    context: &TaskContext,
+) -> Result<SendableRecordBatchStream> {
+    let reader = Arc::new(Reader {
+        snapshot: exec.plan.snapshot.clone(),
+        scan: exec.scan.clone(),
+        counters: Arc::new(ScanCounters::default()),
+        shape: Shape {
+            columns: exec.columns.clone(),
+            read_schema: exec.plan.read_schema.clone(),
+            filter: exec.plan.filter.clone(),
+            output: exec.output.clone(),
+            schema: exec.schema.clone(),
+        },
+    });
+    let tasks = context.session_config().target_partitions();
+    let batches = match &exec.layout {
+        Layout::Partitions(groups) => reader.clone().one_after_another(groups.get(partition).cloned().unwrap_or_default()),
+        Layout::Sequence(splits) if splits.len() > 1 && tasks > 1 => reader.clone().ahead(splits.clone(), tasks),
+        Layout::Sequence(splits) => reader.clone().one_after_another(splits.clone()),
+    };
+    let batches = limited(batches, exec.fetch);
+    let meter = Meter::new(exec, partition, reader.counters.clone());
+    let metered = batches.inspect(move |batch| meter.record(batch.as_ref().ok()));
+    let stream = RecordBatchStreamAdapter::new(exec.schema.clone(), metered);
+    Ok(Box::pin(cooperative(stream)))
+}
+
+struct Reader {
+    snapshot: Arc<dyn Snapshot>,
+    scan: Arc<Scan>,
+    counters: Arc<ScanCounters>,
+    shape: Shape,
+}
+
+type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+impl Reader {
+    fn split(self: Arc<Self>, split: &Split) -> Batches {
+        match self.snapshot.scan(&self.scan, split, self.counters.clone()) {
+            Ok(stream) => {
+                let shaped = stream.map(move |batch| self.shape.apply(&batch.map_err(external)?));
+                let filled = shaped.try_filter(|batch| future::ready(batch.num_rows() > 0));
+                filled.boxed()
+            }
+            Err(error) => futures::stream::once(future::ready(Err(external(error)))).boxed(),
+        }
+    }
+
+    fn one_after_another(self: Arc<Self>, splits: Vec<Split>) -> Batches {
+        futures::stream::iter(splits).flat_map(move |split| self.clone().split(&split)).boxed()
+    }
+
+    /// As [`Reader::one_after_another`], but `tasks` splits are being read at any time.
+    fn ahead(self: Arc<Self>, splits: Vec<Split>, tasks: usize) -> Batches {
+        let ahead = Ahead { reader: self, waiting: splits.into(), running: VecDeque::new(), tasks };
+        futures::stream::try_unfold(ahead, |mut ahead| async move {
+            let batch = ahead.next().await?;
+            Ok(batch.map(|batch| (batch, ahead)))
+        })
+        .boxed()
+    }
+}
+
+struct Ahead {
+    reader: Arc<Reader>,
+    waiting: VecDeque<Split>,
+    running: VecDeque<(mpsc::Receiver<Result<RecordBatch>>, SpawnedTask<()>)>,
+    tasks: usize,
+}
+
+impl Ahead {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            while self.running.len() < self.tasks {
+                let Some(split) = self.waiting.pop_front() else { break };
+                self.start(split);
+            }
+            let Some((receiver, _)) = self.running.front_mut() else { return Ok(None) };
+            match receiver.recv().await {
+                Some(batch) => return batch.map(Some),
+                None => self.finish().await?,
+            }
+        }
+    }
+
+    fn start(&mut self, split: Split) {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let reader = self.reader.clone();
+        let task = SpawnedTask::spawn(async move {
+            let mut batches = reader.split(&split);
+            while let Some(batch) = batches.next().await {
+                if sender.send(batch).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.running.push_back((receiver, task));
+    }
+
+    /// The first task has closed its channel: see that it did not panic.
+    async fn finish(&mut self) -> Result<()> {
+        match self.running.pop_front() {
+            Some((_, task)) => task.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Stops after so many rows.
+fn limited(batches: Batches, fetch: Option<usize>) -> Batches {
+    let Some(fetch) = fetch else { return batches };
+    futures::stream::try_unfold((batches, fetch), |(mut batches, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let Some(batch) = batches.try_next().await? else { return Ok(None) };
+        let batch = if batch.num_rows() > left { batch.slice(0, left) } else { batch };
+        let left = left - batch.num_rows();
+        // The store's stream ends with its last row's batch, not when somebody asks again.
+        let rest = if left == 0 { futures::stream::empty().boxed() } else { batches };
+        Ok(Some((batch, (rest, left))))
+    })
+    .boxed()
+}
+
+/// The counts of EXPLAIN ANALYZE.
+struct Meter {
+    baseline: BaselineMetrics,
+    counters: Arc<ScanCounters>,
+    rows_read: Count,
+    rows_merged: Count,
+    bytes_read: Count,
+    pages_read: Count,
+    segments_read: Count,
+}
+
+impl Meter {
+    fn new(exec: &SpanScanExec, partition: usize, counters: Arc<ScanCounters>) -> Meter {
+        let count = |name: &'static str| MetricBuilder::new(&exec.metrics).counter(name, partition);
+        Meter {
+            baseline: BaselineMetrics::new(&exec.metrics, partition),
+            rows_read: count("rows_read"),
+            rows_merged: count("rows_merged"),
+            bytes_read: count("bytes_read"),
+            pages_read: count("pages_read"),
+            segments_read: count("segments_read"),
+            counters,
+        }
+    }
+
+    fn record(&self, batch: Option<&RecordBatch>) {
+        if let Some(batch) = batch {
+            self.baseline.record_output(batch.num_rows());
+        }
+    }
+}
+
+/// The counters are final only when nobody reads any more.
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let counters = &self.counters;
+        self.rows_read.add(counters.rows.load(Ordering::Relaxed) as usize);
+        self.rows_merged.add(counters.rows_merged.load(Ordering::Relaxed) as usize);
+        self.bytes_read.add(counters.bytes_read.load(Ordering::Relaxed) as usize);
+        self.pages_read.add(counters.pages_read.load(Ordering::Relaxed) as usize);
+        self.segments_read.add(counters.segments_read.load(Ordering::Relaxed) as usize);
+    }
+}

@@ -1,0 +1,103 @@
+//! The rule that keeps row-key order: a SELECT that neither sorts nor groups answers in the order of its keys, as CQL
+//! promises within a partition, and LIMIT takes the first of them.
+//!
+//! It runs last, on the finished plan. Where partitions of one scan are only brought together again, the scan becomes
+//! one sequence, which reads several splits at a time by itself.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::buffer::BufferExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::exec::SpanScanExec;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct KeyOrder;
+
+type Plan = Arc<dyn ExecutionPlan>;
+
+impl PhysicalOptimizerRule for KeyOrder {
+    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+        let plan = match in_sequence(&plan)? {
+            Some(ordered) => ordered,
+            None => plan,
+        };
+        plan.transform_down(|node| {
+            let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            match in_sequence(merge.input())? {
+                Some(input) => limit(input, merge.fetch()).map(Transformed::yes),
+                None => Ok(Transformed::no(node)),
+            }
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "KeyOrder"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The plan over a scan in sequence, if nothing but row-by-row work stands between.
+fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
+    if let Some(scan) = plan.downcast_ref::<SpanScanExec>() {
+        return Ok(Some(Arc::new(scan.in_sequence()?)));
+    }
+    if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        return match in_sequence(coalesce.input())? {
+            Some(input) => limit(input, coalesce.fetch()).map(Some),
+            None => Ok(None),
+        };
+    }
+    if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+        return match in_sequence(merge.input())? {
+            Some(input) => limit(input, merge.fetch()).map(Some),
+            None => Ok(None),
+        };
+    }
+    if let Some(buffer) = plan.downcast_ref::<BufferExec>() {
+        return in_sequence(buffer.input());
+    }
+    let row_by_row = plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<GlobalLimitExec>();
+    match (row_by_row, plan.children().as_slice()) {
+        (true, [child]) => match in_sequence(child)? {
+            Some(child) => {
+                let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+                plan.clone().replace_children(vec![child], options).map(Some)
+            }
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn limit(plan: Plan, fetch: Option<usize>) -> Result<Plan> {
+    match fetch {
+        None => Ok(plan),
+        Some(fetch) => Ok(match plan.with_fetch(Some(fetch)).filter(|_| plan.is::<SpanScanExec>()) {
+            Some(limited) => limited,
+            None => Arc::new(GlobalLimitExec::new(plan, 0, Some(fetch))),
+        }),
+    }
+}

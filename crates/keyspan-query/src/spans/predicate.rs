@@ -1,0 +1,315 @@
+//! DataFusion's filter expressions as regions of rows.
+//!
+//! The rule kept: a region holds every row that satisfies the filter; it says exact only if it holds no other. A filter
+//! is a condition on rows, so null counts as false.
+
+use std::ops::Bound;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, expr::InList};
+use keyspan_model::{ColumnType, RelationDef, Value, text_successor};
+
+use super::domain::{Domain, Interval};
+use super::region::{KeyBox, Region};
+use super::row_key;
+use crate::scalar::value_of;
+
+/// The name of the pseudo column that reads the row key as one text.
+pub const ROW_KEY: &str = "row_key";
+
+/// The region of a filter over a relation's columns.
+pub fn region_of(filter: &Expr, relation: &RelationDef) -> Region {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
+            let parts = flatten(filter, Operator::And).into_iter().map(|part| region_of(part, relation));
+            parts.fold(Region::all(), Region::intersect)
+        }
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+            let parts = flatten(filter, Operator::Or).into_iter().map(|part| region_of(part, relation));
+            Region::union(parts.collect())
+        }
+        Expr::BinaryExpr(binary) => comparison(binary, relation),
+        Expr::Between(between) => between_region(between, relation),
+        Expr::InList(list) => in_list(list, relation),
+        Expr::Like(like) => like_region(like, relation),
+        Expr::ScalarFunction(function) if function.name() == "starts_with" => match function.args.as_slice() {
+            [column, Expr::Literal(prefix, _)] => match string(prefix) {
+                Some(prefix) => prefix_region(column, prefix, true, relation),
+                None => Region::unknown(),
+            },
+            _ => Region::unknown(),
+        },
+        Expr::Literal(ScalarValue::Boolean(Some(true)), _) => Region::all(),
+        Expr::Literal(ScalarValue::Boolean(_) | ScalarValue::Null, _) => Region::none(),
+        Expr::Column(_) => boolean(filter, true, relation),
+        Expr::Not(inner) if matches!(inner.as_ref(), Expr::Column(_)) => boolean(inner, false, relation),
+        Expr::IsTrue(inner) => region_of(inner, relation),
+        Expr::IsNotNull(inner) if key_column(inner, relation) => Region::all(),
+        Expr::IsNull(inner) if key_column(inner, relation) => Region::none(),
+        _ => Region::unknown(),
+    }
+}
+
+/// The operands of a chain of one operator; without recursion, since chains may be long.
+fn flatten(root: &Expr, operator: Operator) -> Vec<&Expr> {
+    let (mut stack, mut operands) = (vec![root], Vec::new());
+    while let Some(next) = stack.pop() {
+        match next {
+            Expr::BinaryExpr(binary) if binary.op == operator => stack.extend([&*binary.right, &*binary.left]),
+            other => operands.push(other),
+        }
+    }
+    operands
+}
+
+/// A column of the relation: its place and type.
+fn column_of(expr: &Expr, relation: &RelationDef) -> Option<(usize, ColumnType)> {
+    let Expr::Column(column) = expr else { return None };
+    let key = relation.key.iter().map(|each| (&each.name, each.ty));
+    let values = relation.values.iter().map(|each| (&each.name, each.ty));
+    key.chain(values).enumerate().find(|(_, (name, _))| **name == column.name).map(|(place, (_, ty))| (place, ty))
+}
+
+fn key_column(expr: &Expr, relation: &RelationDef) -> bool {
+    column_of(expr, relation).is_some_and(|(place, _)| place < relation.key.len())
+}
+
+fn is_row_key(expr: &Expr, relation: &RelationDef) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == ROW_KEY) && column_of(expr, relation).is_none()
+}
+
+/// A string literal.
+pub(super) fn string(scalar: &ScalarValue) -> Option<&str> {
+    scalar.try_as_str().flatten()
+}
+
+fn boolean(column: &Expr, value: bool, relation: &RelationDef) -> Region {
+    match column_of(column, relation) {
+        Some((place, ColumnType::Boolean)) => {
+            let point = Interval::point(Value::Boolean(value));
+            Region::of(place, Domain::of(ColumnType::Boolean, vec![point]), true)
+        }
+        _ => Region::unknown(),
+    }
+}
+
+/// The intervals of `column op value`.
+fn intervals(op: Operator, value: &Value) -> Option<Vec<Interval>> {
+    let (included, excluded) = (Bound::Included(value.clone()), Bound::Excluded(value.clone()));
+    let one = |lower, upper| Some(vec![Interval { lower, upper }]);
+    match op {
+        Operator::Eq => Some(vec![Interval::point(value.clone())]),
+        Operator::Lt => one(Bound::Unbounded, excluded),
+        Operator::LtEq => one(Bound::Unbounded, included),
+        Operator::Gt => one(excluded, Bound::Unbounded),
+        Operator::GtEq => one(included, Bound::Unbounded),
+        Operator::NotEq => Some(vec![
+            Interval { lower: Bound::Unbounded, upper: excluded.clone() },
+            Interval { lower: excluded, upper: Bound::Unbounded },
+        ]),
+        _ => None,
+    }
+}
+
+fn comparison(binary: &BinaryExpr, relation: &RelationDef) -> Region {
+    let (left, right) = (binary.left.as_ref(), binary.right.as_ref());
+    match (left, right) {
+        (expr, Expr::Literal(scalar, _)) => compare(expr, binary.op, scalar, relation),
+        (Expr::Literal(scalar, _), expr) => match binary.op.swap() {
+            Some(op) => compare(expr, op, scalar, relation),
+            None => Region::unknown(),
+        },
+        _ => Region::unknown(),
+    }
+}
+
+fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationDef) -> Region {
+    let comparable = matches!(
+        op,
+        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+    );
+    if !comparable {
+        return Region::unknown();
+    }
+    if scalar.is_null() {
+        return Region::none();
+    }
+    if is_row_key(expr, relation) {
+        return match (op, string(scalar)) {
+            (Operator::Eq, Some(text)) => row_key::equal(text, relation),
+            _ => Region::unknown(),
+        };
+    }
+    if let ScalarValue::Struct(fields) = scalar {
+        return tuple(expr, op, fields.columns(), relation);
+    }
+    let Some((place, ty)) = column_of(uncast(expr), relation) else { return Region::unknown() };
+    if !matches!(expr, Expr::Column(_)) && !matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp) {
+        return Region::unknown();
+    }
+    match value_of(scalar, ty) {
+        Some(value) => compared(place, ty, op, &value),
+        None => Region::unknown(),
+    }
+}
+
+/// Rows whose column compares so with a value.
+///
+/// Where Arrow's order of a type is not the key's, only equality means the same to both.
+fn compared(place: usize, ty: ColumnType, op: Operator, value: &Value) -> Region {
+    if op != Operator::Eq && !ty.arrow_order_is_key_order() {
+        return Region::unknown();
+    }
+    match intervals(op, value) {
+        Some(intervals) => Region::of(place, Domain::of(ty, intervals), true),
+        None => Region::unknown(),
+    }
+}
+
+/// What stands under a cast between units of time: such casts keep order and equality of the column's values.
+fn uncast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => match (cast.expr.as_ref(), cast.field.data_type()) {
+            (Expr::Column(_), arrow::datatypes::DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _)) => {
+                &cast.expr
+            }
+            _ => expr,
+        },
+        _ => expr,
+    }
+}
+
+fn between_region(between: &Between, relation: &RelationDef) -> Region {
+    let (Expr::Literal(low, _), Expr::Literal(high, _)) = (between.low.as_ref(), between.high.as_ref()) else {
+        return Region::unknown();
+    };
+    if between.negated {
+        let below = compare(&between.expr, Operator::Lt, low, relation);
+        return Region::union(vec![below, compare(&between.expr, Operator::Gt, high, relation)]);
+    }
+    let above = compare(&between.expr, Operator::GtEq, low, relation);
+    above.intersect(compare(&between.expr, Operator::LtEq, high, relation))
+}
+
+fn in_list(list: &InList, relation: &RelationDef) -> Region {
+    if list.negated {
+        return not_in(list, relation);
+    }
+    let each = list.list.iter().map(|item| match item {
+        Expr::Literal(scalar, _) => compare(&list.expr, Operator::Eq, scalar, relation),
+        _ => Region::unknown(),
+    });
+    Region::union(each.collect())
+}
+
+fn not_in(list: &InList, relation: &RelationDef) -> Region {
+    let each = list.list.iter().map(|item| match item {
+        Expr::Literal(scalar, _) => compare(&list.expr, Operator::NotEq, scalar, relation),
+        _ => Region::unknown(),
+    });
+    // A long list of exclusions is quicker checked row by row.
+    if list.list.len() > 100 { Region::unknown() } else { each.fold(Region::all(), Region::intersect) }
+}
+
+fn like_region(like: &Like, relation: &RelationDef) -> Region {
+    let Expr::Literal(pattern, _) = like.pattern.as_ref() else { return Region::unknown() };
+    let Some(pattern) = string(pattern) else { return Region::unknown() };
+    if like.negated || like.case_insensitive {
+        return Region::unknown();
+    }
+    let (literal, rest) = literal_prefix(pattern, like.escape_char.unwrap_or('\\'));
+    match rest {
+        "" => compare(&like.expr, Operator::Eq, &ScalarValue::Utf8View(Some(literal)), relation),
+        "%" => prefix_region(&like.expr, &literal, true, relation),
+        _ => prefix_region(&like.expr, &literal, false, relation),
+    }
+}
+
+/// The text before a pattern's first wildcard, and the pattern from there on.
+fn literal_prefix(pattern: &str, escape: char) -> (String, &str) {
+    let mut literal = String::new();
+    let mut characters = pattern.char_indices();
+    while let Some((place, character)) = characters.next() {
+        match character {
+            '%' | '_' => return (literal, &pattern[place..]),
+            c if c == escape => match characters.next() {
+                Some((_, escaped)) => literal.push(escaped),
+                None => literal.push(c),
+            },
+            c => literal.push(c),
+        }
+    }
+    (literal, "")
+}
+
+fn prefix_region(expr: &Expr, prefix: &str, exact: bool, relation: &RelationDef) -> Region {
+    if is_row_key(expr, relation) {
+        let region = row_key::prefix(prefix, relation);
+        return Region { exact: exact && region.exact, ..region };
+    }
+    match column_of(expr, relation) {
+        Some((place, ty @ (ColumnType::Text | ColumnType::Ascii))) => Region::of(place, prefix_domain(ty, prefix), exact),
+        _ => Region::unknown(),
+    }
+}
+
+/// The texts that begin with a prefix.
+pub(super) fn prefix_domain(ty: ColumnType, prefix: &str) -> Domain {
+    let upper = text_successor(prefix).map_or(Bound::Unbounded, |next| Bound::Excluded(Value::Text(next)));
+    Domain::of(ty, vec![Interval { lower: Bound::Included(Value::Text(prefix.into())), upper }])
+}
+
+/// `(a, b) op (x, y)`, which arrives as a comparison of structs, one of them a literal.
+fn tuple(expr: &Expr, op: Operator, values: &[arrow::array::ArrayRef], relation: &RelationDef) -> Region {
+    let Some(parts) = struct_parts(expr) else { return Region::unknown() };
+    if parts.len() != values.len() {
+        return Region::unknown();
+    }
+    let mut columns = Vec::new();
+    for (part, value) in parts.iter().zip(values) {
+        let typed = column_of(part, relation).filter(|(_, ty)| ty.arrow_order_is_key_order());
+        let Some((place, ty)) = typed else { return Region::unknown() };
+        let scalar = ScalarValue::try_from_array(value, 0).ok();
+        match scalar.and_then(|scalar| value_of(&scalar, ty)) {
+            Some(value) if !value.is_null() => columns.push((place, ty, value)),
+            _ => return Region::unknown(),
+        }
+    }
+    let nullable = columns.iter().any(|(place, _, _)| *place >= relation.key.len());
+    let region = tuple_region(&columns, op);
+    Region { exact: region.exact && !nullable, ..region }
+}
+
+fn struct_parts(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::Cast(cast) => struct_parts(&cast.expr),
+        Expr::ScalarFunction(function) if matches!(function.name(), "struct" | "row") => Some(&function.args),
+        _ => None,
+    }
+}
+
+/// `a > x`, or `a = x and b > y`, or …: the first column that differs decides.
+fn tuple_region(columns: &[(usize, ColumnType, Value)], op: Operator) -> Region {
+    let strict = match op {
+        Operator::Lt | Operator::LtEq => Operator::Lt,
+        Operator::Gt | Operator::GtEq => Operator::Gt,
+        Operator::Eq => {
+            let each = columns.iter().map(|(place, ty, value)| compared(*place, *ty, Operator::Eq, value));
+            return each.fold(Region::all(), Region::intersect);
+        }
+        _ => return Region::unknown(),
+    };
+    let mut equal = KeyBox::default();
+    let mut branches = Vec::new();
+    for (index, (place, ty, value)) in columns.iter().enumerate() {
+        let last = if index + 1 == columns.len() { op } else { strict };
+        let here = compared(*place, *ty, last, value);
+        branches.push(Region { boxes: vec![equal.clone()], exact: true }.intersect(here));
+        let point = KeyBox::of(*place, Domain::of(*ty, vec![Interval::point(value.clone())]));
+        match equal.intersect(&point) {
+            Some(both) => equal = both,
+            None => break,
+        }
+    }
+    Region::union(branches)
+}

@@ -1,0 +1,238 @@
+//! A table as DataFusion sees it: a schema, and scans of spans.
+//!
+//! The provider holds no snapshot: a plan may be kept, and each execution brings its own in the session's
+//! [`Statement`]. Every filter that can be evaluated on one row is taken (`Exact`): what the spans do not answer, the
+//! scan evaluates itself, after versions are merged.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Constraint, Constraints, DFSchema};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_store::seam::Snapshot;
+
+use crate::error::external;
+use crate::rewrite::Mentions;
+use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
+use crate::session::SessionInfo;
+use crate::spans::{self, ROW_KEY};
+
+/// What one execution of a statement sees. An extension of the session's configuration.
+#[derive(Debug)]
+pub struct Statement {
+    /// The tables as of the statement.
+    pub snapshot: Arc<dyn Snapshot>,
+    /// The session, to functions and system tables.
+    pub info: Arc<SessionInfo>,
+}
+
+/// A table of one catalog version.
+#[derive(Debug)]
+pub struct KeyspanTable {
+    table: Arc<TableDef>,
+    relation: Arc<RelationDef>,
+    columns: Vec<ReadColumn>,
+    schema: SchemaRef,
+    constraints: Constraints,
+    hidden: Vec<String>,
+}
+
+impl KeyspanTable {
+    /// The table with its shown columns and those pseudo columns that the statement mentions.
+    pub fn new(table: Arc<TableDef>, mentions: &Mentions) -> KeyspanTable {
+        let relation = table.rows_relation();
+        let (mut columns, mut fields, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+        for column in table.columns.iter().filter(|column| !column.hidden || mentions.names(&column.name)) {
+            columns.push(ReadColumn::Scan(ScanColumn::Column(column.id)));
+            fields.push(column.ty.field(&column.name, !(column.not_null || column.is_key())));
+            if column.hidden {
+                hidden.push(column.name.clone());
+            }
+        }
+        for (name, column, ty) in pseudo_columns(&table, mentions) {
+            columns.push(column);
+            fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey)));
+            hidden.push(name);
+        }
+        let key: Vec<usize> = table
+            .key()
+            .filter_map(|key| columns.iter().position(|c| *c == ReadColumn::Scan(ScanColumn::Column(key.id))))
+            .collect();
+        let whole = key.len() == table.key_len() && !key.is_empty();
+        let constraints = if whole { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
+        KeyspanTable {
+            relation: Arc::new(relation),
+            columns,
+            schema: Arc::new(Schema::new(fields)),
+            constraints: Constraints::new_unverified(constraints),
+            hidden,
+            table,
+        }
+    }
+
+    /// Columns that `*` leaves out.
+    pub fn hidden(&self) -> &[String] {
+        &self.hidden
+    }
+
+    /// Refuses what this kind of scan does not read.
+    fn check(&self, wanted: &[usize]) -> Result<()> {
+        for index in wanted {
+            if let ReadColumn::Scan(ScanColumn::Column(id)) = self.columns[*index] {
+                if self.relation.key_index(id).is_none() && self.relation.value(id).is_none() {
+                    let name = self.schema.field(*index).name();
+                    let message = format!("reading static column \"{name}\" is not supported yet");
+                    return Err(external(keyspan_model::Error::not_supported(message)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `row_key`, `writetime(x)` and `ttl(x)`, as far as the statement mentions them and no declared column has the name.
+fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadColumn, ColumnType)> {
+    let mut found = Vec::new();
+    if mentions.names(ROW_KEY) && table.column(ROW_KEY).is_none() {
+        found.push((ROW_KEY.to_owned(), ReadColumn::RowKey, ColumnType::Text));
+    }
+    for column in table.columns.iter().filter(|column| !column.is_key()) {
+        let written = format!("writetime({})", column.name);
+        if mentions.names(&written) {
+            found.push((written, ReadColumn::Scan(ScanColumn::WriteTime(column.id)), ColumnType::BigInt));
+        }
+        let expires = format!("ttl({})", column.name);
+        if mentions.names(&expires) {
+            found.push((expires, ReadColumn::Scan(ScanColumn::Ttl(column.id)), ColumnType::Int));
+        }
+    }
+    found
+}
+
+/// Whether a filter can be evaluated on one row alone.
+fn is_plain(filter: &Expr) -> bool {
+    let mut plain = true;
+    let walked = filter.apply(|expr| {
+        let refused = matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        );
+        plain &= !refused;
+        Ok(if refused { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walked.is_ok() && plain
+}
+
+#[async_trait]
+impl TableProvider for KeyspanTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let each = filters.iter().map(|filter| match is_plain(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        });
+        Ok(each.collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let statement = state.config().get_extension::<Statement>().ok_or_else(|| {
+            DataFusionError::Internal("a scan was planned without a statement's snapshot".into())
+        })?;
+        let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
+        let parts: Vec<&Expr> = filters.iter().collect();
+        let pushed = spans::push(&parts, &self.relation);
+        let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
+        let residual = conjunction(residual);
+        let read = self.read_columns(&wanted, residual.as_ref())?;
+        self.check(&read)?;
+        let read_schema = Arc::new(self.schema.project(&read)?);
+        let filter = match &residual {
+            Some(expr) => Some(physical(state, expr, &read_schema)?),
+            None => None,
+        };
+        let place = |index: &usize| read.iter().position(|each| each == index).unwrap_or_default();
+        let plan = ReadPlan {
+            table: self.table.clone(),
+            relation: self.relation.clone(),
+            snapshot: statement.snapshot.clone(),
+            read: read.iter().map(|index| self.columns[*index]).collect(),
+            read_schema,
+            filter,
+            constant: pushed.constant,
+            scan: Scan {
+                relation: self.relation.id,
+                spans: pushed.spans,
+                columns: Vec::new(),
+                ranges: pushed.ranges,
+                order: Order::Any,
+                limit: None,
+                per_prefix: None,
+            },
+            partitions: state.config().target_partitions(),
+        };
+        let exec = SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit)?;
+        Ok(Arc::new(exec))
+    }
+}
+
+impl KeyspanTable {
+    /// The wanted columns, then those that only the filter needs.
+    fn read_columns(&self, wanted: &[usize], residual: Option<&Expr>) -> Result<Vec<usize>> {
+        let mut read = Vec::new();
+        for index in wanted {
+            if !read.contains(index) {
+                read.push(*index);
+            }
+        }
+        let mut names: Vec<&str> = residual.map_or(Vec::new(), |expr| {
+            expr.column_refs().into_iter().map(|column| column.name.as_str()).collect()
+        });
+        names.sort_unstable();
+        for name in names {
+            let index = self.schema.index_of(name)?;
+            if !read.contains(&index) {
+                read.push(index);
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn physical(
+    state: &dyn Session,
+    expr: &Expr,
+    schema: &SchemaRef,
+) -> Result<Arc<dyn datafusion::physical_expr::PhysicalExpr>> {
+    let schema = DFSchema::try_from(schema.as_ref().clone())?;
+    let unqualified = datafusion::logical_expr::expr_rewriter::unnormalize_col(expr.clone());
+    state.create_physical_expr(unqualified, &schema)
+}

@@ -1,0 +1,279 @@
+//! A store for this crate's tests: rows in a sorted list, honest about spans, order and limit.
+//!
+//! It delivers small batches, and rows of a scan without order backwards, so that nothing can lean on luck.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering as Atomic;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use bytes::Bytes;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use futures::{StreamExt, TryStreamExt};
+use keyspan_model::{
+    Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, KeyEncoder, Order, RelationDef, RelationId,
+    Result, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
+};
+use keyspan_store::seam::{
+    Accepted, BatchStream, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
+};
+
+use crate::{ExplainOptions, QueryContext, QueryEngine, QueryOptions, QuerySession, SessionInfo};
+
+const BATCH: usize = 7;
+
+/// Tables and their rows.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub catalog: Arc<Catalog>,
+    /// Rows in key order: key columns, then value columns, as in the relation.
+    pub relations: BTreeMap<RelationId, (RelationDef, Vec<Vec<Value>>)>,
+    /// Rows that statistics claim, in place of the truth: to see plans of large tables.
+    pub claimed: Option<u64>,
+}
+
+/// A column for [`Rows::create`]: name, type, and `p` (partition), `a`/`d` (clustering, ascending or descending) or `-`.
+pub type Column = (&'static str, ColumnType, char);
+
+impl Rows {
+    /// Adds a table with rows, given in the columns' order.
+    pub fn create(&mut self, name: &str, columns: &[Column], rows: Vec<Vec<Value>>) -> Arc<TableDef> {
+        let mut catalog = if self.catalog.keyspaces.is_empty() { Catalog::initial() } else { Catalog::clone(&self.catalog) };
+        let column = |(name, ty, role): &Column, id: ColumnId| ColumnDef {
+            id,
+            name: (*name).into(),
+            ty: *ty,
+            role: match role {
+                'p' | 'r' => ColumnRole::Partition,
+                'a' => ColumnRole::Clustering { descending: false },
+                'd' => ColumnRole::Clustering { descending: true },
+                _ => ColumnRole::Regular,
+            },
+            not_null: false,
+            default: None,
+            max_length: None,
+            hidden: *role == 'r',
+        };
+        let columns = columns.iter().map(|each| column(each, catalog.new_column_id())).collect();
+        let table = Arc::new(TableDef {
+            id: catalog.new_table_id(),
+            keyspace: "public".into(),
+            name: name.into(),
+            version: 1,
+            columns,
+            rows: catalog.new_relation_id(),
+            statics: None,
+            families: Vec::new(),
+            window: None,
+            default_ttl: 0,
+            gc_grace: 0,
+            checks: Vec::new(),
+            options: BTreeMap::new(),
+        });
+        catalog.tables.insert(table.id, table.clone());
+        catalog.version += 1;
+        self.catalog = Arc::new(catalog);
+        let relation = table.rows_relation();
+        let encoder = KeyEncoder::new(&relation.key);
+        let mut rows = rows;
+        rows.sort_by_key(|row| encoder.encode(&row[..relation.key.len()]).expect("a key"));
+        self.relations.insert(table.rows, (relation, rows));
+        table
+    }
+
+    fn matching(&self, scan: &Scan) -> Result<Vec<&Vec<Value>>> {
+        let (relation, rows) = &self.relations[&scan.relation];
+        let encoder = KeyEncoder::new(&relation.key);
+        let spans = scan.spans.iter().map(|span| encoder.span_bytes(span)).collect::<Result<Vec<_>>>()?;
+        let mut found: Vec<&Vec<Value>> = Vec::new();
+        for row in rows {
+            let key = encoder.encode(&row[..relation.key.len()])?;
+            let inside = |(from, to): &(Vec<u8>, Option<Vec<u8>>)| key >= *from && to.as_ref().is_none_or(|to| key < *to);
+            if spans.iter().any(inside) {
+                found.push(row);
+            }
+        }
+        if scan.order != Order::Forward {
+            found.reverse();
+        }
+        Ok(found)
+    }
+
+    fn column(&self, relation: RelationId, column: ScanColumn) -> Result<(usize, ColumnType, String)> {
+        let (relation, _) = &self.relations[&relation];
+        let key = relation.key.iter().map(|column| (column.id, column.ty, &column.name));
+        let values = relation.values.iter().map(|column| (column.id, column.ty, &column.name));
+        let (id, ty) = match column {
+            ScanColumn::Column(id) => (id, None),
+            ScanColumn::WriteTime(id) => (id, Some(ColumnType::BigInt)),
+            ScanColumn::Ttl(id) => (id, Some(ColumnType::Int)),
+        };
+        let found = key.chain(values).enumerate().find(|(_, (each, _, _))| *each == id);
+        let (place, (_, own, name)) = found.ok_or_else(|| Error::internal("no such column"))?;
+        Ok((place, ty.unwrap_or(own), name.clone()))
+    }
+}
+
+impl Snapshot for Rows {
+    fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    fn seq(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> i64 {
+        0
+    }
+
+    fn accept(&self, _: &Scan) -> Accepted {
+        Accepted { spans: true, order: true, limit: true }
+    }
+
+    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
+        let rows = match self.claimed {
+            Some(rows) => Known::Estimate(rows),
+            None => Known::Exact(self.matching(scan)?.len() as u64),
+        };
+        Ok(ScanStatistics { rows, bytes: Known::Unknown, ranges: vec![Known::Unknown; scan.columns.len()] })
+    }
+
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        let rows = self.matching(scan)?.len();
+        let share = rows.div_ceil(want.max(1)).max(1);
+        let splits = (0..rows).step_by(share).map(|from| {
+            let to = (from + share).min(rows);
+            Split { payload: Bytes::from(format!("{from} {to}")), rows: (to - from) as u64 }
+        });
+        Ok(ScanPlan {
+            splits: splits.collect(),
+            form: if rows == 0 { ScanForm::Empty } else { ScanForm::Concatenate },
+            memory_runs: 1,
+            segments: 0,
+            pruned: Vec::new(),
+            estimated_rows: rows as u64,
+        })
+    }
+
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        let text = String::from_utf8_lossy(&split.payload).into_owned();
+        let bounds: Vec<usize> = text.split(' ').map(|part| part.parse().expect("our own")).collect();
+        let matching = self.matching(scan)?;
+        let mut rows = &matching[bounds[0]..bounds[1]];
+        if let Some(limit) = scan.limit {
+            rows = &rows[..limit.min(rows.len())];
+        }
+        let schema = self.schema(scan.relation, &scan.columns)?;
+        let mut batches = Vec::new();
+        for chunk in rows.chunks(BATCH) {
+            let mut arrays = Vec::new();
+            for column in &scan.columns {
+                let (place, ty, _) = self.column(scan.relation, *column)?;
+                let values: Vec<Value> = chunk
+                    .iter()
+                    .map(|row| match column {
+                        ScanColumn::Column(_) => row[place].clone(),
+                        ScanColumn::WriteTime(_) => Value::BigInt(1_000),
+                        ScanColumn::Ttl(_) => Value::Null,
+                    })
+                    .collect();
+                arrays.push(array_of(ty, &values)?);
+            }
+            counters.rows.fetch_add(chunk.len() as u64, Atomic::Relaxed);
+            let options = RecordBatchOptions::new().with_row_count(Some(chunk.len()));
+            batches.push(Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?));
+        }
+        Ok(futures::stream::iter(batches).boxed())
+    }
+
+    fn get(&self, _: RelationId, _: &[Vec<Value>], _: &[ScanColumn]) -> Result<RecordBatch> {
+        Err(Error::not_supported("get"))
+    }
+
+    fn with_writes(&self, _: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
+        Err(Error::not_supported("with_writes"))
+    }
+
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
+        let key_len = self.relations[&relation].0.key.len();
+        let fields = columns.iter().map(|column| {
+            let (place, ty, name) = self.column(relation, *column)?;
+            Ok(ty.field(&name, place >= key_len))
+        });
+        Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>>>()?)))
+    }
+}
+
+/// A session over some rows.
+pub struct Bench {
+    pub rows: Arc<Rows>,
+    pub session: QuerySession,
+    pub context: QueryContext,
+}
+
+/// Parses one query, as views' texts are parsed here.
+pub fn parse(sql: &str) -> Result<Box<ast::Query>> {
+    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql);
+    let mut statements = parsed.map_err(|error| Error::new(ErrorKind::Syntax, error.to_string()))?;
+    match statements.pop() {
+        Some(ast::Statement::Query(query)) => Ok(query),
+        _ => Err(Error::new(ErrorKind::Syntax, "not a query")),
+    }
+}
+
+/// Parses one expression.
+pub fn expression(sql: &str) -> ast::Expr {
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).expect("tokens");
+    parser.parse_expr().expect("an expression")
+}
+
+impl Bench {
+    pub fn new(rows: Rows) -> Bench {
+        let options = QueryOptions { threads: 2, parser: Some(parse), ..QueryOptions::default() };
+        let rows = Arc::new(rows);
+        let context = QueryContext {
+            snapshot: rows.clone(),
+            search_path: vec!["public".into()],
+            time_zone: "UTC".into(),
+            now: 1_700_000_000_000_000,
+            parameter_types: Vec::new(),
+            info: Arc::new(SessionInfo::default()),
+        };
+        Bench { rows, session: QueryEngine::new(options).expect("an engine").session(), context }
+    }
+
+    /// Column labels, and the rows as texts.
+    pub async fn query(&self, sql: &str) -> Result<(Vec<String>, Vec<Vec<String>>)> {
+        self.query_with(sql, &[]).await
+    }
+
+    pub async fn query_with(&self, sql: &str, parameters: &[Value]) -> Result<(Vec<String>, Vec<Vec<String>>)> {
+        let planned = self.session.plan(&*parse(sql)?, &self.context).await?;
+        let stream = self.session.execute(&planned, parameters, &self.context).await?;
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        let labels = planned.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let mut rows = Vec::new();
+        for batch in &batches {
+            for row in 0..batch.num_rows() {
+                let texts = batch.columns().iter().zip(planned.schema.fields()).map(|(array, field)| {
+                    let ty = ColumnType::of_field(field).expect("a type");
+                    let value = value_at(array.as_ref(), row, ty).expect("a value");
+                    if value.is_null() { "∅".to_owned() } else { value.to_text(ty) }
+                });
+                rows.push(texts.collect());
+            }
+        }
+        Ok((labels, rows))
+    }
+
+    /// The lines of EXPLAIN.
+    pub async fn explain(&self, sql: &str, analyze: bool) -> Result<String> {
+        let planned = self.session.plan(&*parse(sql)?, &self.context).await?;
+        let options = ExplainOptions { analyze, verbose: false };
+        Ok(self.session.explain(&planned, &[], &self.context, options).await?.join("\n"))
+    }
+}

@@ -1,0 +1,235 @@
+//! Queries end to end on the test store: answers, labels, plans, errors.
+
+use keyspan_model::{ColumnType, Value};
+
+use crate::testing::{Bench, Rows, expression};
+
+fn text(value: &str) -> Value {
+    Value::Text(value.into())
+}
+
+/// 3 sites × 4 sensors × 10 instants.
+fn readings() -> Rows {
+    let mut rows = Rows::default();
+    let mut data = Vec::new();
+    for site in ["a", "b", "c"] {
+        for sensor in 0..4 {
+            for hour in 0..10_i64 {
+                let heat = if hour == 3 { Value::Null } else { Value::Double(hour as f64 * 1.5 + f64::from(sensor)) };
+                data.push(vec![text(site), Value::Int(sensor), Value::Timestamp(hour * 3_600_000_000), heat, text("x")]);
+            }
+        }
+    }
+    let columns = [
+        ("site", ColumnType::Text, 'p'),
+        ("sensor", ColumnType::Int, 'p'),
+        ("ts", ColumnType::Timestamp, 'd'),
+        ("heat", ColumnType::Double, '-'),
+        ("note", ColumnType::Text, '-'),
+    ];
+    rows.create("readings", &columns, data);
+    rows
+}
+
+fn first(rows: &[Vec<String>], column: usize) -> Vec<&str> {
+    rows.iter().map(|row| row[column].as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_come_in_key_order_even_from_many_splits() {
+    let bench = Bench::new(Rows { claimed: Some(1_000_000), ..readings() });
+    let (_, rows) = bench.query("SELECT ts FROM readings WHERE site = 'b' AND sensor = 2 LIMIT 3").await.expect("rows");
+    assert_eq!(first(&rows, 0), ["1970-01-01 09:00:00+00", "1970-01-01 08:00:00+00", "1970-01-01 07:00:00+00"]);
+    let (_, rows) = bench.query("SELECT site, sensor, ts FROM readings WHERE heat > 2").await.expect("rows");
+    let mut sorted = rows.clone();
+    sorted.sort_by(|a, b| (&a[0], &a[1]).cmp(&(&b[0], &b[1])).then(b[2].cmp(&a[2])));
+    assert_eq!(rows, sorted);
+    assert!(rows.len() > 50);
+}
+
+#[tokio::test]
+async fn sorts_along_the_key_need_no_sort() {
+    let bench = Bench::new(readings());
+    for (sql, order) in [
+        ("SELECT * FROM readings ORDER BY site, sensor, ts DESC", "order=forward"),
+        ("SELECT * FROM readings ORDER BY site DESC, sensor DESC, ts", "order=reverse"),
+        ("SELECT ts FROM readings WHERE site = 'a' AND sensor = 1 ORDER BY ts DESC LIMIT 5", "order=forward"),
+        ("SELECT ts AS t FROM readings WHERE site = 'a' AND sensor = 1 AND heat > 1 ORDER BY t LIMIT 5", "order=reverse"),
+        ("SELECT ts FROM readings WHERE site = 'a' ORDER BY sensor, ts DESC", "order=forward"),
+    ] {
+        let plan = bench.explain(sql, false).await.expect("a plan");
+        assert!(plan.contains(order) && !plan.contains("Sort"), "{sql}\n{plan}");
+    }
+    for sql in [
+        "SELECT * FROM readings ORDER BY site, ts",
+        "SELECT * FROM readings ORDER BY site, sensor DESC",
+        "SELECT * FROM readings ORDER BY heat",
+    ] {
+        let plan = bench.explain(sql, false).await.expect("a plan");
+        assert!(plan.contains("SortExec"), "{sql}\n{plan}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sorted_answers_are_the_same_with_and_without_elimination() {
+    for claimed in [None, Some(1_000_000)] {
+        let bench = Bench::new(Rows { claimed, ..readings() });
+        for (fast, slow) in [
+            ("site, sensor, ts DESC", "site || '', sensor + 0, ts DESC"),
+            ("site DESC, sensor DESC, ts", "site || '' DESC, sensor + 0 DESC, ts"),
+        ] {
+            for limit in ["", " LIMIT 17", " LIMIT 5 OFFSET 9"] {
+                let with = |order: &str| format!("SELECT site, sensor, ts FROM readings WHERE heat <> 3 ORDER BY {order}{limit}");
+                let fast = bench.query(&with(fast)).await.expect("rows");
+                assert_eq!(fast, bench.query(&with(slow)).await.expect("rows"), "{limit} {claimed:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn explain_names_spans_filter_and_limit() {
+    let bench = Bench::new(readings());
+    let sql = "SELECT ts FROM readings WHERE site = 'a' AND sensor IN (1, 2) AND ts >= '1970-01-01 03:00:00Z' AND heat > 2";
+    let plan = bench.explain(sql, false).await.expect("a plan");
+    assert!(
+        plan.contains(
+            "spans=[('a', 1, [1970-01-01 03:00:00+00 ..)), ('a', 2, [1970-01-01 03:00:00+00 ..))]"
+        ),
+        "{plan}"
+    );
+    assert!(plan.contains("filter=heat@1 > 2"), "{plan}");
+    let plan = bench.explain(sql, true).await.expect("a plan");
+    assert!(plan.contains("rows_read=14") && plan.contains("Execution Time"), "{plan}");
+}
+
+#[tokio::test]
+async fn labels_are_postgres_and_may_repeat() {
+    let bench = Bench::new(readings());
+    for (sql, labels) in [
+        ("SELECT site, site FROM readings LIMIT 1", vec!["site", "site"]),
+        ("SELECT 1, 1", vec!["?column?", "?column?"]),
+        ("SELECT *, site FROM readings LIMIT 1", vec!["site", "sensor", "ts", "heat", "note", "site"]),
+        ("SELECT avg(heat), avg(heat), max(ts) AS m FROM readings", vec!["avg", "avg", "m"]),
+        ("SELECT r.site, s.site FROM readings r, readings s LIMIT 1", vec!["site", "site"]),
+        ("SELECT avg FROM (SELECT avg(heat) FROM readings) s", vec!["avg"]),
+        ("SELECT count(*), sensor FROM readings GROUP BY sensor ORDER BY count, sensor", vec!["count", "sensor"]),
+        ("SELECT * FROM (SELECT site, site FROM readings LIMIT 1) s", vec!["site", "site"]),
+        ("SELECT site AS a, sensor AS a FROM readings ORDER BY a LIMIT 1", vec!["a", "a"]),
+        ("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x", vec!["x"]),
+    ] {
+        let answer = bench.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(answer.0, labels, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn pseudo_columns_exist_when_mentioned_and_hide_from_star() {
+    let mut rows = readings();
+    rows.create("heap", &[("rowid", ColumnType::BigInt, 'r'), ("v", ColumnType::Int, '-')], vec![
+        vec![Value::BigInt(2), Value::Int(7)],
+        vec![Value::BigInt(1), Value::Int(8)],
+    ]);
+    let bench = Bench::new(rows);
+    let (labels, found) = bench
+        .query("SELECT row_key, WRITETIME(heat), r.* FROM readings r WHERE row_key LIKE 'b#3#%' LIMIT 1")
+        .await
+        .expect("rows");
+    assert_eq!(labels, ["row_key", "writetime(heat)", "site", "sensor", "ts", "heat", "note"]);
+    assert_eq!(found[0][..3], ["b#3#1970-01-01 09:00:00+00", "1000", "b"]);
+    let plan = bench.explain("SELECT heat FROM readings WHERE starts_with(row_key, 'b#3#')", false).await.expect("plan");
+    assert!(plan.contains("spans=[('b', 3)]") && !plan.contains("filter"), "{plan}");
+    let (labels, found) = bench.query("SELECT * FROM heap WHERE rowid > 0").await.expect("rows");
+    assert_eq!((labels, found), (vec!["v".to_owned()], vec![vec!["8".to_owned()], vec!["7".to_owned()]]));
+}
+
+#[tokio::test]
+async fn per_partition_limit_takes_the_first_rows_of_each() {
+    use datafusion::sql::sqlparser::ast;
+    let bench = Bench::new(readings());
+    let mut query = crate::testing::parse("SELECT site, sensor, ts FROM readings WHERE heat < 10").expect("a query");
+    query.settings = Some(vec![ast::Setting { key: ast::Ident::new("per_partition_limit"), value: expression("1") }]);
+    let planned = bench.session.plan(&query, &bench.context).await.expect("a plan");
+    let stream = bench.session.execute(&planned, &[], &bench.context).await.expect("a stream");
+    let batches: Vec<_> = futures::TryStreamExt::try_collect(stream).await.expect("rows");
+    assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), 12);
+}
+
+#[tokio::test]
+async fn parameters_are_typed_bound_and_pushed() {
+    let bench = Bench::new(readings());
+    let sql = "SELECT heat FROM readings WHERE site = $1 AND sensor = $2 AND ts < $3";
+    let planned = bench.session.plan(&*crate::testing::parse(sql).expect("sql"), &bench.context).await.expect("a plan");
+    assert_eq!(planned.parameters, [ColumnType::Text, ColumnType::Int, ColumnType::Timestamp]);
+    let values = [text("a"), Value::Int(1), Value::Timestamp(7_200_000_000)];
+    let (_, rows) = bench.query_with(sql, &values).await.expect("rows");
+    assert_eq!(rows, [["2.5"], ["1"]]);
+    let lines = bench.session.explain(&planned, &values, &bench.context, crate::ExplainOptions::default()).await;
+    let lines = lines.expect("lines").join("\n");
+    assert!(lines.contains("('a', 1, (.. 1970-01-01 02:00:00+00))") && !lines.contains("filter"), "{lines}");
+}
+
+#[tokio::test]
+async fn errors_have_postgres_states_and_hints() {
+    let bench = Bench::new(readings());
+    for (sql, state, hint) in [
+        ("SELECT * FROM reading", "42P01", "Perhaps you meant \"readings\"."),
+        ("SELECT heatt FROM readings", "42703", "Perhaps you meant to reference the column \"readings.heat\"."),
+        ("SELECT x.heat FROM readings", "42P01", ""),
+        ("SELECT lowr(site) FROM readings", "42883", "Perhaps you meant \"lower\"."),
+        ("SELECT site, count(*) FROM readings", "42803", ""),
+        ("SELECT site FROM readings r, readings s", "42702", ""),
+        ("SELECT 1 / 0", "22012", ""),
+        ("SELECT (SELECT sensor FROM readings)", "21000", ""),
+        ("SELECT sensor / (sensor - sensor) FROM readings", "22012", ""),
+        ("SELECT 'x'::int", "22P02", ""),
+    ] {
+        let error = bench.query(sql).await.expect_err(sql);
+        assert_eq!(error.sqlstate(), state, "{sql}: {error:?}");
+        if !hint.is_empty() {
+            assert_eq!(error.hint.as_deref(), Some(hint), "{sql}");
+        }
+    }
+    let error = bench.query("SELECT heatt FROM readings").await.expect_err("no such column");
+    assert_eq!(error.position, Some(8));
+}
+
+#[tokio::test]
+async fn expressions_compile_over_two_inputs() {
+    use std::sync::Arc;
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::Schema;
+    let bench = Bench::new(readings());
+    let schema = Arc::new(Schema::new(vec![ColumnType::BigInt.field("x", true)]));
+    let (sum, test) = (expression("x.x + excluded.x * $1"), expression("x.x > 1 AND now() IS NOT NULL"));
+    let input = [("x", schema.clone()), ("excluded", schema.clone())];
+    let compiled = bench.session.expression(&[&sum, &test], &input, &bench.context).expect("compiled");
+    assert_eq!(compiled.types(), [ColumnType::BigInt, ColumnType::Boolean]);
+    let both = Arc::new(Schema::new(vec![ColumnType::BigInt.field("x", true), ColumnType::BigInt.field("x", true)]));
+    let column = |values: Vec<i64>| Arc::new(Int64Array::from(values));
+    let batch = RecordBatch::try_new(both, vec![column(vec![1, 2]), column(vec![10, 20])]).expect("a batch");
+    let arrays = compiled.evaluate(&batch, &[Value::BigInt(3)]).expect("arrays");
+    assert_eq!(format!("{:?}", arrays[0]), format!("{:?}", column(vec![31, 62])));
+    let queried = expression("(SELECT 1)");
+    assert_eq!(bench.session.expression(&[&queried], &input, &bench.context).expect_err("refused").sqlstate(), "0A000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_aggregates_windows_and_sets_run() {
+    let bench = Bench::new(Rows { claimed: Some(1_000_000), ..readings() });
+    for (sql, count) in [
+        ("SELECT site, avg(heat) FROM readings GROUP BY site", 3),
+        ("SELECT DISTINCT ON (site, sensor) * FROM readings ORDER BY site, sensor, ts DESC", 12),
+        ("SELECT a.ts FROM readings a JOIN readings b ON a.site = b.site AND a.sensor = b.sensor AND a.ts = b.ts", 120),
+        ("SELECT ts, lag(heat) OVER (PARTITION BY site, sensor ORDER BY ts) FROM readings", 120),
+        ("SELECT site FROM readings UNION SELECT 'z'", 4),
+        ("SELECT * FROM readings WHERE heat = (SELECT max(heat) FROM readings)", 3),
+        ("SELECT * FROM readings r WHERE EXISTS (SELECT 1 FROM readings s WHERE s.site = r.site AND s.sensor = 9)", 0),
+        ("WITH c AS (SELECT site, max(heat) AS m FROM readings GROUP BY site) SELECT * FROM c ORDER BY m", 3),
+        ("SELECT count(*) FROM readings WHERE site > 'a'", 1),
+    ] {
+        let rows = bench.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")).1;
+        assert_eq!(rows.len(), count, "{sql}");
+    }
+    assert_eq!(bench.query("SELECT count(*) FROM readings WHERE site > 'a'").await.expect("a count").1, [["80"]]);
+}
