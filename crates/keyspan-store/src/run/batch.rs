@@ -11,7 +11,8 @@
 //! `expires` are null too; where it is not null, null `ttl` and `expires` mean that the cell does not expire.
 //! Of a tombstone's stamp only the timestamp counts: a tombstone never expires.
 
-use arrow::array::{Array, ArrayRef, BinaryArray};
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array};
+use arrow::buffer::BooleanBuffer;
 use keyspan_model::{ColumnId, Result};
 
 use super::{Bits, Int64s};
@@ -96,6 +97,50 @@ impl RunBatch {
         let keys: usize = self.keys.iter().flatten().map(array_bytes).sum();
         let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.value_data().len() + encoded.len() * 4);
         keys + encoded + self.row.bytes() + self.cells.iter().map(CellColumn::bytes).sum::<usize>()
+    }
+
+    /// The rows that `keep` has.
+    pub fn filter(&self, keep: &BooleanBuffer) -> Result<RunBatch> {
+        let rows = keep.count_set_bits();
+        if rows == self.rows {
+            return Ok(self.clone());
+        }
+        let mask = BooleanArray::new(keep.clone(), None);
+        let array = |array: &ArrayRef| arrow::compute::filter(array, &mask);
+        let numbers = |column: &Int64s| -> Result<Int64s> {
+            let Int64s::Array(own) = column else { return Ok(column.clone()) };
+            let kept = arrow::compute::filter(own, &mask)?;
+            Ok(Int64s::Array(Int64Array::from(kept.to_data())).compact())
+        };
+        let bits = |column: &Bits| match column {
+            Bits::Some(own) => Bits::new(BooleanBuffer::from_iter(keep.set_indices().map(|row| own.value(row)))),
+            constant => constant.clone(),
+        };
+        let cells = |column: &CellColumn| -> Result<CellColumn> {
+            Ok(CellColumn {
+                values: column.values.as_ref().map(array).transpose()?,
+                tombstones: bits(&column.tombstones),
+                ts: numbers(&column.ts)?,
+                ttl: numbers(&column.ttl)?,
+                expires: numbers(&column.expires)?,
+                deleted_at: numbers(&column.deleted_at)?,
+            })
+        };
+        let encoded = self.encoded.as_ref().map(|encoded| arrow::compute::filter(encoded, &mask)).transpose()?;
+        Ok(RunBatch {
+            rows,
+            keys: self.keys.iter().map(|key| key.as_ref().map(array).transpose()).collect::<Result<_, _>>()?,
+            encoded: encoded.map(|array| BinaryArray::from(array.to_data())),
+            row: RowColumns {
+                marker: bits(&self.row.marker),
+                ts: numbers(&self.row.ts)?,
+                ttl: numbers(&self.row.ttl)?,
+                expires: numbers(&self.row.expires)?,
+                deleted_ts: numbers(&self.row.deleted_ts)?,
+                deleted_at: numbers(&self.row.deleted_at)?,
+            },
+            cells: self.cells.iter().map(cells).collect::<Result<_>>()?,
+        })
     }
 
     /// Batches of the same shape, one after another.

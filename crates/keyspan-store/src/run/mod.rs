@@ -39,6 +39,17 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// Number of the first row whose encoded key is not less than `key`; the number of rows if there is none.
     fn lower_bound(&self, key: &[u8], counters: &ScanCounters) -> Result<usize>;
 
+    /// Number of the row with this whole encoded key, if the run has it.
+    fn find(&self, key: &[u8], counters: &ScanCounters) -> Result<Option<usize>> {
+        let row = self.lower_bound(key, counters)?;
+        if row >= self.meta().all.rows as usize {
+            return Ok(None);
+        }
+        let wanted = Wanted { encoded: true, ..Wanted::default() };
+        let batch = self.read(row..row + 1, &wanted, counters)?;
+        Ok(batch.encoded.is_some_and(|keys| keys.value(0) == key).then_some(row))
+    }
+
     /// Bounds of what [`SortedRun::lower_bound`] would answer, from what is in memory anyway, without IO: every row
     /// before the first number is less than `key`, no row from the second number on is. The same twice: exact.
     fn estimate(&self, key: &[u8]) -> (usize, usize);
@@ -104,6 +115,15 @@ impl Run {
             Run::Memtable(view) => view.may_contain(key),
             Run::Memory(run) => run.may_contain(key),
             Run::Segment(run) => run.may_contain(key),
+        }
+    }
+
+    /// The run's rows by number; `None` for a memtable, which must be opened.
+    pub fn sorted(&self) -> Option<&dyn SortedRun> {
+        match self {
+            Run::Memtable(_) => None,
+            Run::Memory(run) => Some(run.as_ref()),
+            Run::Segment(run) => Some(run.as_ref()),
         }
     }
 

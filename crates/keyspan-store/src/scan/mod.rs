@@ -1,9 +1,19 @@
 //! Reading one relation of a snapshot: what a [`crate::seam::Snapshot`] delegates to.
 
+mod get;
+mod overlay;
+mod plan;
+mod reader;
+mod split;
+mod statistics;
+mod stream;
+
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use keyspan_model::{ColumnId, Error, ErrorKind, Order, RelationDef, Result, Scan, ScanColumn};
+
+pub use overlay::{stamp, touches};
 
 use crate::run::{Run, SpanTombstone};
 use crate::seam::Accepted;

@@ -1,0 +1,201 @@
+//! A place in one run, moving forward or backward, that looks at keys only when it must.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, BinaryArray};
+use keyspan_model::Result;
+
+use crate::run::{SortedRun, Wanted};
+use crate::seam::ScanCounters;
+
+/// A place in one run: the rows still to come, and what is known of the next one's key.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    run: Arc<dyn SortedRun>,
+    rows: Range<usize>,
+    head: Head,
+    window: Option<Window>,
+    reverse: bool,
+}
+
+/// What is known of the next row's key.
+#[derive(Debug)]
+enum Head {
+    /// Going forward it is not less than this, going backward not greater.
+    Bound(Vec<u8>),
+    /// It is in the window.
+    Known,
+}
+
+/// The encoded keys of one block.
+#[derive(Debug)]
+struct Window {
+    first: usize,
+    keys: BinaryArray,
+}
+
+impl Window {
+    fn holds(&self, row: usize) -> bool {
+        row >= self.first && row < self.first + self.keys.len()
+    }
+
+    fn key(&self, row: usize) -> &[u8] {
+        self.keys.value(row - self.first)
+    }
+}
+
+impl Cursor {
+    /// At the first (or last) row of the run with a key in `[start, end)`; `None` if there is none.
+    pub(crate) fn open(
+        run: Arc<dyn SortedRun>,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reverse: bool,
+        counters: &ScanCounters,
+    ) -> Result<Option<Cursor>> {
+        let extent = &run.meta().all;
+        if !extent.meets(start, end) {
+            return Ok(None);
+        }
+        let (least, greatest) = (extent.key.0.as_slice(), extent.key.1.as_slice());
+        let first = if start <= least { 0 } else { run.lower_bound(start, counters)? };
+        let last = match end {
+            Some(end) if greatest >= end => run.lower_bound(end, counters)?,
+            _ => extent.rows as usize,
+        };
+        let bound = if reverse { end.map_or(greatest, |end| end.min(greatest)) } else { start.max(least) };
+        let head = Head::Bound(bound.to_vec());
+        Ok((first < last).then(|| Cursor { run, rows: first..last, head, window: None, reverse }))
+    }
+
+    pub(crate) fn run(&self) -> &Arc<dyn SortedRun> {
+        &self.run
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The next row's key if it is known, else a bound of it: less or equal going forward, greater or equal going
+    /// backward.
+    pub(crate) fn bound(&self) -> &[u8] {
+        match (&self.head, &self.window) {
+            (Head::Known, Some(window)) => window.key(self.next_row()),
+            (Head::Bound(bound), _) => bound,
+            (Head::Known, None) => unreachable!("a known head is in the window"),
+        }
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self.head, Head::Known)
+    }
+
+    /// The number of the next row.
+    pub(crate) fn next_row(&self) -> usize {
+        if self.reverse { self.rows.end - 1 } else { self.rows.start }
+    }
+
+    /// Looks at the next row's key.
+    pub(crate) fn look(&mut self, counters: &ScanCounters) -> Result<()> {
+        let row = self.next_row();
+        if !self.window.as_ref().is_some_and(|window| window.holds(row)) {
+            let block = self.run.block(row);
+            let first = block.start;
+            let wanted = Wanted { encoded: true, ..Wanted::default() };
+            let batch = self.run.read(block, &wanted, counters)?;
+            let keys = batch.encoded.expect("encoded keys were asked for");
+            self.window = Some(Window { first, keys });
+        }
+        self.head = Head::Known;
+        Ok(())
+    }
+
+    /// The rows that certainly come before `limit` (going backward: are not less than it), at most `max` and within
+    /// one block, without looking at keys if the next one is not known. `None` as limit: all the rest.
+    pub(crate) fn stretch(&self, limit: Option<&[u8]>, max: usize) -> Range<usize> {
+        let block = self.run.block(self.next_row());
+        let near = if self.reverse {
+            block.start.max(self.rows.start).max(self.rows.end.saturating_sub(max))..self.rows.end
+        } else {
+            self.rows.start..block.end.min(self.rows.end).min(self.rows.start + max)
+        };
+        let Some(limit) = limit else { return near };
+        match (&self.head, &self.window) {
+            (Head::Known, Some(window)) if self.reverse => gallop_back(window, near, limit),
+            (Head::Known, Some(window)) => gallop(window, near, limit),
+            _ if self.reverse => self.run.estimate(limit).1.max(near.start).min(near.end)..near.end,
+            _ => near.start..self.run.estimate(limit).0.min(near.end).max(near.start),
+        }
+    }
+
+    /// Leaves rows behind that `stretch` gave, or one row.
+    pub(crate) fn pass(&mut self, rows: &Range<usize>) {
+        let last = if self.reverse { rows.start } else { rows.end - 1 };
+        let passed = self.window.as_ref().filter(|window| window.holds(last)).map(|window| window.key(last).to_vec());
+        if self.reverse { self.rows.end = rows.start } else { self.rows.start = rows.end }
+        if self.rows.is_empty() {
+            return;
+        }
+        let next = self.next_row();
+        if self.is_known() && self.window.as_ref().is_some_and(|window| window.holds(next)) {
+            return;
+        }
+        if let (Head::Known, Some(passed)) = (&self.head, passed) {
+            self.head = Head::Bound(passed);
+        }
+    }
+
+    /// Goes on at the first row not less than `key` (backward: at the last row less than it).
+    pub(crate) fn seek(&mut self, key: &[u8], counters: &ScanCounters) -> Result<()> {
+        let there = if self.reverse { self.bound() < key } else { self.bound() >= key };
+        if self.is_done() || there {
+            return Ok(());
+        }
+        let near = self.window.as_ref().filter(|_| self.is_known()).and_then(|window| {
+            let edge = if self.reverse { window.first.max(self.rows.start) } else { (window.first + window.keys.len()).min(self.rows.end) - 1 };
+            let inside = if self.reverse { window.key(edge) < key } else { window.key(edge) >= key };
+            inside.then(|| lower_bound(window, window.first..window.first + window.keys.len(), key))
+        });
+        let row = match near {
+            Some(row) => row,
+            None => self.run.lower_bound(key, counters)?,
+        };
+        if self.reverse { self.rows.end = self.rows.end.min(row).max(self.rows.start) } else { self.rows.start = self.rows.start.max(row).min(self.rows.end) }
+        let known = !self.is_done() && near.is_some();
+        self.head = if known { Head::Known } else { Head::Bound(key.to_vec()) };
+        Ok(())
+    }
+}
+
+fn lower_bound(window: &Window, rows: Range<usize>, key: &[u8]) -> usize {
+    let (mut low, mut high) = (rows.start, rows.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if window.key(middle) < key { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// The first rows of `rows` that are less than `limit`: doubling steps, then halving.
+fn gallop(window: &Window, rows: Range<usize>, limit: &[u8]) -> Range<usize> {
+    let mut step = 1;
+    let mut low = rows.start;
+    while low + step < rows.end && window.key(low + step) < limit {
+        low += step;
+        step *= 2;
+    }
+    rows.start..lower_bound(window, low..(low + step).min(rows.end), limit)
+}
+
+/// The last rows of `rows` that are not less than `limit`.
+fn gallop_back(window: &Window, rows: Range<usize>, limit: &[u8]) -> Range<usize> {
+    let mut step = 1;
+    let mut high = rows.end;
+    while high >= rows.start + step && window.key(high - step) >= limit {
+        high -= step;
+        step *= 2;
+    }
+    let low = high.saturating_sub(step).max(rows.start);
+    lower_bound(window, low..high, limit)..rows.end
+}

@@ -1,0 +1,232 @@
+//! Merging runs into one for compaction: versions resolved, and what nobody needs any more left out.
+//!
+//! - What a row or span tombstone covers goes at once.
+//! - An expired cell becomes a tombstone: it still shadows what is older elsewhere.
+//! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
+//!   that may hold its key has only younger writes (Cassandra's rule).
+//! - Versions of a family beyond its GC rule go.
+
+use std::sync::Arc;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::nullif;
+use keyspan_model::{ColumnType, RelationDef, Result};
+
+use super::chunk::{Chunk, Gathered};
+use super::sweep::{Step, Sweep};
+use super::versions::VersionFilter;
+use crate::run::{Bits, CellColumn, Cover, Extent, Int64s, RunBatch, SortedRun, SpanTombstone, Wanted};
+use crate::seam::ScanCounters;
+
+/// Rows of an output batch at most.
+const BATCH_ROWS: usize = 8192;
+
+/// What a compaction merges.
+#[derive(Debug)]
+pub struct CompactionInput<'a> {
+    /// The newest definition: columns it no longer has are left out.
+    pub relation: Arc<RelationDef>,
+    /// The runs to merge.
+    pub runs: Vec<Arc<dyn SortedRun>>,
+    /// Every span tombstone of the relation.
+    pub tombstones: &'a [SpanTombstone],
+    /// Every run of the relation, memtables included, that is not merged.
+    pub outside: Vec<Extent>,
+    /// The server's clock, in microseconds since 1970.
+    pub now: i64,
+}
+
+/// A compaction in progress: batches in key order with encoded keys, every key column and every value column.
+#[derive(Debug)]
+pub struct Compaction {
+    relation: Arc<RelationDef>,
+    sweep: Sweep,
+    wanted: Wanted,
+    types: Vec<ColumnType>,
+    outside: Vec<Extent>,
+    now: i64,
+    versions: Option<VersionFilter>,
+    counters: Arc<ScanCounters>,
+}
+
+impl Compaction {
+    /// Begins a compaction.
+    pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
+        let CompactionInput { relation, runs, tombstones, outside, now } = input;
+        let cover = Arc::new(Cover::new(tombstones));
+        let sweep = Sweep::open(runs, cover, (&[], None), false, &counters)?;
+        let wanted = Wanted {
+            keys: vec![true; relation.key.len()],
+            encoded: true,
+            values: relation.values.iter().map(|column| column.id).collect(),
+            system: true,
+        };
+        let types = relation.values.iter().map(|column| column.ty).collect();
+        let versions = VersionFilter::new(&relation, now);
+        Ok(Compaction { relation, sweep, wanted, types, outside, now, versions, counters })
+    }
+
+    /// The columns of the batches' cells, in order.
+    pub fn columns(&self) -> &[keyspan_model::ColumnId] {
+        &self.wanted.values
+    }
+
+    /// The next rows; `None` at the end. Does about one batch of work and may answer an empty batch.
+    pub fn next_batch(&mut self) -> Result<Option<RunBatch>> {
+        let mut chunk = Chunk::default();
+        while !chunk.is_full(BATCH_ROWS) && !chunk.is_one_long_stretch() {
+            match self.sweep.next(BATCH_ROWS - chunk.rows(), None, &self.counters)? {
+                Step::Stretch { run, rows, covered } => {
+                    chunk.add_stretch(&run, rows, covered, &self.wanted, &self.counters)?;
+                }
+                Step::Same { rows, covered } => chunk.add_same(&rows, covered, &self.wanted, &self.counters)?,
+                Step::End | Step::Fence => break,
+            }
+        }
+        if chunk.rows() == 0 {
+            return Ok(None);
+        }
+        let gathered = chunk.finish(&self.types, false)?;
+        let purged = self.purge(gathered)?;
+        Ok(Some(self.collect_versions(purged)?))
+    }
+
+    fn collect_versions(&mut self, batch: RunBatch) -> Result<RunBatch> {
+        let Some(versions) = &mut self.versions else { return Ok(batch) };
+        let now = self.now;
+        let live = BooleanBuffer::collect_bool(batch.rows, |row| row_lives(&batch, row, now));
+        let kept = versions.keep(&batch, Some(live.clone()));
+        // Rows that only carry tombstones are no versions: they stay until they are purged.
+        kept.map_or(Ok(batch.clone()), |kept| batch.filter(&(&kept | &!&live)))
+    }
+
+    fn purge(&self, rows: Gathered) -> Result<RunBatch> {
+        let Gathered { mut batch, covered } = rows;
+        if covered.is_null() && is_clean(&batch, self.now) {
+            return Ok(batch);
+        }
+        let count = batch.rows;
+        let deletions: Vec<Option<i64>> = (0..count).map(|row| batch.row.deleted_ts.get(row).max(covered.get(row))).collect();
+        let dead = |row: usize, ts: i64| deletions[row].is_some_and(|deletion| ts <= deletion);
+        let marker = BooleanBuffer::collect_bool(count, |row| {
+            batch.row.marker.get(row)
+                && batch.row.ts.get(row).is_some_and(|ts| {
+                    let expires = batch.row.expires.get(row).filter(|expires| *expires <= self.now);
+                    !dead(row, ts) && expires.is_none_or(|expires| !self.may_go(&batch, row, ts, expires))
+                })
+        });
+        let tombstone = BooleanBuffer::collect_bool(count, |row| {
+            batch.row.deleted_ts.get(row).is_some_and(|ts| {
+                let at = batch.row.deleted_at.get(row).unwrap_or(ts);
+                covered.get(row).is_none_or(|covering| ts > covering) && !self.may_go(&batch, row, ts, at)
+            })
+        });
+        let mut keep = &marker | &tombstone;
+        let mut cells = Vec::with_capacity(batch.cells.len());
+        for column in &batch.cells {
+            let (column, present) = self.purge_cells(&batch, column, &dead)?;
+            keep = &keep | &present;
+            cells.push(column);
+        }
+        batch.cells = cells;
+        batch.row.deleted_ts = masked(&batch.row.deleted_ts, &tombstone);
+        batch.row.deleted_at = masked(&batch.row.deleted_at, &tombstone);
+        batch.row.marker = Bits::new(marker);
+        batch.filter(&keep)
+    }
+
+    /// The cells that stay, and in which rows there are any.
+    fn purge_cells(
+        &self,
+        batch: &RunBatch,
+        column: &CellColumn,
+        dead: &impl Fn(usize, i64) -> bool,
+    ) -> Result<(CellColumn, BooleanBuffer)> {
+        let mut deleted_at: Vec<Option<i64>> = Vec::with_capacity(batch.rows);
+        let mut value = Vec::with_capacity(batch.rows);
+        for row in 0..batch.rows {
+            let (keeps, tombstone) = self.cell_fate(batch, column, row, dead);
+            value.push(keeps);
+            deleted_at.push(tombstone);
+        }
+        let value = BooleanBuffer::from(value);
+        let tombstones = BooleanBuffer::collect_bool(batch.rows, |row| deleted_at[row].is_some());
+        let present = &value | &tombstones;
+        let values = match &column.values {
+            Some(values) if value.count_set_bits() > 0 => Some(nullif(values, &BooleanArray::new(!&value, None))?),
+            _ => None,
+        };
+        let cells = CellColumn {
+            values,
+            tombstones: Bits::new(tombstones),
+            ts: masked(&column.ts, &present),
+            ttl: masked(&column.ttl, &value),
+            expires: masked(&column.expires, &value),
+            deleted_at: Int64s::from_options(deleted_at),
+        };
+        Ok((cells, present))
+    }
+
+    /// Whether the cell stays as a value, and if it stays as a tombstone, since when it is one.
+    fn cell_fate(
+        &self,
+        batch: &RunBatch,
+        column: &CellColumn,
+        row: usize,
+        dead: &impl Fn(usize, i64) -> bool,
+    ) -> (bool, Option<i64>) {
+        let own = column.ts.get(row);
+        let Some(ts) = own.or_else(|| batch.row.ts.get(row)) else { return (false, None) };
+        let is_tombstone = column.tombstones.get(row);
+        if (!is_tombstone && !column.has_value(row)) || dead(row, ts) {
+            return (false, None);
+        }
+        let expires = if own.is_some() { column.expires.get(row) } else { batch.row.expires.get(row) };
+        let at = if is_tombstone { column.deleted_at.get(row).or(Some(ts)) } else { expires.filter(|at| *at <= self.now) };
+        match at {
+            None => (true, None),
+            Some(at) if self.may_go(batch, row, ts, at) => (false, None),
+            Some(at) => (false, Some(at)),
+        }
+    }
+
+    /// Whether a tombstone written at `ts`, by the clock at `at`, may be forgotten.
+    fn may_go(&self, batch: &RunBatch, row: usize, ts: i64, at: i64) -> bool {
+        let grace = i64::from(self.relation.gc_grace) * 1_000_000;
+        if self.now < at.saturating_add(grace) {
+            return false;
+        }
+        let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
+        let key = keys.value(row);
+        self.outside.iter().all(|run| !run.may_contain(key) || run.ts.is_none_or(|written| written.0 > ts))
+    }
+}
+
+/// Whether nothing in the batch is deleted or has expired.
+fn is_clean(batch: &RunBatch, now: i64) -> bool {
+    let fresh = |expires: &Int64s| expires.min_max().is_none_or(|expires| now < expires.0);
+    batch.row.deleted_ts.is_null()
+        && fresh(&batch.row.expires)
+        && batch.cells.iter().all(|cells| cells.tombstones == Bits::None && fresh(&cells.expires))
+        && (batch.row.marker == Bits::All || (0..batch.rows).all(|row| row_lives(batch, row, now)))
+}
+
+/// Whether a row of a purged batch lives: what is deleted is no longer in it.
+fn row_lives(batch: &RunBatch, row: usize, now: i64) -> bool {
+    let fresh = |expires: Option<i64>| expires.is_none_or(|expires| now < expires);
+    let base = fresh(batch.row.expires.get(row));
+    (batch.row.marker.get(row) && base)
+        || batch.cells.iter().any(|cells| {
+            let own = cells.ts.get(row).is_some();
+            cells.has_value(row) && if own { fresh(cells.expires.get(row)) } else { base }
+        })
+}
+
+/// The numbers in the rows that `keep` has, null in the others.
+fn masked(numbers: &Int64s, keep: &BooleanBuffer) -> Int64s {
+    if numbers.is_null() || keep.count_set_bits() == keep.len() {
+        return numbers.clone();
+    }
+    Int64s::from_options(keep.iter().enumerate().map(|(row, keep)| numbers.get(row).filter(|_| keep)).collect())
+}

@@ -1,0 +1,126 @@
+//! The point path: whole keys, straight from the runs that may have them, with no plan.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
+
+use super::ScanSource;
+use super::split::{Part, encode_split};
+use crate::memory_run::RowsBuilder;
+use crate::merge::chunk::Chunk;
+use crate::merge::live::{Depth, Output};
+use crate::run::{Run, SortedRun};
+use crate::seam::{ScanCounters, Split};
+
+impl ScanSource {
+    /// The live rows with these whole keys, in the keys' order, missing ones left out.
+    pub fn get(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        if self.counts_versions() {
+            return self.get_versions(keys, columns);
+        }
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let counters = ScanCounters::default();
+        let runs = self.newest_first();
+        let mut output = None;
+        let mut chunk = Chunk::default();
+        for key in keys {
+            let key = encoder.encode(key)?;
+            let found = self.find(&runs, &key, &counters)?;
+            if found.is_empty() {
+                continue;
+            }
+            if output.is_none() {
+                output = Some(Output::new(&self.relation, columns, self.point_depth())?);
+            }
+            if let Some(output) = &output {
+                chunk.add_point(&found, self.cover_at(&key), &output.wanted, &counters)?;
+            }
+        }
+        let Some(output) = output else {
+            return Ok(RecordBatch::new_empty(self.schema(columns)?));
+        };
+        let rows = chunk.finish(&output.types, false)?;
+        let live = output.live(&rows, self.now);
+        output.batch(&rows, live.as_ref(), self.now)
+    }
+
+    /// Runs by the newest write in them, so that what is read first is most likely all there is.
+    fn newest_first(&self) -> Vec<&Run> {
+        let mut runs: Vec<&Run> = self.runs.iter().collect();
+        runs.sort_by_key(|run| Reverse(run.meta().all.ts.map(|ts| ts.1)));
+        runs
+    }
+
+    /// Where the key is. Runs older than a tombstone that covers the key are not asked.
+    fn find(&self, runs: &[&Run], key: &[u8], counters: &ScanCounters) -> Result<Vec<(Arc<dyn SortedRun>, usize)>> {
+        let covered = self.cover_at(key);
+        let mut found: Vec<(Arc<dyn SortedRun>, usize)> = Vec::new();
+        for run in runs {
+            let extent = &run.meta().all;
+            if !extent.may_contain(key) || covered.is_some_and(|covered| extent.ts.is_some_and(|ts| ts.1 <= covered)) {
+                continue;
+            }
+            match run {
+                Run::Memtable(view) => {
+                    if let Some(row) = view.get(key) {
+                        let mut builder = RowsBuilder::new(&self.relation);
+                        builder.push(key.to_vec(), row)?;
+                        found.push((Arc::new(builder.finish((0, 0))?), 0));
+                    }
+                }
+                Run::Memory(run) => {
+                    if let Some(row) = run.find(key, counters)? {
+                        found.push((Arc::clone(run) as Arc<dyn SortedRun>, row));
+                    }
+                }
+                Run::Segment(run) => {
+                    if run.may_contain(key) && let Some(row) = run.find(key, counters)? {
+                        found.push((Arc::clone(run), row));
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The greatest timestamp of a span tombstone over a key.
+    fn cover_at(&self, key: &[u8]) -> Option<i64> {
+        let covers = |start: &[u8], end: Option<&[u8]>| start <= key && end.is_none_or(|end| key < end);
+        let covering = self.tombstones.iter().filter(|tombstone| covers(&tombstone.start, tombstone.end.as_deref()));
+        covering.map(|tombstone| tombstone.ts).max()
+    }
+
+    fn point_depth(&self) -> Depth {
+        let simple = |run: &Run| {
+            let extent = &run.meta().all;
+            extent.markerless == 0 && !extent.own_stamps && extent.expires.is_none_or(|expires| self.now < expires.0)
+        };
+        if self.runs.iter().all(simple) { Depth::Marker } else { Depth::Cells }
+    }
+
+    /// Versions of a family count among their neighbours, so each key is a scan.
+    fn get_versions(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        let mut parts = Vec::new();
+        for key in keys {
+            let scan = Scan {
+                relation: self.relation.id,
+                spans: vec![Span::prefix(key.clone())],
+                columns: columns.to_vec(),
+                ranges: Vec::new(),
+                order: Order::Forward,
+                limit: None,
+                per_prefix: None,
+            };
+            let everything = Part { run: None, start: Vec::new(), end: None };
+            let split = Split { payload: encode_split(&[everything]), rows: 1 };
+            let mut reader = self.reader(&scan, &split, Arc::default())?;
+            while let Some(batch) = reader.next_batch()? {
+                parts.push(batch);
+            }
+        }
+        Ok(concat_batches(&self.schema(columns)?, &parts)?)
+    }
+}

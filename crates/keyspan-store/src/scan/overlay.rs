@@ -1,0 +1,69 @@
+//! A source with a transaction's own uncommitted writes on top.
+
+use std::sync::Arc;
+
+use keyspan_model::{KeyEncoder, Mutation, RelationId, Result, Stamp, WriteBatch};
+
+use super::ScanSource;
+use crate::memory_run::MemoryRun;
+use crate::memtable::Memtable;
+use crate::row::RowEntry;
+use crate::run::{Run, SpanTombstone};
+
+impl ScanSource {
+    /// This source with those of the batch's mutations that touch its relation. `timestamp` is what `Stamp::Server(0)`
+    /// stands for, in microseconds; it should be greater than that of anything committed.
+    pub fn with_writes(&self, batch: &WriteBatch, timestamp: i64) -> Result<ScanSource> {
+        let mut source = self.clone();
+        let relation = Arc::clone(&self.relation);
+        let encoder = KeyEncoder::new(&relation.key);
+        let memtable = Arc::new(Memtable::new(&relation));
+        let mine = batch.mutations.iter().filter(|mutation| touches(mutation) == relation.id);
+        for (order, mutation) in mine.enumerate() {
+            // Rank in the batch: of two equal stamps the tie rules decide, so the order only keeps entries apart.
+            let seq = order as u64 + 1;
+            match mutation {
+                Mutation::Row(write) => {
+                    let entry = RowEntry::written(write, stamp(write.stamp, timestamp), self.now);
+                    memtable.insert(encoder.encode(&write.key)?, seq, entry)?;
+                }
+                Mutation::DeleteRow(delete) => {
+                    let entry = RowEntry::deleted(stamp(delete.stamp, timestamp), self.now);
+                    memtable.insert(encoder.encode(&delete.key)?, seq, entry)?;
+                }
+                Mutation::Batch(write) => {
+                    let ts = stamp(write.stamp, timestamp);
+                    let run = MemoryRun::from_write(&relation, write, ts, self.now, seq)?;
+                    source.runs.push(Run::Memory(Arc::new(run)));
+                }
+                Mutation::DeleteSpan(delete) => {
+                    let (start, end) = encoder.span_bytes(&delete.span)?;
+                    let ts = stamp(delete.stamp, timestamp);
+                    source.tombstones.push(SpanTombstone { start, end, ts, deleted_at: self.now, seq });
+                }
+            }
+        }
+        if !memtable.is_empty() {
+            source.runs.push(Run::Memtable(memtable.view(u64::MAX, relation)));
+        }
+        Ok(source)
+    }
+}
+
+/// The relation that a mutation changes.
+pub fn touches(mutation: &Mutation) -> RelationId {
+    match mutation {
+        Mutation::Row(write) => write.relation,
+        Mutation::Batch(write) => write.relation,
+        Mutation::DeleteRow(delete) => delete.relation,
+        Mutation::DeleteSpan(delete) => delete.relation,
+    }
+}
+
+/// The write timestamp, in microseconds, that a stamp stands for where `Stamp::Server(0)` is `timestamp`.
+pub fn stamp(stamp: Stamp, timestamp: i64) -> i64 {
+    match stamp {
+        Stamp::Server(statement) => timestamp.saturating_add(i64::from(statement)),
+        Stamp::At(ts) => ts,
+    }
+}

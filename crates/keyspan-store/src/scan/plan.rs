@@ -1,0 +1,392 @@
+//! From spans to runs, forms and splits: what will be read, and what need not be.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use keyspan_model::key::successor;
+use keyspan_model::{ColumnRange, KeyEncoder, Order, RelationKind, Result, Scan};
+
+use super::ScanSource;
+use super::reader::{Grouping, Orders, Task};
+use super::split::{Part, encode_split};
+use crate::merge::live::Depth;
+use crate::merge::versions::{PrefixFilter, VersionFilter};
+use crate::run::{Cover, Extent, Run};
+use crate::seam::{ScanForm, ScanPlan, Split};
+
+/// Rows below which a scan is not divided.
+const SPLIT_ROWS: u64 = 65_536;
+/// Sampled keys a split, from which its ends are taken.
+const SAMPLES: u64 = 16;
+/// Whole keys up to which runs are asked one by one whether they may have one.
+const MOST_PROBES: usize = 64;
+
+/// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
+pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// Which runs a scan reads.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// Encoded spans, ascending.
+    pub(crate) ranges: Vec<KeyRange>,
+    /// Indexes of the runs that are read.
+    pub(crate) runs: Vec<usize>,
+    pub(crate) pruned: Vec<(&'static str, usize)>,
+}
+
+impl ScanSource {
+    /// Divides a scan into about `want` parts, and says how it will be read.
+    pub fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        let chosen = self.choose(scan)?;
+        let form = self.form(scan, &chosen);
+        let rows = self.rows_in(&chosen).1;
+        let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
+        let splits = match form {
+            ScanForm::Empty => Vec::new(),
+            ScanForm::Unordered => self.unordered_splits(&chosen, want, rows),
+            _ => self.ordered_splits(scan, &chosen, want, rows),
+        };
+        Ok(ScanPlan {
+            splits,
+            form,
+            memory_runs: chosen.runs.len() - segments,
+            segments,
+            pruned: chosen.pruned,
+            estimated_rows: scan.limit.map_or(rows, |limit| rows.min(limit as u64)),
+        })
+    }
+
+    /// The encoded spans, and the runs that may hold live rows in them.
+    pub(crate) fn choose(&self, scan: &Scan) -> Result<Chosen> {
+        let ranges = self.key_ranges(scan)?;
+        let bounds = self.column_bounds(&scan.ranges)?;
+        let mut pruned = [("spans", 0), ("ranges", 0), ("bloom", 0), ("expired", 0)];
+        let mut runs = Vec::new();
+        for (at, run) in self.runs.iter().enumerate() {
+            let extent = &run.meta().all;
+            let reason = if !ranges.iter().any(|(start, end)| extent.meets(start, end.as_deref())) {
+                0
+            } else if !within(extent, &bounds) {
+                1
+            } else if !self.may_hold_any(run, &ranges) {
+                2
+            } else if self.is_expired(at) {
+                3
+            } else {
+                runs.push(at);
+                continue;
+            };
+            pruned[reason].1 += usize::from(extent.rows > 0);
+        }
+        let pruned = pruned.into_iter().filter(|(_, count)| *count > 0).collect();
+        Ok(Chosen { ranges, runs, pruned })
+    }
+
+    fn key_ranges(&self, scan: &Scan) -> Result<Vec<KeyRange>> {
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let mut ranges = Vec::with_capacity(scan.spans.len());
+        for span in &scan.spans {
+            let (start, end) = encoder.span_bytes(span)?;
+            if end.as_ref().is_none_or(|end| start < *end) {
+                ranges.push((start, end));
+            }
+        }
+        ranges.sort();
+        // Spans come disjoint; were they not, a row would be read twice.
+        let mut disjoint: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges {
+            match disjoint.last_mut() {
+                Some((_, Some(before))) if start < *before => {
+                    if end.as_ref().is_none_or(|end| end > before) {
+                        match end {
+                            Some(end) => *before = end,
+                            None => disjoint.last_mut().expect("there is a last one").1 = None,
+                        }
+                    }
+                }
+                Some((_, None)) => {}
+                _ => disjoint.push((start, end)),
+            }
+        }
+        Ok(disjoint)
+    }
+
+    /// For each key column the encoded bounds that the scan's ranges give, both inclusive.
+    fn column_bounds(&self, ranges: &[ColumnRange]) -> Result<Vec<(usize, Option<Vec<u8>>, Option<Vec<u8>>)>> {
+        let mut bounds = Vec::new();
+        for range in ranges {
+            let Some(at) = self.relation.key_index(range.column) else { continue };
+            let column = &self.relation.key[at];
+            let encoder = KeyEncoder::new(std::slice::from_ref(column));
+            let encode = |bound: &Bound<keyspan_model::Value>| match bound {
+                Bound::Included(value) | Bound::Excluded(value) => encoder.encode(std::slice::from_ref(value)).map(Some),
+                Bound::Unbounded => Ok(None),
+            };
+            let (lower, upper) = (encode(&range.lower)?, encode(&range.upper)?);
+            bounds.push(if column.descending { (at, upper, lower) } else { (at, lower, upper) });
+        }
+        Ok(bounds)
+    }
+
+    /// Asks boxes and bloom filters, where the spans are a few whole keys.
+    fn may_hold_any(&self, run: &Run, ranges: &[KeyRange]) -> bool {
+        if ranges.len() > MOST_PROBES || matches!(run, Run::Memtable(_)) {
+            return true;
+        }
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let whole = |range: &KeyRange| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
+        !ranges.iter().all(whole) || ranges.iter().any(|(key, _)| run.may_contain(key))
+    }
+
+    /// Whether all of a run has expired, and none of it shadows anything.
+    fn is_expired(&self, at: usize) -> bool {
+        let extent = &self.runs[at].meta().all;
+        let expired = !extent.everlasting && extent.expires.is_some_and(|expires| expires.1 <= self.now);
+        let newest = extent.ts.map(|ts| ts.1);
+        let shadows_nothing = |(other, run): (usize, &Run)| {
+            let others = &run.meta().all;
+            other == at || extent.disjoint(others) || others.ts.map(|ts| ts.0) > newest
+        };
+        expired && extent.row_tombstones == 0 && self.runs.iter().enumerate().all(shadows_nothing)
+    }
+
+    fn form(&self, scan: &Scan, chosen: &Chosen) -> ScanForm {
+        if chosen.runs.is_empty() {
+            return ScanForm::Empty;
+        }
+        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
+        if self.one_after_another(&extents) {
+            ScanForm::Concatenate
+        } else if !all_disjoint(&extents) {
+            ScanForm::Merge
+        } else if scan.order == Order::Any && !self.is_grouped(scan) {
+            ScanForm::Unordered
+        } else {
+            ScanForm::Interleave
+        }
+    }
+
+    fn one_after_another(&self, extents: &[&Extent]) -> bool {
+        let mut keys: Vec<_> = extents.iter().map(|extent| &extent.key).collect();
+        keys.sort();
+        keys.windows(2).all(|pair| pair[0].1 < pair[1].0)
+    }
+
+    /// Whether rows of one group must be read together.
+    fn is_grouped(&self, scan: &Scan) -> bool {
+        scan.per_prefix.is_some() || VersionFilter::new(&self.relation, self.now).is_some()
+    }
+
+    /// How many leading key columns a split's end must not cut through.
+    fn whole_columns(&self, scan: &Scan) -> usize {
+        let versions = VersionFilter::new(&self.relation, self.now).map(|_| self.relation.key.len() - 1);
+        let prefix = scan.per_prefix.map(|(columns, _)| columns);
+        versions.into_iter().chain(prefix).min().unwrap_or(self.relation.key.len())
+    }
+
+    /// Rows of the chosen runs in the spans: whether that is exact, and how many.
+    pub(crate) fn rows_in(&self, chosen: &Chosen) -> (bool, u64) {
+        let (mut exact, mut rows) = (true, 0);
+        for at in &chosen.runs {
+            let run = &self.runs[*at];
+            for (start, end) in &chosen.ranges {
+                let (sure, count) = rows_between(run, start, end.as_deref());
+                exact &= sure;
+                rows += count;
+            }
+        }
+        (exact, rows)
+    }
+
+    fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, want: usize, rows: u64) -> Vec<Split> {
+        let columns = self.whole_columns(scan);
+        let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, want, rows, columns) };
+        let mut splits = Vec::with_capacity(cuts.len() + 1);
+        let mut start = Vec::new();
+        let each = rows / (cuts.len() as u64 + 1);
+        for end in cuts.into_iter().map(Some).chain([None]) {
+            let part = Part { run: None, start, end: end.clone() };
+            splits.push(Split { payload: encode_split(&[part]), rows: each });
+            start = end.unwrap_or_default();
+        }
+        if scan.order == Order::Reverse {
+            splits.reverse();
+        }
+        splits
+    }
+
+    /// Keys that divide the scan into parts of about equal size, ascending.
+    fn cuts(&self, chosen: &Chosen, want: usize, rows: u64, columns: usize) -> Vec<Vec<u8>> {
+        let parts = (want as u64).min(rows / SPLIT_ROWS).max(1);
+        if parts == 1 {
+            return Vec::new();
+        }
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let step = (rows / (parts * SAMPLES)).max(1) as usize;
+        let mut samples: Vec<Vec<u8>> = Vec::new();
+        for at in &chosen.runs {
+            if self.runs[*at].sorted().is_none() {
+                continue;
+            }
+            for (start, end) in &chosen.ranges {
+                samples.extend(self.samples(*at, start, end.as_deref(), step));
+            }
+        }
+        samples.sort();
+        let mut cuts: Vec<Vec<u8>> = (1..parts as usize)
+            .filter_map(|part| samples.get(part * samples.len() / parts as usize))
+            .map(|key| key[..encoder.prefix_len(key, columns)].to_vec())
+            .filter(|key| !key.is_empty())
+            .collect();
+        cuts.dedup();
+        cuts
+    }
+
+    fn samples(&self, at: usize, start: &[u8], end: Option<&[u8]>, step: usize) -> Vec<Vec<u8>> {
+        let Some(run) = self.runs[at].sorted() else { return Vec::new() };
+        let first = run.estimate(start).0;
+        let last = end.map_or(run.meta().all.rows as usize, |end| run.estimate(end).1);
+        (first..last).step_by(step).skip(1).filter_map(|row| run.sample(row)).filter(|key| key.as_slice() >= start).collect()
+    }
+
+    /// Each run on its own, large ones divided, put together into about `want` splits.
+    fn unordered_splits(&self, chosen: &Chosen, want: usize, rows: u64) -> Vec<Split> {
+        let target = (rows / want.max(1) as u64).max(SPLIT_ROWS);
+        let mut splits: Vec<(Vec<Part>, u64)> = Vec::new();
+        for at in &chosen.runs {
+            let one = Chosen { ranges: chosen.ranges.clone(), runs: vec![*at], pruned: Vec::new() };
+            let run_rows = self.rows_in(&one).1;
+            let parts = run_rows.div_ceil(target).max(1);
+            let cuts = self.cuts(&one, parts as usize, run_rows, self.relation.key.len());
+            let each = run_rows / (cuts.len() as u64 + 1);
+            let mut start = Vec::new();
+            for end in cuts.into_iter().map(Some).chain([None]) {
+                let part = Part { run: Some(*at as u32), start, end: end.clone() };
+                match splits.last_mut() {
+                    Some((parts, rows)) if *rows + each <= target => {
+                        parts.push(part);
+                        *rows += each;
+                    }
+                    _ => splits.push((vec![part], each)),
+                }
+                start = end.unwrap_or_default();
+            }
+        }
+        splits.into_iter().map(|(parts, rows)| Split { payload: encode_split(&parts), rows }).collect()
+    }
+
+    /// What a reader is to do for some parts of a scan.
+    pub(crate) fn orders(&self, scan: &Scan, parts: &[Part]) -> Result<(Orders, Depth)> {
+        let chosen = self.choose(scan)?;
+        let reverse = scan.order == Order::Reverse;
+        let versions = VersionFilter::new(&self.relation, self.now);
+        let columns = self.relation.key.len();
+        let per_prefix = scan.per_prefix.filter(|(prefix, _)| *prefix < columns);
+        let mut limit = scan.limit;
+        if scan.per_prefix.is_some_and(|(_, rows)| rows == 0) {
+            limit = Some(0);
+        }
+        let (grouping, prefix) = match (&versions, per_prefix) {
+            (Some(_), per_prefix) => {
+                let prefix = per_prefix.map(|limit| PrefixFilter::new(&self.relation, limit));
+                let groups = if reverse { Grouping::Versions { columns: columns - 1 } } else { Grouping::Rows };
+                (groups, prefix)
+            }
+            (None, Some((columns, rows))) => (Grouping::Skip { columns, rows, last: None }, None),
+            (None, None) => (Grouping::Rows, None),
+        };
+        let tasks = self.tasks(&chosen, parts, versions.is_some(), reverse);
+        let depth = self.depth(&chosen, &tasks);
+        let certain = depth == Depth::Plain || depth == Depth::Marker && self.is_certain(&chosen);
+        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain }, depth))
+    }
+
+    fn tasks(&self, chosen: &Chosen, parts: &[Part], whole_groups: bool, reverse: bool) -> VecDeque<Task> {
+        let all: Arc<[usize]> = chosen.runs.clone().into();
+        let mut tasks = VecDeque::new();
+        for part in parts {
+            let runs: Arc<[usize]> = part.run.map_or_else(|| Arc::clone(&all), |run| vec![run as usize].into());
+            for (start, end) in &chosen.ranges {
+                let start = start.max(&part.start).clone();
+                let end = match (end, &part.end) {
+                    (Some(a), Some(b)) => Some(a.min(b).clone()),
+                    (a, b) => a.clone().or_else(|| b.clone()),
+                };
+                if end.as_ref().is_some_and(|end| start >= *end) {
+                    continue;
+                }
+                let task = Task { runs: Arc::clone(&runs), start, end, floor: None };
+                tasks.push_back(if whole_groups { self.from_group_start(task) } else { task });
+            }
+        }
+        if reverse {
+            tasks.make_contiguous().reverse();
+        }
+        tasks
+    }
+
+    /// Versions count from the begin of their group, wherever the span begins.
+    fn from_group_start(&self, task: Task) -> Task {
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let group = encoder.prefix_len(&task.start, self.relation.key.len() - 1);
+        if group == task.start.len() {
+            return task;
+        }
+        Task { start: task.start[..group].to_vec(), floor: Some(task.start), ..task }
+    }
+
+    fn depth(&self, chosen: &Chosen, tasks: &VecDeque<Task>) -> Depth {
+        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
+        if extents.iter().any(|extent| extent.expires.is_some_and(|expires| expires.0 <= self.now)) {
+            return Depth::Cells;
+        }
+        let cover = Cover::new(&self.tombstones);
+        let covered = tasks.iter().any(|task| cover.covers_any(&task.start, task.end.as_deref(), i64::MIN));
+        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
+        if plain && !covered && all_disjoint(&extents) {
+            Depth::Plain
+        } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
+            Depth::Marker
+        } else {
+            Depth::Cells
+        }
+    }
+
+    /// Whether every row of the chosen runs lives, whatever versions it has.
+    fn is_certain(&self, chosen: &Chosen) -> bool {
+        self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
+    }
+
+    /// Whether the relation is a family whose versions are counted.
+    pub(crate) fn counts_versions(&self) -> bool {
+        self.relation.kind == RelationKind::Family && VersionFilter::new(&self.relation, self.now).is_some()
+    }
+}
+
+pub(crate) fn all_disjoint(extents: &[&Extent]) -> bool {
+    extents.iter().enumerate().all(|(at, extent)| extents[at + 1..].iter().all(|other| extent.disjoint(other)))
+}
+
+fn within(extent: &Extent, bounds: &[(usize, Option<Vec<u8>>, Option<Vec<u8>>)]) -> bool {
+    bounds.iter().all(|(at, lower, upper)| {
+        let Some((least, greatest)) = extent.columns.get(*at) else { return true };
+        lower.as_ref().is_none_or(|lower| greatest >= lower) && upper.as_ref().is_none_or(|upper| least <= upper)
+    })
+}
+
+fn rows_between(run: &Run, start: &[u8], end: Option<&[u8]>) -> (bool, u64) {
+    let extent = &run.meta().all;
+    if !extent.meets(start, end) {
+        return (true, 0);
+    }
+    let whole = start <= extent.key.0.as_slice() && end.is_none_or(|end| extent.key.1.as_slice() < end);
+    let Some(sorted) = run.sorted() else { return (false, extent.rows) };
+    if whole {
+        return (true, extent.rows);
+    }
+    let first = sorted.estimate(start);
+    let last = end.map_or((extent.rows as usize, extent.rows as usize), |end| sorted.estimate(end));
+    let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
+    (first.0 == first.1 && last.0 == last.1, middle(last).saturating_sub(middle(first)) as u64)
+}

@@ -1,0 +1,379 @@
+//! Reading one split: batches of live rows, one at a time.
+//!
+//! Rows are delivered plainly, or group by group: for a limit a prefix the sweep jumps to the next prefix once a
+//! group has its rows (skip-scan); a family read backward is read group by group forward, since a GC rule counts
+//! versions from the newest.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{concat_batches, take_record_batch};
+use keyspan_model::key::successor;
+use keyspan_model::{KeyEncoder, Result};
+
+use super::ScanSource;
+use crate::merge::chunk::{Chunk, Gathered};
+use crate::merge::live::Output;
+use crate::merge::sweep::{Step, Sweep};
+use crate::merge::versions::{PrefixFilter, VersionFilter};
+use crate::run::{Cover, SortedRun};
+use crate::seam::ScanCounters;
+
+/// Rows of an output batch at most.
+pub(crate) const BATCH_ROWS: usize = 8192;
+/// Small parts that a grouped read joins into one batch at most.
+const MOST_PARTS: usize = 256;
+
+/// Keys to read, out of some of the source's runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    /// Indexes of runs.
+    pub(crate) runs: Arc<[usize]>,
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Option<Vec<u8>>,
+    /// Rows before this key are read (versions count from their group's begin) but not delivered.
+    pub(crate) floor: Option<Vec<u8>>,
+}
+
+/// How rows are grouped while they are read.
+#[derive(Debug)]
+pub(crate) enum Grouping {
+    /// Not at all.
+    Rows,
+    /// Skip-scan: at most so many rows for each distinct value of so many leading columns.
+    Skip { columns: usize, rows: usize, last: Option<(Vec<u8>, usize)> },
+    /// A family read backward: each group of versions forward, by the GC rule, then reversed.
+    Versions { columns: usize },
+}
+
+/// What a reader is told.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    pub(crate) tasks: VecDeque<Task>,
+    pub(crate) reverse: bool,
+    pub(crate) limit: Option<usize>,
+    pub(crate) grouping: Grouping,
+    pub(crate) versions: Option<VersionFilter>,
+    pub(crate) prefix: Option<PrefixFilter>,
+    /// Whether every row that the sweep gives is known to live, so that rows need not be looked at to be counted.
+    pub(crate) certain: bool,
+}
+
+/// Reads one split.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    source: Arc<ScanSource>,
+    output: Output,
+    cover: Arc<Cover>,
+    encoder: KeyEncoder,
+    orders: Orders,
+    task: Option<Task>,
+    sweep: Option<Sweep>,
+    opened: HashMap<usize, Arc<dyn SortedRun>>,
+    /// What a batch too large left over.
+    pending: Option<RecordBatch>,
+    counters: Arc<ScanCounters>,
+}
+
+impl Reader {
+    pub(crate) fn new(source: Arc<ScanSource>, output: Output, orders: Orders, counters: Arc<ScanCounters>) -> Reader {
+        let cover = Arc::new(Cover::new(&source.tombstones));
+        let encoder = KeyEncoder::new(&source.relation.key);
+        Reader { source, output, cover, encoder, orders, task: None, sweep: None, opened: HashMap::new(), pending: None, counters }
+    }
+
+    /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.orders.limit == Some(0) {
+            return Ok(None);
+        }
+        let batch = match self.pending.take() {
+            Some(pending) => Some(pending),
+            None => self.produce()?,
+        };
+        let Some(mut batch) = batch else { return Ok(None) };
+        if batch.num_rows() > BATCH_ROWS {
+            self.pending = Some(batch.slice(BATCH_ROWS, batch.num_rows() - BATCH_ROWS));
+            batch = batch.slice(0, BATCH_ROWS);
+        }
+        if let Some(limit) = &mut self.orders.limit {
+            if batch.num_rows() > *limit {
+                batch = batch.slice(0, *limit);
+            }
+            *limit -= batch.num_rows();
+        }
+        self.counters.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        Ok(Some(batch))
+    }
+
+    fn produce(&mut self) -> Result<Option<RecordBatch>> {
+        match self.orders.grouping {
+            Grouping::Rows => self.next_rows(),
+            Grouping::Skip { columns, rows, .. } => self.next_skipping(columns, rows),
+            Grouping::Versions { columns } => self.next_versions(columns),
+        }
+    }
+
+    fn most_rows(&self) -> usize {
+        self.orders.limit.map_or(BATCH_ROWS, |limit| limit.clamp(1, BATCH_ROWS))
+    }
+
+    fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
+        let most = self.most_rows();
+        let mut chunk = Chunk::default();
+        while !chunk.is_full(most) && !chunk.is_one_long_stretch() {
+            // What follows a task with a floor belongs to another group of versions: it is another chunk.
+            if self.sweep.is_none() && (chunk.rows() > 0 && self.orders.versions.is_some() || !self.open_next()?) {
+                break;
+            }
+            if !self.step(&mut chunk, most, None)? {
+                self.sweep = None;
+            }
+        }
+        if chunk.rows() == 0 {
+            return Ok(None);
+        }
+        let reverse = self.orders.reverse;
+        self.deliver(chunk, reverse).map(Some)
+    }
+
+    /// Takes one step into the chunk; says whether there was one before the fence.
+    fn step(&mut self, chunk: &mut Chunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
+        let Some(sweep) = &mut self.sweep else { return Ok(false) };
+        match sweep.next(most - chunk.rows(), fence, &self.counters)? {
+            Step::End | Step::Fence => return Ok(false),
+            Step::Stretch { run, rows, covered } => {
+                chunk.add_stretch(&run, rows, covered, &self.output.wanted, &self.counters)?;
+            }
+            Step::Same { rows, covered } => {
+                self.counters.rows_merged.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                chunk.add_same(&rows, covered, &self.output.wanted, &self.counters)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The live rows of a chunk.
+    fn deliver(&mut self, chunk: Chunk, reverse: bool) -> Result<RecordBatch> {
+        let gathered = chunk.finish(&self.output.types, reverse)?;
+        let keep = self.keep(&gathered);
+        self.output.batch(&gathered, keep.as_ref(), self.source.now)
+    }
+
+    fn keep(&mut self, rows: &Gathered) -> Option<BooleanBuffer> {
+        let mut keep = self.output.live(rows, self.source.now);
+        if let Some(versions) = &mut self.orders.versions {
+            keep = versions.keep(&rows.batch, keep);
+        }
+        if let Some(floor) = self.task.as_ref().and_then(|task| task.floor.as_ref()) {
+            let keys = rows.batch.encoded.as_ref().expect("encoded keys are asked for where a task has a floor");
+            keep = Some(BooleanBuffer::collect_bool(rows.batch.rows, |row| {
+                keep.as_ref().is_none_or(|keep| keep.value(row)) && keys.value(row) >= floor.as_slice()
+            }));
+        }
+        match &mut self.orders.prefix {
+            Some(prefix) => prefix.keep(&rows.batch, keep),
+            None => keep,
+        }
+    }
+
+    /// Skip-scan: the first rows of each group, then on to the next group.
+    fn next_skipping(&mut self, columns: usize, rows: usize) -> Result<Option<RecordBatch>> {
+        let most = self.most_rows();
+        let mut chunk = Chunk::default();
+        let mut parts: Vec<RecordBatch> = Vec::new();
+        let mut delivered = 0;
+        while !chunk.is_full(most) && parts.len() < MOST_PARTS && delivered < most {
+            let Some(key) = self.peek()? else {
+                if self.open_next()? { continue } else { break }
+            };
+            let prefix = key[..self.encoder.prefix_len(&key, columns)].to_vec();
+            let left = self.left_of(&prefix, rows);
+            let ask = left.min(most - delivered - chunk.rows());
+            let fence = if self.orders.reverse { Some(prefix.clone()) } else { successor(&prefix) };
+            let before = chunk.rows();
+            let (taken, done) = if left == 0 {
+                (0, true)
+            } else if self.orders.certain {
+                let more = self.take_certain(&mut chunk, before + ask, fence.as_deref())?;
+                (chunk.rows() - before, !more)
+            } else {
+                let part = self.first_live(ask, fence.as_deref())?;
+                let taken = part.iter().map(RecordBatch::num_rows).sum();
+                parts.extend(part);
+                (taken, taken < ask)
+            };
+            delivered += if self.orders.certain { 0 } else { taken };
+            if let Grouping::Skip { last, .. } = &mut self.orders.grouping {
+                *last = Some((prefix, rows - left + taken));
+            }
+            if done || taken == left {
+                self.skip_to(fence)?;
+            } else {
+                break;
+            }
+        }
+        if chunk.rows() > 0 {
+            let reverse = self.orders.reverse;
+            parts.push(self.deliver(chunk, reverse)?);
+        }
+        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.output.schema, &parts)?)) }
+    }
+
+    /// Takes rows up to the fence until the chunk has `most`; says whether it stopped before the fence.
+    fn take_certain(&mut self, chunk: &mut Chunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
+        while !chunk.is_full(most) {
+            if !self.step(chunk, most, fence)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes on behind the group that ends at the fence.
+    fn skip_to(&mut self, fence: Option<Vec<u8>>) -> Result<()> {
+        match (fence, &mut self.sweep) {
+            (Some(fence), Some(sweep)) => sweep.seek(&fence, &self.counters),
+            (None, Some(sweep)) => {
+                sweep.close();
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// How many rows this group may still deliver: a group may go on from one span to the next.
+    fn left_of(&self, prefix: &[u8], rows: usize) -> usize {
+        match &self.orders.grouping {
+            Grouping::Skip { last: Some((last, taken)), .. } if last == prefix => rows - taken,
+            _ => rows,
+        }
+    }
+
+    /// The first `left` live rows before the fence.
+    fn first_live(&mut self, left: usize, fence: Option<&[u8]>) -> Result<Vec<RecordBatch>> {
+        let (mut parts, mut taken) = (Vec::new(), 0);
+        loop {
+            let want = (left - taken).min(BATCH_ROWS);
+            let mut chunk = Chunk::default();
+            while !chunk.is_full(want) && self.step(&mut chunk, want, fence)? {}
+            if chunk.rows() == 0 {
+                return Ok(parts);
+            }
+            let reverse = self.orders.reverse;
+            let part = self.deliver(chunk, reverse)?;
+            taken += part.num_rows();
+            parts.push(part);
+            if taken >= left {
+                return Ok(parts);
+            }
+        }
+    }
+
+    /// A family backward: the last group, its kept versions, reversed.
+    fn next_versions(&mut self, columns: usize) -> Result<Option<RecordBatch>> {
+        let (mut parts, mut delivered) = (Vec::new(), 0);
+        while delivered < self.most_rows() && parts.len() < MOST_PARTS {
+            let Some(key) = self.peek()? else {
+                if self.open_next()? { continue } else { break }
+            };
+            let prefix = key[..self.encoder.prefix_len(&key, columns)].to_vec();
+            let group = self.group_forward(&prefix)?;
+            delivered += group.num_rows();
+            parts.push(group);
+            if let Some(sweep) = &mut self.sweep {
+                sweep.seek(&prefix, &self.counters)?;
+            }
+        }
+        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.output.schema, &parts)?)) }
+    }
+
+    fn group_forward(&mut self, prefix: &[u8]) -> Result<RecordBatch> {
+        let task = self.task.clone().expect("a group is read inside a task");
+        let end = match (successor(prefix), task.end.clone()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let backward = self.sweep.take();
+        let group = Task { start: prefix.to_vec(), end, ..task };
+        self.sweep = Some(self.sweep_of(&group, false)?);
+        if let Some(versions) = &mut self.orders.versions {
+            versions.reset();
+        }
+        let mut parts = Vec::new();
+        loop {
+            let mut chunk = Chunk::default();
+            while !chunk.is_full(BATCH_ROWS) && self.step(&mut chunk, BATCH_ROWS, None)? {}
+            if chunk.rows() == 0 {
+                break;
+            }
+            // The limit a prefix counts in the order of delivery, so it is kept for later.
+            let prefix = self.orders.prefix.take();
+            parts.push(self.deliver(chunk, false)?);
+            self.orders.prefix = prefix;
+        }
+        self.sweep = backward;
+        let forward = concat_batches(&self.output.schema, &parts)?;
+        let rows = forward.num_rows() as u32;
+        let reversed = take_record_batch(&forward, &UInt32Array::from_iter_values((0..rows).rev()))?;
+        Ok(self.first_of_group(prefix, reversed))
+    }
+
+    /// Applies the limit a prefix to the rows of one group of versions.
+    fn first_of_group(&mut self, prefix: &[u8], rows: RecordBatch) -> RecordBatch {
+        match &mut self.orders.prefix {
+            Some(filter) => rows.slice(0, filter.take(prefix, rows.num_rows())),
+            None => rows,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<Vec<u8>>> {
+        match &mut self.sweep {
+            Some(sweep) => Ok(sweep.peek(&self.counters)?.map(<[u8]>::to_vec)),
+            None => Ok(None),
+        }
+    }
+
+    /// Begins the next task; says whether there was one.
+    fn open_next(&mut self) -> Result<bool> {
+        let Some(task) = self.orders.tasks.pop_front() else { return Ok(false) };
+        if let Some(versions) = &mut self.orders.versions {
+            versions.reset();
+        }
+        self.sweep = Some(self.sweep_of(&task, self.orders.reverse)?);
+        self.task = Some(task);
+        Ok(true)
+    }
+
+    fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
+        let mut runs = Vec::with_capacity(task.runs.len());
+        for at in task.runs.iter() {
+            if self.source.runs[*at].meta().all.meets(&task.start, task.end.as_deref()) {
+                runs.push(self.open_run(*at, task)?);
+            }
+        }
+        let keys = (task.start.as_slice(), task.end.as_deref());
+        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.counters)
+    }
+
+    fn open_run(&mut self, at: usize, task: &Task) -> Result<Arc<dyn SortedRun>> {
+        if let Some(run) = self.opened.get(&at) {
+            return Ok(Arc::clone(run));
+        }
+        let run = &self.source.runs[at];
+        // A memtable is copied into columns, once for all that is still to be read.
+        let tasks = || std::iter::once(task).chain(&self.task).chain(&self.orders.tasks);
+        let start = tasks().map(|task| task.start.as_slice()).min().unwrap_or_default();
+        let open_ended = tasks().any(|task| task.end.is_none());
+        let end = tasks().filter_map(|task| task.end.as_deref()).max().filter(|_| !open_ended);
+        let opened = run.open(start, end)?;
+        if run.is_segment() {
+            self.counters.segments_read.fetch_add(1, Ordering::Relaxed);
+        }
+        self.opened.insert(at, Arc::clone(&opened));
+        Ok(opened)
+    }
+}

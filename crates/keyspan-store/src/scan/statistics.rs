@@ -1,0 +1,88 @@
+//! What is known of a scan without reading: exact only where everything that it touches is settled.
+
+use keyspan_model::{ColumnId, KeyEncoder, Result, Scan, ScanColumn, Value};
+
+use super::ScanSource;
+use super::plan::{Chosen, all_disjoint};
+use crate::run::{Cover, Extent, Run};
+use crate::seam::{Known, ScanStatistics};
+
+impl ScanSource {
+    /// Statistics of the scan; reads no data.
+    pub fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
+        let chosen = self.choose(scan)?;
+        let (counted, mut rows) = self.rows_in(&chosen);
+        // Runs left out by the ranges may hold rows in the spans: the count is then of what is delivered at most.
+        let settled = self.is_settled(&chosen) && scan.ranges.is_empty() && scan.per_prefix.is_none();
+        if let Some(limit) = scan.limit {
+            rows = rows.min(limit as u64);
+        }
+        let exact = settled && counted;
+        let whole = exact && chosen.ranges == [(Vec::new(), None)] && scan.limit.is_none();
+        let width: u64 = scan.columns.iter().map(|column| self.width(*column)).sum();
+        let ranges = scan.columns.iter().map(|column| self.range(*column, &chosen, whole)).collect::<Result<_>>()?;
+        Ok(ScanStatistics {
+            rows: if exact { Known::Exact(rows) } else { Known::Estimate(rows) },
+            bytes: Known::Estimate(rows * width),
+            ranges,
+        })
+    }
+
+    /// Whether every row of the chosen runs in the spans lives and stands in one run only.
+    fn is_settled(&self, chosen: &Chosen) -> bool {
+        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
+        let in_memtable = chosen.runs.iter().any(|at| matches!(self.runs[*at], Run::Memtable(_)));
+        let cover = Cover::new(&self.tombstones);
+        let covered = chosen.ranges.iter().any(|(start, end)| cover.covers_any(start, end.as_deref(), i64::MIN));
+        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
+        plain && !in_memtable && !covered && !self.counts_versions() && all_disjoint(&extents)
+    }
+
+    fn width(&self, column: ScanColumn) -> u64 {
+        let ScanColumn::Column(id) = column else { return 8 };
+        let key = self.relation.key_index(id).map(|at| self.relation.key[at].ty);
+        let ty = key.or_else(|| self.relation.value(id).map(|column| column.ty));
+        ty.and_then(|ty| ty.arrow().primitive_width()).map_or(24, |width| width as u64)
+    }
+
+    fn range(&self, column: ScanColumn, chosen: &Chosen, whole: bool) -> Result<Known<(Value, Value)>> {
+        let ScanColumn::Column(id) = column else { return Ok(Known::Unknown) };
+        let Some((least, greatest)) = self.encoded_range(id, chosen) else { return Ok(Known::Unknown) };
+        let column = match self.relation.key_index(id) {
+            Some(at) => self.relation.key[at].clone(),
+            None => match self.relation.value(id) {
+                Some(value) => keyspan_model::KeyColumn {
+                    id,
+                    name: value.name.clone(),
+                    ty: value.ty,
+                    descending: false,
+                },
+                None => return Ok(Known::Unknown),
+            },
+        };
+        let encoder = KeyEncoder::new(std::slice::from_ref(&column));
+        let decode = |bytes: &[u8]| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
+        let (mut least, mut greatest) = (decode(&least)?, decode(&greatest)?);
+        if column.descending {
+            std::mem::swap(&mut least, &mut greatest);
+        }
+        Ok(if whole { Known::Exact((least, greatest)) } else { Known::Estimate((least, greatest)) })
+    }
+
+    /// The encoded extremes of a column over the chosen runs, where each run knows its own.
+    fn encoded_range(&self, id: ColumnId, chosen: &Chosen) -> Option<(Vec<u8>, Vec<u8>)> {
+        let at = self.relation.key_index(id);
+        let mut range: Option<(Vec<u8>, Vec<u8>)> = None;
+        for run in chosen.runs.iter().map(|at| &self.runs[*at]) {
+            let own = match at {
+                Some(at) => run.meta().all.columns.get(at)?.clone(),
+                None => run.sorted()?.zone(id)?,
+            };
+            range = Some(match range {
+                Some((least, greatest)) => (least.min(own.0), greatest.max(own.1)),
+                None => own,
+            });
+        }
+        range
+    }
+}

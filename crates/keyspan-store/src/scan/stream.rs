@@ -1,0 +1,70 @@
+//! A split as a stream of batches: a poll does about one batch of work.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow::array::RecordBatch;
+use futures::Stream;
+use keyspan_model::{Result, Scan};
+
+use super::ScanSource;
+use super::reader::Reader;
+use super::split::decode_split;
+use crate::merge::live::Output;
+use crate::seam::{BatchStream, ScanCounters, Split};
+
+impl ScanSource {
+    /// Reads one part of a scan.
+    pub fn scan(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        let reader = self.reader(scan, split, counters)?;
+        Ok(Box::pin(SplitStream { reader: Some(reader) }))
+    }
+
+    pub(crate) fn reader(
+        self: &Arc<Self>,
+        scan: &Scan,
+        split: &Split,
+        counters: Arc<ScanCounters>,
+    ) -> Result<Reader> {
+        let parts = decode_split(&split.payload)?;
+        let (orders, depth) = self.orders(scan, &parts)?;
+        let mut output = Output::new(&self.relation, &scan.columns, depth)?;
+        if orders.versions.is_some() || orders.prefix.is_some() {
+            output.wanted.encoded = true;
+            if let Some(last) = output.wanted.keys.last_mut() {
+                *last = true;
+            }
+        }
+        Ok(Reader::new(Arc::clone(self), output, orders, counters))
+    }
+}
+
+struct SplitStream {
+    /// `None` once the end or an error was reached.
+    reader: Option<Reader>,
+}
+
+impl Stream for SplitStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(reader) = &mut self.reader else { return Poll::Ready(None) };
+        match reader.next_batch() {
+            Ok(Some(batch)) if batch.num_rows() == 0 => {
+                // A batch of dead rows: let others run before the next one.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Ok(Some(batch)) => Poll::Ready(Some(Ok(batch))),
+            Ok(None) => {
+                self.reader = None;
+                Poll::Ready(None)
+            }
+            Err(error) => {
+                self.reader = None;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+}
