@@ -1,1 +1,32 @@
-//! placeholder
+//! The Postgres wire server of Keyspan: any Postgres client talks to a [`Server`] over TCP.
+//!
+//! - [`server`]: listening, accepting, counting connections, cancel requests and shutdown.
+//! - `startup`: from the first byte of a connection to its first ReadyForQuery; every error there is fatal.
+//! - `connection`: the loop that reads a request and answers it; `simple`, `extended` and `copy` are its three parts.
+//! - `frame` and `request`: bytes from the socket, checked, as messages; no bytes can panic or reserve memory unread.
+//! - `output` and `rows`: messages and rows to the socket, flushed by bytes, so that memory stays bounded.
+//! - `types`: values in Postgres' text and binary formats.
+//!
+//! Messages are `pgwire`'s; its server loop is not used, for the reasons that `docs/architecture.md` gives.
+
+mod connection;
+mod control;
+mod copy;
+mod engine;
+mod extended;
+mod failure;
+mod frame;
+mod output;
+mod request;
+mod rows;
+#[cfg(test)]
+mod scripted;
+pub mod server;
+mod simple;
+mod startup;
+mod types;
+#[cfg(test)]
+mod wire_tests;
+mod zone;
+
+pub use server::{Server, ServerOptions};

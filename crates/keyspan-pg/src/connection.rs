@@ -1,0 +1,239 @@
+//! One connection after its start-up: read a request, answer it, say when ready for the next.
+//!
+//! The rule: an error ends the statement, an error of the protocol's framing ends the connection, a panic ends the
+//! connection too and nothing else. After an error in the extended protocol everything is skipped up to Sync.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use keyspan_model::{Error, ErrorKind, Value};
+use pgwire::messages::response::{ReadyForQuery, TransactionStatus as Status};
+use pgwire::messages::startup::ParameterStatus;
+
+use crate::control::Control;
+use crate::engine::{Outcome, Prepared, Session, TransactionStatus};
+use crate::extended::{Portal, Stored};
+use crate::failure::{Failure, error_response, notice_response, protocol, shutting_down};
+use crate::frame::{Frame, FrameReader};
+use crate::output::Output;
+use crate::request::{Request, decode, is_extended};
+use crate::zone::Zone;
+
+/// A client that has been let in.
+pub(crate) struct Connection {
+    pub(crate) reader: FrameReader,
+    pub(crate) out: Output,
+    pub(crate) session: Session,
+    pub(crate) control: Control,
+    /// Prepared statements by name; the unnamed one has the empty name.
+    pub(crate) statements: HashMap<String, Stored>,
+    /// Portals by name; the unnamed one has the empty name. They end with the transaction.
+    pub(crate) portals: HashMap<String, Portal>,
+    /// Whether statements between two Syncs run in one implicit transaction that is open.
+    pub(crate) implicit: bool,
+    /// Whether requests are skipped up to the next Sync.
+    skipping: bool,
+}
+
+/// Whether the connection goes on.
+enum Next {
+    Continue,
+    End,
+}
+
+impl Connection {
+    /// A connection in its first state.
+    pub(crate) fn new(reader: FrameReader, out: Output, session: Session, control: Control) -> Connection {
+        Connection {
+            reader,
+            out,
+            session,
+            control,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            implicit: false,
+            skipping: false,
+        }
+    }
+
+    /// Serves the client until it goes, breaks the protocol, or the server stops.
+    pub(crate) async fn serve(&mut self) {
+        let failure = loop {
+            match self.step().await {
+                Ok(Next::Continue) => {}
+                Ok(Next::End) => return,
+                Err(failure) => break failure,
+            }
+        };
+        if let Failure::Fatal(error) | Failure::Statement(error) = failure {
+            farewell(&mut self.reader, &mut self.out, &error).await;
+        }
+    }
+
+    async fn step(&mut self) -> Result<Next, Failure> {
+        let Some(frame) = self.next_frame().await? else { return Ok(Next::End) };
+        let kind = frame.kind;
+        if self.skipping && kind != b'S' && kind != b'X' {
+            return Ok(Next::Continue);
+        }
+        match AssertUnwindSafe(self.answer(frame)).catch_unwind().await {
+            Ok(Ok(next)) => Ok(next),
+            Ok(Err(Failure::Statement(error))) => {
+                self.fail(&error).await?;
+                if is_extended(kind) {
+                    self.skipping = true;
+                } else {
+                    self.ready()?;
+                }
+                Ok(Next::Continue)
+            }
+            Ok(Err(failure)) => Err(failure),
+            Err(panic) => Err(Failure::Fatal(panicked(panic.as_ref()))),
+        }
+    }
+
+    /// The next frame. What has gathered is sent before waiting for it.
+    async fn next_frame(&mut self) -> Result<Option<Frame>, Failure> {
+        if self.reader.next_kind().is_none() || self.out.is_full() {
+            self.control.begin_statement();
+            match self.control.send(&mut self.reader, self.out.flush()).await {
+                // A cancel request that comes between statements is for none.
+                Err(Failure::Statement(_)) => self.out.flush().await?,
+                other => other?,
+            }
+        }
+        let idle = !self.skipping && !self.implicit;
+        if idle && self.control.is_draining() {
+            return Err(Failure::Fatal(shutting_down()));
+        }
+        tokio::select! {
+            biased;
+            frame = self.reader.frame() => frame,
+            () = self.control.draining() => Err(Failure::Fatal(shutting_down())),
+        }
+    }
+
+    async fn answer(&mut self, frame: Frame) -> Result<Next, Failure> {
+        match decode(frame)? {
+            Request::Query(sql) => {
+                self.query(&sql).await?;
+                self.ready()?;
+            }
+            Request::Parse(parse) => self.parse(parse).await?,
+            Request::Bind(bind) => self.bind(bind)?,
+            Request::Describe(describe) => self.describe(&describe)?,
+            Request::Execute(execute) => self.execute(&execute).await?,
+            Request::Close(close) => self.close(&close)?,
+            Request::Flush => self.out.flush().await?,
+            Request::Sync => self.sync().await?,
+            Request::Terminate => return Ok(Next::End),
+            // What a client still sends of a COPY that has failed.
+            Request::CopyData(_) | Request::CopyDone | Request::CopyFail(_) => {}
+            Request::Other(b'F') => return Err(Error::not_supported("function calls are not supported").into()),
+            Request::Other(kind) => {
+                return Err(Failure::Fatal(protocol(format!("unexpected message type 0x{kind:02X}"))));
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    async fn sync(&mut self) -> Result<(), Failure> {
+        self.skipping = false;
+        let ended = self.end_implicit().await;
+        self.tell_changes()?;
+        if let Err(Failure::Statement(error)) = &ended {
+            self.fail(error).await?;
+        } else {
+            ended?;
+        }
+        self.ready()?;
+        Ok(())
+    }
+
+    /// Commits what the statements since the last Sync did.
+    async fn end_implicit(&mut self) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.implicit) {
+            return Ok(());
+        }
+        self.control.run(&mut self.reader, &mut self.out, self.session.end_implicit(true)).await
+    }
+
+    /// Tells the client of an error, and the session that its transaction has failed.
+    async fn fail(&mut self, error: &Error) -> Result<(), Failure> {
+        if std::mem::take(&mut self.implicit) {
+            // The statement's error is the one to tell.
+            let _ = self.session.end_implicit(false).await;
+        }
+        self.session.fail();
+        self.tell_changes()?;
+        Ok(self.out.message(&error_response("ERROR", error))?)
+    }
+
+    /// Says that the next request may come. Portals end with their transaction.
+    fn ready(&mut self) -> Result<(), Failure> {
+        let status = match self.session.status() {
+            TransactionStatus::Idle => Status::Idle,
+            TransactionStatus::Open => Status::Transaction,
+            TransactionStatus::Failed => Status::Error,
+        };
+        if status == Status::Idle {
+            self.portals.clear();
+        }
+        Ok(self.out.message(&ReadyForQuery::new(status))?)
+    }
+
+    /// Runs a statement. Its notices and changed settings are told.
+    pub(crate) async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome, Failure> {
+        self.control.begin_statement();
+        let before = self.session.status();
+        let outcome = self.control.run(&mut self.reader, &mut self.out, self.session.run(prepared, parameters)).await?;
+        if before != TransactionStatus::Idle && self.session.status() == TransactionStatus::Idle {
+            self.portals.clear();
+        }
+        if outcome.tag.command() == "DISCARD ALL" {
+            self.statements.clear();
+        }
+        self.tell_changes()?;
+        Ok(outcome)
+    }
+
+    /// Sends notices and changed settings.
+    pub(crate) fn tell_changes(&mut self) -> Result<(), Failure> {
+        for notice in self.session.take_notices() {
+            self.out.message(&notice_response(&notice))?;
+        }
+        for (name, value) in self.session.take_parameter_changes() {
+            self.out.message(&ParameterStatus::new(name.to_string(), value.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// The zone in which instants are shown.
+    pub(crate) fn zone(&self) -> Zone {
+        Zone::named(self.session.settings().time_zone()).unwrap_or(Zone::Fixed(0))
+    }
+}
+
+/// Sends a fatal error and closes, so that the client reads the error before it sees the end.
+pub(crate) async fn farewell(reader: &mut FrameReader, out: &mut Output, error: &Error) {
+    if out.message(&error_response("FATAL", error)).is_err() {
+        return;
+    }
+    let send = async {
+        if out.flush().await.is_ok() {
+            out.close().await;
+            reader.drain().await;
+        }
+    };
+    // A client that does not read is not waited for.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), send).await;
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!("a statement panicked: {text}");
+    Error::new(ErrorKind::Internal, format!("internal error: {text}"))
+        .with_hint("This is a defect in Keyspan. The statement may or may not have been done.")
+}

@@ -1,0 +1,142 @@
+//! What other tasks may ask of a connection: to cancel its statement, to end.
+
+use std::future::Future;
+use std::time::Duration;
+
+use keyspan_model::{Error, ErrorKind, Result};
+use tokio::sync::watch;
+
+use crate::engine::CancelHandle;
+use crate::failure::{Failure, shutting_down};
+use crate::frame::{Frame, FrameReader};
+use crate::output::Output;
+
+/// How long answers that have gathered wait for a statement that runs: long enough that quick ones go in one piece.
+const FLUSH_DELAY: Duration = Duration::from_millis(5);
+
+/// How far the server is on its way down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Clients are served.
+    Serving,
+    /// Idle clients are sent away; running statements may end.
+    Draining,
+    /// Running statements are cancelled.
+    Stopping,
+}
+
+/// The side of a connection that cancel requests reach.
+#[derive(Clone, Debug)]
+pub(crate) struct Canceller {
+    handle: CancelHandle,
+    requests: watch::Sender<u64>,
+}
+
+impl Canceller {
+    /// Ends the statement that is running, if one is.
+    pub(crate) fn cancel(&self) {
+        self.handle.cancel();
+        self.requests.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+/// The connection's own side.
+#[derive(Debug)]
+pub(crate) struct Control {
+    canceller: Canceller,
+    requests: watch::Receiver<u64>,
+    phase: watch::Receiver<Phase>,
+}
+
+impl Control {
+    /// For a session with this handle, on a server in this phase.
+    pub(crate) fn new(handle: CancelHandle, phase: watch::Receiver<Phase>) -> Control {
+        let (sender, requests) = watch::channel(0);
+        Control { canceller: Canceller { handle, requests: sender }, requests, phase }
+    }
+
+    /// What a cancel request holds.
+    pub(crate) fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// Forgets cancel requests: they were for an earlier statement.
+    pub(crate) fn begin_statement(&mut self) {
+        self.requests.mark_unchanged();
+    }
+
+    /// Resolves when the server has begun to go down.
+    pub(crate) async fn draining(&mut self) {
+        reached(&mut self.phase, Phase::Draining).await;
+    }
+
+    /// Whether the server has begun to go down.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
+    }
+
+    /// Runs a statement's work to its end. What has gathered for the client leaves when the work takes its time. If the
+    /// client goes, or the server stops, the work is cancelled, but still awaited: the session is whole only after it.
+    pub(crate) async fn run<T>(
+        &mut self,
+        reader: &mut FrameReader,
+        out: &mut Output,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T, Failure> {
+        tokio::pin!(work);
+        let late_flush = async {
+            tokio::time::sleep(FLUSH_DELAY).await;
+            match out.flush().await {
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        };
+        let failure = tokio::select! {
+            biased;
+            result = &mut work => return result.map_err(Failure::Statement),
+            error = late_flush => Failure::from(error),
+            () = reader.closed() => Failure::Gone,
+            () = reached(&mut self.phase, Phase::Stopping) => Failure::Fatal(shutting_down()),
+        };
+        self.canceller.cancel();
+        // Whatever it says, the connection ends.
+        let _ = work.await;
+        Err(failure)
+    }
+
+    /// The next frame within a statement. A cancel request and the server's stop end the wait.
+    pub(crate) async fn receive(&mut self, reader: &mut FrameReader) -> Result<Frame, Failure> {
+        tokio::select! {
+            biased;
+            frame = reader.frame() => frame?.ok_or(Failure::Gone),
+            () = reached(&mut self.phase, Phase::Stopping) => Err(Failure::Fatal(shutting_down())),
+            _ = self.requests.changed() => Err(canceled().into()),
+        }
+    }
+
+    /// Runs work that may be dropped at any time, such as sending. A cancel request ends it too.
+    pub(crate) async fn send<T>(
+        &mut self,
+        reader: &mut FrameReader,
+        work: impl Future<Output = std::io::Result<T>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            result = work => Ok(result?),
+            () = reader.closed() => Err(Failure::Gone),
+            () = reached(&mut self.phase, Phase::Stopping) => Err(Failure::Fatal(shutting_down())),
+            _ = self.requests.changed() => Err(canceled().into()),
+        }
+    }
+}
+
+fn canceled() -> Error {
+    Error::new(ErrorKind::Canceled, "canceling statement due to user request")
+}
+
+async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+    if phase.wait_for(|phase| *phase >= wanted).await.is_err() {
+        // The server is gone without a word; its runtime ends this task.
+        std::future::pending::<()>().await;
+    }
+}

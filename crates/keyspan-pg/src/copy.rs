@@ -1,0 +1,121 @@
+//! COPY FROM STDIN and COPY TO STDOUT.
+//!
+//! The rule: one CopyData message per row out, as in Postgres (clients count on it); data in is taken in any pieces. A
+//! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's loop.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use keyspan_model::{Error, ErrorKind, Result};
+use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
+
+use crate::connection::Connection;
+use crate::engine::{Copy, CopyDirection, CopyFormat, Outcome, Rows, Tag};
+use crate::failure::{Failure, protocol};
+use crate::request::{Request, decode};
+use crate::rows::Ready;
+
+mod encode;
+
+use encode::Encoder;
+
+/// Data that gathers before it is parsed.
+const PUSH_BYTES: usize = 256 * 1024;
+
+/// What the client sends during COPY FROM STDIN.
+enum Piece {
+    Data(Bytes),
+    Done,
+}
+
+impl Connection {
+    /// Carries out the COPY that a statement asked for. Answers the tag.
+    pub(crate) async fn copy(&mut self, outcome: Outcome) -> Result<String, Failure> {
+        let Outcome { tag, rows, copy } = outcome;
+        match (copy, rows) {
+            (Some(CopyDirection::In(copy)), _) => self.copy_in(&copy).await,
+            (Some(CopyDirection::Out(copy)), Some(rows)) => self.copy_out(&copy, rows, &tag).await,
+            _ => Err(Error::internal("a COPY without its data").into()),
+        }
+    }
+
+    async fn copy_out(&mut self, copy: &Copy, mut rows: Rows, tag: &Tag) -> Result<String, Failure> {
+        let schema = rows.schema().clone();
+        let encoder = Encoder::new(&copy.options, &schema)?;
+        let (format, codes) = formats(copy.options.format, schema.fields().len())?;
+        self.out.message(&CopyOutResponse::new(format, codes.len() as i16, codes))?;
+        let zone = self.zone();
+        if encoder.has_begin() {
+            self.copy_piece(|bytes| encoder.begin(&schema, bytes))?;
+        }
+        let mut sent = 0;
+        while let Some(batch) = self.control.run(&mut self.reader, &mut self.out, rows.next_batch()).await? {
+            let ready = Ready::new(&schema, &batch, zone)?;
+            for row in 0..ready.rows {
+                self.copy_piece(|bytes| encoder.row(&ready.columns, row, bytes))?;
+                sent += 1;
+                if self.out.is_full() {
+                    self.control.send(&mut self.reader, self.out.flush()).await?;
+                }
+            }
+        }
+        if encoder.has_end() {
+            self.copy_piece(|bytes| encoder.end(bytes))?;
+        }
+        self.out.message(&CopyDone::new())?;
+        Ok(tag.text(sent))
+    }
+
+    /// Adds a CopyData message with what `write` writes.
+    fn copy_piece(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
+        self.out.frame(b'd', write)
+    }
+
+    async fn copy_in(&mut self, copy: &Copy) -> Result<String, Failure> {
+        let mut target = self.control.run(&mut self.reader, &mut self.out, self.session.copy_in(copy)).await?;
+        let (format, codes) = formats(copy.options.format, target.columns())?;
+        self.out.message(&CopyInResponse::new(format, codes.len() as i16, codes))?;
+        self.control.send(&mut self.reader, self.out.flush()).await?;
+        let mut gathered = BytesMut::new();
+        loop {
+            let piece = next_piece(self).await?;
+            if let Piece::Data(data) = &piece {
+                gathered.put_slice(data);
+                if gathered.len() < PUSH_BYTES {
+                    continue;
+                }
+            }
+            self.control.run(&mut self.reader, &mut self.out, target.push_bytes(&mut self.session, &gathered)).await?;
+            gathered.clear();
+            if matches!(piece, Piece::Done) {
+                break;
+            }
+        }
+        let rows = self.control.run(&mut self.reader, &mut self.out, target.finish(&mut self.session)).await?;
+        self.tell_changes()?;
+        Ok(format!("COPY {rows}"))
+    }
+}
+
+async fn next_piece(connection: &mut Connection) -> Result<Piece, Failure> {
+    loop {
+        let frame = connection.control.receive(&mut connection.reader).await?;
+        match decode(frame)? {
+            Request::CopyData(data) => return Ok(Piece::Data(data)),
+            Request::CopyDone => return Ok(Piece::Done),
+            Request::CopyFail(reason) => {
+                let message = format!("COPY from stdin failed: {reason}");
+                return Err(Error::new(ErrorKind::Canceled, message).into());
+            }
+            // Clients that do not know that a COPY has begun may send these.
+            Request::Flush | Request::Sync => {}
+            Request::Terminate => return Err(Failure::Gone),
+            _ => return Err(Failure::Fatal(protocol("unexpected message during COPY from stdin"))),
+        }
+    }
+}
+
+/// The overall format and one format for each column.
+fn formats(format: CopyFormat, columns: usize) -> Result<(i8, Vec<i16>)> {
+    let code = i8::from(format == CopyFormat::Binary);
+    i16::try_from(columns).map_err(|_| Error::new(ErrorKind::TooManyColumns, "too many columns for COPY"))?;
+    Ok((code, vec![i16::from(code); columns]))
+}

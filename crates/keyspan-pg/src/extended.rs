@@ -1,0 +1,290 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
+//!
+//! The rule: a portal keeps its rows as an open stream between two Executes; nothing of a result is gathered.
+
+use std::sync::Arc;
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use pgwire::messages::data::{NoData, ParameterDescription};
+use pgwire::messages::extendedquery::{
+    Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete, PortalSuspended,
+};
+use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
+
+use crate::connection::Connection;
+use crate::engine::{Outcome, Parsed, Prepared, Tag, TransactionStatus};
+use crate::failure::{Failure, protocol};
+use crate::rows::{Format, RowSource, row_description, spread};
+use crate::types::PgType;
+use crate::types::parameter::{read_binary, read_text};
+use crate::types::pg_type::oid;
+use crate::zone::Zone;
+
+/// A prepared statement.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    /// None for the empty statement.
+    statement: Option<Arc<(Parsed, Prepared)>>,
+    /// The OID of each parameter, as described to the client.
+    parameters: Vec<u32>,
+}
+
+/// A statement with its parameters, run as far as the client has asked.
+pub(crate) struct Portal {
+    statement: Stored,
+    values: Vec<Value>,
+    formats: Vec<Format>,
+    state: State,
+}
+
+enum State {
+    Ready,
+    /// Rows are left.
+    Open(Box<RowSource>, Tag),
+    /// All has been answered; a statement with rows may be asked again and answers none.
+    Done(Option<Tag>),
+}
+
+impl Connection {
+    /// Parse: text to a prepared statement.
+    pub(crate) async fn parse(&mut self, parse: Parse) -> Result<(), Failure> {
+        let name = parse.name.unwrap_or_default();
+        if name.is_empty() {
+            self.statements.remove("");
+        } else if self.statements.contains_key(&name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(Error::new(ErrorKind::DuplicateStatement, message).into());
+        }
+        let mut parsed = self.session.parse(&parse.query)?;
+        if parsed.len() > 1 {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(Error::new(ErrorKind::Syntax, message).into());
+        }
+        let stored = match parsed.pop() {
+            None => Stored { statement: None, parameters: Vec::new() },
+            Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
+        };
+        self.statements.insert(name, stored);
+        Ok(self.out.message(&ParseComplete::new())?)
+    }
+
+    async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<Stored, Failure> {
+        let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
+        self.control.begin_statement();
+        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(&parsed, &types)).await?;
+        let parameters = prepared.parameters.iter().enumerate().map(|(index, ty)| match declared.get(index) {
+            Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
+            _ => PgType::of_column_type(*ty).oid,
+        });
+        let parameters = parameters.collect();
+        Ok(Stored { statement: Some(Arc::new((parsed, prepared))), parameters })
+    }
+
+    /// Bind: a prepared statement with parameters to a portal.
+    pub(crate) fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
+        let name = bind.portal_name.unwrap_or_default();
+        let statement = self.stored(bind.statement_name.as_deref())?.clone();
+        if !name.is_empty() && self.portals.contains_key(&name) {
+            let message = format!("cursor \"{name}\" already exists");
+            return Err(Error::new(ErrorKind::DuplicateCursor, message).into());
+        }
+        let wanted = statement.parameters.len();
+        let given = bind.parameters.len();
+        let formats = spread(&bind.parameter_format_codes, given).ok_or_else(|| {
+            let formats = bind.parameter_format_codes.len();
+            protocol(format!("bind message has {formats} parameter formats but {given} parameters"))
+        })??;
+        if given != wanted {
+            let statement = bind.statement_name.as_deref().unwrap_or_default();
+            let message = format!(
+                "bind message supplies {given} parameters, but prepared statement \"{statement}\" requires {wanted}"
+            );
+            return Err(protocol(message).into());
+        }
+        let zone = self.zone();
+        let each = bind.parameters.iter().zip(formats).enumerate();
+        let values = each.map(|(index, (bytes, format))| statement.value(index, bytes.as_deref(), format, &zone));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let columns = statement.columns();
+        let formats = spread(&bind.result_column_format_codes, columns).ok_or_else(|| {
+            let formats = bind.result_column_format_codes.len();
+            protocol(format!("bind message has {formats} result formats but query has {columns} columns"))
+        })??;
+        self.portals.insert(name, Portal { statement, values, formats, state: State::Ready });
+        Ok(self.out.message(&BindComplete::new())?)
+    }
+
+    /// Describe: the parameters and columns of a statement, or the columns of a portal.
+    pub(crate) fn describe(&mut self, describe: &Describe) -> Result<(), Failure> {
+        let name = describe.name.as_deref();
+        match describe.target_type {
+            b'S' => {
+                let stored = self.stored(name)?.clone();
+                self.out.message(&ParameterDescription::new(stored.parameters.clone()))?;
+                self.describe_columns(&stored, &[])
+            }
+            b'P' => {
+                let portal = self.portals.get(name.unwrap_or_default()).ok_or_else(|| no_portal(name))?;
+                let (stored, formats) = (portal.statement.clone(), portal.formats.clone());
+                self.describe_columns(&stored, &formats)
+            }
+            other => Err(protocol(format!("invalid DESCRIBE message subtype {other}")).into()),
+        }
+    }
+
+    fn describe_columns(&mut self, stored: &Stored, formats: &[Format]) -> Result<(), Failure> {
+        let schema = stored.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
+        Ok(match schema {
+            Some(schema) => self.out.message(&row_description(schema, formats)?)?,
+            None => self.out.message(&NoData::new())?,
+        })
+    }
+
+    /// Execute: runs a portal, or goes on with it. Zero and negative limits are none, as in Postgres.
+    pub(crate) async fn execute(&mut self, execute: &Execute) -> Result<(), Failure> {
+        let name = execute.name.clone().unwrap_or_default();
+        let Some(mut portal) = self.portals.remove(&name) else {
+            return Err(no_portal(execute.name.as_deref()).into());
+        };
+        let limit = u64::try_from(execute.max_rows).ok().filter(|limit| *limit > 0);
+        let open_before = self.session.status() != TransactionStatus::Idle;
+        let result = self.advance(&mut portal, limit).await;
+        let ended = open_before && self.session.status() == TransactionStatus::Idle;
+        if !ended {
+            self.portals.insert(name, portal);
+        }
+        result
+    }
+
+    async fn advance(&mut self, portal: &mut Portal, limit: Option<u64>) -> Result<(), Failure> {
+        let Some(statement) = portal.statement.statement.clone() else {
+            return Ok(self.out.message(&EmptyQueryResponse::new())?);
+        };
+        match std::mem::replace(&mut portal.state, State::Done(None)) {
+            State::Open(source, tag) => self.send_rows(portal, source, tag, limit).await,
+            State::Done(Some(tag)) => {
+                self.complete(tag.text(0))?;
+                portal.state = State::Done(Some(tag));
+                Ok(())
+            }
+            State::Done(None) => {
+                Err(Error::new(ErrorKind::ObjectNotReady, "portal cannot be run: it has been run to its end").into())
+            }
+            State::Ready => self.start(portal, &statement, limit).await,
+        }
+    }
+
+    async fn start(
+        &mut self,
+        portal: &mut Portal,
+        statement: &(Parsed, Prepared),
+        limit: Option<u64>,
+    ) -> Result<(), Failure> {
+        if let Some(tag) = self.deallocate(&statement.0) {
+            return self.complete(tag);
+        }
+        // A lone statement commits by itself. If others may follow before Sync, they are one transaction.
+        let alone = self.reader.next_kind() == Some(b'S');
+        if !alone && !self.implicit && self.session.status() == TransactionStatus::Idle {
+            self.session.begin_implicit();
+            self.implicit = true;
+        }
+        let outcome = self.run(&statement.1, &portal.values).await?;
+        if outcome.copy.is_some() {
+            let tag = self.copy(outcome).await?;
+            return self.complete(tag);
+        }
+        let Outcome { tag, rows, .. } = outcome;
+        match rows {
+            None => self.complete(tag.text(0)),
+            Some(rows) => {
+                let width = rows.schema().fields().len();
+                if width != portal.formats.len() {
+                    // Invariant: rows have the columns that were described; a table changed in between.
+                    let message = "cached plan must not change result type";
+                    return Err(Error::not_supported(message).into());
+                }
+                let source = RowSource::new(rows, portal.formats.clone(), self.zone())?;
+                self.send_rows(portal, Box::new(source), tag, limit).await
+            }
+        }
+    }
+
+    async fn send_rows(
+        &mut self,
+        portal: &mut Portal,
+        mut source: Box<RowSource>,
+        tag: Tag,
+        limit: Option<u64>,
+    ) -> Result<(), Failure> {
+        self.control.begin_statement();
+        let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, limit).await?;
+        if !sent.finished {
+            portal.state = State::Open(source, tag);
+            return Ok(self.out.message(&PortalSuspended::new())?);
+        }
+        drop(source);
+        self.tell_changes()?;
+        self.complete(tag.text(sent.rows))?;
+        portal.state = State::Done(Some(tag));
+        Ok(())
+    }
+
+    fn complete(&mut self, tag: String) -> Result<(), Failure> {
+        Ok(self.out.message(&CommandComplete::new(tag))?)
+    }
+
+    /// Close: forgets a statement or portal; one that does not exist is no error.
+    pub(crate) fn close(&mut self, close: &Close) -> Result<(), Failure> {
+        let name = close.name.as_deref().unwrap_or_default();
+        match close.target_type {
+            b'S' => drop(self.statements.remove(name)),
+            b'P' => drop(self.portals.remove(name)),
+            other => return Err(protocol(format!("invalid CLOSE message subtype {other}")).into()),
+        }
+        Ok(self.out.message(&CloseComplete::new())?)
+    }
+
+    fn stored(&self, name: Option<&str>) -> Result<&Stored> {
+        self.statements.get(name.unwrap_or_default()).ok_or_else(|| {
+            let message = match name {
+                Some(name) => format!("prepared statement \"{name}\" does not exist"),
+                None => "unnamed prepared statement does not exist".to_owned(),
+            };
+            Error::new(ErrorKind::UndefinedStatement, message)
+        })
+    }
+}
+
+impl Stored {
+    fn columns(&self) -> usize {
+        let schema = self.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
+        schema.map_or(0, |schema| schema.fields().len())
+    }
+
+    fn value(&self, index: usize, bytes: Option<&[u8]>, format: Format, zone: &Zone) -> Result<Value> {
+        let Some(bytes) = bytes else { return Ok(Value::Null) };
+        let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
+        let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
+        match format {
+            Format::Text => read_text(bytes, ty, zone),
+            Format::Binary => read_binary(bytes, self.parameters[index], ty, index + 1),
+        }
+    }
+}
+
+/// The type that a client declared for a parameter; none if it left the type open.
+fn declared_type(oid: u32) -> Result<Option<ColumnType>> {
+    if matches!(oid, 0 | oid::UNKNOWN) {
+        return Ok(None);
+    }
+    PgType::of_oid(oid).column_type().map(Some).ok_or_else(|| {
+        Error::not_supported(format!("parameters of the type with OID {oid} are not supported"))
+            .with_hint("Pass a text and cast it in the statement.")
+    })
+}
+
+fn no_portal(name: Option<&str>) -> Error {
+    let name = name.unwrap_or_default();
+    Error::new(ErrorKind::UndefinedCursor, format!("portal \"{name}\" does not exist"))
+}

@@ -1,0 +1,445 @@
+//! A stand-in for the database in this crate's unit tests: a handful of statements that answer what a test needs.
+//!
+//! `rows n` · `endless` · `wide n` (one row of n bytes) · `hang` · `hang rows` · `fail` · `fail late` · `panic` ·
+//! `types t, …` (answers its parameters) · `notice` · `set name value` · `begin` · `commit` · `rollback` ·
+//! `copy in` · `copy out format` · `deallocate name`
+
+#![allow(missing_docs, reason = "a part of the tests")]
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, array_of};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+#[derive(Clone, Debug, Default)]
+pub struct Database {
+    /// Bytes that COPY has taken.
+    pub copied: Arc<Mutex<Vec<u8>>>,
+    /// What has been committed and undone.
+    pub ends: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Database {
+    pub fn session(&self) -> Session {
+        Session { database: self.clone(), status: TransactionStatus::Idle, ..Session::default() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct CancelHandle(watch::Sender<u64>);
+
+impl CancelHandle {
+    pub fn cancel(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransactionStatus {
+    #[default]
+    Idle,
+    Open,
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    Deallocate(Option<String>),
+    Other,
+}
+
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    pub statement: Statement,
+    pub text: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub parameters: Vec<ColumnType>,
+    pub schema: Option<SchemaRef>,
+    text: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Tag(&'static str, Option<u64>);
+
+impl Tag {
+    pub fn command(&self) -> &str {
+        self.0
+    }
+
+    pub fn text(&self, streamed: u64) -> String {
+        match self.1 {
+            Some(_) => format!("{} {streamed}", self.0),
+            None => self.0.to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Severity;
+
+impl Severity {
+    pub fn name(self) -> &'static str {
+        "NOTICE"
+    }
+}
+
+#[derive(Debug)]
+pub struct Notice {
+    pub severity: Severity,
+    pub sqlstate: &'static str,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+pub struct Rows {
+    schema: SchemaRef,
+    stream: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl Rows {
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.stream.next().await.transpose()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyFormat {
+    #[default]
+    Text,
+    Csv,
+    Binary,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyHeader {
+    #[default]
+    None,
+    Present,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct CopyOptions {
+    pub format: CopyFormat,
+    pub header: CopyHeader,
+    pub delimiter: Option<char>,
+    pub null: Option<String>,
+    pub quote: Option<char>,
+    pub escape: Option<char>,
+    pub force_quote: Option<Vec<String>>,
+}
+
+#[derive(Debug)]
+pub struct Copy {
+    pub options: CopyOptions,
+}
+
+#[derive(Debug)]
+pub enum CopyDirection {
+    In(Box<Copy>),
+    Out(Box<Copy>),
+}
+
+pub struct Outcome {
+    pub tag: Tag,
+    pub rows: Option<Rows>,
+    pub copy: Option<CopyDirection>,
+}
+
+#[derive(Debug, Default)]
+pub struct Settings {
+    zone: String,
+}
+
+impl Settings {
+    pub fn time_zone(&self) -> &str {
+        if self.zone.is_empty() { "UTC" } else { &self.zone }
+    }
+
+    pub fn reported(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("server_version", "16.6".into()),
+            ("client_encoding", "UTF8".into()),
+            ("TimeZone", self.time_zone().into()),
+        ]
+    }
+}
+
+#[derive(Debug)]
+pub struct Session {
+    database: Database,
+    settings: Settings,
+    status: TransactionStatus,
+    implicit: bool,
+    cancels: watch::Sender<u64>,
+    notices: Vec<Notice>,
+    changes: Vec<(&'static str, String)>,
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session {
+            database: Database::default(),
+            settings: Settings::default(),
+            status: TransactionStatus::Idle,
+            implicit: false,
+            cancels: watch::Sender::new(0),
+            notices: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+}
+
+impl Session {
+    pub fn connect_as(&mut self, user: &str, _database: &str) -> Result<()> {
+        match user {
+            "mallory" => Err(Error::new(ErrorKind::InvalidPassword, "password authentication failed")),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        match name.to_lowercase().as_str() {
+            "timezone" => self.settings.zone = value.to_owned(),
+            "application_name" | "client_encoding" | "extra_float_digits" => {}
+            _ => {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                return Err(Error::new(ErrorKind::UndefinedObject, message));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(self.cancels.clone())
+    }
+
+    pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>> {
+        let texts = sql.split(';').map(str::trim).filter(|text| !text.is_empty());
+        texts
+            .map(|text| match text.split_once(' ') {
+                Some(("syntax", _)) => Err(Error::new(ErrorKind::Syntax, "syntax error at or near \"syntax\"").at(1)),
+                Some(("deallocate", name)) => {
+                    Ok(Parsed { statement: Statement::Deallocate(Some(name.to_owned())), text: text.to_owned() })
+                }
+                _ => Ok(Parsed { statement: Statement::Other, text: text.to_owned() }),
+            })
+            .collect()
+    }
+
+    pub async fn prepare(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared> {
+        let text = parsed.text.clone();
+        if self.status == TransactionStatus::Failed && text != "rollback" {
+            return Err(Error::new(ErrorKind::FailedTransaction, "current transaction is aborted"));
+        }
+        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let mut parameters = Vec::new();
+        let schema = match word {
+            "rows" | "endless" | "hang" | "fail" if word != "hang" || rest == "rows" => Some(numbers_schema()),
+            "wide" => Some(Arc::new(Schema::new(vec![ColumnType::Text.field("wide", false)]))),
+            "types" => {
+                for (index, name) in rest.split(", ").enumerate() {
+                    let named = types.get(index).copied().flatten().map_or_else(|| ColumnType::parse(name, &[]), Ok)?;
+                    parameters.push(named);
+                }
+                let fields = parameters.iter().enumerate().map(|(index, ty)| ty.field(&format!("c{index}"), true));
+                Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+            }
+            _ => None,
+        };
+        let schema = schema.filter(|_| text != "fail");
+        Ok(Prepared { parameters, schema, text })
+    }
+
+    pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        let (word, rest) = prepared.text.split_once(' ').unwrap_or((&prepared.text, ""));
+        let done = |tag| Ok(Outcome { tag: Tag(tag, None), rows: None, copy: None });
+        let select = Tag("SELECT", Some(0));
+        let count: u64 = rest.parse().unwrap_or(u64::MAX);
+        let stream: BoxStream<'static, Result<RecordBatch>> = match (word, rest) {
+            ("hang", "") => {
+                self.canceled().await;
+                return Err(Error::new(ErrorKind::Canceled, "canceling statement due to user request"));
+            }
+            ("hang", "rows") => futures::stream::pending().boxed(),
+            ("fail", "") => return Err(Error::new(ErrorKind::UndefinedTable, "relation \"t\" does not exist").at(6)),
+            ("fail", _) => {
+                let error = Error::new(ErrorKind::DivisionByZero, "division by zero");
+                futures::stream::iter([Ok(numbers(0, 10)), Err(error)]).boxed()
+            }
+            ("panic", _) => panic!("scripted panic"),
+            ("rows" | "endless", _) => batches(count).boxed(),
+            ("wide", _) => {
+                let text = "x".repeat(usize::try_from(count).unwrap_or(0));
+                let array = array_of(ColumnType::Text, &[Value::Text(text)])?;
+                let schema = prepared.schema.clone().expect("wide has a schema");
+                futures::stream::iter([Ok(RecordBatch::try_new(schema, vec![array])?)]).boxed()
+            }
+            ("types", _) => {
+                let pairs = prepared.parameters.iter().zip(parameters);
+                let arrays =
+                    pairs.map(|(ty, value)| array_of(*ty, std::slice::from_ref(value))).collect::<Result<_>>()?;
+                let schema = prepared.schema.clone().expect("types has a schema");
+                futures::stream::iter([Ok(RecordBatch::try_new(schema, arrays)?)]).boxed()
+            }
+            ("copy", "in") => {
+                let copy = Copy { options: CopyOptions::default() };
+                let copy = Some(CopyDirection::In(Box::new(copy)));
+                return Ok(Outcome { tag: Tag("COPY", Some(0)), rows: None, copy });
+            }
+            ("copy", format) => return Ok(copy_out(format)),
+            ("notice", _) => {
+                self.notices.push(Notice { severity: Severity, sqlstate: "00000", message: "note".into(), hint: None });
+                return done("NOTE");
+            }
+            ("set", zone) => {
+                self.settings.zone = zone.to_owned();
+                self.changes.push(("TimeZone", zone.to_owned()));
+                return done("SET");
+            }
+            ("begin", _) => {
+                self.status = TransactionStatus::Open;
+                return done("BEGIN");
+            }
+            ("commit" | "rollback", _) => {
+                self.status = TransactionStatus::Idle;
+                return done(if word == "commit" { "COMMIT" } else { "ROLLBACK" });
+            }
+            _ => return done("DONE"),
+        };
+        let schema = prepared.schema.clone().expect("a statement with rows has a schema");
+        let mut cancels = self.cancels.subscribe();
+        let canceled = async move {
+            let _ = cancels.changed().await;
+        };
+        let error = || Err(Error::new(ErrorKind::Canceled, "canceling statement due to user request"));
+        let end = futures::stream::once(canceled).map(move |()| error());
+        let mut failed = false;
+        let stream = futures::stream::select(stream.map(Some).chain(futures::stream::iter([None])), end.map(Some));
+        let stream = stream.take_while(move |item| {
+            let go_on = !failed && item.is_some();
+            failed |= matches!(item, Some(Err(_)));
+            futures::future::ready(go_on)
+        });
+        let stream = stream.filter_map(futures::future::ready).boxed();
+        Ok(Outcome { tag: select, rows: Some(Rows { schema, stream }), copy: None })
+    }
+
+    async fn canceled(&self) {
+        let _ = self.cancels.subscribe().changed().await;
+    }
+
+    pub fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    pub fn fail(&mut self) {
+        if self.status == TransactionStatus::Open {
+            self.status = TransactionStatus::Failed;
+        }
+    }
+
+    pub fn begin_implicit(&mut self) {
+        self.implicit = true;
+    }
+
+    pub async fn end_implicit(&mut self, commit: bool) -> Result<()> {
+        if std::mem::take(&mut self.implicit) {
+            self.database.ends.lock().push(if commit { "commit" } else { "undo" });
+        }
+        Ok(())
+    }
+
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
+        std::mem::take(&mut self.changes)
+    }
+
+    pub async fn copy_in(&mut self, _copy: &Copy) -> Result<CopyIn> {
+        Ok(CopyIn { lines: 0 })
+    }
+}
+
+pub struct CopyIn {
+    lines: u64,
+}
+
+impl CopyIn {
+    pub fn columns(&self) -> usize {
+        1
+    }
+
+    pub async fn push_bytes(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
+        if bytes.windows(3).any(|window| window == b"bad") {
+            return Err(Error::new(ErrorKind::InvalidCopy, "a bad line"));
+        }
+        self.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        session.database.copied.lock().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    pub async fn finish(self, _session: &mut Session) -> Result<u64> {
+        Ok(self.lines)
+    }
+}
+
+fn copy_out(format: &str) -> Outcome {
+    let format = match format {
+        "csv" => CopyFormat::Csv,
+        "binary" => CopyFormat::Binary,
+        _ => CopyFormat::Text,
+    };
+    let header = if format == CopyFormat::Csv { CopyHeader::Present } else { CopyHeader::None };
+    let options = CopyOptions { format, header, ..CopyOptions::default() };
+    let texts = StringArray::from(vec![Some("a\tb\\"), None, Some("say \"hi\", you"), Some("")]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+    let fields = vec![Field::new("n", DataType::Int64, false), Field::new("t", DataType::Utf8, true)];
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new(schema.clone(), vec![numbers, Arc::new(texts)]).expect("columns fit");
+    let stream = futures::stream::iter([Ok(batch)]).boxed();
+    let copy = Some(CopyDirection::Out(Box::new(Copy { options })));
+    Outcome { tag: Tag("COPY", Some(0)), rows: Some(Rows { schema, stream }), copy }
+}
+
+fn numbers_schema() -> SchemaRef {
+    let fields = vec![ColumnType::BigInt.field("n", false), ColumnType::Text.field("t", false)];
+    Arc::new(Schema::new(fields))
+}
+
+fn numbers(from: u64, count: u64) -> RecordBatch {
+    let numbers: Vec<Value> = (from..from + count).map(|n| Value::BigInt(n as i64)).collect();
+    let texts: Vec<Value> = (from..from + count).map(|n| Value::Text(format!("row {n} {}", "x".repeat(100)))).collect();
+    let columns = vec![
+        array_of(ColumnType::BigInt, &numbers).expect("numbers"),
+        array_of(ColumnType::Text, &texts).expect("texts"),
+    ];
+    RecordBatch::try_new(numbers_schema(), columns).expect("columns fit")
+}
+
+fn batches(count: u64) -> impl futures::Stream<Item = Result<RecordBatch>> + Send {
+    const BATCH: u64 = 1000;
+    futures::stream::unfold(0, move |from| async move {
+        // As a real scan does, it gives way to others between batches.
+        tokio::task::yield_now().await;
+        let length = count.saturating_sub(from).min(BATCH);
+        (length > 0).then(|| (Ok(numbers(from, length)), from + length))
+    })
+}

@@ -1,0 +1,86 @@
+//! The simple protocol: one message, any number of statements, each answered as it completes.
+//!
+//! The rule: several statements of one message are one implicit transaction; the last answer leaves after its commit.
+
+use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
+
+use crate::connection::Connection;
+use crate::engine::{Outcome, Parsed, Statement};
+use crate::failure::Failure;
+use crate::rows::{Format, RowSource, row_description};
+
+impl Connection {
+    /// Answers a Query message, up to but not including ReadyForQuery.
+    pub(crate) async fn query(&mut self, sql: &str) -> Result<(), Failure> {
+        // As in Postgres, a simple query ends the unnamed statement and portal.
+        self.statements.remove("");
+        self.portals.remove("");
+        let statements = self.session.parse(sql)?;
+        let Some((last, earlier)) = statements.split_last() else {
+            return Ok(self.out.message(&EmptyQueryResponse::new())?);
+        };
+        if earlier.is_empty() {
+            let tag = self.simple_statement(last).await?;
+            return Ok(self.out.message(&CommandComplete::new(tag))?);
+        }
+        self.session.begin_implicit();
+        let result = self.several(earlier, last).await;
+        match result {
+            Ok(tag) => {
+                self.control.run(&mut self.reader, &mut self.out, self.session.end_implicit(true)).await?;
+                Ok(self.out.message(&CommandComplete::new(tag))?)
+            }
+            Err(failure) => {
+                // The statement's error is the one to tell.
+                let _ = self.session.end_implicit(false).await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn several(&mut self, earlier: &[Parsed], last: &Parsed) -> Result<String, Failure> {
+        for statement in earlier {
+            let tag = self.simple_statement(statement).await?;
+            self.out.message(&CommandComplete::new(tag))?;
+            if self.out.is_full() {
+                self.control.send(&mut self.reader, self.out.flush()).await?;
+            }
+        }
+        self.simple_statement(last).await
+    }
+
+    /// Runs a statement, sends its rows, and answers its tag.
+    async fn simple_statement(&mut self, parsed: &Parsed) -> Result<String, Failure> {
+        self.control.begin_statement();
+        if let Some(tag) = self.deallocate(parsed) {
+            return Ok(tag);
+        }
+        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, &[])).await?;
+        let outcome = self.run(&prepared, &[]).await?;
+        if outcome.copy.is_some() {
+            return self.copy(outcome).await;
+        }
+        let Outcome { tag, rows, .. } = outcome;
+        let Some(rows) = rows else { return Ok(tag.text(0)) };
+        let formats = vec![Format::Text; rows.schema().fields().len()];
+        self.out.message(&row_description(rows.schema(), &formats)?)?;
+        let mut source = RowSource::new(rows, formats, self.zone())?;
+        let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, None).await?;
+        drop(source);
+        self.tell_changes()?;
+        Ok(tag.text(sent.rows))
+    }
+
+    /// Forgets prepared statements of the protocol that a statement of the language names: they share one space of
+    /// names. Answers the tag if that was all there was to do.
+    pub(crate) fn deallocate(&mut self, parsed: &Parsed) -> Option<String> {
+        match &parsed.statement {
+            Statement::Deallocate(Some(name)) => self.statements.remove(name).map(|_| "DEALLOCATE".to_owned()),
+            Statement::Deallocate(None) => {
+                self.statements.clear();
+                None
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The binary format: what Postgres' send functions write, network byte order throughout.
+
+use std::net::IpAddr;
+
+use bytes::{BufMut, BytesMut};
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::column::{Column, Form};
+use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
+use super::numeric::put_numeric;
+use super::pg_type::{PgType, oid};
+use super::text::{put_decimal, with_length};
+
+/// The version that stands before the text of a binary jsonb.
+pub(super) const JSONB_VERSION: u8 = 1;
+/// The address families of a binary inet.
+pub(super) const INET_V4: u8 = 2;
+pub(super) const INET_V6: u8 = 3;
+
+impl Column {
+    /// Writes a value as a field of a DataRow: its length, then its binary form; −1 for null.
+    pub(crate) fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        if self.is_null(row) {
+            out.put_i32(-1);
+            return Ok(());
+        }
+        with_length(out, |out| self.put_binary(row, out))
+    }
+
+    fn put_binary(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match &self.form {
+            Form::Null => {}
+            Form::Boolean(values) => out.put_u8(u8::from(values.value(row))),
+            Form::Int16(values) => out.put_i16(values.value(row)),
+            Form::Int32(values) => out.put_i32(values.value(row)),
+            Form::Int64(values) => put_int64(values.value(row), self.ty, out)?,
+            Form::Real(values) => out.put_f32(values.value(row)),
+            Form::Double(values) => out.put_f64(values.value(row)),
+            Form::Decimal(values) => {
+                let mut text = BytesMut::with_capacity(48);
+                put_decimal(values.value(row), values.scale(), &mut text);
+                put_numeric(std::str::from_utf8(&text).expect("digits are ASCII"), out);
+            }
+            Form::Wide(values) => put_numeric(&values.value_as_string(row), out),
+            Form::Text(values) => put_string(values.value(row), self.ty, out)?,
+            Form::TextView(values) => put_string(values.value(row), self.ty, out)?,
+            Form::Bytes(values) => out.put_slice(values.value(row)),
+            Form::Uuid(values) => out.put_slice(values.value(row)),
+            Form::Date(values) => out.put_i32(shift(values.value(row).checked_sub(EPOCH_DAYS))?),
+            Form::Time(values) => out.put_i64(values.value(row)),
+            Form::Timestamp(values, _) => out.put_i64(shift(values.value(row).checked_sub(EPOCH_MICROS))?),
+            Form::LocalTimestamp(values) => out.put_i64(shift(values.value(row).checked_sub(EPOCH_MICROS))?),
+            Form::Duration(values) => {
+                let value = values.value(row);
+                out.put_i64(value.nanoseconds / 1000);
+                out.put_i32(value.days);
+                out.put_i32(value.months);
+            }
+            Form::List(..) if self.ty.oid != oid::JSONB => self.put_binary_array(row, out)?,
+            Form::List(..) | Form::Struct(_) | Form::Map(..) => {
+                out.put_u8(JSONB_VERSION);
+                self.put_text(row, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Dimensions, whether there are nulls, the element type; length and lower bound of each dimension; the elements.
+    fn put_binary_array(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let mut items = self;
+        let (mut start, mut end) = (row, row + 1);
+        let mut lengths = Vec::new();
+        while let Form::List(offsets, inner) = &items.form {
+            let length = offsets[start + 1] - offsets[start];
+            let even = (start..end).all(|list| !items.is_null(list) && offsets[list + 1] - offsets[list] == length);
+            if !even {
+                return Err(ragged());
+            }
+            lengths.push(length);
+            (start, end) = (offsets[start], offsets[end]);
+            items = inner;
+            if start == end {
+                lengths.clear();
+                break;
+            }
+        }
+        out.put_i32(lengths.len() as i32);
+        out.put_i32(i32::from((start..end).any(|item| items.is_null(item))));
+        out.put_u32(self.ty.element.unwrap_or(oid::TEXT));
+        let vector = matches!(self.ty.oid, oid::INT2VECTOR | oid::OIDVECTOR);
+        for length in lengths {
+            out.put_i32(i32::try_from(length).map_err(|_| out_of_range("array length"))?);
+            out.put_i32(i32::from(!vector));
+        }
+        (start..end).try_for_each(|item| items.put_binary_field(item, out))
+    }
+}
+
+fn ragged() -> Error {
+    Error::new(ErrorKind::InvalidArgument, "multidimensional arrays must have sub-arrays with matching dimensions")
+        .with_hint("Select the inner lists one by one, or ask for the text format.")
+}
+
+/// A number of the catalog (`oid`, `xid`) has four bytes, whatever holds it.
+fn put_int64(value: i64, ty: PgType, out: &mut BytesMut) -> Result<()> {
+    match ty.oid {
+        oid::INT8 => out.put_i64(value),
+        oid::INT2 => out.put_i16(value.try_into().map_err(|_| out_of_range("smallint"))?),
+        oid::INT4 => out.put_i32(value.try_into().map_err(|_| out_of_range("integer"))?),
+        _ => out.put_u32(value.try_into().map_err(|_| out_of_range("oid"))?),
+    }
+    Ok(())
+}
+
+fn put_string(text: &str, ty: PgType, out: &mut BytesMut) -> Result<()> {
+    match ty.oid {
+        oid::JSONB => out.put_u8(JSONB_VERSION),
+        oid::INET | oid::CIDR => return put_inet(text, ty, out),
+        _ => {}
+    }
+    out.put_slice(text.as_bytes());
+    Ok(())
+}
+
+/// Family, bits of the netmask, whether it is a cidr, bytes of the address, the address.
+fn put_inet(text: &str, ty: PgType, out: &mut BytesMut) -> Result<()> {
+    let address: IpAddr = text
+        .parse()
+        .map_err(|_| Error::new(ErrorKind::InvalidText, format!("invalid input syntax for type inet: \"{text}\"")))?;
+    let is_cidr = u8::from(ty.oid == oid::CIDR);
+    match address {
+        IpAddr::V4(address) => {
+            out.put_slice(&[INET_V4, 32, is_cidr, 4]);
+            out.put_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            out.put_slice(&[INET_V6, 128, is_cidr, 16]);
+            out.put_slice(&address.octets());
+        }
+    }
+    Ok(())
+}
+
+fn shift<T>(shifted: Option<T>) -> Result<T> {
+    shifted.ok_or_else(|| {
+        Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range for the binary format")
+            .with_hint("The text format has no such limit.")
+    })
+}
+
+fn out_of_range(what: &str) -> Error {
+    Error::new(ErrorKind::NumericOverflow, format!("{what} out of range"))
+}

@@ -1,0 +1,198 @@
+//! An Arrow array made ready to be written row by row: one of a few forms, whatever the array's type.
+//!
+//! The rule: types that Postgres lacks are widened when the batch arrives, not per value, so that writing a value is
+//! one match and no conversion.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
+    FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    MapArray, StringArray, StringViewArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    TimestampNanosecondArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::pg_type::{PgType, oid};
+use crate::zone::Zone;
+
+/// A column of a batch, and the Postgres type to write it as.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(super) ty: PgType,
+    pub(super) nulls: Option<NullBuffer>,
+    pub(super) form: Form,
+}
+
+/// The arrays as which values are written.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// Every value is null.
+    Null,
+    Boolean(BooleanArray),
+    Int16(Int16Array),
+    Int32(Int32Array),
+    Int64(Int64Array),
+    Real(Float32Array),
+    Double(Float64Array),
+    Decimal(Decimal128Array),
+    Wide(Decimal256Array),
+    Text(StringArray),
+    TextView(StringViewArray),
+    Bytes(BinaryArray),
+    Uuid(FixedSizeBinaryArray),
+    Date(Date32Array),
+    Time(Time64MicrosecondArray),
+    /// An instant, shown by the clocks of the session's zone.
+    Timestamp(TimestampMicrosecondArray, Zone),
+    /// A wall-clock time.
+    LocalTimestamp(TimestampMicrosecondArray),
+    Duration(IntervalMonthDayNanoArray),
+    /// Lists: row `i` has the items from `offsets[i]` to `offsets[i + 1]`.
+    List(Vec<usize>, Box<Column>),
+    /// Structs: names and columns of the fields.
+    Struct(Vec<(String, Column)>),
+    /// Maps: row `i` has the entries from `offsets[i]` to `offsets[i + 1]`.
+    Map(Vec<usize>, Box<Column>, Box<Column>),
+}
+
+impl Column {
+    /// Prepares an array of the type that `field` describes.
+    ///
+    /// # Errors
+    /// A value that its Postgres type cannot hold: 22003, 22008.
+    pub(crate) fn new(field: &Field, array: &ArrayRef, zone: Zone) -> Result<Column> {
+        Column::of_type(PgType::of_field(field), array, zone)
+    }
+
+    fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<Column> {
+        let array = widened(array)?;
+        let form = form(&array, zone)?;
+        Ok(Column { ty, nulls: array.logical_nulls(), form })
+    }
+
+    /// Whether the value of this row is null.
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        matches!(self.form, Form::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+}
+
+fn form(array: &ArrayRef, zone: Zone) -> Result<Form> {
+    use arrow::datatypes as t;
+    Ok(match array.data_type() {
+        DataType::Null => Form::Null,
+        DataType::Boolean => Form::Boolean(array.as_boolean().clone()),
+        DataType::Int16 => Form::Int16(array.as_primitive::<t::Int16Type>().clone()),
+        DataType::Int32 => Form::Int32(array.as_primitive::<t::Int32Type>().clone()),
+        DataType::Int64 => Form::Int64(array.as_primitive::<t::Int64Type>().clone()),
+        DataType::Float32 => Form::Real(array.as_primitive::<t::Float32Type>().clone()),
+        DataType::Float64 => Form::Double(array.as_primitive::<t::Float64Type>().clone()),
+        DataType::Decimal128(..) => Form::Decimal(array.as_primitive::<t::Decimal128Type>().clone()),
+        DataType::Decimal256(..) => Form::Wide(array.as_primitive::<t::Decimal256Type>().clone()),
+        DataType::Utf8 => Form::Text(array.as_string::<i32>().clone()),
+        DataType::Utf8View => Form::TextView(array.as_string_view().clone()),
+        DataType::Binary => Form::Bytes(array.as_binary::<i32>().clone()),
+        DataType::FixedSizeBinary(_) => Form::Uuid(array.as_fixed_size_binary().clone()),
+        DataType::Date32 => Form::Date(array.as_primitive::<t::Date32Type>().clone()),
+        DataType::Time64(_) => Form::Time(array.as_primitive::<t::Time64MicrosecondType>().clone()),
+        DataType::Timestamp(_, at) => {
+            let micros = array.as_primitive::<t::TimestampMicrosecondType>().clone();
+            if at.is_some() { Form::Timestamp(micros, zone) } else { Form::LocalTimestamp(micros) }
+        }
+        DataType::Interval(_) => Form::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone()),
+        DataType::List(item) => {
+            let list = array.as_list::<i32>();
+            let items = Column::new(item, list.values(), zone)?;
+            Form::List(usizes(list.offsets()), Box::new(items))
+        }
+        DataType::Struct(_) => Form::Struct(fields(array.as_struct(), zone)?),
+        DataType::Map(..) => map(array.as_map(), zone)?,
+        other => return Err(Error::not_supported(format!("values of type {other} cannot be sent to a client"))),
+    })
+}
+
+fn usizes(offsets: &[i32]) -> Vec<usize> {
+    offsets.iter().map(|offset| usize::try_from(*offset).unwrap_or(0)).collect()
+}
+
+fn fields(array: &StructArray, zone: Zone) -> Result<Vec<(String, Column)>> {
+    let pairs = array.fields().iter().zip(array.columns());
+    pairs.map(|(field, values)| Ok((field.name().clone(), Column::new(field, values, zone)?))).collect()
+}
+
+fn map(array: &MapArray, zone: Zone) -> Result<Form> {
+    let entries = array.entries();
+    let [key, value] = [0, 1].map(|index| Column::new(&entries.fields()[index], entries.column(index), zone));
+    Ok(Form::Map(usizes(array.offsets()), Box::new(key?), Box::new(value?)))
+}
+
+/// The array as one of the types that [`form`] knows.
+fn widened(array: &ArrayRef) -> Result<ArrayRef> {
+    let to = match array.data_type() {
+        DataType::Int8 | DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        DataType::Float16 => DataType::Float32,
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
+        DataType::FixedSizeBinary(size) if *size != 16 => DataType::Binary,
+        DataType::Date64 => DataType::Date32,
+        DataType::Time32(_) | DataType::Time64(TimeUnit::Nanosecond) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Timestamp(TimeUnit::Nanosecond, zone) => return Ok(whole_micros(array, zone.clone())),
+        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
+        DataType::Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime) | DataType::Duration(_) => {
+            DataType::Interval(IntervalUnit::MonthDayNano)
+        }
+        DataType::Dictionary(_, value) => return widened(&cast(array, value)?),
+        DataType::RunEndEncoded(_, value) => return widened(&cast(array, value.data_type())?),
+        DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => DataType::List(item.clone()),
+        _ => return Ok(array.clone()),
+    };
+    cast(array, &to)
+}
+
+fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, to, &strict).map_err(|error| {
+        let kind = match to {
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Interval(_) => ErrorKind::DatetimeOverflow,
+            _ => ErrorKind::NumericOverflow,
+        };
+        Error::new(kind, format!("a value is out of the range that can be sent: {error}"))
+    })
+}
+
+/// Nanoseconds rounded down to microseconds, also before 1970.
+fn whole_micros(array: &ArrayRef, zone: Option<Arc<str>>) -> ArrayRef {
+    let nanos: &TimestampNanosecondArray = array.as_primitive();
+    let micros: TimestampMicrosecondArray = nanos.unary(|value| value.div_euclid(1000));
+    Arc::new(micros.with_timezone_opt(zone))
+}
+
+/// Whether values of this type are numbers or truth values that JSON writes without quotes.
+pub(super) fn is_json_bare(ty: PgType) -> bool {
+    matches!(
+        ty.oid,
+        oid::INT2
+            | oid::INT4
+            | oid::INT8
+            | oid::FLOAT4
+            | oid::FLOAT8
+            | oid::NUMERIC
+            | oid::OID
+            | oid::JSON
+            | oid::JSONB
+    )
+}

@@ -1,0 +1,145 @@
+//! Postgres' binary numeric: base-10000 digits with a weight, a sign and a display scale.
+//!
+//! ```text
+//! i16 digits · i16 weight (of the first digit, in powers of 10000) · u16 sign · u16 display scale · digits × i16
+//! ```
+
+use bytes::{Buf, BufMut, BytesMut};
+
+const NEGATIVE: u16 = 0x4000;
+const NAN: u16 = 0xC000;
+const POSITIVE_INFINITY: u16 = 0xD000;
+const NEGATIVE_INFINITY: u16 = 0xF000;
+
+/// Writes the number that is spelled by `text`: a sign, digits, perhaps a point and digits.
+pub(super) fn put_numeric(text: &str, out: &mut BytesMut) {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let mut groups: Vec<i16> = Vec::with_capacity(whole.len() / 4 + fraction.len() / 4 + 2);
+    let head = whole.len() % 4;
+    let (first, rest) = whole.as_bytes().split_at(head);
+    groups.extend((!first.is_empty()).then(|| group(first)));
+    groups.extend(rest.chunks(4).map(group));
+    let mut weight = groups.len() as i16 - 1;
+    groups.extend(fraction.as_bytes().chunks(4).map(|digits| group(digits) * 10_i16.pow(4 - digits.len() as u32)));
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    groups.drain(..leading);
+    weight -= leading as i16;
+    while groups.last() == Some(&0) {
+        groups.pop();
+    }
+    if groups.is_empty() {
+        weight = 0;
+    }
+    out.put_i16(groups.len() as i16);
+    out.put_i16(weight);
+    out.put_u16(if negative && !groups.is_empty() { NEGATIVE } else { 0 });
+    out.put_u16(fraction.len() as u16);
+    groups.into_iter().for_each(|group| out.put_i16(group));
+}
+
+/// Up to four digits as a number.
+fn group(digits: &[u8]) -> i16 {
+    digits.iter().fold(0, |number, digit| number * 10 + i16::from(digit - b'0'))
+}
+
+/// Reads a binary numeric as text: digits with a point, `NaN`, `Infinity` or `-Infinity`. None: the bytes are no numeric.
+pub(super) fn read_numeric(mut bytes: &[u8]) -> Option<String> {
+    if bytes.len() < 8 {
+        return None;
+    }
+    let count = usize::from(bytes.get_u16());
+    let weight = bytes.get_i16();
+    let sign = bytes.get_u16();
+    let scale = usize::from(bytes.get_u16());
+    if bytes.len() != count * 2 || scale > 0x3fff {
+        return None;
+    }
+    match sign {
+        NAN => return Some("NaN".into()),
+        POSITIVE_INFINITY => return Some("Infinity".into()),
+        NEGATIVE_INFINITY => return Some("-Infinity".into()),
+        0 | NEGATIVE => {}
+        _ => return None,
+    }
+    let groups: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+    if groups.iter().any(|group| *group > 9999) {
+        return None;
+    }
+    Some(spell(&groups, weight, sign == NEGATIVE, scale))
+}
+
+fn spell(groups: &[u16], weight: i16, negative: bool, scale: usize) -> String {
+    let at = |power: i32| {
+        let index = i32::from(weight) - power;
+        usize::try_from(index).ok().and_then(|index| groups.get(index)).copied().unwrap_or(0)
+    };
+    let mut text = String::from(if negative { "-" } else { "" });
+    let whole: String = (0..=i32::from(weight).max(0)).rev().map(|power| format!("{:04}", at(power))).collect();
+    let trimmed = whole.trim_start_matches('0');
+    text.push_str(if trimmed.is_empty() { "0" } else { trimmed });
+    if scale > 0 {
+        let powers = 1..=scale.div_ceil(4) as i32;
+        let mut fraction: String = powers.map(|power| format!("{:04}", at(-power))).collect();
+        fraction.truncate(scale);
+        text.push('.');
+        text.push_str(&fraction);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        put_numeric(text, &mut out);
+        out.to_vec()
+    }
+
+    #[test]
+    fn numbers_survive_the_binary_form() {
+        let texts = [
+            "0",
+            "0.00",
+            "1",
+            "-1",
+            "10000",
+            "9999",
+            "12345.678",
+            "-0.00012",
+            "0.1",
+            "100000000",
+            "1.50",
+            "0.00000001",
+            "99999999999999999999999999999999999999",
+            "-1234567890123456789012345678.0123456789",
+            "120000.0001",
+        ];
+        for text in texts {
+            assert_eq!(read_numeric(&bytes(text)).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_postgres() {
+        // select numeric_send(12345.678), numeric_send(0.5), numeric_send(-10000)
+        assert_eq!(bytes("12345.678"), [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 9, 41, 26, 124]);
+        assert_eq!(bytes("0.5"), [0, 1, 255, 255, 0, 0, 0, 1, 19, 136]);
+        assert_eq!(bytes("-10000"), [0, 1, 0, 1, 64, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn junk_is_no_numeric() {
+        for junk in
+            [&[][..], &[0, 1, 0, 0, 0, 0, 0, 0], &[0, 0, 0, 0, 0x12, 0, 0, 0], &[0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff]]
+        {
+            assert_eq!(read_numeric(junk), None);
+        }
+        assert_eq!(read_numeric(&[0, 0, 0, 0, 0xC0, 0, 0, 0]).as_deref(), Some("NaN"));
+    }
+}

@@ -1,0 +1,167 @@
+//! The text format: what Postgres' output functions print, in the ISO date style.
+
+use std::fmt::Write;
+
+use bytes::{BufMut, BytesMut};
+use keyspan_model::display::duration_text;
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::column::{Column, Form};
+use super::pg_type::oid;
+use super::{datetime, float, json};
+
+impl Column {
+    /// Writes a value as a field of a DataRow: its length, then its text; −1 for null.
+    pub(crate) fn put_text_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        if self.is_null(row) {
+            out.put_i32(-1);
+            return Ok(());
+        }
+        with_length(out, |out| self.put_text(row, out))
+    }
+
+    /// Writes the text of a value that is not null.
+    pub(crate) fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match &self.form {
+            Form::Null => {}
+            Form::Boolean(values) => out.put_u8(if values.value(row) { b't' } else { b'f' }),
+            Form::Int16(values) => put_integer(i64::from(values.value(row)), out),
+            Form::Int32(values) => put_integer(i64::from(values.value(row)), out),
+            Form::Int64(values) => put_integer(values.value(row), out),
+            Form::Real(values) => float::put_real(values.value(row), out),
+            Form::Double(values) => float::put_double(values.value(row), out),
+            Form::Decimal(values) => put_decimal(values.value(row), values.scale(), out),
+            Form::Wide(values) => out.put_slice(values.value_as_string(row).as_bytes()),
+            Form::Text(values) => out.put_slice(values.value(row).as_bytes()),
+            Form::TextView(values) => out.put_slice(values.value(row).as_bytes()),
+            Form::Bytes(values) => put_hex(values.value(row), out),
+            Form::Uuid(values) => put_uuid(values.value(row), out),
+            Form::Date(values) => datetime::put_date(values.value(row), out),
+            Form::Time(values) => datetime::put_time(values.value(row), out),
+            Form::Timestamp(values, zone) => datetime::put_timestamp(values.value(row), zone, out),
+            Form::LocalTimestamp(values) => datetime::put_local_timestamp(values.value(row), out),
+            Form::Duration(values) => {
+                let value = values.value(row);
+                out.put_slice(duration_text(value.months, value.days, value.nanoseconds).as_bytes());
+            }
+            Form::List(..) if self.ty.oid == oid::JSONB => json::put_json(self, row, out)?,
+            Form::List(offsets, items) => self.put_array(offsets[row], offsets[row + 1], items, out)?,
+            Form::Struct(_) | Form::Map(..) => json::put_json(self, row, out)?,
+        }
+        Ok(())
+    }
+
+    /// `{1,NULL,"a b"}`, or `1 2` for the two vectors of the catalog.
+    fn put_array(&self, start: usize, end: usize, items: &Column, out: &mut BytesMut) -> Result<()> {
+        let vector = matches!(self.ty.oid, oid::INT2VECTOR | oid::OIDVECTOR);
+        if !vector {
+            out.put_u8(b'{');
+        }
+        for item in start..end {
+            if item > start {
+                out.put_u8(if vector { b' ' } else { b',' });
+            }
+            match items.is_null(item) {
+                true => out.put_slice(b"NULL"),
+                false => items.put_element(item, out)?,
+            }
+        }
+        if !vector {
+            out.put_u8(b'}');
+        }
+        Ok(())
+    }
+
+    fn put_element(&self, item: usize, out: &mut BytesMut) -> Result<()> {
+        let start = out.len();
+        self.put_text(item, out)?;
+        let is_array = matches!(self.form, Form::List(..)) && self.ty.oid != oid::JSONB;
+        if !is_array && needs_quotes(&out[start..]) {
+            let plain = out.split_off(start);
+            out.put_u8(b'"');
+            for byte in plain {
+                if matches!(byte, b'"' | b'\\') {
+                    out.put_u8(b'\\');
+                }
+                out.put_u8(byte);
+            }
+            out.put_u8(b'"');
+        }
+        Ok(())
+    }
+}
+
+/// Postgres' rule for array elements (`array_out`).
+fn needs_quotes(text: &[u8]) -> bool {
+    let special =
+        |byte: &u8| matches!(byte, b'"' | b'\\' | b'{' | b'}' | b',') || byte.is_ascii_whitespace() || *byte == 0x0b;
+    text.is_empty() || text.eq_ignore_ascii_case(b"null") || text.iter().any(special)
+}
+
+/// Runs `write` and puts the number of bytes that it wrote in front of them.
+pub(super) fn with_length(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
+    let start = out.len();
+    out.put_i32(0);
+    write(out)?;
+    let length = i32::try_from(out.len() - start - 4)
+        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a value is too long to be sent: the limit is 2 GB"))?;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+/// Writes an integer.
+pub(super) fn put_integer(value: i64, out: &mut BytesMut) {
+    let mut digits = [0_u8; 20];
+    let mut start = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.put_u8(b'-');
+    }
+    out.put_slice(&digits[start..]);
+}
+
+/// Writes a decimal with all the digits of its scale.
+pub(super) fn put_decimal(digits: i128, scale: i8, out: &mut BytesMut) {
+    let magnitude = digits.unsigned_abs();
+    if digits < 0 {
+        out.put_u8(b'-');
+    }
+    let places = usize::try_from(scale).unwrap_or(0);
+    let power = 10_u128.checked_pow(places as u32).unwrap_or(u128::MAX);
+    write!(out, "{}", magnitude / power).expect("a buffer takes any text");
+    if places > 0 {
+        write!(out, ".{:0places$}", magnitude % power).expect("a buffer takes any text");
+    }
+    if digits != 0 {
+        out.put_bytes(b'0', usize::from(scale.min(0).unsigned_abs()));
+    }
+}
+
+fn put_hex(bytes: &[u8], out: &mut BytesMut) {
+    out.reserve(2 + bytes.len() * 2);
+    out.put_slice(b"\\x");
+    bytes.iter().for_each(|byte| put_hex_byte(*byte, out));
+}
+
+fn put_hex_byte(byte: u8, out: &mut BytesMut) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.put_u8(DIGITS[usize::from(byte >> 4)]);
+    out.put_u8(DIGITS[usize::from(byte & 15)]);
+}
+
+fn put_uuid(bytes: &[u8], out: &mut BytesMut) {
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            out.put_u8(b'-');
+        }
+        put_hex_byte(*byte, out);
+    }
+}

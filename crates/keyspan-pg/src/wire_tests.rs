@@ -1,0 +1,6 @@
+//! The server over raw frames: the nine measured defects of the stock loop, the two protocols, fuzzed bytes.
+
+mod client;
+mod defects;
+mod fuzz;
+mod protocol;
