@@ -148,8 +148,7 @@ impl Cursor {
 
     /// Goes on at the first row not less than `key` (backward: at the last row less than it).
     pub(crate) fn seek(&mut self, key: &[u8], counters: &ScanCounters) -> Result<()> {
-        let there = if self.reverse { self.bound() < key } else { self.bound() >= key };
-        if self.is_done() || there {
+        if self.is_done() || (if self.reverse { self.bound() < key } else { self.bound() >= key }) {
             return Ok(());
         }
         let near = self.window.as_ref().filter(|_| self.is_known()).and_then(|window| {

@@ -1,7 +1,7 @@
 //! Merging runs into one for compaction: versions resolved, and what nobody needs any more left out.
 //!
 //! - What a row or span tombstone covers goes at once.
-//! - An expired cell becomes a tombstone: it still shadows what is older elsewhere.
+//! - An expired cell becomes a tombstone with the cell's stamp: it still shadows what is older elsewhere.
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
 //! - Versions of a family beyond its GC rule go.
@@ -14,8 +14,10 @@ use arrow::compute::nullif;
 use keyspan_model::{ColumnType, RelationDef, Result};
 
 use super::chunk::{Chunk, Gathered};
+use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
 use super::versions::VersionFilter;
+use crate::row::CellStamp;
 use crate::run::{Bits, CellColumn, Cover, Extent, Int64s, RunBatch, SortedRun, SpanTombstone, Wanted};
 use crate::seam::ScanCounters;
 
@@ -143,51 +145,42 @@ impl Compaction {
         column: &CellColumn,
         dead: &impl Fn(usize, i64) -> bool,
     ) -> Result<(CellColumn, BooleanBuffer)> {
-        let mut deleted_at: Vec<Option<i64>> = Vec::with_capacity(batch.rows);
-        let mut value = Vec::with_capacity(batch.rows);
-        for row in 0..batch.rows {
-            let (keeps, tombstone) = self.cell_fate(batch, column, row, dead);
-            value.push(keeps);
-            deleted_at.push(tombstone);
-        }
-        let value = BooleanBuffer::from(value);
-        let tombstones = BooleanBuffer::collect_bool(batch.rows, |row| deleted_at[row].is_some());
-        let present = &value | &tombstones;
+        let fates: Vec<Fate> = (0..batch.rows).map(|row| self.fate(batch, column, row, dead)).collect();
+        let value = BooleanBuffer::collect_bool(batch.rows, |row| fates[row] == Fate::Stays);
+        let tombstones = BooleanBuffer::collect_bool(batch.rows, |row| fates[row].deleted_at().is_some());
+        let own = |get: fn(CellStamp) -> Option<i64>, column: &Int64s| {
+            let stamps = fates.iter().enumerate().map(|(row, fate)| match fate {
+                Fate::Goes => None,
+                Fate::Expired(stamp) => get(*stamp),
+                Fate::Stays | Fate::Tombstone(_) => column.get(row),
+            });
+            Int64s::from_options(stamps.collect())
+        };
         let values = match &column.values {
             Some(values) if value.count_set_bits() > 0 => Some(nullif(values, &BooleanArray::new(!&value, None))?),
             _ => None,
         };
+        let present = &value | &tombstones;
         let cells = CellColumn {
             values,
             tombstones: Bits::new(tombstones),
-            ts: masked(&column.ts, &present),
-            ttl: masked(&column.ttl, &value),
-            expires: masked(&column.expires, &value),
-            deleted_at: Int64s::from_options(deleted_at),
+            ts: own(|stamp| Some(stamp.ts), &column.ts),
+            ttl: own(|stamp| stamp.ttl, &column.ttl),
+            expires: own(|stamp| stamp.expires, &column.expires),
+            deleted_at: Int64s::from_options(fates.iter().map(Fate::deleted_at).collect()),
         };
         Ok((cells, present))
     }
 
-    /// Whether the cell stays as a value, and if it stays as a tombstone, since when it is one.
-    fn cell_fate(
-        &self,
-        batch: &RunBatch,
-        column: &CellColumn,
-        row: usize,
-        dead: &impl Fn(usize, i64) -> bool,
-    ) -> (bool, Option<i64>) {
-        let own = column.ts.get(row);
-        let Some(ts) = own.or_else(|| batch.row.ts.get(row)) else { return (false, None) };
-        let is_tombstone = column.tombstones.get(row);
-        if (!is_tombstone && !column.has_value(row)) || dead(row, ts) {
-            return (false, None);
-        }
-        let expires = if own.is_some() { column.expires.get(row) } else { batch.row.expires.get(row) };
-        let at = if is_tombstone { column.deleted_at.get(row).or(Some(ts)) } else { expires.filter(|at| *at <= self.now) };
-        match at {
-            None => (true, None),
-            Some(at) if self.may_go(batch, row, ts, at) => (false, None),
-            Some(at) => (false, Some(at)),
+    /// What becomes of a cell.
+    fn fate(&self, batch: &RunBatch, column: &CellColumn, row: usize, dead: &impl Fn(usize, i64) -> bool) -> Fate {
+        let Some(cell) = cell_in(batch, column, row).filter(|cell| !dead(row, cell.stamp.ts)) else { return Fate::Goes };
+        let ts = cell.stamp.ts;
+        match (cell.tombstone, cell.stamp.expires.filter(|at| *at <= self.now)) {
+            (None, None) => Fate::Stays,
+            (Some(at), _) | (None, Some(at)) if self.may_go(batch, row, ts, at) => Fate::Goes,
+            (Some(at), _) => Fate::Tombstone(at),
+            (None, Some(_)) => Fate::Expired(cell.stamp),
         }
     }
 
@@ -200,6 +193,29 @@ impl Compaction {
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
         let key = keys.value(row);
         self.outside.iter().all(|run| !run.may_contain(key) || run.ts.is_none_or(|written| written.0 > ts))
+    }
+}
+
+/// What becomes of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    /// It is absent, covered, or may be forgotten.
+    Goes,
+    /// It is a value that lives.
+    Stays,
+    /// It is a tombstone since then.
+    Tombstone(i64),
+    /// It is a value that has expired: a tombstone that keeps its stamp, since that decides ties.
+    Expired(CellStamp),
+}
+
+impl Fate {
+    fn deleted_at(&self) -> Option<i64> {
+        match self {
+            Fate::Goes | Fate::Stays => None,
+            Fate::Tombstone(at) => Some(*at),
+            Fate::Expired(stamp) => stamp.expires,
+        }
     }
 }
 

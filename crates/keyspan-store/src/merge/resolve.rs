@@ -6,7 +6,7 @@ use keyspan_model::{ColumnType, Result};
 
 use super::rules::{Candidate, stronger};
 use crate::row::{CellStamp, Deletion};
-use crate::run::RunBatch;
+use crate::run::{CellColumn, RunBatch};
 
 /// A row in a batch: `(batch, row)`.
 pub(crate) type Place = (usize, usize);
@@ -35,23 +35,35 @@ pub(crate) fn base_stamp(batch: &RunBatch, row: usize) -> Option<CellStamp> {
     columns.ts.get(row).map(|ts| CellStamp { ts, ttl: columns.ttl.get(row), expires: columns.expires.get(row) })
 }
 
+/// A cell as it stands in a row of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellHere {
+    pub(crate) stamp: CellStamp,
+    pub(crate) tombstone: Option<i64>,
+}
+
 /// The cell in a row of a batch; `None` where it is absent.
-pub(crate) fn cell_at(batches: &[&RunBatch], place: Place, column: usize) -> Option<ResolvedCell> {
-    let batch = batches[place.0];
-    let (cells, row) = (&batch.cells[column], place.1);
+pub(crate) fn cell_in(batch: &RunBatch, cells: &CellColumn, row: usize) -> Option<CellHere> {
     let tombstone = cells.tombstones.get(row);
     if !tombstone && !cells.has_value(row) {
         return None;
     }
-    let stamp = match cells.ts.get(row) {
+    let own = cells.ts.get(row);
+    let stamp = match own {
         Some(ts) => CellStamp { ts, ttl: cells.ttl.get(row), expires: cells.expires.get(row) },
         None => base_stamp(batch, row)?,
     };
     if !tombstone {
-        return Some(ResolvedCell { place, stamp, tombstone: None });
+        return Some(CellHere { stamp, tombstone: None });
     }
-    let deleted_at = cells.deleted_at.get(row).unwrap_or(stamp.ts);
-    Some(ResolvedCell { place, stamp: CellStamp { ttl: None, expires: None, ..stamp }, tombstone: Some(deleted_at) })
+    let stamp = if own.is_some() { stamp } else { CellStamp { ttl: None, expires: None, ..stamp } };
+    Some(CellHere { stamp, tombstone: Some(cells.deleted_at.get(row).unwrap_or(stamp.ts)) })
+}
+
+fn cell_at(batches: &[&RunBatch], place: Place, column: usize) -> Option<ResolvedCell> {
+    let batch = batches[place.0];
+    let CellHere { stamp, tombstone } = cell_in(batch, &batch.cells[column], place.1)?;
+    Some(ResolvedCell { place, stamp, tombstone })
 }
 
 /// Resolves the versions of one row. `types` are those of the batches' cell columns.
@@ -87,7 +99,8 @@ fn beats(batches: &[&RunBatch], column: usize, ty: ColumnType, a: ResolvedCell, 
         return Ok(stronger(first, second, || std::cmp::Ordering::Equal));
     }
     let bytes = |place: Place| -> Result<Vec<u8>> {
-        let values = batches[place.0].cells[column].values.as_ref().expect("a cell with a value has an array");
+        // An expired cell whose value compaction left out has no bytes; nobody reads it or its rival any more.
+        let Some(values) = &batches[place.0].cells[column].values else { return Ok(Vec::new()) };
         Ok(values_bytes(ty, &value_at(values, place.1, ty)?))
     };
     let order = bytes(a.place)?.cmp(&bytes(b.place)?);
@@ -95,5 +108,7 @@ fn beats(batches: &[&RunBatch], column: usize, ty: ColumnType, a: ResolvedCell, 
 }
 
 fn candidate(cell: ResolvedCell) -> Candidate {
-    Candidate { ts: cell.stamp.ts, tombstone: cell.tombstone.is_some(), expires: cell.stamp.expires }
+    // A tombstone that expires is a cell that has expired: it wins and loses ties as it did before.
+    let tombstone = cell.tombstone.is_some() && cell.stamp.expires.is_none();
+    Candidate { ts: cell.stamp.ts, tombstone, expires: cell.stamp.expires }
 }

@@ -69,3 +69,6 @@ fn value_name(relation: &RelationDef, id: ColumnId) -> Result<&str> {
 fn no_column(relation: &RelationDef, id: ColumnId) -> Error {
     Error::new(ErrorKind::UndefinedColumn, format!("relation {} has no column {id}", relation.id))
 }
+
+#[cfg(test)]
+mod tests;

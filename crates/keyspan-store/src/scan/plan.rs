@@ -38,14 +38,19 @@ pub(crate) struct Chosen {
 impl ScanSource {
     /// Divides a scan into about `want` parts, and says how it will be read.
     pub fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        self.divide(scan, want, SPLIT_ROWS)
+    }
+
+    /// As [`ScanSource::plan`], with the number of rows below which nothing is divided.
+    pub(crate) fn divide(&self, scan: &Scan, want: usize, least: u64) -> Result<ScanPlan> {
         let chosen = self.choose(scan)?;
         let form = self.form(scan, &chosen);
         let rows = self.rows_in(&chosen).1;
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.unordered_splits(&chosen, want, rows),
-            _ => self.ordered_splits(scan, &chosen, want, rows),
+            ScanForm::Unordered => self.unordered_splits(&chosen, (rows / want.max(1) as u64).max(least)),
+            _ => self.ordered_splits(scan, &chosen, (want as u64).min(rows / least), rows),
         };
         Ok(ScanPlan {
             splits,
@@ -199,9 +204,9 @@ impl ScanSource {
         (exact, rows)
     }
 
-    fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, want: usize, rows: u64) -> Vec<Split> {
+    fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, parts: u64, rows: u64) -> Vec<Split> {
         let columns = self.whole_columns(scan);
-        let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, want, rows, columns) };
+        let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, parts, rows, columns) };
         let mut splits = Vec::with_capacity(cuts.len() + 1);
         let mut start = Vec::new();
         let each = rows / (cuts.len() as u64 + 1);
@@ -217,9 +222,8 @@ impl ScanSource {
     }
 
     /// Keys that divide the scan into parts of about equal size, ascending.
-    fn cuts(&self, chosen: &Chosen, want: usize, rows: u64, columns: usize) -> Vec<Vec<u8>> {
-        let parts = (want as u64).min(rows / SPLIT_ROWS).max(1);
-        if parts == 1 {
+    fn cuts(&self, chosen: &Chosen, parts: u64, rows: u64, columns: usize) -> Vec<Vec<u8>> {
+        if parts <= 1 {
             return Vec::new();
         }
         let encoder = KeyEncoder::new(&self.relation.key);
@@ -250,15 +254,14 @@ impl ScanSource {
         (first..last).step_by(step).skip(1).filter_map(|row| run.sample(row)).filter(|key| key.as_slice() >= start).collect()
     }
 
-    /// Each run on its own, large ones divided, put together into about `want` splits.
-    fn unordered_splits(&self, chosen: &Chosen, want: usize, rows: u64) -> Vec<Split> {
-        let target = (rows / want.max(1) as u64).max(SPLIT_ROWS);
+    /// Each run on its own, large ones divided, put together into splits of about `target` rows.
+    fn unordered_splits(&self, chosen: &Chosen, target: u64) -> Vec<Split> {
         let mut splits: Vec<(Vec<Part>, u64)> = Vec::new();
         for at in &chosen.runs {
             let one = Chosen { ranges: chosen.ranges.clone(), runs: vec![*at], pruned: Vec::new() };
             let run_rows = self.rows_in(&one).1;
             let parts = run_rows.div_ceil(target).max(1);
-            let cuts = self.cuts(&one, parts as usize, run_rows, self.relation.key.len());
+            let cuts = self.cuts(&one, parts, run_rows, self.relation.key.len());
             let each = run_rows / (cuts.len() as u64 + 1);
             let mut start = Vec::new();
             for end in cuts.into_iter().map(Some).chain([None]) {

@@ -1,0 +1,185 @@
+//! Scans over random runs against a plain model: every write of a key in a list, resolved naively.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use keyspan_model::array::{array_of, value_at};
+use keyspan_model::{
+    BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef, RelationId,
+    RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, TableId, Value, ValueColumn,
+};
+
+use super::ScanSource;
+use crate::memory_run::MemoryRun;
+use crate::memtable::Memtable;
+use crate::merge::{Compaction, CompactionInput};
+use crate::row::RowEntry;
+use crate::run::{Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
+use crate::seam::{Known, ScanCounters, ScanForm};
+
+mod families;
+mod forms;
+mod random;
+
+/// A memory run that behaves like a segment: small blocks, and only its blocks' first keys known without reading.
+#[derive(Debug)]
+struct Blocks(MemoryRun, usize);
+
+impl SortedRun for Blocks {
+    fn meta(&self) -> &RunMeta {
+        self.0.meta()
+    }
+
+    fn lower_bound(&self, key: &[u8], counters: &ScanCounters) -> Result<usize> {
+        self.0.lower_bound(key, counters)
+    }
+
+    fn estimate(&self, key: &[u8]) -> (usize, usize) {
+        let (row, rows) = (self.0.estimate(key).0, self.0.batch().rows);
+        (row / self.1 * self.1, row.next_multiple_of(self.1).min(rows))
+    }
+
+    fn sample(&self, row: usize) -> Option<Vec<u8>> {
+        self.0.sample(row / self.1 * self.1)
+    }
+
+    fn block(&self, row: usize) -> Range<usize> {
+        let start = row / self.1 * self.1;
+        start..(start + self.1).min(self.0.batch().rows)
+    }
+
+    fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
+        assert!(!rows.is_empty() && rows.end <= self.block(rows.start).end, "a read stays inside a block");
+        self.0.read(rows, wanted, counters)
+    }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.0.may_contain(key)
+    }
+
+    fn is_segment(&self) -> bool {
+        true
+    }
+}
+
+const HOST: ColumnId = ColumnId(1);
+const TIME: ColumnId = ColumnId(2);
+const NUMBER: ColumnId = ColumnId(3);
+const TEXT: ColumnId = ColumnId(4);
+
+/// `(host text, time timestamp DESC) → number bigint, text text`
+fn relation() -> RelationDef {
+    RelationDef {
+        id: RelationId(7),
+        table: TableId(1),
+        kind: RelationKind::Rows,
+        schema_version: 1,
+        key: vec![
+            KeyColumn { id: HOST, name: "host".into(), ty: ColumnType::Text, descending: false },
+            KeyColumn { id: TIME, name: "time".into(), ty: ColumnType::Timestamp, descending: true },
+        ],
+        partition_len: 1,
+        values: vec![
+            ValueColumn { id: NUMBER, name: "number".into(), ty: ColumnType::BigInt },
+            ValueColumn { id: TEXT, name: "text".into(), ty: ColumnType::Text },
+        ],
+        window: Some(1),
+        gc: GcRule::default(),
+        gc_grace: 0,
+    }
+}
+
+fn key(host: &str, time: i64) -> Vec<Value> {
+    vec![Value::Text(host.into()), Value::Timestamp(time)]
+}
+
+fn all_columns() -> Vec<ScanColumn> {
+    [HOST, TIME, NUMBER, TEXT].map(ScanColumn::Column).into()
+}
+
+fn scan_of(spans: Vec<Span>, order: Order) -> Scan {
+    let columns = all_columns();
+    Scan { relation: RelationId(7), spans, columns, ranges: vec![], order, limit: None, per_prefix: None }
+}
+
+fn types(relation: &RelationDef, columns: &[ScanColumn]) -> Vec<ColumnType> {
+    let of = |id: ColumnId| match relation.key_index(id) {
+        Some(at) => relation.key[at].ty,
+        None => relation.value(id).expect("a column").ty,
+    };
+    let ty = |column: &ScanColumn| match column {
+        ScanColumn::Column(id) => of(*id),
+        ScanColumn::WriteTime(_) => ColumnType::BigInt,
+        ScanColumn::Ttl(_) => ColumnType::Int,
+    };
+    columns.iter().map(ty).collect()
+}
+
+fn rows_of(relation: &RelationDef, columns: &[ScanColumn], batch: &RecordBatch) -> Vec<Vec<Value>> {
+    let types = types(relation, columns);
+    let row = |row: usize| {
+        let values = batch.columns().iter().zip(&types).map(|(array, ty)| value_at(array, row, *ty).expect("a value"));
+        values.collect()
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// All rows of all splits, one after another.
+fn read(source: &Arc<ScanSource>, scan: &Scan, want: usize, counters: &Arc<ScanCounters>) -> Vec<Vec<Value>> {
+    let plan = source.divide(scan, want, 8).expect("a plan");
+    let mut rows = Vec::new();
+    for split in &plan.splits {
+        let mut reader = source.reader(scan, split, Arc::clone(counters)).expect("a reader");
+        while let Some(batch) = reader.next_batch().expect("a batch") {
+            assert!(batch.num_rows() <= super::reader::BATCH_ROWS);
+            rows.extend(rows_of(&source.relation, &scan.columns, &batch));
+        }
+    }
+    rows
+}
+
+fn read_all(source: &Arc<ScanSource>, scan: &Scan) -> Vec<Vec<Value>> {
+    read(source, scan, 1, &Arc::default())
+}
+
+fn write(key: Vec<Value>, cells: Vec<(ColumnId, CellWrite)>, marker: bool, ttl: u32) -> RowWrite {
+    RowWrite { relation: RelationId(7), key, marker, cells, stamp: Stamp::Server(0), ttl }
+}
+
+/// A bulk INSERT of `(host, time, number, text)`.
+fn bulk(relation: &RelationDef, rows: &[(Vec<Value>, Value, Value)], ttl: u32, null_deletes: bool) -> BatchWrite {
+    let column = |ty, get: &dyn Fn(&(Vec<Value>, Value, Value)) -> Value| {
+        array_of(ty, &rows.iter().map(get).collect::<Vec<_>>()).expect("values of the type")
+    };
+    let arrays = vec![
+        column(ColumnType::Text, &|row| row.0[0].clone()),
+        column(ColumnType::Timestamp, &|row| row.0[1].clone()),
+        column(ColumnType::BigInt, &|row| row.1.clone()),
+        column(ColumnType::Text, &|row| row.2.clone()),
+    ];
+    let schema = super::output_schema(relation, &all_columns()).expect("a schema");
+    BatchWrite {
+        relation: relation.id,
+        columns: vec![HOST, TIME, NUMBER, TEXT],
+        batch: RecordBatch::try_new(schema, arrays).expect("a batch"),
+        marker: true,
+        null_deletes,
+        stamp: Stamp::Server(0),
+        ttl,
+    }
+}
+
+fn plain_run(relation: &RelationDef, keys: &[(&str, Range<i64>)], ts: i64) -> Run {
+    let rows: Vec<_> = keys
+        .iter()
+        .flat_map(|(host, times)| times.clone().map(|time| (key(host, time), Value::BigInt(time), Value::Null)))
+        .collect();
+    let run = MemoryRun::from_write(relation, &bulk(relation, &rows, 0, false), ts, 0, 1).expect("a run");
+    Run::Segment(Arc::new(Blocks(run, 16)))
+}
+
+fn source(relation: RelationDef, runs: Vec<Run>, tombstones: Vec<SpanTombstone>, now: i64) -> Arc<ScanSource> {
+    Arc::new(ScanSource { relation: Arc::new(relation), runs, tombstones, now })
+}
