@@ -69,6 +69,25 @@ impl MemoryRun {
         MemoryRun::new(relation, batch, write.columns[key_len..].to_vec(), (seq, seq))
     }
 
+    /// A run made by [`MemoryRun::from_write`] with the stamp that its batch got later: written at `ts`, at the server's
+    /// clock `now` (both in microseconds), as part of batch `seq`. So that rows are sorted before they have their place.
+    pub fn stamped(mut self, ts: i64, ttl: u32, now: i64, seq: u64) -> MemoryRun {
+        let stamp = CellStamp::new(ts, ttl, now);
+        let row = &mut self.batch.row;
+        row.ts = Int64s::Constant(stamp.ts);
+        row.ttl = stamp.ttl.map_or(Int64s::Null, Int64s::Constant);
+        row.expires = stamp.expires.map_or(Int64s::Null, Int64s::Constant);
+        for cells in &mut self.batch.cells {
+            cells.deleted_at = deletion_clock(&cells.tombstones, now);
+        }
+        let all = &mut self.meta.all;
+        all.ts = all.ts.map(|_| (ts, ts));
+        all.expires = all.expires.and(stamp.expires).map(|expires| (expires, expires));
+        all.deleted_at = all.deleted_at.map(|_| (now, now));
+        self.meta.seq = (seq, seq);
+        self
+    }
+
     /// All rows.
     pub fn batch(&self) -> &RunBatch {
         &self.batch
@@ -140,7 +159,8 @@ impl SortedRun for MemoryRun {
 }
 
 fn check_columns(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
-    let keys_first = relation.key.iter().map(|column| column.id).eq(write.columns.iter().copied().take(relation.key.len()));
+    let keys_first =
+        relation.key.iter().map(|column| column.id).eq(write.columns.iter().copied().take(relation.key.len()));
     if keys_first && write.columns.len() == write.batch.num_columns() {
         return Ok(());
     }
@@ -206,12 +226,16 @@ fn bulk_cells(values: ArrayRef, null_deletes: bool, now: i64) -> CellColumn {
         Some(nulls) if null_deletes => Bits::new(!nulls.inner()),
         _ => Bits::None,
     };
-    let deleted_at = match &tombstones {
+    let deleted_at = deletion_clock(&tombstones, now);
+    CellColumn { values: (!all_null).then_some(values), tombstones, deleted_at, ..CellColumn::default() }
+}
+
+fn deletion_clock(tombstones: &Bits, now: i64) -> Int64s {
+    match tombstones {
         Bits::None => Int64s::Null,
         Bits::All => Int64s::Constant(now),
         Bits::Some(bits) => Int64s::from_options(bits.iter().map(|bit| bit.then_some(now)).collect()),
-    };
-    CellColumn { values: (!all_null).then_some(values), tombstones, deleted_at, ..CellColumn::default() }
+    }
 }
 
 /// Collects single rows into a memory run; rows come in key order, each key once.

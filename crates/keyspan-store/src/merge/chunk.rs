@@ -221,7 +221,8 @@ impl Picker<'_> {
     }
 
     fn row(&self, bases: &[Option<CellStamp>]) -> RowColumns {
-        let base = |get: fn(&CellStamp) -> Option<i64>| move |at: usize, _: &ResolvedRow| bases[at].as_ref().and_then(get);
+        let base =
+            |get: fn(&CellStamp) -> Option<i64>| move |at: usize, _: &ResolvedRow| bases[at].as_ref().and_then(get);
         RowColumns {
             marker: self.marker(),
             ts: self.numbers(|batch| &batch.row.ts, base(|base| Some(base.ts))),
@@ -300,7 +301,8 @@ impl Picker<'_> {
         let null = new_null_array(&self.types[column].arrow(), 1);
         let nowhere = (self.batches.len(), 0);
         let values = |batch: usize| self.batches[batch].cells[column].values.as_ref();
-        let mut arrays: Vec<&dyn Array> = (0..self.batches.len()).map(|at| values(at).unwrap_or(&null).as_ref()).collect();
+        let mut arrays: Vec<&dyn Array> =
+            (0..self.batches.len()).map(|at| values(at).unwrap_or(&null).as_ref()).collect();
         arrays.push(null.as_ref());
         let place = |place: Place| if values(place.0).is_some() { place } else { nowhere };
         let mut places: Vec<Place> = self.places.iter().map(|at| place(*at)).collect();

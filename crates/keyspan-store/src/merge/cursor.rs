@@ -1,10 +1,11 @@
 //! A place in one run, moving forward or backward, that looks at keys only when it must.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, BinaryArray};
-use keyspan_model::Result;
+use keyspan_model::{ColumnRange, Result};
 
 use crate::run::{SortedRun, Wanted};
 use crate::seam::ScanCounters;
@@ -14,9 +15,31 @@ use crate::seam::ScanCounters;
 pub(crate) struct Cursor {
     run: Arc<dyn SortedRun>,
     rows: Range<usize>,
+    /// Rows to come after those, in the direction of reading: what lies between cannot be wanted.
+    rest: VecDeque<Range<usize>>,
     head: Head,
     window: Option<Window>,
     reverse: bool,
+}
+
+/// Which rows of a run may be left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Skip {
+    pub(crate) ranges: Vec<ColumnRange>,
+    /// Whether also by value columns: only where every row stands in one run only and lives.
+    pub(crate) values: bool,
+}
+
+impl Skip {
+    fn keep(&self, run: &dyn SortedRun, rows: Range<usize>) -> VecDeque<Range<usize>> {
+        if rows.is_empty() {
+            return VecDeque::new();
+        }
+        if self.ranges.is_empty() {
+            return VecDeque::from([rows]);
+        }
+        run.keep(&self.ranges, rows, self.values).into_iter().filter(|rows| !rows.is_empty()).collect()
+    }
 }
 
 /// What is known of the next row's key.
@@ -52,6 +75,7 @@ impl Cursor {
         start: &[u8],
         end: Option<&[u8]>,
         reverse: bool,
+        skip: &Skip,
         counters: &ScanCounters,
     ) -> Result<Option<Cursor>> {
         let extent = &run.meta().all;
@@ -66,7 +90,9 @@ impl Cursor {
         };
         let bound = if reverse { end.map_or(greatest, |end| end.min(greatest)) } else { start.max(least) };
         let head = Head::Bound(bound.to_vec());
-        Ok((first < last).then(|| Cursor { run, rows: first..last, head, window: None, reverse }))
+        let mut rest = skip.keep(run.as_ref(), first..last);
+        let rows = if reverse { rest.pop_back() } else { rest.pop_front() };
+        Ok(rows.map(|rows| Cursor { run, rows, rest, head, window: None, reverse }))
     }
 
     pub(crate) fn run(&self) -> &Arc<dyn SortedRun> {
@@ -133,8 +159,12 @@ impl Cursor {
     pub(crate) fn pass(&mut self, rows: &Range<usize>) {
         let last = if self.reverse { rows.start } else { rows.end - 1 };
         let passed = self.window.as_ref().filter(|window| window.holds(last)).map(|window| window.key(last).to_vec());
-        if self.reverse { self.rows.end = rows.start } else { self.rows.start = rows.end }
-        if self.rows.is_empty() {
+        if self.reverse {
+            self.rows.end = rows.start
+        } else {
+            self.rows.start = rows.end
+        }
+        if self.rows.is_empty() && !self.next_rows() {
             return;
         }
         let next = self.next_row();
@@ -146,13 +176,25 @@ impl Cursor {
         }
     }
 
+    /// Goes on with the next rows that may be wanted; says whether there are any.
+    fn next_rows(&mut self) -> bool {
+        let next = if self.reverse { self.rest.pop_back() } else { self.rest.pop_front() };
+        let some = next.is_some();
+        self.rows = next.unwrap_or(0..0);
+        some
+    }
+
     /// Goes on at the first row not less than `key` (backward: at the last row less than it).
     pub(crate) fn seek(&mut self, key: &[u8], counters: &ScanCounters) -> Result<()> {
         if self.is_done() || (if self.reverse { self.bound() < key } else { self.bound() >= key }) {
             return Ok(());
         }
         let near = self.window.as_ref().filter(|_| self.is_known()).and_then(|window| {
-            let edge = if self.reverse { window.first.max(self.rows.start) } else { (window.first + window.keys.len()).min(self.rows.end) - 1 };
+            let edge = if self.reverse {
+                window.first.max(self.rows.start)
+            } else {
+                (window.first + window.keys.len()).min(self.rows.end) - 1
+            };
             let inside = if self.reverse { window.key(edge) < key } else { window.key(edge) >= key };
             inside.then(|| lower_bound(window, window.first..window.first + window.keys.len(), key))
         });
@@ -160,8 +202,19 @@ impl Cursor {
             Some(row) => row,
             None => self.run.lower_bound(key, counters)?,
         };
-        if self.reverse { self.rows.end = self.rows.end.min(row).max(self.rows.start) } else { self.rows.start = self.rows.start.max(row).min(self.rows.end) }
-        let known = !self.is_done() && near.is_some();
+        loop {
+            let rows = &mut self.rows;
+            if self.reverse {
+                rows.end = rows.end.min(row).max(rows.start)
+            } else {
+                rows.start = rows.start.max(row).min(rows.end)
+            }
+            if !self.rows.is_empty() || !self.next_rows() {
+                break;
+            }
+        }
+        let holds = |row: usize| self.window.as_ref().is_some_and(|window| window.holds(row));
+        let known = !self.is_done() && near.is_some() && holds(self.next_row());
         self.head = if known { Head::Known } else { Head::Bound(key.to_vec()) };
         Ok(())
     }

@@ -144,7 +144,10 @@ impl Output {
 
 fn all_live(rows: &Gathered, cells: &CellColumn, now: i64) -> bool {
     let fresh = |expires: &Int64s| expires.min_max().is_none_or(|expires| now < expires.0);
-    rows.batch.row.deleted_ts.is_null() && rows.covered.is_null() && fresh(&rows.batch.row.expires) && fresh(&cells.expires)
+    rows.batch.row.deleted_ts.is_null()
+        && rows.covered.is_null()
+        && fresh(&rows.batch.row.expires)
+        && fresh(&cells.expires)
 }
 
 /// The greatest timestamp of a row or span tombstone over this row.

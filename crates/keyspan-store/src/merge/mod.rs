@@ -5,7 +5,7 @@
 //! [`purge`] what must be kept to a compaction; [`versions`] applies a family's GC rule for both.
 
 pub(crate) mod chunk;
-mod cursor;
+pub(crate) mod cursor;
 pub(crate) mod live;
 mod purge;
 mod resolve;

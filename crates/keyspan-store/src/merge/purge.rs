@@ -14,6 +14,7 @@ use arrow::compute::nullif;
 use keyspan_model::{ColumnType, RelationDef, Result};
 
 use super::chunk::{Chunk, Gathered};
+use super::cursor::Skip;
 use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
 use super::versions::VersionFilter;
@@ -57,7 +58,7 @@ impl Compaction {
     pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
         let CompactionInput { relation, runs, tombstones, outside, now } = input;
         let cover = Arc::new(Cover::new(tombstones));
-        let sweep = Sweep::open(runs, cover, (&[], None), false, &counters)?;
+        let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
         let wanted = Wanted {
             keys: vec![true; relation.key.len()],
             encoded: true,
@@ -109,7 +110,8 @@ impl Compaction {
             return Ok(batch);
         }
         let count = batch.rows;
-        let deletions: Vec<Option<i64>> = (0..count).map(|row| batch.row.deleted_ts.get(row).max(covered.get(row))).collect();
+        let deletions: Vec<Option<i64>> =
+            (0..count).map(|row| batch.row.deleted_ts.get(row).max(covered.get(row))).collect();
         let dead = |row: usize, ts: i64| deletions[row].is_some_and(|deletion| ts <= deletion);
         let marker = BooleanBuffer::collect_bool(count, |row| {
             batch.row.marker.get(row)
@@ -174,7 +176,9 @@ impl Compaction {
 
     /// What becomes of a cell.
     fn fate(&self, batch: &RunBatch, column: &CellColumn, row: usize, dead: &impl Fn(usize, i64) -> bool) -> Fate {
-        let Some(cell) = cell_in(batch, column, row).filter(|cell| !dead(row, cell.stamp.ts)) else { return Fate::Goes };
+        let Some(cell) = cell_in(batch, column, row).filter(|cell| !dead(row, cell.stamp.ts)) else {
+            return Fate::Goes;
+        };
         let ts = cell.stamp.ts;
         match (cell.tombstone, cell.stamp.expires.filter(|at| *at <= self.now)) {
             (None, None) => Fate::Stays,

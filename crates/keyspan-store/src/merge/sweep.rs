@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Skip};
 use crate::run::{Cover, SortedRun};
 use crate::seam::ScanCounters;
 
@@ -41,11 +41,12 @@ impl Sweep {
         cover: Arc<Cover>,
         (start, end): (&[u8], Option<&[u8]>),
         reverse: bool,
+        skip: &Skip,
         counters: &ScanCounters,
     ) -> Result<Sweep> {
         let mut cursors = Vec::new();
         for run in runs {
-            cursors.extend(Cursor::open(run, start, end, reverse, counters)?);
+            cursors.extend(Cursor::open(run, start, end, reverse, skip, counters)?);
         }
         Ok(Sweep { cursors, cover, reverse })
     }
@@ -61,7 +62,8 @@ impl Sweep {
                 return Ok(Step::Fence);
             }
             if self.cursors[first].is_known() {
-                let tied: Vec<usize> = (0..self.cursors.len()).filter(|at| self.cursors[*at].bound() == bound).collect();
+                let tied: Vec<usize> =
+                    (0..self.cursors.len()).filter(|at| self.cursors[*at].bound() == bound).collect();
                 if let Some(unknown) = tied.iter().find(|at| !self.cursors[**at].is_known()) {
                     self.cursors[*unknown].look(counters)?;
                     continue;

@@ -262,7 +262,8 @@ impl CellColumn {
 }
 
 fn concat_values<'a>(columns: impl Iterator<Item = (&'a CellColumn, usize)> + Clone) -> Result<Option<ArrayRef>> {
-    let Some(ty) = columns.clone().find_map(|(column, _)| column.values.as_ref().map(|values| values.data_type().clone()))
+    let Some(ty) =
+        columns.clone().find_map(|(column, _)| column.values.as_ref().map(|values| values.data_type().clone()))
     else {
         return Ok(None);
     };

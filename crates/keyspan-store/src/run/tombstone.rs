@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Extent, RunMeta};
+
 /// A deleted span: covers every cell and marker in its keys that was written at or before `ts`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpanTombstone {
@@ -18,6 +20,20 @@ pub struct SpanTombstone {
 }
 
 impl SpanTombstone {
+    /// Whether the tombstone may be forgotten at `now`: its grace (in microseconds) has passed, and every run that
+    /// meets it, in memory or not, has only younger writes there.
+    pub fn may_go<'a>(&self, runs: impl IntoIterator<Item = &'a RunMeta>, now: i64, grace: i64) -> bool {
+        let younger = |extent: &Extent| {
+            let apart = extent.rows == 0
+                || extent.key.1 < self.start
+                || self.end.as_ref().is_some_and(|end| extent.key.0 >= *end);
+            apart || extent.ts.is_none_or(|ts| ts.0 > self.ts)
+        };
+        let all_younger =
+            |run: &RunMeta| younger(&run.all) || (!run.groups.is_empty() && run.groups.iter().all(younger));
+        now >= self.deleted_at.saturating_add(grace) && runs.into_iter().all(all_younger)
+    }
+
     /// Whether the tombstone meets the keys `[start, end)`.
     pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         end.is_none_or(|end| self.start.as_slice() < end) && self.end.as_deref().is_none_or(|own| own > start)
@@ -115,7 +131,8 @@ mod tests {
     fn the_greatest_covering_timestamp_is_found_everywhere() {
         let all = [tombstone("a", Some("e"), 7), tombstone("c", Some("g"), 9), tombstone("x", None, 1)];
         let cover = Cover::new(&all);
-        let at: Vec<Option<i64>> = ["0", "a", "b", "c", "f", "g", "x", "z"].iter().map(|key| cover.at(key.as_bytes())).collect();
+        let at: Vec<Option<i64>> =
+            ["0", "a", "b", "c", "f", "g", "x", "z"].iter().map(|key| cover.at(key.as_bytes())).collect();
         assert_eq!(at, [None, Some(7), Some(7), Some(9), Some(9), None, Some(1), Some(1)]);
         assert_eq!(cover.next_change(b"a"), Some(b"c".as_slice()));
         assert_eq!(cover.last_change(b"b"), Some(b"a".as_slice()));

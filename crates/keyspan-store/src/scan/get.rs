@@ -77,7 +77,9 @@ impl ScanSource {
                     }
                 }
                 Run::Segment(run) => {
-                    if run.may_contain(key) && let Some(row) = run.find(key, counters)? {
+                    if run.may_contain(key)
+                        && let Some(row) = run.find(key, counters)?
+                    {
                         found.push((Arc::clone(run), row));
                     }
                 }

@@ -10,6 +10,7 @@ use keyspan_model::{ColumnRange, KeyEncoder, Order, RelationKind, Result, Scan};
 use super::ScanSource;
 use super::reader::{Grouping, Orders, Task};
 use super::split::{Part, encode_split};
+use crate::merge::cursor::Skip;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, Extent, Run};
@@ -65,16 +66,20 @@ impl ScanSource {
     /// The encoded spans, and the runs that may hold live rows in them.
     pub(crate) fn choose(&self, scan: &Scan) -> Result<Chosen> {
         let ranges = self.key_ranges(scan)?;
-        let bounds = self.column_bounds(&scan.ranges)?;
+        let counts_versions = self.counts_versions();
+        let bounds = if counts_versions { Vec::new() } else { self.column_bounds(&scan.ranges)? };
+        // Newer versions count although they stand before the span.
+        let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
+        let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
         let mut pruned = [("spans", 0), ("ranges", 0), ("bloom", 0), ("expired", 0)];
         let mut runs = Vec::new();
         for (at, run) in self.runs.iter().enumerate() {
             let extent = &run.meta().all;
-            let reason = if !ranges.iter().any(|(start, end)| extent.meets(start, end.as_deref())) {
+            let reason = if !reach.iter().any(|(start, end)| extent.meets(start, end.as_deref())) {
                 0
             } else if !within(extent, &bounds) {
                 1
-            } else if !self.may_hold_any(run, &ranges) {
+            } else if !self.may_hold_any(run, &reach) {
                 2
             } else if self.is_expired(at) {
                 3
@@ -125,7 +130,9 @@ impl ScanSource {
             let column = &self.relation.key[at];
             let encoder = KeyEncoder::new(std::slice::from_ref(column));
             let encode = |bound: &Bound<keyspan_model::Value>| match bound {
-                Bound::Included(value) | Bound::Excluded(value) => encoder.encode(std::slice::from_ref(value)).map(Some),
+                Bound::Included(value) | Bound::Excluded(value) => {
+                    encoder.encode(std::slice::from_ref(value)).map(Some)
+                }
                 Bound::Unbounded => Ok(None),
             };
             let (lower, upper) = (encode(&range.lower)?, encode(&range.upper)?);
@@ -251,7 +258,12 @@ impl ScanSource {
         let Some(run) = self.runs[at].sorted() else { return Vec::new() };
         let first = run.estimate(start).0;
         let last = end.map_or(run.meta().all.rows as usize, |end| run.estimate(end).1);
-        (first..last).step_by(step).skip(1).filter_map(|row| run.sample(row)).filter(|key| key.as_slice() >= start).collect()
+        (first..last)
+            .step_by(step)
+            .skip(1)
+            .filter_map(|row| run.sample(row))
+            .filter(|key| key.as_slice() >= start)
+            .collect()
     }
 
     /// Each run on its own, large ones divided, put together into splits of about `target` rows.
@@ -302,7 +314,10 @@ impl ScanSource {
         let tasks = self.tasks(&chosen, parts, versions.is_some(), reverse);
         let depth = self.depth(&chosen, &tasks);
         let certain = depth == Depth::Plain || depth == Depth::Marker && self.is_certain(&chosen);
-        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain }, depth))
+        // Of a family whose versions are counted nothing may be left out; nor may values skip where rows are merged.
+        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
+        let skip = Skip { ranges, values: depth == Depth::Plain };
+        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain, skip }, depth))
     }
 
     fn tasks(&self, chosen: &Chosen, parts: &[Part], whole_groups: bool, reverse: bool) -> VecDeque<Task> {
@@ -331,12 +346,16 @@ impl ScanSource {
 
     /// Versions count from the begin of their group, wherever the span begins.
     fn from_group_start(&self, task: Task) -> Task {
-        let encoder = KeyEncoder::new(&self.relation.key);
-        let group = encoder.prefix_len(&task.start, self.relation.key.len() - 1);
-        if group == task.start.len() {
+        let group = self.group_start(&task.start).to_vec();
+        if group == task.start {
             return task;
         }
-        Task { start: task.start[..group].to_vec(), floor: Some(task.start), ..task }
+        Task { start: group, floor: Some(task.start), ..task }
+    }
+
+    /// The first bytes of a family's group of versions that a key belongs to.
+    fn group_start<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        &key[..KeyEncoder::new(&self.relation.key).prefix_len(key, self.relation.key.len() - 1)]
     }
 
     fn depth(&self, chosen: &Chosen, tasks: &VecDeque<Task>) -> Depth {

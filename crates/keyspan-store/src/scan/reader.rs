@@ -16,6 +16,7 @@ use keyspan_model::{KeyEncoder, Result};
 
 use super::ScanSource;
 use crate::merge::chunk::{Chunk, Gathered};
+use crate::merge::cursor::Skip;
 use crate::merge::live::Output;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
@@ -60,6 +61,8 @@ pub(crate) struct Orders {
     pub(crate) prefix: Option<PrefixFilter>,
     /// Whether every row that the sweep gives is known to live, so that rows need not be looked at to be counted.
     pub(crate) certain: bool,
+    /// What may be left out.
+    pub(crate) skip: Skip,
 }
 
 /// Reads one split.
@@ -82,7 +85,18 @@ impl Reader {
     pub(crate) fn new(source: Arc<ScanSource>, output: Output, orders: Orders, counters: Arc<ScanCounters>) -> Reader {
         let cover = Arc::new(Cover::new(&source.tombstones));
         let encoder = KeyEncoder::new(&source.relation.key);
-        Reader { source, output, cover, encoder, orders, task: None, sweep: None, opened: HashMap::new(), pending: None, counters }
+        Reader {
+            source,
+            output,
+            cover,
+            encoder,
+            orders,
+            task: None,
+            sweep: None,
+            opened: HashMap::new(),
+            pending: None,
+            counters,
+        }
     }
 
     /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
@@ -187,9 +201,7 @@ impl Reader {
         let mut parts: Vec<RecordBatch> = Vec::new();
         let mut delivered = 0;
         while !chunk.is_full(most) && parts.len() < MOST_PARTS && delivered < most {
-            let Some(key) = self.peek()? else {
-                if self.open_next()? { continue } else { break }
-            };
+            let Some(key) = self.peek()? else { if self.open_next()? { continue } else { break } };
             let prefix = key[..self.encoder.prefix_len(&key, columns)].to_vec();
             let left = self.left_of(&prefix, rows);
             let ask = left.min(most - delivered - chunk.rows());
@@ -277,9 +289,7 @@ impl Reader {
     fn next_versions(&mut self, columns: usize) -> Result<Option<RecordBatch>> {
         let (mut parts, mut delivered) = (Vec::new(), 0);
         while delivered < self.most_rows() && parts.len() < MOST_PARTS {
-            let Some(key) = self.peek()? else {
-                if self.open_next()? { continue } else { break }
-            };
+            let Some(key) = self.peek()? else { if self.open_next()? { continue } else { break } };
             let prefix = key[..self.encoder.prefix_len(&key, columns)].to_vec();
             let group = self.group_forward(&prefix)?;
             delivered += group.num_rows();
@@ -356,7 +366,7 @@ impl Reader {
             }
         }
         let keys = (task.start.as_slice(), task.end.as_deref());
-        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.counters)
+        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.orders.skip, &self.counters)
     }
 
     fn open_run(&mut self, at: usize, task: &Task) -> Result<Arc<dyn SortedRun>> {

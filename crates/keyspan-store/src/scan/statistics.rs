@@ -51,12 +51,9 @@ impl ScanSource {
         let column = match self.relation.key_index(id) {
             Some(at) => self.relation.key[at].clone(),
             None => match self.relation.value(id) {
-                Some(value) => keyspan_model::KeyColumn {
-                    id,
-                    name: value.name.clone(),
-                    ty: value.ty,
-                    descending: false,
-                },
+                Some(value) => {
+                    keyspan_model::KeyColumn { id, name: value.name.clone(), ty: value.ty, descending: false }
+                }
                 None => return Ok(Known::Unknown),
             },
         };

@@ -21,12 +21,7 @@ impl ScanSource {
         Ok(Box::pin(SplitStream { reader: Some(reader) }))
     }
 
-    pub(crate) fn reader(
-        self: &Arc<Self>,
-        scan: &Scan,
-        split: &Split,
-        counters: Arc<ScanCounters>,
-    ) -> Result<Reader> {
+    pub(crate) fn reader(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<Reader> {
         let parts = decode_split(&split.payload)?;
         let (orders, depth) = self.orders(scan, &parts)?;
         let mut output = Output::new(&self.relation, &scan.columns, depth)?;

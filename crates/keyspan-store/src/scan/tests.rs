@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
-    BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef, RelationId,
-    RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, TableId, Value, ValueColumn,
+    BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef,
+    RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, TableId, Value, ValueColumn,
 };
 
 use super::ScanSource;
@@ -62,6 +62,39 @@ impl SortedRun for Blocks {
     fn is_segment(&self) -> bool {
         true
     }
+
+    /// Leaves out the blocks whose times all lie outside a range of the time column, and whose numbers do.
+    fn keep(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Vec<Range<usize>> {
+        let blocks = rows.clone().step_by(1).filter(|row| *row == rows.start || row % self.1 == 0);
+        let inside = |row: usize, range: &ColumnRange| {
+            let array = match range.column {
+                TIME => self.0.batch().keys[1].clone(),
+                NUMBER if values => self.0.batch().cells[0].values.clone(),
+                _ => return true,
+            };
+            let ty = if range.column == TIME { ColumnType::Timestamp } else { ColumnType::BigInt };
+            let value = array.map_or(Value::Null, |array| value_at(&array, row, ty).expect("a value"));
+            contains(range, &value)
+        };
+        blocks
+            .map(|row| row..self.block(row).end.min(rows.end))
+            .filter(|block| ranges.iter().all(|range| block.clone().any(|row| inside(row, range))))
+            .collect()
+    }
+}
+
+fn contains(range: &ColumnRange, value: &Value) -> bool {
+    let above = match &range.lower {
+        Bound::Included(least) => value.compare(least).is_ge(),
+        Bound::Excluded(least) => value.compare(least).is_gt(),
+        Bound::Unbounded => true,
+    };
+    let below = match &range.upper {
+        Bound::Included(greatest) => value.compare(greatest).is_le(),
+        Bound::Excluded(greatest) => value.compare(greatest).is_lt(),
+        Bound::Unbounded => true,
+    };
+    above && below && !value.is_null()
 }
 
 const HOST: ColumnId = ColumnId(1);

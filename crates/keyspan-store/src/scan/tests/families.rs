@@ -103,7 +103,10 @@ fn a_span_that_begins_among_the_versions_counts_from_the_newest() {
 #[test]
 fn age_alone_either_and_both() {
     let rule = |max_versions, both| GcRule { max_versions, max_age: Some(250), both };
-    assert_eq!(paths(&versioned(rule(None, false), &[]), host("a"), Order::Forward, None), ["ap500", "ap400", "aq500", "aq400"]);
+    assert_eq!(
+        paths(&versioned(rule(None, false), &[]), host("a"), Order::Forward, None),
+        ["ap500", "ap400", "aq500", "aq400"]
+    );
     assert_eq!(paths(&versioned(rule(Some(1), false), &[]), host("a"), Order::Forward, None), ["ap500", "aq500"]);
     let both = versioned(rule(Some(3), true), &[]);
     assert_eq!(paths(&both, host("a"), Order::Forward, None), ["ap500", "ap400", "ap300", "aq500", "aq400", "aq300"]);

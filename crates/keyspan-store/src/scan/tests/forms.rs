@@ -36,7 +36,8 @@ fn time_slices_over_all_series_are_interleaved_and_nothing_is_merged() {
     let scan = scan_of(vec![Span::all()], Order::Forward);
     assert_eq!(merged(&source, &scan), (ScanForm::Interleave, 450, 0));
     let rows = read_all(&source, &scan);
-    assert!(rows.windows(2).all(|pair| (pair[0][0].compare(&pair[1][0]), pair[1][1].compare(&pair[0][1])) < (std::cmp::Ordering::Equal, std::cmp::Ordering::Equal)
+    assert!(rows.windows(2).all(|pair| (pair[0][0].compare(&pair[1][0]), pair[1][1].compare(&pair[0][1]))
+        < (std::cmp::Ordering::Equal, std::cmp::Ordering::Equal)
         || pair[0][0] != pair[1][0]));
     let any = scan_of(vec![Span::all()], Order::Any);
     assert_eq!(merged(&source, &any), (ScanForm::Unordered, 450, 0));
@@ -53,7 +54,8 @@ fn time_slices_over_all_series_are_interleaved_and_nothing_is_merged() {
 #[test]
 fn only_the_rows_that_two_runs_hold_are_merged() {
     let relation = relation();
-    let runs = vec![plain_run(&relation, &[("a", 0..1000), ("b", 0..1000)], 1), plain_run(&relation, &[("a", 500..510)], 2)];
+    let runs =
+        vec![plain_run(&relation, &[("a", 0..1000), ("b", 0..1000)], 1), plain_run(&relation, &[("a", 500..510)], 2)];
     let source = source(relation, runs, vec![], 0);
     for order in [Order::Forward, Order::Reverse] {
         assert_eq!(merged(&source, &scan_of(vec![Span::all()], order)), (ScanForm::Merge, 2000, 20));
@@ -101,7 +103,8 @@ fn what_has_wholly_expired_is_pruned_unless_it_shadows_something() {
     let scan = scan_of(vec![Span::all()], Order::Forward);
     let plan = alone.plan(&scan, 1).expect("a plan");
     assert_eq!((plan.form, plan.pruned), (ScanForm::Empty, vec![("expired", 1)]));
-    let shadowing = source(relation.clone(), vec![expiring, plain_run(&relation, &[("a", 0..3)], 4)], vec![], 2_000_000);
+    let shadowing =
+        source(relation.clone(), vec![expiring, plain_run(&relation, &[("a", 0..3)], 4)], vec![], 2_000_000);
     let rows = read_all(&shadowing, &scan);
     let numbers: Vec<&Value> = rows.iter().map(|row| &row[2]).collect();
     assert_eq!(numbers, [&Value::BigInt(2), &Value::BigInt(0)]);

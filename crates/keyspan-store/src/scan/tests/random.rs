@@ -73,7 +73,8 @@ impl Model {
             }
             let value = |cell: &Option<&Version>| cell.map_or(Value::Null, |cell| cell.value.clone());
             let number = cells[0].map(|cell| cell.candidate);
-            let ttl = number.and_then(|number| number.expires).map(|expires| ((expires - now + 999_999) / 1_000_000) as i32);
+            let ttl =
+                number.and_then(|number| number.expires).map(|expires| ((expires - now + 999_999) / 1_000_000) as i32);
             live.push(vec![
                 Value::Text(host.clone()),
                 Value::Timestamp(time),
@@ -235,6 +236,20 @@ impl Case {
         source(self.relation.clone(), self.runs.clone(), self.tombstones.clone(), self.now)
     }
 
+    fn range(&mut self) -> ColumnRange {
+        if self.random.chance(50) {
+            let lower = self.random.below(12) as i64;
+            let upper = Value::Timestamp(lower + self.random.below(3) as i64);
+            return ColumnRange {
+                column: TIME,
+                lower: Bound::Included(Value::Timestamp(lower)),
+                upper: Bound::Included(upper),
+            };
+        }
+        let number = Value::BigInt(self.random.below(4) as i64 - 1);
+        ColumnRange { column: NUMBER, lower: Bound::Included(number.clone()), upper: Bound::Included(number) }
+    }
+
     fn spans(&mut self) -> Vec<Span> {
         if self.random.chance(30) {
             return vec![Span::all()];
@@ -248,7 +263,8 @@ impl Case {
                 1 => {
                     let middle = self.random.below(12) as i64;
                     let prefix = vec![Value::Text(host.into())];
-                    spans.push(Span { start: Bound::Included(prefix.clone()), end: Bound::Excluded(key(host, middle)) });
+                    spans
+                        .push(Span { start: Bound::Included(prefix.clone()), end: Bound::Excluded(key(host, middle)) });
                     if self.random.chance(50) {
                         spans.push(Span { start: Bound::Excluded(key(host, middle)), end: Bound::Included(prefix) });
                     }
@@ -274,22 +290,31 @@ impl Case {
             if round == 1 {
                 scan.columns = vec![ScanColumn::Column(TIME), ScanColumn::Column(NUMBER)];
             }
-            if self.random.chance(30) {
+            let ranged = self.random.chance(25);
+            if ranged {
+                scan.ranges = vec![self.range()];
+            } else if self.random.chance(30) {
                 scan.per_prefix = Some((self.random.below(3) as usize, self.random.below(3) as usize + 1));
             }
             let want = if self.random.chance(50) { 1 } else { 3 };
-            if order != Order::Any && self.random.chance(30) {
+            if order != Order::Any && !ranged && self.random.chance(30) {
                 scan.limit = Some(self.random.below(10) as usize);
             }
-            let expected = expected(&live, &scan);
+            let mut expected = expected(&live, &scan);
             let mut actual = read(&source, &scan, if scan.limit.is_some() { 1 } else { want }, &Arc::default());
+            if let Some(range) = scan.ranges.first() {
+                // Rows outside may be left out; whoever asked checks again.
+                let place =
+                    scan.columns.iter().position(|column| *column == ScanColumn::Column(range.column)).expect("read");
+                actual.retain(|row| contains(range, &row[place]));
+                expected.retain(|row| contains(range, &row[place]));
+            }
             if order == Order::Any {
                 if scan.per_prefix.is_some() {
                     assert_eq!(actual.len(), expected.len(), "seed {seed}, {scan:?}");
                     continue;
                 }
                 sort(&mut actual);
-                let mut expected = expected;
                 sort(&mut expected);
                 assert_eq!(actual, expected, "seed {seed}, {scan:?}");
                 continue;
@@ -307,8 +332,11 @@ impl Case {
         let keys: Vec<Vec<Value>> = (0..5).map(|_| self.key()).map(|at| key(&at.0, at.1)).collect();
         let got = source.get(&keys, &all_columns()).expect("rows");
         let got = rows_of(&self.relation, &all_columns(), &got);
-        let expected: Vec<Vec<Value>> =
-            keys.iter().filter_map(|key| live.iter().find(|row| row[..2] == key[..])).map(|row| row[..4].to_vec()).collect();
+        let expected: Vec<Vec<Value>> = keys
+            .iter()
+            .filter_map(|key| live.iter().find(|row| row[..2] == key[..]))
+            .map(|row| row[..4].to_vec())
+            .collect();
         assert_eq!(got, expected, "seed {seed}, keys {keys:?}");
     }
 
@@ -379,7 +407,7 @@ fn expected(live: &[Vec<Value>], scan: &Scan) -> Vec<Vec<Value>> {
 
 #[test]
 fn random_runs_read_as_the_model_says() {
-    for seed in 1..=3000 {
+    for seed in 1..=1500 {
         let mut case = Case::new(seed);
         case.check(seed);
     }
@@ -387,7 +415,7 @@ fn random_runs_read_as_the_model_says() {
 
 #[test]
 fn compaction_changes_nothing_that_is_read_then_or_later() {
-    for seed in 1..=2000 {
+    for seed in 1..=1000 {
         let mut case = Case::new(seed + 100_000);
         case.compact();
         case.check(seed);
