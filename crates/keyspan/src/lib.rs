@@ -1,1 +1,68 @@
-//! placeholder
+//! Keyspan inside a program: open a [`Database`], make [`Session`]s, run statements, read Arrow batches.
+//!
+//! ```
+//! use keyspan::Database;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> keyspan::Result<()> {
+//! let database = Database::in_memory()?; // or Database::open("readings.keyspan")?
+//! let mut session = database.session();
+//! session.execute("CREATE TABLE readings (sensor text, ts timestamp, v double, PRIMARY KEY (sensor, ts))").await?;
+//! session.execute("INSERT INTO readings VALUES ('a', '2024-01-01', 20.5), ('a', '2024-01-02', 21)").await?;
+//! let rows = session.query("SELECT sensor, max(v) FROM readings GROUP BY sensor", &[]).await?;
+//! let batches = rows.collect().await?;
+//! assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
+//! database.close()
+//! # }
+//! ```
+//!
+//! Sessions run on the caller's tokio runtime; a multi-threaded one is needed for queries to use more than one core.
+//!
+//! - [`database`]: what is open, its options and counters.
+//! - [`session`]: one client's conversation; [`Session::run`] routes each statement to its family.
+//! - [`prepared`]: a statement with its parameter types and columns settled.
+//! - [`outcome`]: tags, rows, notices.
+//! - [`transaction`]: what BEGIN opens: own writes, own catalog, savepoints, isolation.
+//! - [`locks`]: row locks of statements that read what they write.
+//! - [`ddl`], [`dml`], [`query`], [`point`], [`explain`], [`show`], [`cursor`], [`maintain`]: the statement families.
+//! - [`bulk`]: many rows at once, for COPY and imports.
+//! - [`copy`]: COPY's formats to batches and back; [`text`]: values as PostgreSQL prints them.
+//! - [`settings`]: SET, SHOW, RESET.
+//! - [`cancel`]: stopping a statement from elsewhere.
+
+pub mod bulk;
+pub mod cancel;
+pub mod copy;
+mod cursor;
+pub mod database;
+mod ddl;
+mod describe;
+mod dml;
+mod explain;
+mod locks;
+mod maintain;
+mod names;
+pub mod outcome;
+mod point;
+mod prepare;
+pub mod prepared;
+mod query;
+mod scan_guard;
+pub mod session;
+pub mod settings;
+mod show;
+pub mod text;
+mod transaction;
+
+pub use bulk::CopyIn;
+pub use cancel::CancelHandle;
+pub use database::{Counters, Database, Options};
+pub use keyspan_cql::{
+    Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement, first_incomplete,
+    keywords, quoted,
+};
+pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
+pub use prepared::Prepared;
+pub use session::{Session, TransactionStatus};
+pub use settings::Settings;

@@ -1,0 +1,210 @@
+//! Many rows at once: COPY FROM and imports.
+//!
+//! The rule: a COPY is all or nothing. Its rows are kept in memory (columnar, as large as the data) until it ends and
+//! are then written in one atomic step; more than the query memory's limit is 53200. Who has more, and can do without
+//! one step for all, says how many rows a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
+use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Stamp, TableDef, Value, WriteBatch};
+use keyspan_store::seam::Store;
+
+use crate::database::Database;
+use crate::dml::intake::Intake;
+use crate::dml::value::compile;
+use crate::locks::HeldLocks;
+use crate::names;
+use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
+use crate::query;
+use crate::session::Session;
+
+/// Bytes that one atomic COPY may hold.
+const BYTES_MAX: usize = 1 << 30;
+
+/// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
+#[derive(Debug)]
+pub struct CopyIn {
+    database: Database,
+    intake: Intake,
+    schema: SchemaRef,
+    filter: Option<keyspan_query::CompiledExprs>,
+    pending: Vec<Mutation>,
+    pending_rows: usize,
+    pending_bytes: usize,
+    commit_every: usize,
+    rows: u64,
+    stamp: Stamp,
+    relaxed: bool,
+    in_transaction: bool,
+    next_row_id: bool,
+}
+
+impl CopyIn {
+    /// The columns to push, in order, with their types. Other types are cast as INSERT casts them.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The table written to.
+    pub fn table(&self) -> &Arc<TableDef> {
+        self.intake.table()
+    }
+
+    /// Gives up one atomic step for all: commits after every so many rows. 0: at the end. Not inside a transaction.
+    pub fn commit_every(&mut self, rows: usize) {
+        self.commit_every = if self.in_transaction { 0 } else { rows };
+    }
+
+    /// Takes a batch.
+    ///
+    /// # Errors
+    /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53200 when one atomic step would be too large.
+    /// After an error the COPY is over.
+    pub async fn push(&mut self, session: &Session, batch: &RecordBatch) -> Result<()> {
+        let batch = match &self.filter {
+            Some(filter) => &filtered(filter, batch)?,
+            None => batch,
+        };
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        if self.next_row_id {
+            self.intake.reserve(session, batch.num_rows()).await?;
+        }
+        let write = self.intake.write(batch, self.stamp)?;
+        self.pending_rows += batch.num_rows();
+        self.pending_bytes += write.batch.get_array_memory_size();
+        self.pending.push(Mutation::Batch(write));
+        if self.commit_every > 0 && self.pending_rows >= self.commit_every {
+            return self.commit().await;
+        }
+        if self.pending_bytes > BYTES_MAX {
+            let error = Error::new(ErrorKind::OutOfMemory, "COPY holds more than 1 GB for one atomic step");
+            return Err(error.with_hint("SET copy_commit_rows = 100000 commits as it goes."));
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        let mutations = std::mem::take(&mut self.pending);
+        let rows = std::mem::take(&mut self.pending_rows);
+        self.pending_bytes = 0;
+        if !mutations.is_empty() {
+            let batch = WriteBatch { mutations, unchanged: Vec::new(), relaxed: self.relaxed };
+            self.database.store().apply(batch).await?;
+        }
+        self.rows += rows as u64;
+        Ok(())
+    }
+
+    /// Rows committed so far.
+    pub fn committed(&self) -> u64 {
+        self.rows
+    }
+
+    /// Writes what is pending and answers the number of rows of all.
+    pub async fn finish(mut self, session: &mut Session) -> Result<u64> {
+        if !self.in_transaction {
+            self.commit().await?;
+            return Ok(self.rows);
+        }
+        let rows = self.pending_rows as u64;
+        let locks = HeldLocks::none(session.database.locks().clone());
+        session.write(std::mem::take(&mut self.pending), Vec::new(), locks).await?;
+        Ok(rows)
+    }
+}
+
+fn filtered(filter: &keyspan_query::CompiledExprs, batch: &RecordBatch) -> Result<RecordBatch> {
+    use arrow::array::AsArray;
+    let results = filter.evaluate(batch, &[])?;
+    match results[0].as_boolean_opt() {
+        Some(keep) => Ok(arrow::compute::filter_record_batch(batch, keep)?),
+        None => Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean")),
+    }
+}
+
+/// `COPY`: says which way the data goes; COPY TO has its rows with it.
+pub(crate) async fn copy(session: &mut Session, statement: &Copy, parameters: &[Value]) -> Result<Outcome> {
+    if let CopyTarget::File(path) = &statement.target {
+        let error = Error::not_supported(format!("COPY with the server's file \"{path}\" is not supported"));
+        return Err(error.with_hint("Use STDIN or STDOUT; psql's \\copy reads and writes the client's files."));
+    }
+    if statement.is_from {
+        // Wrong names are told before any data is asked for.
+        let CopySubject::Table { name, .. } = &statement.subject else {
+            return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
+        };
+        names::table(&session.catalog(), &session.settings.search_path(), name)?;
+        let copy = Some(CopyDirection::In(Box::new(statement.clone())));
+        return Ok(Outcome { tag: Tag::streamed("COPY"), rows: None, copy });
+    }
+    let query = match &statement.subject {
+        CopySubject::Query(query) => query.query.clone(),
+        CopySubject::Table { name, columns } => {
+            let columns: Vec<String> = columns.iter().map(|column| keyspan_cql::quoted(&column.name)).collect();
+            let columns = if columns.is_empty() { "*".to_string() } else { columns.join(", ") };
+            names::parse_query(&format!("SELECT {columns} FROM {name}"))?
+        }
+    };
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let planned = query::plan(session, &query, &types).await?;
+    let stream = query::execute(session, &planned, parameters).await?;
+    let copy = Some(CopyDirection::Out(Box::new(statement.clone())));
+    let rows = Some(Rows::new(planned.schema.clone(), stream));
+    Ok(Outcome { tag: Tag::streamed("COPY"), rows, copy })
+}
+
+impl Session {
+    /// Begins the data of a `COPY … FROM STDIN`.
+    ///
+    /// # Errors
+    /// 42P01, 42703 for wrong names, 23502 when a NOT NULL column would get nothing, 25006 in a read-only transaction.
+    pub fn copy_in(&mut self, copy: &Copy) -> Result<CopyIn> {
+        let CopySubject::Table { name, columns } = &copy.subject else {
+            return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
+        };
+        let columns: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        let mut bulk = self.bulk_insert(name, &columns)?;
+        if let Some(filter) = &copy.filter {
+            let input = [(name.name.as_str(), bulk.schema.clone())];
+            let compiled = compile(self, &[filter], &input, &[])?;
+            if compiled.types() != [ColumnType::Boolean] {
+                return Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean"));
+            }
+            bulk.filter = Some(compiled);
+        }
+        Ok(bulk)
+    }
+
+    /// Begins writing many rows to columns of a table; no columns means all.
+    ///
+    /// # Errors
+    /// As [`Session::copy_in`].
+    pub fn bulk_insert(&mut self, table: &ObjectName, columns: &[String]) -> Result<CopyIn> {
+        let table = names::table(&self.catalog(), &self.settings.search_path(), table)?;
+        let hidden = table.columns[0].hidden;
+        let intake = Intake::complete(self, table, columns)?;
+        let commit_every = self.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
+        let mut copy = CopyIn {
+            database: self.database.clone(),
+            schema: intake.schema(),
+            intake,
+            filter: None,
+            pending: Vec::new(),
+            pending_rows: 0,
+            pending_bytes: 0,
+            commit_every: 0,
+            rows: 0,
+            stamp: self.stamp(),
+            relaxed: self.settings.relaxed_durability(),
+            in_transaction: self.transaction.is_some(),
+            next_row_id: hidden,
+        };
+        copy.commit_every(commit_every);
+        Ok(copy)
+    }
+}

@@ -1,0 +1,233 @@
+//! Rows and values of PostgreSQL's binary COPY format, network byte order throughout.
+
+use std::net::IpAddr;
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use uuid::Uuid;
+
+use super::cells::text_of;
+
+/// Days and microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's first day.
+const EPOCH_DAYS: i32 = 10_957;
+const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
+/// The version that stands before the text of a jsonb.
+const JSONB_VERSION: u8 = 1;
+/// The address families of an inet.
+const INET_V4: u8 = 2;
+const INET_V6: u8 = 3;
+/// The signs of a numeric.
+const POSITIVE: u16 = 0;
+const NEGATIVE: u16 = 0x4000;
+
+/// Why something could not be read.
+pub(super) enum Fault {
+    /// The bytes end before it does: more may come.
+    Short,
+    /// It is wrong.
+    Wrong(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Wrong(error)
+    }
+}
+
+/// Reads rows out of bytes.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+/// The fields of a row; none for null.
+type Row<'a> = Vec<Option<&'a [u8]>>;
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, position: 0 }
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let rest = &self.bytes[self.position..];
+        let taken = rest.get(..length).ok_or(Fault::Short)?;
+        self.position += length;
+        Ok(taken)
+    }
+
+    /// The next row and its number of fields; no number for the end marker.
+    pub(super) fn row(&mut self) -> Result<(Row<'a>, Option<usize>), Fault> {
+        let count = i16::from_be_bytes(fixed(self.take(2)?)?);
+        let Ok(count) = usize::try_from(count) else { return Ok((Vec::new(), None)) };
+        let mut row = Vec::with_capacity(count);
+        for _ in 0..count {
+            let length = i32::from_be_bytes(fixed(self.take(4)?)?);
+            row.push(match usize::try_from(length) {
+                Ok(length) => Some(self.take(length)?),
+                Err(_) if length == -1 => None,
+                Err(_) => return Err(Error::new(ErrorKind::InvalidCopy, "invalid field size").into()),
+            });
+        }
+        Ok((row, Some(count)))
+    }
+}
+
+/// The value of type `ty` in these bytes.
+pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
+    Ok(match ty {
+        ColumnType::Boolean => Value::Boolean(fixed::<1>(bytes)?[0] != 0),
+        ColumnType::TinyInt | ColumnType::SmallInt => Value::SmallInt(i16::from_be_bytes(fixed(bytes)?)).cast(ty)?,
+        ColumnType::Int => Value::Int(i32::from_be_bytes(fixed(bytes)?)),
+        ColumnType::BigInt => Value::BigInt(i64::from_be_bytes(fixed(bytes)?)),
+        ColumnType::Real => Value::Real(f32::from_be_bytes(fixed(bytes)?)).canonical(),
+        ColumnType::Double => Value::Double(f64::from_be_bytes(fixed(bytes)?)).canonical(),
+        ColumnType::VarInt | ColumnType::Decimal { .. } => Value::parse(&numeric_text(bytes)?, ty)?,
+        ColumnType::Text | ColumnType::Ascii => Value::Text(text_of(bytes)?.to_string()).cast(ty)?,
+        ColumnType::Json => json(bytes)?,
+        ColumnType::Blob => Value::Blob(bytes.to_vec()),
+        ColumnType::Uuid | ColumnType::TimeUuid => Value::Uuid(Uuid::from_bytes(fixed(bytes)?)).cast(ty)?,
+        ColumnType::Date => Value::Date(shifted(i32::from_be_bytes(fixed(bytes)?).checked_add(EPOCH_DAYS))?),
+        ColumnType::Time => Value::Time(i64::from_be_bytes(fixed(bytes)?)),
+        ColumnType::Timestamp | ColumnType::LocalTimestamp => {
+            Value::Timestamp(shifted(i64::from_be_bytes(fixed(bytes)?).checked_add(EPOCH_MICROS))?)
+        }
+        ColumnType::Duration => duration(&fixed(bytes)?)?,
+        ColumnType::Inet => inet(bytes)?,
+    })
+}
+
+fn json(bytes: &[u8]) -> Result<Value> {
+    // A column of ours is jsonb to Postgres; json, which has no version, is taken as well.
+    let text = bytes.strip_prefix(&[JSONB_VERSION]).unwrap_or(bytes);
+    Value::Text(text_of(text)?.to_string()).cast(ColumnType::Json)
+}
+
+fn duration(bytes: &[u8; 16]) -> Result<Value> {
+    let micros = i64::from_be_bytes(fixed(&bytes[..8])?);
+    let days = i32::from_be_bytes(fixed(&bytes[8..12])?);
+    let months = i32::from_be_bytes(fixed(&bytes[12..])?);
+    Ok(Value::Duration(months, days, shifted(micros.checked_mul(1000))?))
+}
+
+fn inet(bytes: &[u8]) -> Result<Value> {
+    let address = match bytes {
+        [INET_V4, 32, _, 4, address @ ..] => IpAddr::from(fixed::<4>(address)?),
+        [INET_V6, 128, _, 16, address @ ..] => IpAddr::from(fixed::<16>(address)?),
+        _ => return Err(incorrect()),
+    };
+    Ok(Value::Inet(address))
+}
+
+/// A numeric (digits of base 10,000, the weight of the first, a sign, a scale) as a text.
+fn numeric_text(bytes: &[u8]) -> Result<String> {
+    let words: Vec<u16> = bytes.chunks(2).map(|pair| fixed(pair).map(u16::from_be_bytes)).collect::<Result<_>>()?;
+    let [count, weight, sign, _scale, digits @ ..] = words.as_slice() else { return Err(incorrect()) };
+    if digits.len() != usize::from(*count) || digits.iter().any(|digit| *digit > 9999) {
+        return Err(incorrect());
+    }
+    let sign = match *sign {
+        POSITIVE => "",
+        NEGATIVE => "-",
+        _ => return Err(Error::new(ErrorKind::NumericOverflow, "numeric cannot hold NaN or infinity")),
+    };
+    if digits.is_empty() {
+        return Ok("0".into());
+    }
+    let text: String = digits.iter().map(|digit| format!("{digit:04}")).collect();
+    let exponent = (i64::from(*weight as i16) + 1) * 4 - text.len() as i64;
+    Ok(format!("{sign}{text}e{exponent}"))
+}
+
+/// Appends a value of a column of type `ty` as a field: its length and its bytes.
+pub(super) fn put_field(value: &Value, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+    if value.is_null() {
+        out.extend((-1_i32).to_be_bytes());
+        return Ok(());
+    }
+    let start = out.len();
+    out.extend([0; 4]);
+    put_value(value, ty, out)?;
+    let length = i32::try_from(out.len() - start - 4)
+        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a value is too long for COPY: the limit is 2 GB"))?;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+fn put_value(value: &Value, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+    match value {
+        Value::Null => {}
+        Value::Boolean(value) => out.push(u8::from(*value)),
+        Value::TinyInt(value) => out.extend(i16::from(*value).to_be_bytes()),
+        Value::SmallInt(value) => out.extend(value.to_be_bytes()),
+        Value::Int(value) => out.extend(value.to_be_bytes()),
+        Value::BigInt(value) | Value::Time(value) => out.extend(value.to_be_bytes()),
+        Value::Decimal(..) => put_numeric(&value.to_text(ty), out),
+        Value::Real(value) => out.extend(value.to_be_bytes()),
+        Value::Double(value) => out.extend(value.to_be_bytes()),
+        Value::Text(text) => {
+            if ty == ColumnType::Json {
+                out.push(JSONB_VERSION);
+            }
+            out.extend(text.as_bytes());
+        }
+        Value::Blob(bytes) => out.extend(bytes),
+        Value::Uuid(uuid) => out.extend(uuid.as_bytes()),
+        Value::Date(days) => out.extend(shifted(days.checked_sub(EPOCH_DAYS))?.to_be_bytes()),
+        Value::Timestamp(micros) => out.extend(shifted(micros.checked_sub(EPOCH_MICROS))?.to_be_bytes()),
+        Value::Duration(months, days, nanoseconds) => {
+            out.extend((nanoseconds / 1000).to_be_bytes());
+            out.extend(days.to_be_bytes());
+            out.extend(months.to_be_bytes());
+        }
+        Value::Inet(IpAddr::V4(address)) => {
+            out.extend([INET_V4, 32, 0, 4]);
+            out.extend(address.octets());
+        }
+        Value::Inet(IpAddr::V6(address)) => {
+            out.extend([INET_V6, 128, 0, 16]);
+            out.extend(address.octets());
+        }
+    }
+    Ok(())
+}
+
+/// Writes the text of a decimal as a numeric.
+fn put_numeric(text: &str, out: &mut Vec<u8>) {
+    let (sign, unsigned) = text.strip_prefix('-').map_or((POSITIVE, text), |rest| (NEGATIVE, rest));
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let whole = whole.trim_start_matches('0');
+    let padded_whole = format!("{}{whole}", "0".repeat((4 - whole.len() % 4) % 4));
+    let padded = format!("{padded_whole}{fraction}{}", "0".repeat((4 - fraction.len() % 4) % 4));
+    let mut digits: Vec<u16> = padded.as_bytes().chunks(4).map(of_four).collect();
+    let mut weight = padded_whole.len() as i16 / 4 - 1;
+    while digits.last() == Some(&0) {
+        digits.pop();
+    }
+    let leading = digits.iter().take_while(|digit| **digit == 0).count();
+    digits.drain(..leading);
+    weight = if digits.is_empty() { 0 } else { weight - leading as i16 };
+    out.extend((digits.len() as u16).to_be_bytes());
+    out.extend(weight.to_be_bytes());
+    out.extend(sign.to_be_bytes());
+    out.extend((fraction.len() as u16).to_be_bytes());
+    digits.iter().for_each(|digit| out.extend(digit.to_be_bytes()));
+}
+
+fn of_four(digits: &[u8]) -> u16 {
+    digits.iter().fold(0, |value, digit| value * 10 + u16::from(digit - b'0'))
+}
+
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| incorrect())
+}
+
+fn shifted<T>(value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| Error::new(ErrorKind::DatetimeOverflow, "date/time field value out of range"))
+}
+
+fn incorrect() -> Error {
+    Error::new(ErrorKind::InvalidBinary, "incorrect binary data format")
+}

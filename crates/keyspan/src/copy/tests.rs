@@ -1,0 +1,185 @@
+//! What PostgreSQL's COPY accepts, refuses and writes.
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
+use keyspan_model::{ColumnType, Error, Result, Value, value_at};
+
+use super::{CopyEncoder, CopyParser};
+
+fn csv() -> CopyOptions {
+    CopyOptions { format: CopyFormat::Csv, ..CopyOptions::default() }
+}
+
+fn columns(types: &[ColumnType]) -> Vec<(String, ColumnType)> {
+    let names = "abcdefghijklmnopqrstuvwxyz".chars();
+    types.iter().zip(names).map(|(ty, name)| (name.to_string(), *ty)).collect()
+}
+
+/// The input in pieces of every length give the same rows.
+fn parse(types: &[ColumnType], options: &CopyOptions, input: &[u8]) -> Result<Vec<Vec<Value>>> {
+    let mut results = [1, 2, 7, input.len().max(1)].map(|length| pieces(types, options, input, length)).into_iter();
+    let first = results.next().expect("four results");
+    results.for_each(|other| assert_eq!(other, first));
+    first
+}
+
+fn pieces(types: &[ColumnType], options: &CopyOptions, input: &[u8], length: usize) -> Result<Vec<Vec<Value>>> {
+    let mut parser = CopyParser::new("t", &columns(types), options, "UTC")?;
+    let mut batches = Vec::new();
+    for piece in input.chunks(length) {
+        batches.extend(parser.push(piece)?);
+    }
+    batches.extend(parser.finish()?);
+    let all = concat_batches(parser.schema(), &batches)?;
+    let row = |row: usize| types.iter().zip(all.columns()).map(|(ty, array)| value_at(array, row, *ty)).collect();
+    (0..all.num_rows()).map(row).collect()
+}
+
+fn texts(options: &CopyOptions, width: usize, input: &str) -> Vec<Vec<Option<String>>> {
+    let rows = parse(&vec![ColumnType::Text; width], options, input.as_bytes()).expect("rows");
+    let text = |value: Value| match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    };
+    rows.into_iter().map(|row| row.into_iter().map(text).collect()).collect()
+}
+
+fn refused(types: &[ColumnType], options: &CopyOptions, input: &str) -> (String, String, String) {
+    let Error { kind, message, detail, .. } = parse(types, options, input.as_bytes()).expect_err("an error");
+    (kind.sqlstate().to_string(), message, detail.unwrap_or_default())
+}
+
+fn some(texts: &[&str]) -> Vec<Option<String>> {
+    texts.iter().map(|text| Some(text.to_string())).collect()
+}
+
+#[test]
+fn text_resolves_escapes() {
+    let input = "a\\tb\\\\\t\\N\nx\\\ny\t\\x41\\102\\q\n\\\\N\t\\.x\n";
+    let error = refused(&[ColumnType::Text; 2], &CopyOptions::default(), input);
+    assert_eq!((error.0.as_str(), error.1.as_str()), ("22P04", "end-of-copy marker is not alone on its line"));
+    let input = "a\\tb\\\\\t\\N\nx\\\ny\t\\x41\\102\\q\n\\\\N\t\n\\.\nafter\n";
+    let rows = texts(&CopyOptions::default(), 2, input);
+    assert_eq!(rows[0], [Some("a\tb\\".to_string()), None]);
+    assert_eq!(rows[1], some(&["x\ny", "ABq"]));
+    assert_eq!(rows[2], some(&["\\N", ""]));
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn csv_quotes_nulls_and_line_ends() {
+    let rows = texts(&csv(), 2, "a,\"b \"\"c\"\"\nd\"\r\n,\"\"\r\n\"x\"y,z");
+    assert_eq!(rows[0], some(&["a", "b \"c\"\nd"]));
+    assert_eq!(rows[1], [None, Some(String::new())]);
+    assert_eq!(rows[2], some(&["xy", "z"]));
+    let options = CopyOptions { escape: Some('\\'), delimiter: Some('|'), null: Some("NULL".into()), ..csv() };
+    assert_eq!(texts(&options, 2, "\"a\\\"b\\\\\"|NULL\n"), [[Some("a\"b\\".to_string()), None]]);
+    let forced = CopyOptions { force_null: vec!["b".into()], force_not_null: vec!["a".into()], ..csv() };
+    assert_eq!(texts(&forced, 2, ",\"\"\n"), [[Some(String::new()), None]]);
+}
+
+#[test]
+fn headers_are_skipped_or_matched() {
+    let skip = CopyOptions { header: CopyHeader::Present, ..csv() };
+    assert_eq!(texts(&skip, 1, "anything\nx\n"), [some(&["x"])]);
+    let matched = CopyOptions { header: CopyHeader::Match, ..csv() };
+    assert_eq!(texts(&matched, 2, "a,b\nx,y\n"), [some(&["x", "y"])]);
+    let error = refused(&[ColumnType::Text; 2], &matched, "a,c\nx,y\n");
+    assert_eq!(error.1, "column name mismatch in header line field 2: got \"c\", expected \"b\"");
+}
+
+#[test]
+fn errors_say_where() {
+    let types = [ColumnType::Int, ColumnType::Text];
+    let error = refused(&types, &csv(), "1,x\n2,\"a\nb\"\nabc,y\n");
+    assert_eq!(error.0, "22P02");
+    assert_eq!(error.1, "invalid input syntax for type integer: \"abc\"");
+    assert_eq!(error.2, "COPY t, line 4, column a: \"abc\"");
+    let error = refused(&types, &csv(), "1\n");
+    assert_eq!((error.1.as_str(), error.2.as_str()), ("missing data for column \"b\"", "COPY t, line 1: \"1\""));
+    assert_eq!(refused(&types, &csv(), "1,2,3\n").1, "extra data after last expected column");
+    assert_eq!(refused(&types, &csv(), "1,\"2\n").1, "unterminated CSV quoted field");
+    assert_eq!(refused(&types, &csv(), "1,a\r\n2,b\n").1, "unquoted newline found in data");
+    assert_eq!(refused(&types, &CopyOptions::default(), "1\ta\n2\tb\r").1, "literal carriage return found in data");
+    assert_eq!(parse(&types, &csv(), b"1,\xff\n").expect_err("not UTF-8").sqlstate(), "22021");
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let binary = CopyOptions { format: CopyFormat::Binary, ..CopyOptions::default() };
+    let wrong = [
+        (CopyOptions { header: CopyHeader::Present, ..binary }, "42601"),
+        (CopyOptions { delimiter: Some('a'), ..CopyOptions::default() }, "22023"),
+        (CopyOptions { delimiter: Some('"'), ..csv() }, "22023"),
+        (CopyOptions { quote: Some('\''), ..CopyOptions::default() }, "0A000"),
+        (CopyOptions { encoding: Some("latin1".into()), ..csv() }, "0A000"),
+        (CopyOptions { force_null: vec!["z".into()], ..csv() }, "42P10"),
+    ];
+    for (options, state) in wrong {
+        let error = CopyParser::new("t", &columns(&[ColumnType::Int]), &options, "UTC").expect_err("refused");
+        assert_eq!(error.sqlstate(), state, "{error}");
+    }
+}
+
+fn samples() -> (Vec<ColumnType>, Vec<&'static str>) {
+    let pairs = [
+        (ColumnType::Boolean, "t"),
+        (ColumnType::TinyInt, "-7"),
+        (ColumnType::SmallInt, "300"),
+        (ColumnType::Int, "-70000"),
+        (ColumnType::BigInt, "9223372036854775807"),
+        (ColumnType::VarInt, "-123456789012345678901234567890"),
+        (ColumnType::Real, "1.5"),
+        (ColumnType::Double, "-1e-300"),
+        (ColumnType::Decimal { precision: 12, scale: 3 }, "-10000.050"),
+        (ColumnType::Decimal { precision: 12, scale: 6 }, "0.000012"),
+        (ColumnType::Text, "a\tb\"c\\,ö"),
+        (ColumnType::Blob, "\\x00ff"),
+        (ColumnType::Uuid, "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+        (ColumnType::TimeUuid, "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+        (ColumnType::Date, "1999-12-31"),
+        (ColumnType::Time, "10:00:00.25"),
+        (ColumnType::Timestamp, "2024-01-25 10:00:00.000001+00"),
+        (ColumnType::LocalTimestamp, "2024-01-25 10:00:00"),
+        (ColumnType::Duration, "1 year 2 days 03:04:05"),
+        (ColumnType::Inet, "2001:db8::1"),
+        (ColumnType::Json, "{\"a\": [1]}"),
+    ];
+    pairs.into_iter().unzip()
+}
+
+#[test]
+fn what_is_written_is_read_back_in_every_format() {
+    let (types, samples) = samples();
+    let values: Vec<Value> =
+        types.iter().zip(&samples).map(|(ty, text)| Value::parse(text, *ty).expect("a value")).collect();
+    let names = columns(&types);
+    let fields: Vec<_> = names.iter().map(|(name, ty)| ty.field(name, true)).collect();
+    let schema = std::sync::Arc::new(arrow::datatypes::Schema::new(fields));
+    let array = |(ty, value): (&ColumnType, &Value)| {
+        keyspan_model::array_of(*ty, &[value.clone(), Value::Null]).expect("an array")
+    };
+    let batch = RecordBatch::try_new(schema.clone(), types.iter().zip(&values).map(array).collect()).expect("a batch");
+    for format in [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary] {
+        let header = if format == CopyFormat::Binary { CopyHeader::None } else { CopyHeader::Present };
+        let options = CopyOptions { format, header, ..CopyOptions::default() };
+        let encoder = CopyEncoder::new(schema.clone(), &options, "Asia/Kolkata").expect("an encoder");
+        let mut bytes = Vec::new();
+        encoder.begin(&mut bytes);
+        encoder.rows(&batch, &mut bytes).expect("rows");
+        encoder.end(&mut bytes);
+        let rows = parse(&types, &options, &bytes).expect("rows");
+        assert_eq!(rows, [values.clone(), vec![Value::Null; types.len()]], "{format:?}");
+    }
+}
+
+#[test]
+fn batches_are_bounded() {
+    let mut parser = CopyParser::new("t", &columns(&[ColumnType::Int]), &csv(), "UTC").expect("a parser");
+    let input: String = (0..100_000).map(|n| format!("{n}\n")).collect();
+    let batches = parser.push(input.as_bytes()).expect("batches");
+    assert!(batches.len() >= 3 && batches.iter().all(|batch| batch.num_rows() <= 65_536));
+    let rest: usize = parser.finish().expect("the rest").iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rest + batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 100_000);
+}

@@ -1,0 +1,224 @@
+//! DECLARE, FETCH, MOVE, CLOSE.
+//!
+//! The rule: a cursor reads its query's stream as rows are asked for. Only one declared SCROLL keeps what it has read,
+//! so that it can go back; others go forward only, as in PostgreSQL.
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use keyspan_cql::{DeclareCursor, Fetch, FetchDirection};
+use keyspan_model::{Error, ErrorKind, Result, Value};
+
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::query;
+use crate::session::Session;
+
+/// A declared cursor.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    rows: Rows,
+    /// Read but not yet passed: what is left of the last batch. With SCROLL: everything read.
+    kept: Vec<RecordBatch>,
+    scroll: bool,
+    hold: bool,
+    /// Declared by a transaction that has not committed.
+    fresh: bool,
+    /// Rows passed: 0 is before the first.
+    position: usize,
+    /// Rows before `kept` begins.
+    dropped: usize,
+}
+
+impl Cursor {
+    /// The columns.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.rows.schema()
+    }
+
+    /// Whether it is still there when a transaction ends.
+    pub(crate) fn survives(&mut self, committed: bool) -> bool {
+        let stays = self.hold && (committed || !self.fresh);
+        self.fresh = false;
+        stays
+    }
+
+    fn known(&self) -> usize {
+        self.dropped + self.kept.iter().map(RecordBatch::num_rows).sum::<usize>()
+    }
+
+    /// Reads on until `rows` rows are known, or the end. Answers how many are.
+    async fn read_to(&mut self, session_running: &crate::cancel::Running, rows: usize) -> Result<usize> {
+        while self.known() < rows {
+            match session_running.guard(self.rows.next_batch()).await? {
+                Some(batch) if batch.num_rows() > 0 => self.kept.push(batch),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(self.known().min(rows))
+    }
+
+    /// The rows from `from` (0 is the first) up to `to`; they have been read.
+    fn slice(&self, from: usize, to: usize) -> Result<RecordBatch> {
+        let mut parts = Vec::new();
+        let mut at = self.dropped;
+        for batch in &self.kept {
+            let (begin, end) = (from.max(at), to.min(at + batch.num_rows()));
+            if begin < end {
+                parts.push(batch.slice(begin - at, end - begin));
+            }
+            at += batch.num_rows();
+        }
+        Ok(concat_batches(self.schema(), &parts)?)
+    }
+
+    /// Forgets what a cursor that goes forward only has passed.
+    fn forget(&mut self) {
+        if self.scroll {
+            return;
+        }
+        while let Some(first) = self.kept.first() {
+            if self.dropped + first.num_rows() > self.position {
+                break;
+            }
+            self.dropped += first.num_rows();
+            self.kept.remove(0);
+        }
+    }
+
+    async fn forward(&mut self, running: &crate::cancel::Running, rows: usize) -> Result<RecordBatch> {
+        let from = self.position;
+        let known = self.read_to(running, from.saturating_add(rows)).await?;
+        let to = known.max(from);
+        let batch = self.slice(from, to)?;
+        // Past the end a cursor stands after the last row.
+        self.position = if to - from < rows { to + usize::from(self.scroll) } else { to };
+        self.position = self.position.min(to + 1);
+        if !self.scroll {
+            self.position = to;
+        }
+        self.forget();
+        Ok(batch)
+    }
+
+    /// Rows before the current one, nearest first.
+    fn backward(&mut self, rows: usize) -> Result<RecordBatch> {
+        let current = self.position.saturating_sub(1);
+        let from = current.saturating_sub(rows);
+        let batch = self.slice(from, current)?;
+        self.position = if current - from < rows { 0 } else { from + 1 };
+        let reversed = arrow::array::UInt32Array::from_iter_values((0..batch.num_rows() as u32).rev());
+        Ok(arrow::compute::take_record_batch(&batch, &reversed)?)
+    }
+
+    /// The row with this number, counted from 1; below zero from the end.
+    async fn absolute(&mut self, running: &crate::cancel::Running, number: i64) -> Result<RecordBatch> {
+        let row = match number {
+            0 => 0,
+            n if n > 0 => n as usize,
+            n => {
+                let all = self.read_to(running, usize::MAX).await?;
+                (all as i64 + 1 + n).max(0) as usize
+            }
+        };
+        if row < self.position && !self.scroll {
+            return Err(forward_only());
+        }
+        let known = self.read_to(running, row).await?;
+        let batch = if row == 0 || row > known { self.slice(0, 0)? } else { self.slice(row - 1, row)? };
+        self.position = row.min(known + 1);
+        self.forget();
+        Ok(batch)
+    }
+}
+
+/// `DECLARE`.
+pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, parameters: &[Value]) -> Result<Outcome> {
+    if session.cursors.contains_key(&statement.name) {
+        let message = format!("cursor \"{}\" already exists", statement.name);
+        return Err(Error::new(ErrorKind::DuplicateCursor, message));
+    }
+    let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
+    if !in_block && !statement.hold {
+        return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));
+    }
+    if statement.binary {
+        return Err(Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind."));
+    }
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let planned = query::plan(session, &statement.query.query, &types).await?;
+    let snapshot = session.snapshot()?;
+    let context = session.context(snapshot, &[]);
+    // The stream outlives the statement, so that only a FETCH can be cancelled.
+    let stream = session.running.guard(session.queries.execute(&planned, parameters, &context)).await?;
+    let cursor = Cursor {
+        rows: Rows::new(planned.schema.clone(), stream),
+        kept: Vec::new(),
+        scroll: statement.scroll == Some(true),
+        hold: statement.hold,
+        fresh: true,
+        position: 0,
+        dropped: 0,
+    };
+    session.cursors.insert(statement.name.clone(), cursor);
+    Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
+}
+
+/// `FETCH`, `MOVE`.
+pub(crate) async fn fetch(session: &mut Session, statement: &Fetch) -> Result<Outcome> {
+    let running = session.running.clone();
+    let Some(cursor) = session.cursors.get_mut(&statement.cursor) else { return Err(unknown(&statement.cursor)) };
+    let batch = step(cursor, &running, statement.direction).await?;
+    let rows = batch.num_rows() as u64;
+    if statement.is_move {
+        return Ok(Outcome::done(Tag::counted("MOVE", rows)));
+    }
+    let schema = cursor.schema().clone();
+    Ok(Outcome::with_rows(Tag::counted("FETCH", rows), Rows::ready(schema, vec![batch])))
+}
+
+async fn step(cursor: &mut Cursor, running: &crate::cancel::Running, direction: FetchDirection) -> Result<RecordBatch> {
+    use FetchDirection as D;
+    match direction {
+        D::Forward(n) if n > 0 => cursor.forward(running, n as usize).await,
+        D::All => cursor.forward(running, usize::MAX).await,
+        D::First => cursor.absolute(running, 1).await,
+        D::Last => cursor.absolute(running, -1).await,
+        D::Absolute(n) => cursor.absolute(running, n).await,
+        D::Relative(n) if n != 0 || cursor.scroll => {
+            let row = cursor.position as i64 + n;
+            if row <= 0 { cursor.absolute(running, 0).await } else { cursor.absolute(running, row).await }
+        }
+        D::Forward(0) | D::Backward(0) | D::Relative(_) => {
+            let at = cursor.position;
+            if cursor.scroll && at > 0 { cursor.absolute(running, at as i64).await } else { cursor.slice(0, 0) }
+        }
+        D::Backward(n) if n < 0 => cursor.forward(running, n.unsigned_abs() as usize).await,
+        D::Forward(n) | D::Backward(n) if cursor.scroll => cursor.backward(n.unsigned_abs() as usize),
+        D::BackwardAll if cursor.scroll => cursor.backward(usize::MAX),
+        D::Forward(_) | D::Backward(_) | D::BackwardAll => Err(forward_only()),
+    }
+}
+
+fn forward_only() -> Error {
+    let error = Error::new(ErrorKind::ObjectNotReady, "cursor can only scan forward");
+    error.with_hint("Declare it with SCROLL option to enable backward scan.")
+}
+
+/// `CLOSE`.
+pub(crate) fn close(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
+    match name {
+        None => {
+            session.cursors.clear();
+            Ok(Outcome::done(Tag::plain("CLOSE CURSOR ALL")))
+        }
+        Some(name) => match session.cursors.remove(name) {
+            Some(_) => Ok(Outcome::done(Tag::plain("CLOSE CURSOR"))),
+            None => Err(unknown(name)),
+        },
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::UndefinedCursor, format!("cursor \"{name}\" does not exist"))
+}

@@ -1,0 +1,174 @@
+//! An open database: its store, its query engine, its row locks, its counters.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keyspan_model::{Catalog, Result};
+use keyspan_query::{QueryEngine, QueryOptions};
+use keyspan_store::clock::Clock;
+use keyspan_store::seam::Store;
+use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
+
+use crate::dml::rowid::RowIds;
+use crate::locks::LockTable;
+use crate::session::Session;
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Memory, cache, log and clock of the store.
+    pub store: StoreOptions,
+    /// Memory, threads and spill directory of queries.
+    pub query: QueryOptions,
+}
+
+/// An open database. Clones are the same database.
+#[derive(Clone, Debug)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<EmbeddedStore>,
+    clock: Arc<dyn Clock>,
+    engine: Arc<QueryEngine>,
+    locks: Arc<LockTable>,
+    row_ids: RowIds,
+    counts: Counts,
+    next_session: AtomicU64,
+}
+
+/// What the database has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// SELECTs by whole key that went straight to the store.
+    pub point_reads: u64,
+    /// INSERTs, UPDATEs and DELETEs by whole key that needed no planner.
+    pub point_writes: u64,
+    /// Statements that DataFusion planned.
+    pub planned_statements: u64,
+    /// Statements that were run again because another write came between.
+    pub retries: u64,
+}
+
+/// The counters as they count.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) point_reads: AtomicU64,
+    pub(crate) point_writes: AtomicU64,
+    pub(crate) planned_statements: AtomicU64,
+    pub(crate) retries: AtomicU64,
+}
+
+/// Counts one more.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Database {
+    /// Opens the database in a directory, which is made if it does not exist. Blocks while the commit log is replayed.
+    ///
+    /// # Errors
+    /// 55006 if another process has it open, XX002 for a newer format, XX001 naming a damaged file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Database::open_with(path, Options::default())
+    }
+
+    /// As [`Database::open`], with options.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let store = EmbeddedStore::open(path, options.store.clone())?;
+        Database::over(store, options)
+    }
+
+    /// A database in memory, gone when its last clone and session are.
+    pub fn in_memory() -> Result<Database> {
+        Database::in_memory_with(Options::default())
+    }
+
+    /// As [`Database::in_memory`], with options.
+    pub fn in_memory_with(options: Options) -> Result<Database> {
+        let store = EmbeddedStore::in_memory(options.store.clone())?;
+        Database::over(store, options)
+    }
+
+    fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
+        let mut query = options.query;
+        query.parser.get_or_insert(crate::names::parse_query);
+        Ok(Database {
+            inner: Arc::new(Inner {
+                store,
+                clock: options.store.clock,
+                engine: QueryEngine::new(query)?,
+                locks: Arc::default(),
+                row_ids: RowIds::default(),
+                counts: Counts::default(),
+                next_session: AtomicU64::new(1),
+            }),
+        })
+    }
+
+    /// A new session. Cheap.
+    pub fn session(&self) -> Session {
+        let id = self.inner.next_session.fetch_add(1, Ordering::Relaxed);
+        Session::new(self.clone(), self.inner.engine.session(), id)
+    }
+
+    /// The current catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.inner.store.catalog()
+    }
+
+    /// Writes what is in memory out as segments.
+    pub async fn flush(&self) -> Result<()> {
+        self.inner.store.flush().await
+    }
+
+    /// Flushes, then merges the segments of every table as far as they can be.
+    pub async fn compact(&self) -> Result<()> {
+        self.inner.store.compact().await
+    }
+
+    /// Makes everything durable and frees the directory. Blocking; later calls on sessions fail.
+    pub fn close(&self) -> Result<()> {
+        self.inner.store.close()
+    }
+
+    /// What the store tells of itself.
+    pub fn stats(&self) -> StoreStats {
+        self.inner.store.stats()
+    }
+
+    /// What has been done since the database was opened.
+    pub fn counters(&self) -> Counters {
+        let counts = &self.inner.counts;
+        Counters {
+            point_reads: counts.point_reads.load(Ordering::Relaxed),
+            point_writes: counts.point_writes.load(Ordering::Relaxed),
+            planned_statements: counts.planned_statements.load(Ordering::Relaxed),
+            retries: counts.retries.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<EmbeddedStore> {
+        &self.inner.store
+    }
+
+    pub(crate) fn locks(&self) -> &Arc<LockTable> {
+        &self.inner.locks
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.inner.counts
+    }
+
+    pub(crate) fn row_ids(&self) -> &RowIds {
+        &self.inner.row_ids
+    }
+
+    /// Microseconds since 1970.
+    pub(crate) fn now(&self) -> i64 {
+        self.inner.clock.now()
+    }
+}

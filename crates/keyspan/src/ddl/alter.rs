@@ -1,0 +1,262 @@
+//! ALTER TABLE. A column that is added again gets a new id, so that what was written before stays gone.
+
+use std::sync::Arc;
+
+use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
+use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
+
+use super::table::NewColumn;
+use super::validate::columns_of;
+use super::{change, check_free, depend, missing, option, skipping, validate};
+use crate::dml;
+use crate::names::{self, Named};
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::session::Session;
+
+/// `ALTER TABLE | VIEW`.
+pub(crate) async fn run(session: &mut Session, statement: &AlterTable) -> Result<Outcome> {
+    let path = session.settings.search_path();
+    let tag = if statement.is_view { "ALTER VIEW" } else { "ALTER TABLE" };
+    let catalog = session.catalog();
+    match names::find(&catalog, &path, &statement.name) {
+        None if statement.if_exists => missing(session, "relation", &statement.name),
+        Some(Named::View(view)) => alter_view(session, statement, &view).await?,
+        _ => {
+            let table = names::table(&catalog, &path, &statement.name)?;
+            for action in &statement.actions {
+                check_rows(session, &table, action).await?;
+            }
+            alter_table(session, statement, &path).await?;
+        }
+    }
+    Ok(Outcome::done(Tag::plain(tag)))
+}
+
+async fn alter_table(session: &mut Session, statement: &AlterTable, path: &[String]) -> Result<()> {
+    let skipped = change(session, |catalog| {
+        let table = names::table(catalog, path, &statement.name)?;
+        let mut next = (*table).clone();
+        let mut skipped = Vec::new();
+        for action in &statement.actions {
+            skipped.extend(apply(catalog, &mut next, action)?);
+        }
+        if next != *table {
+            next.version += 1;
+            catalog.tables.insert(next.id, Arc::new(next));
+        }
+        Ok(skipped)
+    });
+    for (exists, what, name) in skipped.await? {
+        match exists {
+            true => skipping(session, what, &name),
+            false => session.notice(Notice::notice(format!("{what} \"{name}\" does not exist, skipping"))),
+        }
+    }
+    Ok(())
+}
+
+/// Whether something was skipped since it exists (or does not), and what.
+type Skipped = Option<(bool, &'static str, String)>;
+
+fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
+    match action {
+        AlterAction::AddColumn { if_not_exists, column, checks } => add(catalog, table, *if_not_exists, column, checks),
+        AlterAction::DropColumn { if_exists, column, cascade } => drop_column(catalog, table, *if_exists, column, *cascade),
+        AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
+        AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
+        AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
+        AlterAction::SetOptions(options) => option::apply_again(table, options).map(|()| None),
+        AlterAction::SetDefault { column, default } => {
+            let name = table.expect_column(column)?.name.clone();
+            let text = default.as_ref().map(|default| default.text.clone());
+            for column in table.columns.iter_mut().filter(|column| column.name == name) {
+                column.default = text.clone();
+            }
+            Ok(None)
+        }
+        AlterAction::SetNotNull { column, not_null } => set_not_null(table, column, *not_null),
+        AlterAction::AddCheck(definition) => {
+            table.checks = validate::named(table, std::slice::from_ref(definition))?;
+            Ok(None)
+        }
+        AlterAction::DropConstraint { if_exists, name } => {
+            let before = table.checks.len();
+            table.checks.retain(|check| check.name != *name);
+            match (table.checks.len() < before, if_exists) {
+                (true, _) => Ok(None),
+                (false, true) => Ok(Some((false, "constraint", name.clone()))),
+                (false, false) => {
+                    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+                    Err(Error::new(ErrorKind::UndefinedObject, message))
+                }
+            }
+        }
+    }
+}
+
+fn add(
+    catalog: &mut Catalog,
+    table: &mut TableDef,
+    if_not_exists: bool,
+    column: &ColumnDefinition,
+    checks: &[CheckDefinition],
+) -> Result<Skipped> {
+    if table.column(&column.name).is_some() {
+        if if_not_exists {
+            return Ok(Some((true, "column", column.name.clone())));
+        }
+        return Err(taken(table, &column.name).at(column.position));
+    }
+    let defined = NewColumn::declared(column)?.define(catalog, ColumnRole::Regular);
+    table.columns.push(defined);
+    table.checks = validate::named(table, checks)?;
+    Ok(None)
+}
+
+fn taken(table: &TableDef, column: &str) -> Error {
+    let message = format!("column \"{column}\" of relation \"{}\" already exists", table.name);
+    Error::new(ErrorKind::DuplicateColumn, message)
+}
+
+fn drop_column(
+    catalog: &mut Catalog,
+    table: &mut TableDef,
+    if_exists: bool,
+    name: &str,
+    cascade: bool,
+) -> Result<Skipped> {
+    if table.column(name).is_none() && if_exists {
+        return Ok(Some((false, "column", name.to_string())));
+    }
+    if table.expect_column(name)?.is_key() {
+        let message = format!("Cannot drop PRIMARY KEY part {name}");
+        return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
+    }
+    if cascade {
+        for view in depend::all_views_of(catalog, table.id) {
+            catalog.views.remove(&view.id);
+        }
+    }
+    depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
+    table.columns.retain(|column| column.name != name);
+    table.checks.retain(|check| !mentions(check, name));
+    table.options.remove(&format!("comment.{name}"));
+    Ok(None)
+}
+
+/// Whether a constraint is about this column.
+fn mentions(check: &Check, column: &str) -> bool {
+    keyspan_cql::parse_expression(&check.sql).is_ok_and(|expression| columns_of(&expression).contains(column))
+}
+
+fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) -> Result<Skipped> {
+    table.expect_column(from)?;
+    if table.column(to).is_some() {
+        return Err(taken(table, to));
+    }
+    depend::check_no_views(catalog, table.id, &format!("rename column {from} of table {}", table.name))?;
+    if let Some(check) = table.checks.iter().find(|check| mentions(check, from)) {
+        let message = format!("cannot rename column {from} because constraint {} depends on it", check.name);
+        let error = Error::new(ErrorKind::DependentObjects, message);
+        return Err(error.with_hint("Drop the constraint, rename, then add it again."));
+    }
+    for column in table.columns.iter_mut().filter(|column| column.name == from) {
+        column.name = to.to_string();
+    }
+    if let Some(comment) = table.options.remove(&format!("comment.{from}")) {
+        table.options.insert(format!("comment.{to}"), comment);
+    }
+    Ok(None)
+}
+
+fn move_to(catalog: &Catalog, table: &mut TableDef, keyspace: Option<&str>, name: Option<&str>) -> Result<Skipped> {
+    depend::check_no_views(catalog, table.id, &format!("rename table {}", table.name))?;
+    let keyspace = keyspace.unwrap_or(&table.keyspace).to_string();
+    let name = name.unwrap_or(&table.name).to_string();
+    names::expect_keyspace(catalog, &keyspace)?;
+    let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
+    check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
+    (table.keyspace, table.name) = (keyspace, name);
+    Ok(None)
+}
+
+fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skipped> {
+    if table.expect_column(name)?.is_key() && !not_null {
+        let message = format!("column \"{name}\" is in a primary key");
+        return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
+    }
+    for column in table.columns.iter_mut().filter(|column| column.name == name) {
+        column.not_null = not_null;
+    }
+    Ok(None)
+}
+
+/// What the rows that are there must satisfy before the change, and the forms of its expressions.
+async fn check_rows(session: &mut Session, table: &TableDef, action: &AlterAction) -> Result<()> {
+    match action {
+        AlterAction::AddColumn { column, checks, if_not_exists } => {
+            if *if_not_exists && table.column(&column.name).is_some() {
+                return Ok(());
+            }
+            validate::default(session, column)?;
+            let mut after = table.clone();
+            after.columns.push(NewColumn::declared(column)?.define(&mut Catalog::initial(), ColumnRole::Regular));
+            for check in checks {
+                validate::check(session, &after, &check.check)?;
+            }
+            // A default is for rows to come: those that are there have no cell in the new column.
+            let breaks = column.not_null && dml::existing::any_row(session, table).await?;
+            if breaks { Err(contains_nulls(table, &column.name)) } else { Ok(()) }
+        }
+        AlterAction::SetNotNull { column, not_null: true } => {
+            let id = table.expect_column(column)?.id;
+            let breaks = dml::existing::any_null(session, table, id).await?;
+            if breaks { Err(contains_nulls(table, column)) } else { Ok(()) }
+        }
+        AlterAction::SetDefault { column, default: Some(source) } => {
+            let ty = table.expect_column(column)?.ty;
+            let evaluator = dml::value::Evaluator::new(session);
+            evaluator.constant(session, &source.expression, ty, &[]).map(drop)
+        }
+        AlterAction::AddCheck(definition) => {
+            validate::check(session, table, &definition.check)?;
+            let broken = dml::existing::any_breaking(session, table, &definition.check.expression).await?;
+            if !broken {
+                return Ok(());
+            }
+            let name = definition.name.clone().unwrap_or_else(|| format!("{}_check", table.name));
+            let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+            Err(Error::new(ErrorKind::Check, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn contains_nulls(table: &TableDef, column: &str) -> Error {
+    let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
+    Error::new(ErrorKind::NotNull, message)
+}
+
+async fn alter_view(session: &mut Session, statement: &AlterTable, view: &ViewDef) -> Result<()> {
+    change(session, |catalog| {
+        let mut next = view.clone();
+        for action in &statement.actions {
+            let (keyspace, name) = match action {
+                AlterAction::RenameTo(name) => (next.keyspace.clone(), name.clone()),
+                AlterAction::SetKeyspace(keyspace) => (keyspace.clone(), next.name.clone()),
+                _ => {
+                    let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", view.name));
+                    return Err(error.with_hint("Use CREATE OR REPLACE VIEW."));
+                }
+            };
+            depend::check_no_views(catalog, view.id, &format!("rename view {}", view.name))?;
+            names::expect_keyspace(catalog, &keyspace)?;
+            let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
+            check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
+            (next.keyspace, next.name) = (keyspace, name);
+        }
+        catalog.views.insert(next.id, Arc::new(next));
+        Ok(())
+    })
+    .await
+}

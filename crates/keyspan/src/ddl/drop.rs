@@ -1,0 +1,140 @@
+//! DROP and TRUNCATE.
+
+use std::sync::Arc;
+
+use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId};
+
+use super::{change, depend, missing};
+use crate::names::{self, Named};
+use crate::outcome::{Outcome, Tag};
+use crate::session::Session;
+
+/// `DROP TABLE | VIEW | INDEX | KEYSPACE`.
+pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outcome> {
+    let path = session.settings.search_path();
+    let tag = match statement.kind {
+        DropKind::Table => "DROP TABLE",
+        DropKind::View => "DROP VIEW",
+        DropKind::Index => "DROP INDEX",
+        DropKind::Keyspace => "DROP SCHEMA",
+    };
+    let missed = change(session, |catalog| {
+        let mut missed = Vec::new();
+        for name in &statement.names {
+            if !drop_one(catalog, &path, statement, name)? {
+                missed.push(name.clone());
+            }
+        }
+        Ok(missed)
+    });
+    let what = tag["DROP ".len()..].to_lowercase();
+    for name in missed.await? {
+        missing(session, &what, &name);
+    }
+    Ok(Outcome::done(Tag::plain(tag)))
+}
+
+/// Whether there was something to drop.
+fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &ObjectName) -> Result<bool> {
+    match statement.kind {
+        DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
+        DropKind::Index if statement.if_exists => Ok(false),
+        DropKind::Index => {
+            let message = format!("index \"{}\" does not exist", names::plain(name));
+            Err(Error::new(ErrorKind::UndefinedObject, message))
+        }
+        DropKind::Table | DropKind::View => drop_relation(catalog, path, statement, name),
+    }
+}
+
+fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &ObjectName) -> Result<bool> {
+    let found = match names::find(catalog, path, name) {
+        Some(found) => found,
+        None if statement.if_exists => return Ok(false),
+        None => {
+            let error = names::expect(catalog, path, name).err();
+            let what = if statement.kind == DropKind::Table { "table" } else { "view" };
+            let message = format!("{what} \"{}\" does not exist", names::plain(name));
+            let hint = error.and_then(|error| error.hint);
+            return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
+        }
+    };
+    let id = match (&found, statement.kind) {
+        (Named::Table(table), DropKind::Table) => table.id,
+        (Named::View(view), DropKind::View) => view.id,
+        (Named::Table(table), _) => {
+            let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is not a view", table.name));
+            return Err(error.with_hint("Use DROP TABLE to remove a table."));
+        }
+        (Named::View(view), _) => {
+            let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is not a table", view.name));
+            return Err(error.with_hint("Use DROP VIEW to remove a view."));
+        }
+    };
+    if statement.cascade {
+        for view in depend::all_views_of(catalog, id) {
+            catalog.views.remove(&view.id);
+        }
+    } else {
+        // Views that are dropped by the same statement are not in the way.
+        let others = depend::views_of(catalog, id);
+        let named = |view: &str| statement.names.iter().any(|name| name.name == view);
+        if others.iter().any(|view| statement.kind == DropKind::Table || !named(&view.name)) {
+            let what = if statement.kind == DropKind::Table { "table" } else { "view" };
+            depend::check_no_views(catalog, id, &format!("drop {what} {}", names::plain(name)))?;
+        }
+    }
+    remove(catalog, id);
+    Ok(true)
+}
+
+fn remove(catalog: &mut Catalog, id: TableId) {
+    catalog.tables.remove(&id);
+    catalog.views.remove(&id);
+}
+
+fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<bool> {
+    if statement.if_exists && !catalog.keyspaces.contains_key(name) {
+        return Ok(false);
+    }
+    names::expect_keyspace(catalog, name)?;
+    if name == "public" {
+        let error = Error::new(ErrorKind::ReservedName, "cannot drop schema public because the system requires it");
+        return Err(error.with_hint("Drop its tables instead."));
+    }
+    let tables = catalog.tables.values().filter(|table| table.keyspace == name).map(|table| (table.id, &table.name));
+    let views = catalog.views.values().filter(|view| view.keyspace == name).map(|view| (view.id, &view.name));
+    let inside: Vec<(TableId, String)> = tables.chain(views).map(|(id, name)| (id, name.clone())).collect();
+    let cascade = statement.cascade || (statement.said_keyspace && !statement.restrict);
+    if let (false, Some((_, first))) = (cascade, inside.first()) {
+        let message = format!("cannot drop schema {name} because {first} is in it");
+        let error = Error::new(ErrorKind::DependentObjects, message);
+        return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    }
+    for (id, _) in inside {
+        for view in depend::all_views_of(catalog, id) {
+            catalog.views.remove(&view.id);
+        }
+        remove(catalog, id);
+    }
+    catalog.keyspaces.remove(name);
+    Ok(true)
+}
+
+/// `TRUNCATE`: the tables get new relations, so that nothing written before can show through.
+pub(crate) async fn truncate(session: &mut Session, statement: &Truncate) -> Result<Outcome> {
+    let path = session.settings.search_path();
+    change(session, |catalog| {
+        for name in &statement.names {
+            let table = names::table(catalog, &path, name)?;
+            let mut table = (*table).clone();
+            table.rows = catalog.new_relation_id();
+            table.version += 1;
+            catalog.tables.insert(table.id, Arc::new(table));
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(Outcome::done(Tag::plain("TRUNCATE TABLE")))
+}

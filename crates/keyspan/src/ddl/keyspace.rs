@@ -1,0 +1,70 @@
+//! CREATE and ALTER of keyspaces, which are PostgreSQL's schemas.
+
+use keyspan_cql::{AlterKeyspace, CreateKeyspace, TableOption};
+use keyspan_model::{Error, ErrorKind, KeyspaceDef, Result};
+
+use super::{change, depend, skipping};
+use crate::names;
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::session::Session;
+
+/// `CREATE KEYSPACE | SCHEMA`.
+pub(crate) async fn create(session: &mut Session, statement: &CreateKeyspace) -> Result<Outcome> {
+    let name = &statement.name;
+    if names::SYSTEM.contains(&name.as_str()) || name.starts_with("pg_") {
+        let error = Error::new(ErrorKind::ReservedName, format!("unacceptable schema name \"{name}\""));
+        return Err(error.with_detail("The prefix \"pg_\" and the system's keyspaces are reserved."));
+    }
+    let created = change(session, |catalog| {
+        if catalog.keyspaces.contains_key(name) {
+            return match statement.if_not_exists {
+                true => Ok(false),
+                false => Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{name}\" already exists"))),
+            };
+        }
+        let mut keyspace = KeyspaceDef { name: name.clone(), options: Default::default() };
+        store_options(&mut keyspace, &statement.options);
+        catalog.keyspaces.insert(name.clone(), keyspace);
+        Ok(true)
+    });
+    if !created.await? {
+        skipping(session, "schema", name);
+    }
+    Ok(Outcome::done(Tag::plain("CREATE SCHEMA")))
+}
+
+/// `ALTER KEYSPACE | SCHEMA`.
+pub(crate) async fn alter(session: &mut Session, statement: &AlterKeyspace) -> Result<Outcome> {
+    let name = &statement.name;
+    let found = change(session, |catalog| {
+        if statement.if_exists && !catalog.keyspaces.contains_key(name) {
+            return Ok(false);
+        }
+        names::expect_keyspace(catalog, name)?;
+        let mut keyspace = catalog.keyspaces[name].clone();
+        store_options(&mut keyspace, &statement.options);
+        match &statement.rename_to {
+            None => drop(catalog.keyspaces.insert(name.clone(), keyspace)),
+            Some(new) => {
+                depend::check_no_views_of_keyspace(catalog, name)?;
+                if catalog.keyspaces.contains_key(new) {
+                    return Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{new}\" already exists")));
+                }
+                catalog.keyspaces.remove(name);
+                catalog.keyspaces.insert(new.clone(), KeyspaceDef { name: new.clone(), ..keyspace });
+                for table in catalog.tables.values_mut().filter(|table| table.keyspace == *name) {
+                    std::sync::Arc::make_mut(table).keyspace = new.clone();
+                }
+            }
+        }
+        Ok(true)
+    });
+    if !found.await? {
+        session.notice(Notice::notice(format!("schema \"{name}\" does not exist, skipping")));
+    }
+    Ok(Outcome::done(Tag::plain("ALTER SCHEMA")))
+}
+
+fn store_options(keyspace: &mut KeyspaceDef, options: &[TableOption]) {
+    keyspace.options.extend(options.iter().map(|option| (option.name.clone(), option.value.to_string())));
+}

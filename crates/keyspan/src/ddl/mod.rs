@@ -1,0 +1,90 @@
+//! Statements that change the catalog.
+//!
+//! The rule: each is a function from one catalog to the next. Outside a transaction it is tried again when another
+//! session changed the catalog in between; inside one it changes the transaction's own catalog, which COMMIT installs
+//! together with the transaction's writes, or not at all.
+
+pub(crate) mod alter;
+pub(crate) mod comment;
+pub(crate) mod create_as;
+pub(crate) mod depend;
+pub(crate) mod drop;
+pub(crate) mod index;
+pub(crate) mod keyspace;
+mod option;
+pub(crate) mod table;
+mod validate;
+pub(crate) mod view;
+
+pub(crate) use depend::{folded, object_name};
+pub(crate) use option::TTL_MAX;
+pub(crate) use validate::columns_of;
+
+use keyspan_cql::ObjectName;
+use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
+use keyspan_store::seam::Store;
+
+use crate::database::count;
+use crate::names;
+use crate::session::Session;
+
+/// How often a change is tried when other sessions keep changing the catalog.
+const TRIES_MAX: usize = 100;
+
+/// Applies `work` to the catalog. `work` may be called several times, each time with a newer catalog.
+pub(crate) async fn change<T>(session: &mut Session, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
+    change_with(session, |catalog| work(catalog).map(|answer| (answer, None))).await
+}
+
+/// As [`change`], with rows to write in the same step.
+pub(crate) async fn change_with<T>(
+    session: &mut Session,
+    work: impl Fn(&mut Catalog) -> Result<(T, Option<WriteBatch>)>,
+) -> Result<T> {
+    for _ in 0..TRIES_MAX {
+        let before = session.catalog();
+        let mut next = (*before).clone();
+        let (answer, batch) = work(&mut next)?;
+        if next == *before && batch.is_none() {
+            return Ok(answer);
+        }
+        if let Some(transaction) = &mut session.transaction {
+            transaction.set_catalog(before.version, next);
+            transaction.write(batch.unwrap_or_default());
+            return Ok(answer);
+        }
+        next.version = before.version + 1;
+        let batch = batch.map(|batch| WriteBatch { relaxed: session.settings.relaxed_durability(), ..batch });
+        match session.database.store().change(before.version, next, batch).await {
+            Ok(_) => return Ok(answer),
+            Err(error) if error.kind == ErrorKind::Serialization => count(&session.database.counts().retries),
+            Err(error) => return Err(error),
+        }
+        session.running.check()?;
+    }
+    Err(Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again."))
+}
+
+/// 42P07 if the name is taken by a table or view.
+fn check_free(catalog: &Catalog, keyspace: &str, name: &ObjectName) -> Result<()> {
+    if catalog.table(keyspace, &name.name).is_none() && catalog.view(keyspace, &name.name).is_none() {
+        return Ok(());
+    }
+    Err(exists(&name.name).at(name.position))
+}
+
+fn exists(name: &str) -> Error {
+    Error::new(ErrorKind::DuplicateTable, format!("relation \"{name}\" already exists"))
+}
+
+/// What IF NOT EXISTS says when there is one.
+fn skipping(session: &mut Session, what: &str, name: &str) {
+    let message = format!("{what} \"{name}\" already exists, skipping");
+    session.notice(crate::outcome::Notice { sqlstate: "42P07", ..crate::outcome::Notice::notice(message) });
+}
+
+/// What IF EXISTS says when there is none.
+fn missing(session: &mut Session, what: &str, name: &ObjectName) {
+    let message = format!("{what} \"{}\" does not exist, skipping", names::plain(name));
+    session.notice(crate::outcome::Notice::notice(message));
+}

@@ -1,0 +1,68 @@
+//! Table options that mean something here; all others are stored and shown, so that pasted Cassandra DDL works.
+
+use keyspan_cql::TableOption;
+use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, TableDef};
+
+/// Cassandra's longest time to live: 20 years, in seconds.
+pub(crate) const TTL_MAX: i64 = 630_720_000;
+/// Cassandra's default for how long tombstones are kept: ten days, in seconds.
+pub(crate) const GC_GRACE: u32 = 864_000;
+
+/// Stores the options and what they mean in the definition.
+pub(super) fn apply(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
+    for option in options {
+        match option.name.as_str() {
+            "default_time_to_live" => table.default_ttl = seconds(option, TTL_MAX)?,
+            "gc_grace_seconds" => table.gc_grace = seconds(option, i64::from(i32::MAX))?,
+            "window" => table.window = window_named(table, option)?,
+            _ => {}
+        }
+        table.options.insert(option.name.clone(), option.value.to_string());
+    }
+    Ok(())
+}
+
+/// The column whose time divides the table into windows: the first of a time type after the partition key.
+pub(super) fn window_column(columns: &[ColumnDef]) -> Option<ColumnId> {
+    let clustering = |column: &&ColumnDef| matches!(column.role, ColumnRole::Clustering { .. });
+    columns.iter().filter(clustering).find(|column| is_time(column.ty)).map(|column| column.id)
+}
+
+fn is_time(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date | ColumnType::TimeUuid)
+}
+
+fn window_named(table: &TableDef, option: &TableOption) -> Result<Option<ColumnId>> {
+    let name = option.value.text();
+    if name.eq_ignore_ascii_case("none") {
+        return Ok(None);
+    }
+    let column = table.expect_column(&name).map_err(|error| error.at(option.position))?;
+    if !column.is_key() || !is_time(column.ty) {
+        let message = format!("option window: column \"{name}\" is not a key column of a time type");
+        let hint = "Name a key column of type timestamp, date or timeuuid, or 'none'.";
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_hint(hint).at(option.position));
+    }
+    Ok(Some(column.id))
+}
+
+fn seconds(option: &TableOption, most: i64) -> Result<u32> {
+    let text = option.value.text();
+    let number: Option<i64> = text.parse().ok();
+    match number {
+        Some(number) if (0..=most).contains(&number) => Ok(number as u32),
+        _ => {
+            let message = format!("{} must be a whole number of seconds from 0 to {most}, but was {text}", option.name);
+            Err(Error::new(ErrorKind::InvalidParameter, message).at(option.position))
+        }
+    }
+}
+
+/// Changes options of a table that has rows. The window column is fixed: the files are divided by it.
+pub(super) fn apply_again(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
+    if let Some(option) = options.iter().find(|option| option.name == "window") {
+        let error = Error::not_supported("the window column of a table cannot be changed");
+        return Err(error.with_hint("Create a new table and INSERT … SELECT.").at(option.position));
+    }
+    apply(table, options)
+}

@@ -1,0 +1,254 @@
+//! CREATE TABLE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspan_cql::{ClusteringOrder, ColumnDefinition, CreateTable, PrimaryKey, TableOption};
+use keyspan_model::{
+    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
+};
+
+use super::{change, check_free, option, skipping, validate};
+use crate::names;
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::session::Session;
+
+/// Columns of one table at most, as in PostgreSQL.
+const COLUMNS_MAX: usize = 1_600;
+
+/// `CREATE TABLE`.
+pub(crate) async fn create(session: &mut Session, statement: &CreateTable) -> Result<Outcome> {
+    let path = session.settings.search_path();
+    let catalog = session.catalog();
+    let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
+    if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
+        skipping(session, "relation", &statement.name.name);
+        return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
+    }
+    check_free(&catalog, &keyspace, &statement.name)?;
+    for column in &statement.columns {
+        validate::default(session, column)?;
+    }
+    let shape = Shape {
+        keyspace,
+        name: statement.name.name.clone(),
+        columns: statement.columns.iter().map(NewColumn::declared).collect::<Result<_>>()?,
+        primary_key: statement.primary_key.clone(),
+        clustering_order: statement.clustering_order.clone(),
+        options: statement.options.clone(),
+    };
+    let draft = shape.build(&mut Catalog::initial())?;
+    let checks = validate::named(&draft, &statement.checks)?;
+    for check in &statement.checks {
+        validate::check(session, &draft, &check.check)?;
+    }
+    let created = change(session, |catalog| {
+        if statement.if_not_exists && is_taken(catalog, &shape.keyspace, &shape.name) {
+            return Ok(false);
+        }
+        names::expect_keyspace(catalog, &shape.keyspace)?;
+        check_free(catalog, &shape.keyspace, &statement.name)?;
+        let table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
+        catalog.tables.insert(table.id, Arc::new(table));
+        Ok(true)
+    });
+    if !created.await? {
+        skipping(session, "relation", &shape.name);
+    } else if statement.primary_key.is_none() {
+        session.notice(no_key(&draft));
+    }
+    Ok(Outcome::done(Tag::plain("CREATE TABLE")))
+}
+
+/// Whether a table or view has this name.
+pub(super) fn is_taken(catalog: &Catalog, keyspace: &str, name: &str) -> bool {
+    catalog.table(keyspace, name).is_some() || catalog.view(keyspace, name).is_some()
+}
+
+/// A column to be.
+#[derive(Clone, Debug)]
+pub(super) struct NewColumn {
+    pub(super) name: String,
+    pub(super) ty: ColumnType,
+    pub(super) not_null: bool,
+    pub(super) default: Option<String>,
+    pub(super) max_length: Option<u32>,
+    pub(super) position: Option<usize>,
+}
+
+impl NewColumn {
+    pub(super) fn declared(column: &ColumnDefinition) -> Result<NewColumn> {
+        if column.is_static {
+            let error = Error::not_supported(format!("static columns are not yet supported: \"{}\"", column.name));
+            return Err(error.with_hint("Keep per-partition values in a table of their own.").at(column.position));
+        }
+        Ok(NewColumn {
+            name: column.name.clone(),
+            ty: column.column_type,
+            not_null: column.not_null,
+            default: column.default.as_ref().map(|default| default.text.clone()),
+            max_length: column.max_length,
+            position: Some(column.position),
+        })
+    }
+}
+
+/// Everything a table's definition is made from, ids aside.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) keyspace: String,
+    pub(super) name: String,
+    pub(super) columns: Vec<NewColumn>,
+    pub(super) primary_key: Option<PrimaryKey>,
+    pub(super) clustering_order: Vec<ClusteringOrder>,
+    pub(super) options: Vec<TableOption>,
+}
+
+impl Shape {
+    /// The definition, with new ids of the catalog.
+    pub(super) fn build(&self, catalog: &mut Catalog) -> Result<TableDef> {
+        self.check_columns()?;
+        let mut columns = Vec::with_capacity(self.columns.len() + 1);
+        match &self.primary_key {
+            None => columns.push(self.row_id(catalog)),
+            Some(key) => self.key_columns(catalog, key, &mut columns)?,
+        }
+        let keys: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        for column in self.columns.iter().filter(|column| !keys.contains(&column.name)) {
+            columns.push(column.define(catalog, ColumnRole::Regular));
+        }
+        let id: TableId = catalog.new_table_id();
+        let rows: RelationId = catalog.new_relation_id();
+        let mut table = TableDef {
+            id,
+            keyspace: self.keyspace.clone(),
+            name: self.name.clone(),
+            version: 1,
+            window: option::window_column(&columns),
+            columns,
+            rows,
+            statics: None,
+            families: Vec::new(),
+            default_ttl: 0,
+            gc_grace: option::GC_GRACE,
+            checks: Vec::new(),
+            options: BTreeMap::new(),
+        };
+        option::apply(&mut table, &self.options)?;
+        Ok(table)
+    }
+
+    fn check_columns(&self) -> Result<()> {
+        if self.columns.len() > COLUMNS_MAX {
+            let message = format!("tables can have at most {COLUMNS_MAX} columns");
+            return Err(Error::new(ErrorKind::TooManyColumns, message));
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            if self.columns[..index].iter().any(|earlier| earlier.name == column.name) {
+                let message = format!("column \"{}\" specified more than once", column.name);
+                return Err(placed(Error::new(ErrorKind::DuplicateColumn, message), column.position));
+            }
+        }
+        Ok(())
+    }
+
+    fn row_id(&self, catalog: &mut Catalog) -> ColumnDef {
+        let taken = self.columns.iter().any(|column| column.name == "rowid");
+        ColumnDef {
+            id: catalog.new_column_id(),
+            name: if taken { "_rowid" } else { "rowid" }.into(),
+            ty: ColumnType::BigInt,
+            role: ColumnRole::Partition,
+            not_null: true,
+            default: None,
+            max_length: None,
+            hidden: true,
+        }
+    }
+
+    fn key_columns(&self, catalog: &mut Catalog, key: &PrimaryKey, columns: &mut Vec<ColumnDef>) -> Result<()> {
+        let descending = self.descending(key)?;
+        let partition = key.partition.iter().map(|name| (name, ColumnRole::Partition));
+        let clustering = key.clustering.iter().zip(descending);
+        let clustering = clustering.map(|(name, descending)| (name, ColumnRole::Clustering { descending }));
+        for (name, role) in partition.chain(clustering) {
+            if columns.iter().any(|column| column.name == *name) {
+                let message = format!("column \"{name}\" appears twice in primary key constraint");
+                return Err(Error::new(ErrorKind::DuplicateColumn, message).at(key.position));
+            }
+            let Some(column) = self.columns.iter().find(|column| column.name == *name) else {
+                let message = format!("column \"{name}\" named in key does not exist");
+                return Err(Error::new(ErrorKind::UndefinedColumn, message).at(key.position));
+            };
+            column.ty.allowed_in_key().map_err(|error| placed(error, column.position))?;
+            columns.push(ColumnDef { not_null: true, ..column.define(catalog, role) });
+        }
+        Ok(())
+    }
+
+    /// Whether each clustering column descends. CLUSTERING ORDER names them in key order, perhaps not all.
+    fn descending(&self, key: &PrimaryKey) -> Result<Vec<bool>> {
+        for (index, order) in self.clustering_order.iter().enumerate() {
+            if !key.clustering.contains(&order.column) {
+                let message = "Only clustering key columns can be defined in CLUSTERING ORDER directive";
+                return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(order.position));
+            }
+            if key.clustering.get(index) != Some(&order.column) {
+                let message = format!(
+                    "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({})",
+                    key.clustering.join(", ")
+                );
+                return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(order.position));
+            }
+        }
+        let of = |name: &String| self.clustering_order.iter().any(|order| order.column == *name && order.descending);
+        Ok(key.clustering.iter().map(of).collect())
+    }
+}
+
+impl NewColumn {
+    pub(super) fn define(&self, catalog: &mut Catalog, role: ColumnRole) -> ColumnDef {
+        ColumnDef {
+            id: catalog.new_column_id(),
+            name: self.name.clone(),
+            ty: self.ty,
+            role,
+            not_null: self.not_null,
+            default: self.default.clone(),
+            max_length: self.max_length,
+            hidden: false,
+        }
+    }
+}
+
+fn placed(error: Error, position: Option<usize>) -> Error {
+    match position {
+        Some(position) => error.at(position),
+        None => error,
+    }
+}
+
+/// The notice for a table without a key, naming a better one.
+pub(super) fn no_key(table: &TableDef) -> Notice {
+    let message = format!("table \"{}\" has no PRIMARY KEY: its rows are kept in arrival order", table.name);
+    let notice = Notice::notice(message);
+    match better_key(table) {
+        Some(key) => notice.with_hint(format!("Queries read only what they need with a key, for instance {key}.")),
+        None => notice,
+    }
+}
+
+/// A key worth proposing: what identifies a series, then its time.
+fn better_key(table: &TableDef) -> Option<String> {
+    let shown: Vec<&ColumnDef> = table.columns.iter().filter(|column| !column.hidden).collect();
+    let is_label = |column: &&&ColumnDef| {
+        use ColumnType as T;
+        matches!(column.ty, T::Text | T::Ascii | T::Uuid | T::Int | T::BigInt | T::SmallInt | T::VarInt)
+    };
+    let is_time = |column: &&&ColumnDef| matches!(column.ty, ColumnType::Timestamp | ColumnType::LocalTimestamp);
+    let named_id = |column: &&&ColumnDef| column.name == "id" || column.name.ends_with("_id");
+    let label = shown.iter().find(|c| is_label(c) && named_id(c)).or_else(|| shown.iter().find(is_label));
+    let time = shown.iter().find(is_time);
+    let names: Vec<String> = label.into_iter().chain(time).map(|column| keyspan_cql::quoted(&column.name)).collect();
+    (!names.is_empty()).then(|| format!("PRIMARY KEY ({})", names.join(", ")))
+}

@@ -1,0 +1,103 @@
+//! Definitions as CQL text that runs again: DESCRIBE and SHOW CREATE TABLE.
+
+use keyspan_cql::quoted;
+use keyspan_model::{ColumnDef, ColumnRole, KeyspaceDef, TableDef, ViewDef};
+
+/// A column's type with its length.
+pub(crate) fn type_text(column: &ColumnDef) -> String {
+    match column.max_length {
+        Some(length) => format!("varchar({length})"),
+        None => column.ty.name(),
+    }
+}
+
+/// What part of the key a column is.
+pub(crate) fn key_text(column: &ColumnDef) -> &'static str {
+    match column.role {
+        ColumnRole::Partition => "partition",
+        ColumnRole::Clustering { descending: false } => "clustering",
+        ColumnRole::Clustering { descending: true } => "clustering desc",
+        ColumnRole::Static => "static",
+        ColumnRole::Regular => "",
+    }
+}
+
+/// The CREATE TABLE of a table.
+pub(crate) fn table(table: &TableDef) -> String {
+    let shown = table.columns.iter().filter(|column| !column.hidden);
+    let mut parts: Vec<String> = shown.map(column).collect();
+    if !table.columns.iter().any(|column| column.hidden) {
+        parts.push(primary_key(table));
+    }
+    parts.extend(table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql)));
+    let (keyspace, name) = (quoted(&table.keyspace), quoted(&table.name));
+    let options = options(table);
+    format!("CREATE TABLE {keyspace}.{name} (\n    {}\n){options};", parts.join(",\n    "))
+}
+
+fn column(column: &ColumnDef) -> String {
+    let mut text = format!("{} {}", quoted(&column.name), type_text(column));
+    if column.not_null && !column.is_key() {
+        text.push_str(" NOT NULL");
+    }
+    if let Some(default) = &column.default {
+        text.push_str(&format!(" DEFAULT {default}"));
+    }
+    text
+}
+
+fn primary_key(table: &TableDef) -> String {
+    let names = |wanted: fn(&ColumnRole) -> bool| -> Vec<String> {
+        table.columns.iter().filter(|column| wanted(&column.role)).map(|column| quoted(&column.name)).collect()
+    };
+    let partition = names(|role| *role == ColumnRole::Partition);
+    let clustering = names(|role| matches!(role, ColumnRole::Clustering { .. }));
+    let partition = if partition.len() == 1 { partition[0].clone() } else { format!("({})", partition.join(", ")) };
+    let all: Vec<String> = std::iter::once(partition).chain(clustering).collect();
+    format!("PRIMARY KEY ({})", all.join(", "))
+}
+
+fn options(table: &TableDef) -> String {
+    let order = |column: &ColumnDef| match column.role {
+        ColumnRole::Clustering { descending } => {
+            Some(format!("{} {}", quoted(&column.name), if descending { "DESC" } else { "ASC" }))
+        }
+        _ => None,
+    };
+    let orders: Vec<String> = table.columns.iter().filter_map(order).collect();
+    let mut all = Vec::new();
+    if orders.iter().any(|order| order.ends_with(" DESC")) {
+        all.push(format!("CLUSTERING ORDER BY ({})", orders.join(", ")));
+    }
+    let plain = table.options.iter().filter(|(name, _)| !name.contains('.'));
+    all.extend(plain.map(|(name, value)| format!("{name} = {value}")));
+    if all.is_empty() { String::new() } else { format!(" WITH {}", all.join("\n    AND ")) }
+}
+
+/// The CREATE VIEW of a view.
+pub(crate) fn view(view: &ViewDef) -> String {
+    let columns: Vec<String> = view.columns.iter().map(|column| quoted(column)).collect();
+    let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
+    format!("CREATE VIEW {}.{}{columns} AS {};", quoted(&view.keyspace), quoted(&view.name), view.sql)
+}
+
+fn keyspace(keyspace: &KeyspaceDef) -> String {
+    let options: Vec<String> = keyspace.options.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let options = if options.is_empty() { String::new() } else { format!(" WITH {}", options.join(" AND ")) };
+    format!("CREATE KEYSPACE {}{options};", quoted(&keyspace.name))
+}
+
+/// A keyspace's row of DESCRIBE.
+pub(crate) fn keyspace_row(definition: &KeyspaceDef) -> Vec<String> {
+    vec![definition.name.clone(), "keyspace".into(), definition.name.clone(), keyspace(definition)]
+}
+
+/// A table's row of DESCRIBE.
+pub(crate) fn table_row(definition: &TableDef) -> Vec<String> {
+    vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(definition)]
+}
+
+/// A view's row of DESCRIBE.
+pub(crate) fn view_row(definition: &ViewDef) -> Vec<String> {
+    vec![definition.keyspace.clone(), "view".into(), definition.name.clone(), view(definition)]
+}

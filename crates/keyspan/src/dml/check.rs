@@ -1,0 +1,107 @@
+//! What a row must satisfy: NOT NULL, varchar(n), CHECK. Messages are PostgreSQL's.
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use keyspan_cql::ast;
+use keyspan_model::{ColumnDef, Error, ErrorKind, Result, TableDef, Value};
+use keyspan_query::CompiledExprs;
+
+use super::row::Written;
+use super::value::compile;
+use crate::ddl::columns_of;
+use crate::session::Session;
+
+/// A table's CHECKs, ready to be evaluated on batches of all its columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Checks {
+    names: Vec<String>,
+    compiled: Option<CompiledExprs>,
+    /// Names of the columns they are about.
+    columns: Vec<String>,
+}
+
+impl Checks {
+    /// The checks of a table. Cheap for a table without any.
+    pub(crate) fn new(session: &mut Session, target: &Written) -> Result<Checks> {
+        let table = &target.table;
+        if table.checks.is_empty() {
+            return Ok(Checks { names: Vec::new(), compiled: None, columns: Vec::new() });
+        }
+        let parse = |sql: &String| keyspan_cql::parse_expression(sql);
+        let expressions = table.checks.iter().map(|check| parse(&check.sql)).collect::<Result<Vec<_>>>()?;
+        let columns = expressions.iter().flat_map(columns_of).collect();
+        let references: Vec<&ast::Expr> = expressions.iter().collect();
+        let compiled = compile(session, &references, &[(&table.name, target.schema.clone())], &[])?;
+        Ok(Checks { names: table.checks.iter().map(|c| c.name.clone()).collect(), compiled: Some(compiled), columns })
+    }
+
+    /// Whether there is nothing to check.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.compiled.is_none()
+    }
+
+    /// Whether all columns that the checks are about are among these (key columns always are).
+    pub(crate) fn are_about(&self, table: &TableDef, written: impl Fn(&str) -> bool) -> bool {
+        let is_key = |name: &str| table.column(name).is_some_and(ColumnDef::is_key);
+        self.columns.iter().all(|name| is_key(name) || written(name) || table.column(name).is_none())
+    }
+
+    /// Fails with 23514 for the first row for which a condition is false. Null passes.
+    pub(crate) fn check(&self, table: &TableDef, batch: &RecordBatch) -> Result<()> {
+        let Some(compiled) = &self.compiled else { return Ok(()) };
+        let results = compiled.evaluate(batch, &[])?;
+        for (name, result) in self.names.iter().zip(&results) {
+            if has_false(result.as_ref()) {
+                let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+                return Err(Error::new(ErrorKind::Check, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a column of conditions has one that is false.
+pub(crate) fn has_false(array: &dyn Array) -> bool {
+    match array.as_boolean_opt() {
+        Some(values) => values.iter().any(|value| value == Some(false)),
+        None => false,
+    }
+}
+
+/// Compiles one condition over a table's columns.
+pub(crate) fn compile_one(session: &mut Session, table: &TableDef, expression: &ast::Expr) -> Result<CompiledExprs> {
+    let target = Written::new(std::sync::Arc::new(table.clone()));
+    compile(session, &[expression], &[(&table.name, target.schema.clone())], &[])
+}
+
+/// 23502 as PostgreSQL words it.
+pub(crate) fn null_value(table: &TableDef, column: &ColumnDef, row: Option<&[Value]>) -> Error {
+    let message = format!(
+        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+        column.name, table.name
+    );
+    let error = Error::new(ErrorKind::NotNull, message);
+    match row {
+        Some(row) => error.with_detail(failing_row(table, row)),
+        None => error,
+    }
+}
+
+fn failing_row(table: &TableDef, row: &[Value]) -> String {
+    let shown = table.columns.iter().zip(row).filter(|(column, _)| !column.hidden);
+    let text = |(column, value): (&ColumnDef, &Value)| match value {
+        Value::Null => "null".to_string(),
+        value => value.to_text(column.ty),
+    };
+    format!("Failing row contains ({}).", shown.map(text).collect::<Vec<_>>().join(", "))
+}
+
+/// Checks one value against its column's NOT NULL and length.
+pub(crate) fn check_value(table: &TableDef, column: &ColumnDef, value: &Value) -> Result<()> {
+    if value.is_null() && (column.not_null || column.is_key()) {
+        return Err(null_value(table, column, None));
+    }
+    match column.max_length {
+        Some(length) => value.check_max_length(length),
+        None => Ok(()),
+    }
+}

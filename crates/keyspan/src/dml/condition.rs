@@ -1,0 +1,103 @@
+//! CQL's IF: whether a row is as the client thinks it is, and what it answers.
+//!
+//! The rule, Scylla's: a conditional write answers `[applied]` and all columns, always, so that prepared statements
+//! know their columns; the columns are null when it was applied, and the row that was in the way when it was not.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::{Condition, ast};
+use keyspan_model::array::array_of;
+use keyspan_model::{ColumnType, Result, TableDef, Value};
+use keyspan_query::CompiledExprs;
+
+use super::row::Written;
+use super::value::compile;
+use crate::outcome::Rows;
+use crate::session::Session;
+
+/// A condition ready to be evaluated.
+#[derive(Clone, Debug)]
+pub(crate) enum Compiled {
+    Exists,
+    If(CompiledExprs),
+}
+
+/// Compiles a condition over the old row.
+pub(crate) fn compiled(
+    session: &mut Session,
+    written: &Written,
+    condition: &Condition,
+    parameters: &[Value],
+) -> Result<Compiled> {
+    Ok(match condition {
+        Condition::Exists => Compiled::Exists,
+        Condition::If(expression) => {
+            let expression = with_null_equality(expression);
+            let input = [(written.table.name.as_str(), written.schema.clone())];
+            Compiled::If(compile(session, &[&expression], &input, parameters)?)
+        }
+    })
+}
+
+impl Compiled {
+    /// Whether it holds for each row of a batch. `exist` is false for rows that stand for one that is missing.
+    pub(crate) fn holds(&self, rows: &RecordBatch, exist: bool, parameters: &[Value]) -> Result<Vec<bool>> {
+        match self {
+            Compiled::Exists => Ok(vec![exist; rows.num_rows()]),
+            Compiled::If(compiled) => {
+                let results = compiled.evaluate(rows, parameters)?;
+                let values = results[0].as_boolean_opt();
+                Ok((0..rows.num_rows()).map(|row| values.is_some_and(|v| v.is_valid(row) && v.value(row))).collect())
+            }
+        }
+    }
+}
+
+/// In CQL `IF v = null` is true where v is absent.
+fn with_null_equality(expression: &ast::Expr) -> ast::Expr {
+    let mut expression = expression.clone();
+    let _ = ast::visit_expressions_mut(&mut expression, |expression| {
+        if let ast::Expr::BinaryOp { left, op, right } = expression {
+            let is_null = |side: &ast::Expr| matches!(side, ast::Expr::Value(v) if v.value == ast::Value::Null);
+            if is_null(right) {
+                match op {
+                    ast::BinaryOperator::Eq => *expression = ast::Expr::IsNull(left.clone()),
+                    ast::BinaryOperator::NotEq => *expression = ast::Expr::IsNotNull(left.clone()),
+                    _ => {}
+                }
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    expression
+}
+
+/// The columns of a conditional write's answer.
+pub(crate) fn schema(table: &TableDef) -> SchemaRef {
+    let applied = ColumnType::Boolean.field("[applied]", false);
+    let columns = table.columns.iter().filter(|column| !column.hidden).map(|c| c.ty.field(&c.name, true));
+    Arc::new(Schema::new(std::iter::once(applied).chain(columns).collect::<Vec<_>>()))
+}
+
+/// One answer: applied, or the row that was in the way, if there was one.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) applied: bool,
+    pub(crate) row: Option<Vec<Value>>,
+}
+
+/// The rows of a conditional write's answer.
+pub(crate) fn answer(written: &Written, answers: &[Answer]) -> Result<Rows> {
+    let applied: Vec<Value> = answers.iter().map(|answer| Value::Boolean(answer.applied)).collect();
+    let mut arrays = vec![array_of(ColumnType::Boolean, &applied)?];
+    for (index, column) in written.shown() {
+        let value = |answer: &Answer| answer.row.as_ref().map_or(Value::Null, |row| row[index].clone());
+        arrays.push(array_of(column.ty, &answers.iter().map(value).collect::<Vec<_>>())?);
+    }
+    let schema = schema(&written.table);
+    let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+    Ok(Rows::ready(schema, vec![batch]))
+}

@@ -1,0 +1,154 @@
+//! DELETE: rows, cells, spans. A span of keys is one tombstone; its tag counts the live rows it covered.
+
+use arrow::array::RecordBatch;
+use keyspan_cql::Delete;
+use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, SpanDelete, Value};
+
+use super::change::{Found, change};
+use super::check::null_value;
+use super::condition::{self, Answer, Compiled};
+use super::existing;
+use super::returning::Returning;
+use super::row::Written;
+use super::target::{self, Target};
+use super::using::{self, Timing};
+use crate::database::count;
+use crate::names;
+use crate::outcome::{Outcome, Tag};
+use crate::session::Session;
+
+/// Everything about a DELETE that does not depend on the rows.
+struct Plan {
+    written: Written,
+    /// Cells to delete; none: whole rows.
+    cells: Vec<ColumnId>,
+    condition: Option<Compiled>,
+    returning: Option<Returning>,
+    timing: Timing,
+}
+
+/// `DELETE`.
+pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
+    let written = Written::new(table);
+    let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let plan = plan(session, statement, written, &target, parameters)?;
+    if !matches!(target, Target::Query(_)) {
+        count(&session.database.counts().point_writes);
+    }
+    let plain = plan.condition.is_none() && plan.returning.is_none();
+    match &target {
+        Target::Span(span) if plain && plan.cells.is_empty() => delete_span(session, &plan, span.clone()).await,
+        Target::Key(key) if plain => delete_key(session, &plan, key.clone()).await,
+        _ => {
+            let written = plan.written.clone();
+            let decided = change(session, &written, &target, parameters, |_, found| plan.decide(found, parameters));
+            let (deleted, answers) = decided.await?;
+            plan.outcome(deleted, answers, parameters)
+        }
+    }
+}
+
+fn plan(
+    session: &mut Session,
+    statement: &Delete,
+    written: Written,
+    target: &Target,
+    parameters: &[Value],
+) -> Result<Plan> {
+    if statement.using.ttl.is_some() {
+        return Err(Error::new(ErrorKind::Syntax, "TTL is not allowed in a DELETE"));
+    }
+    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let mut cells = Vec::with_capacity(statement.columns.len());
+    for name in &statement.columns {
+        let column = written.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        if column.is_key() {
+            let message = format!("Invalid identifier {} for deletion (should not be a PRIMARY KEY part)", column.name);
+            return Err(Error::new(ErrorKind::InvalidColumnReference, message).at(name.position));
+        }
+        if column.not_null {
+            return Err(null_value(&written.table, column, None));
+        }
+        cells.push(column.id);
+    }
+    let condition = match &statement.condition {
+        None => None,
+        Some(_) if timing.custom => {
+            let message = "Cannot provide custom timestamp for conditional updates";
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+        Some(_) if !matches!(target, Target::Key(_)) => {
+            let message = "IF is only allowed with a WHERE that gives the whole key";
+            return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
+        }
+        Some(condition) => Some(condition::compiled(session, &written, condition, parameters)?),
+    };
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let returning = match &statement.returning {
+        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        None => None,
+    };
+    Ok(Plan { written, cells, condition, returning, timing })
+}
+
+impl Plan {
+    /// The deletion of one row, or of its cells.
+    fn delete(&self, key: Vec<Value>) -> Mutation {
+        let stamp = self.timing.stamp;
+        if self.cells.is_empty() {
+            return self.written.delete(key, stamp);
+        }
+        let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
+        Mutation::Row(RowWrite { relation: self.written.relation.id, key, marker: false, cells, stamp, ttl: 0 })
+    }
+
+    fn decide(&self, found: &Found, parameters: &[Value]) -> Result<(Vec<Mutation>, (RecordBatch, Vec<Answer>))> {
+        let Some(condition) = &self.condition else {
+            let mutations = found.keys.iter().map(|key| self.delete(key.clone())).collect();
+            return Ok((mutations, (found.rows.clone(), Vec::new())));
+        };
+        if found.keys.is_empty() {
+            return Ok((Vec::new(), (found.rows.clone(), vec![Answer { applied: false, row: None }])));
+        }
+        match condition.holds(&found.rows, true, parameters)?.as_slice() {
+            [true, ..] => {
+                let answer = Answer { applied: true, row: None };
+                Ok((vec![self.delete(found.keys[0].clone())], (found.rows.clone(), vec![answer])))
+            }
+            _ => {
+                let row = Some(self.written.values(&found.rows, 0)?);
+                Ok((Vec::new(), (found.rows.slice(0, 0), vec![Answer { applied: false, row }])))
+            }
+        }
+    }
+
+    fn outcome(&self, deleted: RecordBatch, answers: Vec<Answer>, parameters: &[Value]) -> Result<Outcome> {
+        let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
+        if self.condition.is_some() {
+            return Ok(Outcome::with_rows(tag, condition::answer(&self.written, &answers)?));
+        }
+        match &self.returning {
+            Some(returning) => Ok(Outcome::with_rows(tag, returning.rows(&deleted, parameters)?)),
+            None => Ok(Outcome::done(tag)),
+        }
+    }
+}
+
+async fn delete_span(session: &mut Session, plan: &Plan, span: Span) -> Result<Outcome> {
+    let snapshot = session.newest()?;
+    let relation = plan.written.relation.id;
+    let rows = existing::count(session, &snapshot, relation, span.clone()).await?;
+    let delete = Mutation::DeleteSpan(SpanDelete { relation, span, stamp: plan.timing.stamp });
+    let locks = session.lock_blind(&plan.written, &[]).await?;
+    session.write(vec![delete], Vec::new(), locks).await?;
+    Ok(Outcome::done(Tag::counted("DELETE", rows)))
+}
+
+async fn delete_key(session: &mut Session, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
+    let locks = session.lock_blind(&plan.written, std::slice::from_ref(&key)).await?;
+    let snapshot = session.newest()?;
+    let rows = snapshot.get(plan.written.relation.id, std::slice::from_ref(&key), &[])?.num_rows();
+    session.write(vec![plan.delete(key)], Vec::new(), locks).await?;
+    Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
+}

@@ -1,0 +1,79 @@
+//! Looking at the rows that are there, without a query: emptiness, nulls, broken conditions, counts.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use keyspan_cql::ast;
+use keyspan_model::{ColumnId, Order, RelationId, Result, Scan, ScanColumn, Span, TableDef};
+use keyspan_store::seam::Snapshot;
+
+use super::check;
+use super::row::Written;
+use crate::session::Session;
+
+/// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
+pub(crate) async fn visit(
+    session: &Session,
+    snapshot: &Arc<dyn Snapshot>,
+    relation: RelationId,
+    spans: Vec<Span>,
+    columns: Vec<ScanColumn>,
+    mut visit: impl FnMut(RecordBatch) -> Result<bool>,
+) -> Result<()> {
+    let scan = Scan { relation, spans, columns, ranges: Vec::new(), order: Order::Forward, limit: None, per_prefix: None };
+    let plan = snapshot.plan(&scan, 1)?;
+    for split in &plan.splits {
+        let mut stream = session.running.guard_stream(snapshot.scan(&scan, split, Arc::default())?);
+        while let Some(batch) = stream.next().await {
+            if visit(batch?)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many live rows a span has.
+pub(crate) async fn count(session: &Session, snapshot: &Arc<dyn Snapshot>, relation: RelationId, span: Span) -> Result<u64> {
+    let mut rows = 0;
+    let counted = visit(session, snapshot, relation, vec![span], Vec::new(), |batch| {
+        rows += batch.num_rows() as u64;
+        Ok(false)
+    });
+    counted.await?;
+    Ok(rows)
+}
+
+/// Whether the table has a row.
+pub(crate) async fn any_row(session: &mut Session, table: &TableDef) -> Result<bool> {
+    any(session, table, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
+}
+
+/// Whether a row has null in this column.
+pub(crate) async fn any_null(session: &mut Session, table: &TableDef, column: ColumnId) -> Result<bool> {
+    any(session, table, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
+}
+
+/// Whether the condition is false for a row.
+pub(crate) async fn any_breaking(session: &mut Session, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
+    let compiled = check::compile_one(session, table, condition)?;
+    let columns = Written::new(Arc::new(table.clone())).scan_columns();
+    any(session, table, columns, |batch| Ok(check::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
+}
+
+async fn any(
+    session: &mut Session,
+    table: &TableDef,
+    columns: Vec<ScanColumn>,
+    test: impl Fn(RecordBatch) -> Result<bool>,
+) -> Result<bool> {
+    let snapshot = session.newest()?;
+    let mut found = false;
+    let read = visit(session, &snapshot, table.rows, vec![Span::all()], columns, |batch| {
+        found |= test(batch)?;
+        Ok(found)
+    });
+    read.await?;
+    Ok(found)
+}

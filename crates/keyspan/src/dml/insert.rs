@@ -1,0 +1,378 @@
+//! INSERT: an upsert, blind unless something must be looked at first.
+
+use std::collections::HashMap;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use futures::StreamExt;
+use keyspan_cql::{Insert, InsertSource, InsertValue};
+use keyspan_model::array::array_of;
+use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Value};
+use std::sync::Arc;
+
+use super::change::change;
+use super::check::{Checks, check_value, null_value};
+use super::conflict;
+use super::intake::Intake;
+use super::returning::Returning;
+use super::row::{NewRow, Written, alone, merged};
+use super::rowid;
+use super::target::Target;
+use super::using::{self, Timing};
+use super::value::{Evaluator, compile, rows_without_columns};
+use crate::database::count;
+use crate::locks::HeldLocks;
+use crate::names;
+use crate::outcome::{Outcome, Tag};
+use crate::query;
+use crate::session::Session;
+
+/// From so many rows on they are written as one columnar batch.
+const COLUMNAR_MIN: usize = 256;
+
+/// An INSERT whose rows are known.
+pub(super) struct Rows {
+    pub(super) written: Written,
+    pub(super) rows: Vec<NewRow>,
+    pub(super) checks: Checks,
+    pub(super) returning: Option<Returning>,
+    pub(super) timing: Timing,
+}
+
+/// `INSERT`.
+pub(crate) async fn run(session: &mut Session, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
+    let written = Written::new(table);
+    let conditional = statement.if_not_exists || statement.on_conflict.is_some();
+    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    if conditional && timing.custom {
+        let message = "Cannot provide custom timestamp for conditional updates";
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    let places = places(&written, statement)?;
+    let checks = Checks::new(session, &written)?;
+    let row = match &statement.source {
+        InsertSource::Query(_) if !conditional && statement.returning.is_none() && checks.is_empty() => {
+            return columnar(session, statement, &written, &places, timing, parameters).await;
+        }
+        InsertSource::Query(_) => from_query(session, statement, &written, &places, parameters).await?,
+        InsertSource::DefaultValues => from_values(session, &written, &[], &[vec![]], parameters)?,
+        InsertSource::Values(values) => from_values(session, &written, &places, values, parameters)?,
+    };
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let returning = match &statement.returning {
+        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        None => None,
+    };
+    if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
+        count(&session.database.counts().point_writes);
+    }
+    let mut insert = Rows { written, rows: row, checks, returning, timing };
+    insert.complete(session).await?;
+    match (&statement.on_conflict, statement.if_not_exists) {
+        (Some(_), true) => Err(Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other")),
+        (None, true) => conflict::if_not_exists(session, insert, parameters).await,
+        (Some(clause), false) => conflict::on_conflict(session, statement, clause, insert, parameters).await,
+        (None, false) => upsert(session, insert, parameters).await,
+    }
+}
+
+/// The places of the columns the statement names; all that are not hidden where it names none.
+fn places(written: &Written, statement: &Insert) -> Result<Vec<usize>> {
+    if statement.columns.is_empty() {
+        return Ok(written.shown().map(|(place, _)| place).collect());
+    }
+    let mut places = Vec::with_capacity(statement.columns.len());
+    for name in &statement.columns {
+        let column = written.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        let place = written.table.columns.iter().position(|other| other.id == column.id);
+        let place = place.ok_or_else(|| Error::internal("a column without a place"))?;
+        if places.contains(&place) {
+            let message = format!("column \"{}\" specified more than once", name.name);
+            return Err(Error::new(ErrorKind::DuplicateColumn, message).at(name.position));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// How many values a row may have: as many as columns are named, or fewer than the table has.
+fn check_width(statement_names_columns: bool, columns: usize, values: usize) -> Result<()> {
+    let message = match values.cmp(&columns) {
+        std::cmp::Ordering::Greater => "INSERT has more expressions than target columns",
+        std::cmp::Ordering::Less if statement_names_columns => "INSERT has more target columns than expressions",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Syntax, message))
+}
+
+fn from_values(
+    session: &mut Session,
+    written: &Written,
+    places: &[usize],
+    values: &[Vec<InsertValue>],
+    parameters: &[Value],
+) -> Result<Vec<NewRow>> {
+    let evaluator = Evaluator::new(session);
+    let named = places.len() < written.shown().count() || !written.shown().map(|(p, _)| p).eq(places.iter().copied());
+    let mut rows = Vec::with_capacity(values.len());
+    for source in values {
+        check_width(named, places.len(), source.len())?;
+        let mut row: NewRow = vec![None; written.table.columns.len()];
+        for (place, value) in places.iter().zip(source) {
+            // DEFAULT leaves the entry open: it is filled in with those of columns not named.
+            let InsertValue::Expression(expression) = value else { continue };
+            let ty = written.table.columns[*place].ty;
+            row[*place] = Some(evaluator.constant(session, expression, ty, parameters)?);
+        }
+        rows.push(row);
+    }
+    fill_defaults(session, written, &mut rows)?;
+    for (row, source) in rows.iter_mut().zip(values) {
+        // DEFAULT of a column without one is null.
+        for (place, value) in places.iter().zip(source) {
+            if *value == InsertValue::Default {
+                row[*place].get_or_insert(Value::Null);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) -> Result<()> {
+    let evaluator = Evaluator::new(session);
+    for (place, column) in written.table.columns.iter().enumerate() {
+        let Some(text) = &column.default else { continue };
+        if rows.iter().all(|row| row[place].is_some()) {
+            continue;
+        }
+        let expression = keyspan_cql::parse_expression(text)?;
+        if let Some(value) = evaluator.simple(&expression, column.ty, &[]) {
+            let value = value?;
+            for row in rows.iter_mut().filter(|row| row[place].is_none()) {
+                row[place] = Some(value.clone());
+            }
+            continue;
+        }
+        let compiled = compile(session, &[&expression], &[], &[])?;
+        let arrays = compiled.evaluate(&rows_without_columns(rows.len())?, &[])?;
+        for (index, row) in rows.iter_mut().enumerate().filter(|(_, row)| row[place].is_none()) {
+            row[place] = Some(evaluator.assign(&arrays[0], index, compiled.types()[0], column.ty)?);
+        }
+    }
+    Ok(())
+}
+
+async fn from_query(
+    session: &mut Session,
+    statement: &Insert,
+    written: &Written,
+    places: &[usize],
+    parameters: &[Value],
+) -> Result<Vec<NewRow>> {
+    let names = named(written, places);
+    let mut intake = Intake::new(written.table.clone(), &names, Arc::new(session.zone()))?;
+    let mut rows = Vec::new();
+    for batch in read(session, statement, &intake, parameters).await? {
+        let write = intake.write(&batch, session.stamp())?;
+        for index in 0..write.batch.num_rows() {
+            let mut row: NewRow = vec![None; written.table.columns.len()];
+            for (id, array) in write.columns.iter().zip(write.batch.columns()) {
+                let place = written.table.columns.iter().position(|column| column.id == *id && !column.hidden);
+                let Some(place) = place else { continue };
+                row[place] = Some(keyspan_model::array::value_at(array, index, written.table.columns[place].ty)?);
+            }
+            rows.push(row);
+        }
+    }
+    fill_defaults(session, written, &mut rows)?;
+    Ok(rows)
+}
+
+fn named(written: &Written, places: &[usize]) -> Vec<String> {
+    places.iter().map(|place| written.table.columns[*place].name.clone()).collect()
+}
+
+/// The rows of the statement's query.
+async fn read(
+    session: &mut Session,
+    statement: &Insert,
+    intake: &Intake,
+    parameters: &[Value],
+) -> Result<Vec<RecordBatch>> {
+    let InsertSource::Query(source) = &statement.source else { return Ok(Vec::new()) };
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let planned = query::plan(session, &source.query, &types).await?;
+    let wanted = intake.schema().fields().len();
+    check_width(!statement.columns.is_empty(), wanted, planned.schema.fields().len())?;
+    let mut stream = query::execute(session, &planned, parameters).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next().await {
+        batches.push(batch?);
+    }
+    Ok(batches)
+}
+
+/// INSERT … SELECT: batches as they come. All of it is held until it is written in one atomic step.
+async fn columnar(
+    session: &mut Session,
+    statement: &Insert,
+    written: &Written,
+    places: &[usize],
+    timing: Timing,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    let mut names = named(written, places);
+    if let (true, InsertSource::Query(source)) = (statement.columns.is_empty(), &statement.source) {
+        // Without a column list a query may have fewer columns than the table.
+        let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+        let columns = query::plan(session, &source.query, &types).await?.schema.fields().len();
+        names.truncate(columns.max(1));
+    }
+    let mut intake = Intake::complete(session, written.table.clone(), &names)?;
+    intake.ttl = timing.ttl;
+    let batches = read(session, statement, &intake, parameters).await?;
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    intake.reserve(session, rows).await?;
+    let mut mutations = Vec::with_capacity(batches.len());
+    for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
+        mutations.push(Mutation::Batch(intake.write(batch, timing.stamp)?));
+    }
+    let locks = HeldLocks::none(session.database.locks().clone());
+    session.write(mutations, Vec::new(), locks).await?;
+    Ok(Outcome::done(Tag::counted("INSERT", rows as u64)))
+}
+
+impl Rows {
+    /// Numbers rows without a key, and checks what can be checked without reading.
+    async fn complete(&mut self, session: &Session) -> Result<()> {
+        let table = self.written.table.clone();
+        if table.columns[0].hidden && !self.rows.is_empty() {
+            let first = rowid::allocate(session, &self.written.relation, self.rows.len()).await?;
+            for (row, number) in self.rows.iter_mut().zip(first..) {
+                row[0] = Some(Value::BigInt(number));
+            }
+        }
+        for row in &self.rows {
+            for (column, value) in table.columns.iter().zip(row) {
+                match value {
+                    Some(Value::Null) | None if column.not_null || column.is_key() => {
+                        return Err(null_value(&table, column, Some(&alone(row))));
+                    }
+                    Some(value) => check_value(&table, column, value)?,
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of a row.
+    pub(super) fn key(&self, row: &NewRow) -> Vec<Value> {
+        row[..self.written.key_len()].iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
+    }
+
+    /// The mutation that inserts a row.
+    pub(super) fn insert(&self, row: &NewRow) -> Mutation {
+        self.written.write(row, true, self.timing.stamp, self.timing.ttl)
+    }
+
+    /// Whether the CHECKs can be decided by what is written alone.
+    fn checks_are_decided(&self) -> bool {
+        let table = &self.written.table;
+        let place = |name: &str| table.columns.iter().position(|column| column.name == name);
+        let is_written = |name: &str| place(name).is_some_and(|place| self.rows.iter().all(|row| row[place].is_some()));
+        self.checks.are_about(table, is_written)
+    }
+
+    /// Of rows with one key only the last is left.
+    pub(super) fn fold(&mut self) -> Result<()> {
+        if self.rows.len() < 2 {
+            return Ok(());
+        }
+        let mut last = HashMap::with_capacity(self.rows.len());
+        for (index, row) in self.rows.iter().enumerate() {
+            last.insert(self.written.name(&self.key(row))?, index);
+        }
+        if last.len() < self.rows.len() {
+            let mut kept: Vec<usize> = last.into_values().collect();
+            kept.sort_unstable();
+            self.rows = kept.into_iter().map(|index| std::mem::take(&mut self.rows[index])).collect();
+        }
+        Ok(())
+    }
+
+    /// All rows as one columnar write, if they are many and have the same columns.
+    fn columnar(&self) -> Result<Option<Mutation>> {
+        let Some(first) = self.rows.first().filter(|_| self.rows.len() >= COLUMNAR_MIN) else { return Ok(None) };
+        let same = |row: &NewRow| row.iter().zip(first).all(|(a, b)| a.is_some() == b.is_some());
+        if !self.rows.iter().all(same) {
+            return Ok(None);
+        }
+        let (mut columns, mut fields, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
+        let table = &self.written.table;
+        for (place, column) in table.columns.iter().enumerate().filter(|(place, _)| first[*place].is_some()) {
+            let values: Vec<Value> = self.rows.iter().map(|row| row[place].clone().unwrap_or(Value::Null)).collect();
+            columns.push(column.id);
+            fields.push(column.ty.field(&column.name, true));
+            arrays.push(array_of(column.ty, &values)?);
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+        let (relation, Timing { stamp, ttl, .. }) = (self.written.relation.id, self.timing);
+        let write = BatchWrite { relation, columns, batch, marker: true, null_deletes: true, stamp, ttl };
+        Ok(Some(Mutation::Batch(write)))
+    }
+}
+
+/// The plain INSERT.
+async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -> Result<Outcome> {
+    let tag = Tag::counted("INSERT", insert.rows.len() as u64);
+    insert.fold()?;
+    let table = insert.written.table.clone();
+    let complete = |row: &NewRow| row.iter().all(Option::is_some);
+    let reads = !insert.checks_are_decided() || (insert.returning.is_some() && !insert.rows.iter().all(complete));
+    let keys: Vec<Vec<Value>> = insert.rows.iter().map(|row| insert.key(row)).collect();
+    let after = if reads {
+        let written = insert.written.clone();
+        let insert = &insert;
+        change(session, &written, &Target::Keys(keys), parameters, |_, found| {
+            let mut after = Vec::with_capacity(insert.rows.len());
+            for row in &insert.rows {
+                after.push(match found.position(&insert.key(row)) {
+                    Some(at) => merged(&insert.written.values(&found.rows, at)?, row),
+                    None => alone(row),
+                });
+            }
+            insert.checks.check(&table, &insert.written.batch(&after)?)?;
+            Ok((insert.rows.iter().map(|row| insert.insert(row)).collect(), after))
+        })
+        .await?
+    } else {
+        let needed = insert.returning.is_some() || !insert.checks.is_empty();
+        let after: Vec<Vec<Value>> = if needed { insert.rows.iter().map(alone).collect() } else { Vec::new() };
+        if needed {
+            insert.checks.check(&table, &insert.written.batch(&after)?)?;
+        }
+        let mutations = match insert.columnar()? {
+            Some(mutation) => vec![mutation],
+            None => insert.rows.iter().map(|row| insert.insert(row)).collect(),
+        };
+        let locks = session.lock_blind(&insert.written, &keys).await?;
+        session.write(mutations, Vec::new(), locks).await?;
+        after
+    };
+    insert.outcome(tag, &after, parameters)
+}
+
+impl Rows {
+    /// The tag, with the RETURNING list's rows where there is one.
+    pub(super) fn outcome(&self, tag: Tag, after: &[Vec<Value>], parameters: &[Value]) -> Result<Outcome> {
+        match &self.returning {
+            Some(returning) => {
+                let rows = returning.rows(&self.written.batch(after)?, parameters)?;
+                Ok(Outcome::with_rows(tag, rows))
+            }
+            None => Ok(Outcome::done(tag)),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Record batches to columnar writes: what INSERT … SELECT, COPY and imports share.
+//!
+//! The rule: a batch comes out with exactly the table's types, defaults filled in, NOT NULL and lengths and CHECKs
+//! satisfied, or it is an error and nothing of it is written.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::ast;
+use keyspan_model::array::{array_of, coerce, constant, value_at};
+use keyspan_model::{
+    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value,
+};
+use keyspan_query::CompiledExprs;
+
+use super::check::{Checks, null_value};
+use super::row::Written;
+use super::rowid;
+use super::value::{Evaluator, compile, rows_without_columns};
+use crate::names::Zone;
+use crate::session::Session;
+
+/// Turns batches of some of a table's columns into writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    target: Written,
+    /// For each column of the source: its place in the table.
+    places: Vec<usize>,
+    /// Columns that the source has not, with what they get.
+    defaults: Vec<(usize, Default)>,
+    checks: Option<Checks>,
+    zone: Arc<Zone>,
+    /// The next row number, for a table without a key.
+    next_row_id: Option<i64>,
+    pub(crate) ttl: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Default {
+    /// The same for all rows.
+    Value(Value),
+    /// Evaluated for each row: `uuid()`.
+    Each(CompiledExprs),
+}
+
+impl Intake {
+    /// Without the table's defaults and checks: for a table that is being made.
+    pub(crate) fn new(table: Arc<TableDef>, columns: &[String], zone: Arc<Zone>) -> Result<Intake> {
+        let target = Written::new(table);
+        let mut places = Vec::with_capacity(columns.len());
+        for name in columns {
+            let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
+            let Some(place) = place else { return Err(target.table.expect_column(name).err().unwrap_or_else(|| hidden(name))) };
+            if places.contains(&place) {
+                let message = format!("column \"{name}\" specified more than once");
+                return Err(Error::new(ErrorKind::DuplicateColumn, message));
+            }
+            places.push(place);
+        }
+        let ttl = target.table.default_ttl;
+        Ok(Intake { places, defaults: Vec::new(), checks: None, zone, next_row_id: None, ttl, target })
+    }
+
+    /// With the table's defaults and checks. No columns means all that are not hidden.
+    pub(crate) fn complete(session: &mut Session, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
+        let zone = Arc::new(session.zone());
+        let all: Vec<String> = table.columns.iter().filter(|c| !c.hidden).map(|c| c.name.clone()).collect();
+        let columns = if columns.is_empty() { &all } else { columns };
+        let mut intake = Intake::new(table, columns, zone)?;
+        intake.defaults = intake.find_defaults(session)?;
+        intake.check_key()?;
+        let checks = Checks::new(session, &intake.target)?;
+        if !checks.is_empty() {
+            intake.check_partial(&checks)?;
+            intake.checks = Some(checks);
+        }
+        Ok(intake)
+    }
+
+    fn find_defaults(&self, session: &mut Session) -> Result<Vec<(usize, Default)>> {
+        let table = self.target.table.clone();
+        let mut defaults = Vec::new();
+        for (place, column) in table.columns.iter().enumerate() {
+            if let (false, Some(text)) = (self.places.contains(&place), &column.default) {
+                let expression = keyspan_cql::parse_expression(text)?;
+                defaults.push((place, default(session, &expression, column)?));
+            }
+        }
+        Ok(defaults)
+    }
+
+    fn is_given(&self, place: usize) -> bool {
+        self.places.contains(&place) || self.defaults.iter().any(|(given, _)| *given == place)
+    }
+
+    /// Every key column must get a value from somewhere, and every NOT NULL column too.
+    fn check_key(&self) -> Result<()> {
+        let missing = |(place, column): &(usize, &ColumnDef)| !column.hidden && column.not_null && !self.is_given(*place);
+        match self.target.table.columns.iter().enumerate().find(missing) {
+            Some((_, column)) => Err(null_value(&self.target.table, column, None)),
+            None => Ok(()),
+        }
+    }
+
+    /// A CHECK about a column that is not written would have to look at the old rows.
+    fn check_partial(&self, checks: &Checks) -> Result<()> {
+        let place = |name: &str| self.target.table.columns.iter().position(|column| column.name == name);
+        if checks.are_about(&self.target.table, |name| place(name).is_some_and(|place| self.is_given(place))) {
+            return Ok(());
+        }
+        let message = "a CHECK of this table is about a column that is not written";
+        Err(Error::not_supported(message).with_hint("Name all columns that its CHECKs are about."))
+    }
+
+    /// The table written to.
+    pub(crate) fn table(&self) -> &Arc<TableDef> {
+        &self.target.table
+    }
+
+    /// Numbers rows of a table without a key from here on.
+    pub(crate) fn numbered_from(mut self, first: i64) -> Intake {
+        self.next_row_id = Some(first);
+        self
+    }
+
+    /// The columns a source must have, with their types.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let column = |place: &usize| &self.target.table.columns[*place];
+        let fields = self.places.iter().map(column).map(|c| c.ty.field(&c.name, true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// Makes sure that the next `rows` rows of a table without a key have numbers.
+    pub(crate) async fn reserve(&mut self, session: &Session, rows: usize) -> Result<()> {
+        if self.target.table.columns[0].hidden {
+            self.next_row_id = Some(rowid::allocate(session, &self.target.relation, rows).await?);
+        }
+        Ok(())
+    }
+
+    /// The write of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types.
+    pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<BatchWrite> {
+        if source.num_columns() != self.places.len() {
+            let message = match source.num_columns() > self.places.len() {
+                true => "INSERT has more expressions than target columns",
+                false => "INSERT has more target columns than expressions",
+            };
+            return Err(Error::new(ErrorKind::Syntax, message));
+        }
+        let rows = source.num_rows();
+        let (mut ids, mut arrays, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        let table = self.target.table.clone();
+        for (place, column) in table.columns.iter().enumerate() {
+            let Some(array) = self.column(source, place, column)? else { continue };
+            check_column(&table, column, &array)?;
+            ids.push(column.id);
+            fields.push(column.ty.field(&column.name, true));
+            arrays.push(array);
+        }
+        if let Some(checks) = &self.checks {
+            checks.check(&table, &self.whole(&ids, &arrays, rows)?)?;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        let relation = self.target.relation.id;
+        Ok(BatchWrite { relation, columns: ids, batch, marker: true, null_deletes: true, stamp, ttl: self.ttl })
+    }
+
+    fn column(&mut self, source: &RecordBatch, place: usize, column: &ColumnDef) -> Result<Option<ArrayRef>> {
+        let rows = source.num_rows();
+        if let Some(index) = self.places.iter().position(|given| *given == place) {
+            return self.convert(source, index, column).map(Some);
+        }
+        if column.hidden {
+            let first = self.next_row_id.unwrap_or(1);
+            self.next_row_id = Some(first + rows as i64);
+            return Ok(Some(Arc::new(Int64Array::from_iter_values(first..first + rows as i64))));
+        }
+        match self.defaults.iter().find(|(given, _)| *given == place) {
+            None => Ok(None),
+            Some((_, Default::Value(value))) => constant(column.ty, value, rows).map(Some),
+            Some((_, Default::Each(compiled))) => {
+                let arrays = compiled.evaluate(&rows_without_columns(rows)?, &[])?;
+                coerce(&arrays[0], column.ty).map(Some)
+            }
+        }
+    }
+
+    fn convert(&self, source: &RecordBatch, index: usize, column: &ColumnDef) -> Result<ArrayRef> {
+        let array = source.column(index);
+        let from = ColumnType::of_field(source.schema_ref().field(index));
+        let zoned = column.ty == ColumnType::Timestamp && !self.zone.is_utc();
+        match from {
+            Some(ColumnType::Text) if zoned => {
+                let resolve = |zone: Option<&str>, local| self.zone.resolve(zone, local);
+                let value = |row| value_at(array, row, ColumnType::Text)?.cast_zoned(column.ty, &resolve);
+                array_of(column.ty, &(0..array.len()).map(value).collect::<Result<Vec<_>>>()?)
+            }
+            _ => coerce(array, column.ty).map_err(|error| mismatch(error, column, from)),
+        }
+    }
+
+    /// The batch with all of the table's columns, for CHECKs.
+    fn whole(&self, ids: &[ColumnId], arrays: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
+        let column = |column: &ColumnDef| match ids.iter().position(|id| *id == column.id) {
+            Some(index) => arrays[index].clone(),
+            None => new_null_array(&column.ty.arrow(), rows),
+        };
+        let all = self.target.table.columns.iter().map(column).collect();
+        Ok(RecordBatch::try_new(self.target.schema.clone(), all)?)
+    }
+}
+
+fn hidden(name: &str) -> Error {
+    Error::new(ErrorKind::InvalidColumnReference, format!("cannot insert a value into the hidden column \"{name}\""))
+}
+
+fn mismatch(error: Error, column: &ColumnDef, from: Option<ColumnType>) -> Error {
+    match (error.kind, from) {
+        (ErrorKind::DatatypeMismatch | ErrorKind::CannotCoerce, Some(from)) => {
+            let message = format!(
+                "column \"{}\" is of type {} but expression is of type {}",
+                column.name,
+                column.ty.postgres_name(),
+                from.postgres_name()
+            );
+            let error = Error::new(ErrorKind::DatatypeMismatch, message);
+            error.with_hint("You will need to rewrite or cast the expression.")
+        }
+        _ => error,
+    }
+}
+
+fn check_column(table: &TableDef, column: &ColumnDef, array: &ArrayRef) -> Result<()> {
+    if array.null_count() > 0 && (column.not_null || column.is_key()) {
+        return Err(null_value(table, column, None));
+    }
+    let Some(length) = column.max_length else { return Ok(()) };
+    for row in 0..array.len() {
+        value_at(array, row, column.ty)?.check_max_length(length)?;
+    }
+    Ok(())
+}
+
+/// A literal is evaluated once, anything else for each batch: `now()` is the statement's time either way.
+fn default(session: &mut Session, expression: &ast::Expr, column: &ColumnDef) -> Result<Default> {
+    match Evaluator::new(session).simple(expression, column.ty, &[]) {
+        Some(value) => Ok(Default::Value(value?)),
+        None => Ok(Default::Each(compile(session, &[expression], &[], &[])?)),
+    }
+}

@@ -1,0 +1,27 @@
+//! Statements that write rows.
+//!
+//! ```text
+//! INSERT VALUES ─▶ rows of values ──────────┐ blind: no read                ┌─▶ transaction's own writes
+//! INSERT SELECT ─▶ intake: record batches ──┤                               │
+//! UPDATE, DELETE ─▶ target: keys, span, query ─▶ change: lock, read, decide ┴─▶ Store::apply, again on 40001
+//! ```
+//!
+//! The rule: what a statement reads in order to write is read from the newest state with the rows locked, and is said
+//! to the store as a precondition; so 200 concurrent increments make 200. DataFusion's own DML hooks are never used.
+
+pub(crate) mod assign;
+pub(crate) mod change;
+pub(crate) mod check;
+pub(crate) mod condition;
+pub(crate) mod conflict;
+pub(crate) mod delete;
+pub(crate) mod existing;
+pub(crate) mod insert;
+pub(crate) mod intake;
+pub(crate) mod returning;
+pub(crate) mod row;
+pub(crate) mod rowid;
+pub(crate) mod target;
+pub(crate) mod update;
+pub(crate) mod using;
+pub(crate) mod value;

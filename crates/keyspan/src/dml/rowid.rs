@@ -1,0 +1,76 @@
+//! Numbers of rows of tables without a key: 1, 2, 3, … in order of arrival.
+//!
+//! The rule: a number is given out once. The first time a table is written to, its last row tells where to go on; one
+//! process has the directory open, so counting in memory is enough from then on. Numbers of rows that were rolled back
+//! are not given out again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use keyspan_model::array::value_at;
+use keyspan_model::{ColumnType, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, Value};
+use keyspan_store::seam::{Snapshot, Store};
+use parking_lot::Mutex;
+
+use crate::session::Session;
+
+/// The next number of each table that has been written to.
+#[derive(Debug, Default)]
+pub(crate) struct RowIds {
+    next: Mutex<HashMap<RelationId, i64>>,
+}
+
+impl RowIds {
+    /// The first of `rows` consecutive numbers, if the table's last one is known.
+    fn take(&self, relation: RelationId, rows: usize) -> Option<i64> {
+        let mut next = self.next.lock();
+        let next = next.get_mut(&relation)?;
+        *next += rows as i64;
+        Some(*next - rows as i64)
+    }
+
+    fn learn(&self, relation: RelationId, last: i64) {
+        self.next.lock().entry(relation).or_insert(last + 1);
+    }
+}
+
+/// The first of `rows` new consecutive numbers for a table without a key.
+pub(crate) async fn allocate(session: &Session, relation: &RelationDef, rows: usize) -> Result<i64> {
+    let database = &session.database;
+    if let Some(first) = database.row_ids().take(relation.id, rows) {
+        return Ok(first);
+    }
+    // The newest state: what is applied but not yet acknowledged has its numbers too.
+    let snapshot = database.store().snapshot(keyspan_store::seam::ReadAt::Newest)?;
+    let last = match snapshot.catalog().relation(relation.id) {
+        Some(_) => last_number(&snapshot, relation).await?,
+        None => 0,
+    };
+    database.row_ids().learn(relation.id, last);
+    Ok(database.row_ids().take(relation.id, rows).unwrap_or(last + 1))
+}
+
+async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Result<i64> {
+    let scan = Scan {
+        relation: relation.id,
+        spans: vec![Span::all()],
+        columns: vec![ScanColumn::Column(relation.key[0].id)],
+        ranges: Vec::new(),
+        order: Order::Reverse,
+        limit: Some(1),
+        per_prefix: None,
+    };
+    let plan = snapshot.plan(&scan, 1)?;
+    for split in &plan.splits {
+        let mut stream = snapshot.scan(&scan, split, Arc::default())?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if batch.num_rows() > 0 {
+                let value = value_at(batch.column(0), 0, ColumnType::BigInt)?;
+                return Ok(if let Value::BigInt(number) = value { number } else { 0 });
+            }
+        }
+    }
+    Ok(0)
+}

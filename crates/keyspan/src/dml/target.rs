@@ -1,0 +1,144 @@
+//! Which rows an UPDATE or DELETE is about, and how they are found: by keys, by one span, or by a query.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use futures::StreamExt;
+use keyspan_cql::{Statement, ast, quoted};
+use keyspan_model::array::coerce;
+use keyspan_model::{Error, Result, Span, Value};
+use keyspan_query::{KeyMatch, key_of};
+use keyspan_store::seam::Snapshot;
+
+use super::existing;
+use super::row::Written;
+use crate::database::count;
+use crate::session::Session;
+
+/// Which rows.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// The row with this whole key.
+    Key(Vec<Value>),
+    /// The rows with these whole keys.
+    Keys(Vec<Vec<Value>>),
+    /// The rows of one span.
+    Span(Span),
+    /// None: the condition cannot be met.
+    Nothing,
+    /// Those that a query finds.
+    Query(Box<ast::Query>),
+}
+
+/// What the WHERE of an UPDATE or DELETE says.
+pub(crate) fn target(
+    session: &Session,
+    written: &Written,
+    alias: Option<&str>,
+    filter: Option<&ast::Expr>,
+    parameters: &[Value],
+) -> Result<Target> {
+    let Some(filter) = filter else { return Ok(Target::Span(Span::all())) };
+    let matched = match alias {
+        // The alias hides the table's name; the recognition knows only that.
+        Some(alias) if alias != written.table.name => key_of(&without_qualifier(filter, alias), &written.table, session.settings.time_zone()),
+        _ => key_of(filter, &written.table, session.settings.time_zone()),
+    };
+    let bind = |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
+    let possible = |key: &[Value]| !key.iter().any(Value::is_null);
+    Ok(match matched {
+        KeyMatch::WholeKey(key) => match bind(&key)? {
+            key if possible(&key) => Target::Key(key),
+            _ => Target::Nothing,
+        },
+        KeyMatch::WholeKeys(keys) => {
+            let keys = keys.iter().map(|key| bind(key)).collect::<Result<Vec<_>>>()?;
+            Target::Keys(keys.into_iter().filter(|key| possible(key)).collect())
+        }
+        KeyMatch::SpansOnly(range) => range.bind(&written.table, parameters)?.map_or(Target::Nothing, Target::Span),
+        KeyMatch::Other => Target::Query(Box::new(query_of(written, alias, filter)?)),
+    })
+}
+
+/// `SELECT every column FROM table WHERE filter`, the filter being the statement's own tree.
+fn query_of(written: &Written, alias: Option<&str>, filter: &ast::Expr) -> Result<ast::Query> {
+    let table = &written.table;
+    let columns: Vec<String> = table.columns.iter().map(|column| quote(&column.name)).collect();
+    let alias = alias.map_or(String::new(), |alias| format!(" AS {}", quote(alias)));
+    let text = format!("SELECT {} FROM {}.{}{alias}", columns.join(", "), quoted(&table.keyspace), quote(&table.name));
+    let Statement::Query(query) = keyspan_cql::parse_one(&text)?.statement else {
+        return Err(Error::internal("a SELECT is not a query"));
+    };
+    let mut query = query.query;
+    if let ast::SetExpr::Select(select) = &mut *query.body {
+        select.selection = Some(filter.clone());
+    }
+    Ok(*query)
+}
+
+fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The condition with `alias.column` as `column`.
+fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
+    let mut filter = filter.clone();
+    let _ = ast::visit_expressions_mut(&mut filter, |expression| {
+        if let ast::Expr::CompoundIdentifier(parts) = expression {
+            if let [qualifier, column] = parts.as_slice() {
+                if crate::ddl::folded(qualifier) == alias {
+                    *expression = ast::Expr::Identifier(column.clone());
+                }
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    filter
+}
+
+/// The live rows of the target, all columns, as the snapshot has them.
+pub(crate) async fn read(
+    session: &mut Session,
+    written: &Written,
+    target: &Target,
+    snapshot: &Arc<dyn Snapshot>,
+    parameters: &[Value],
+) -> Result<RecordBatch> {
+    let mut batches = Vec::new();
+    match target {
+        Target::Nothing => {}
+        Target::Key(key) => batches.push(written.read(snapshot, std::slice::from_ref(key))?),
+        Target::Keys(keys) => batches.push(written.read(snapshot, keys)?),
+        Target::Span(span) => {
+            let columns = written.scan_columns();
+            let relation = written.relation.id;
+            let read = existing::visit(session, snapshot, relation, vec![span.clone()], columns, |batch| {
+                batches.push(batch);
+                Ok(false)
+            });
+            read.await?;
+        }
+        Target::Query(query) => {
+            count(&session.database.counts().planned_statements);
+            let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+            let context = session.context(snapshot.clone(), &types);
+            let planned = session.running.guard(session.queries.plan(query, &context)).await?;
+            let stream = session.running.guard(session.queries.execute(&planned, parameters, &context)).await?;
+            let mut stream = session.running.guard_stream(stream);
+            while let Some(batch) = stream.next().await {
+                batches.push(batch?);
+            }
+        }
+    }
+    let batches = batches.iter().map(|batch| uniform(written, batch)).collect::<Result<Vec<_>>>()?;
+    Ok(concat_batches(&written.schema, &batches)?)
+}
+
+/// The batch with exactly the table's types and no column declared NOT NULL.
+fn uniform(written: &Written, batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = written.table.columns.iter().zip(batch.columns());
+    let arrays = columns.map(|(column, array)| coerce(array, column.ty)).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(written.schema.clone(), arrays)?)
+}

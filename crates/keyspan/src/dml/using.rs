@@ -1,0 +1,49 @@
+//! USING TTL and TIMESTAMP. Error texts are Cassandra's.
+
+use keyspan_cql::{Using, ast};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
+
+use super::value::Evaluator;
+use crate::ddl::TTL_MAX;
+use crate::session::Session;
+
+/// When a statement's writes count as written, and how long they live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timing {
+    pub(crate) stamp: Stamp,
+    /// Seconds; 0: for ever.
+    pub(crate) ttl: u32,
+    /// Whether USING TIMESTAMP was said.
+    pub(crate) custom: bool,
+}
+
+/// What USING says, and the table's default where it says nothing.
+pub(crate) fn timing(session: &mut Session, using: &Using, table: &TableDef, parameters: &[Value]) -> Result<Timing> {
+    let timestamp = number(session, using.timestamp.as_ref(), parameters)?;
+    let ttl = match number(session, using.ttl.as_ref(), parameters)? {
+        None => table.default_ttl,
+        Some(ttl) if ttl < 0 => {
+            let message = format!("A TTL must be greater or equal to 0, but was {ttl}");
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+        Some(ttl) if ttl > TTL_MAX => {
+            let message = format!("ttl is too large. requested ({ttl}) maximum ({TTL_MAX})");
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+        Some(ttl) => ttl as u32,
+    };
+    if timestamp == Some(i64::MIN) {
+        let message = format!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    let stamp = timestamp.map_or_else(|| session.stamp(), Stamp::At);
+    Ok(Timing { stamp, ttl, custom: timestamp.is_some() })
+}
+
+fn number(session: &mut Session, expression: Option<&ast::Expr>, parameters: &[Value]) -> Result<Option<i64>> {
+    let Some(expression) = expression else { return Ok(None) };
+    match Evaluator::new(session).constant(session, expression, ColumnType::BigInt, parameters)? {
+        Value::BigInt(number) => Ok(Some(number)),
+        _ => Ok(None),
+    }
+}

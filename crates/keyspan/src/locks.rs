@@ -1,0 +1,230 @@
+//! Row locks, so that statements that read what they write wait for each other instead of failing.
+//!
+//! ```text
+//! (relation, key bytes) ─▶ owner session ; waiters sleep on the entry's Notify
+//! ```
+//!
+//! The rule: locks order writers of this process, they do not make anything correct by themselves. What must not have
+//! changed is said to the store in `WriteBatch::unchanged`; without locks a writer would only be told so more often.
+//! A wait that closes a circle fails at once with 40P01.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyspan_model::{Error, ErrorKind, RelationId, Result};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cancel::Running;
+
+/// A row by its relation and encoded key.
+pub(crate) type RowName = (RelationId, Vec<u8>);
+
+/// All row locks of a database.
+#[derive(Debug, Default)]
+pub(crate) struct LockTable {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<RowName, Entry>,
+    /// The row each waiting session waits for.
+    waiting: HashMap<u64, RowName>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    owner: u64,
+    released: Arc<Notify>,
+}
+
+/// Locks that are released when this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldLocks {
+    table: Arc<LockTable>,
+    rows: Vec<RowName>,
+}
+
+/// Takes a session out of the waiting list however its wait ends.
+struct Waiting<'a> {
+    table: &'a LockTable,
+    owner: u64,
+}
+
+impl std::ops::Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.table.state.lock().waiting.remove(&self.owner);
+    }
+}
+
+impl LockTable {
+    /// Locks rows for a session, in their order, so that two statements cannot wait for each other. Rows that the
+    /// session holds already stay as they are.
+    ///
+    /// # Errors
+    /// 40P01 when a wait would never end, 55P03 after `timeout`, 57014 when cancelled.
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        owner: u64,
+        mut rows: Vec<RowName>,
+        timeout: Option<Duration>,
+        running: &Running,
+    ) -> Result<HeldLocks> {
+        rows.sort();
+        rows.dedup();
+        let mut held = HeldLocks { table: self.clone(), rows: Vec::with_capacity(rows.len()) };
+        for row in rows {
+            if self.lock_one(owner, &row, timeout, running).await? {
+                held.rows.push(row);
+            }
+        }
+        Ok(held)
+    }
+
+    /// Whether the lock is new to the owner.
+    async fn lock_one(&self, owner: u64, row: &RowName, timeout: Option<Duration>, running: &Running) -> Result<bool> {
+        loop {
+            let released = {
+                let mut state = self.state.lock();
+                match state.held.get(row) {
+                    None => {
+                        let entry = Entry { owner, released: Arc::default() };
+                        state.held.insert(row.clone(), entry);
+                        return Ok(true);
+                    }
+                    Some(entry) if entry.owner == owner => return Ok(false),
+                    Some(entry) => {
+                        let released = entry.released.clone().notified_owned();
+                        state.check_circle(owner, row)?;
+                        state.waiting.insert(owner, row.clone());
+                        released
+                    }
+                }
+            };
+            let _waiting = Waiting { table: self, owner };
+            let wait = async {
+                released.await;
+                Ok(())
+            };
+            match timeout {
+                None => running.guard(wait).await?,
+                Some(timeout) => running.guard(in_time(timeout, wait)).await?,
+            }
+        }
+    }
+}
+
+async fn in_time(timeout: Duration, wait: impl Future<Output = Result<()>>) -> Result<()> {
+    match tokio::time::timeout(timeout, wait).await {
+        Ok(done) => done,
+        Err(_) => Err(Error::new(ErrorKind::LockTimeout, "canceling statement due to lock timeout")),
+    }
+}
+
+impl State {
+    /// Fails if waiting for `row` would close a circle of waits.
+    fn check_circle(&self, waiter: u64, row: &RowName) -> Result<()> {
+        let mut row = row;
+        while let Some(entry) = self.held.get(row) {
+            if entry.owner == waiter {
+                let error = Error::new(ErrorKind::Deadlock, "deadlock detected");
+                return Err(error.with_hint("Run the transaction again; write rows in the same order everywhere."));
+            }
+            match self.waiting.get(&entry.owner) {
+                Some(next) => row = next,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HeldLocks {
+    /// No locks yet.
+    pub(crate) fn none(table: Arc<LockTable>) -> HeldLocks {
+        HeldLocks { table, rows: Vec::new() }
+    }
+
+    /// Takes over another's locks.
+    pub(crate) fn absorb(&mut self, mut other: HeldLocks) {
+        self.rows.append(&mut other.rows);
+    }
+}
+
+impl std::ops::Drop for HeldLocks {
+    fn drop(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let mut state = self.table.state.lock();
+        for row in self.rows.drain(..) {
+            if let Some(entry) = state.held.remove(&row) {
+                entry.released.notify_waiters();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::CancelHandle;
+
+    fn row(key: u8) -> RowName {
+        (RelationId(1), vec![key])
+    }
+
+    #[tokio::test]
+    async fn a_second_session_waits_until_the_lock_is_released() {
+        let table = Arc::new(LockTable::default());
+        let running = CancelHandle::default().begin(None);
+        let held = table.lock(1, vec![row(1)], None, &running).await.expect("free");
+        let other = table.clone();
+        let waiter = tokio::spawn(async move {
+            let running = CancelHandle::default().begin(None);
+            other.lock(2, vec![row(1)], None, &running).await.map(drop)
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        drop(held);
+        assert_eq!(waiter.await.expect("no panic"), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_circle_of_waits_is_a_deadlock() {
+        let table = Arc::new(LockTable::default());
+        let running = CancelHandle::default().begin(None);
+        let _one = table.lock(1, vec![row(1)], None, &running).await.expect("free");
+        let two = table.lock(2, vec![row(2)], None, &running).await.expect("free");
+        let other = table.clone();
+        let waiter = tokio::spawn(async move {
+            let running = CancelHandle::default().begin(None);
+            other.lock(1, vec![row(2)], None, &running).await.map(drop)
+        });
+        tokio::task::yield_now().await;
+        let error = table.lock(2, vec![row(1)], None, &running).await.expect_err("a circle");
+        assert_eq!(error.sqlstate(), "40P01");
+        drop(two);
+        assert_eq!(waiter.await.expect("no panic"), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_not_free_in_time_is_55p03() {
+        let table = Arc::new(LockTable::default());
+        let running = CancelHandle::default().begin(None);
+        let _held = table.lock(1, vec![row(1)], None, &running).await.expect("free");
+        let waited = table.lock(2, vec![row(1)], Some(Duration::from_millis(5)), &running).await;
+        assert_eq!(waited.expect_err("not free").sqlstate(), "55P03");
+    }
+
+    #[tokio::test]
+    async fn a_session_does_not_wait_for_itself() {
+        let table = Arc::new(LockTable::default());
+        let running = CancelHandle::default().begin(None);
+        let _first = table.lock(1, vec![row(1)], None, &running).await.expect("free");
+        let again = table.lock(1, vec![row(1), row(2)], None, &running).await.expect("own");
+        assert_eq!(again.rows, [row(2)]);
+    }
+}

@@ -1,0 +1,216 @@
+//! The point path: a SELECT that gives the whole key and asks for plain columns goes straight to the store.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::{ast, cql_tails};
+use keyspan_model::array::{array_of, coerce};
+use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
+use keyspan_query::{KeyMatch, KeyPart, key_of};
+
+use crate::database::count;
+use crate::ddl::{folded, object_name};
+use crate::dml::row::Written;
+use crate::names::{self, Named};
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::session::Session;
+
+/// A SELECT by whole key.
+#[derive(Clone, Debug)]
+pub(crate) struct PointSelect {
+    written: Written,
+    key: Vec<KeyPart>,
+    outputs: Vec<Output>,
+    pub(crate) schema: SchemaRef,
+    /// FOR UPDATE was said.
+    locks: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Output {
+    /// The column at this place.
+    Column(usize),
+    /// All key parts as one text.
+    RowKey,
+}
+
+/// Recognizes a SELECT by whole key of one table with nothing but plain columns.
+pub(crate) fn recognize(session: &Session, query: &ast::Query) -> Option<PointSelect> {
+    let select = plain_select(query)?;
+    let [from] = select.from.as_slice() else { return None };
+    let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } = &from.relation
+    else {
+        return None;
+    };
+    if !from.joins.is_empty() || !with_hints.is_empty() || !partitions.is_empty() {
+        return None;
+    }
+    let name = object_name(name)?;
+    if name.keyspace.as_deref().is_some_and(|keyspace| names::SYSTEM.contains(&keyspace)) {
+        return None;
+    }
+    let named = names::find(&session.catalog(), &session.settings.search_path(), &name)?;
+    let Named::Table(table) = named else { return None };
+    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, session.settings.time_zone()) else {
+        return None;
+    };
+    let written = Written::new(table);
+    let (outputs, labels) = outputs(&written, &select.projection)?;
+    let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
+        Output::Column(place) => {
+            let column = &written.table.columns[*place];
+            column.ty.field(label, !(column.not_null || column.is_key()))
+        }
+        Output::RowKey => ColumnType::Text.field(label, false),
+    });
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    Some(PointSelect { written, key, outputs, schema, locks: !query.locks.is_empty() })
+}
+
+/// The query's only SELECT, if nothing stands around it.
+fn plain_select(query: &ast::Query) -> Option<&ast::Select> {
+    let tails = cql_tails(query);
+    let bare = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.for_clause.is_none()
+        && query.format_clause.is_none()
+        && query.pipe_operators.is_empty()
+        && tails.per_partition_limit.is_none();
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    let grouped = match &select.group_by {
+        ast::GroupByExpr::Expressions(expressions, modifiers) => !expressions.is_empty() || !modifiers.is_empty(),
+        ast::GroupByExpr::All(_) => true,
+    };
+    let plain = select.distinct.is_none()
+        && select.top.is_none()
+        && select.into.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && select.prewhere.is_none()
+        && select.lateral_views.is_empty()
+        && select.named_window.is_empty()
+        && select.cluster_by.is_empty()
+        && select.sort_by.is_empty()
+        && select.distribute_by.is_empty()
+        && !grouped;
+    (bare && plain).then_some(select)
+}
+
+fn outputs(written: &Written, projection: &[ast::SelectItem]) -> Option<(Vec<Output>, Vec<String>)> {
+    let (mut outputs, mut labels) = (Vec::new(), Vec::new());
+    for item in projection {
+        let (expression, label) = match item {
+            ast::SelectItem::Wildcard(options) if *options == ast::WildcardAdditionalOptions::default() => {
+                for (place, column) in written.shown() {
+                    outputs.push(Output::Column(place));
+                    labels.push(column.name.clone());
+                }
+                continue;
+            }
+            ast::SelectItem::UnnamedExpr(expression) => (expression, None),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
+            _ => return None,
+        };
+        let name = column_name(&written.table, expression)?;
+        let place = written.table.columns.iter().position(|column| column.name == name);
+        outputs.push(match place {
+            Some(place) => Output::Column(place),
+            None if name == "row_key" => Output::RowKey,
+            None => return None,
+        });
+        labels.push(label.unwrap_or(name));
+    }
+    Some((outputs, labels))
+}
+
+fn column_name(table: &TableDef, expression: &ast::Expr) -> Option<String> {
+    match expression {
+        ast::Expr::Identifier(identifier) => Some(folded(identifier)),
+        ast::Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+            [qualifier, column] if folded(qualifier) == table.name => Some(folded(column)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl PointSelect {
+    /// Types of `$1`, `$2`, … as far as they are key parts.
+    pub(crate) fn parameter_types(&self) -> Vec<(usize, ColumnType)> {
+        parameters_of(&self.key)
+    }
+
+    /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
+    fn bind(&self, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
+        let mut key = Vec::with_capacity(self.key.len());
+        for part in &self.key {
+            match part.bind(parameters) {
+                Ok(Value::Null) => return Ok(None),
+                Err(error) if error.kind == ErrorKind::NumericOverflow => return Ok(None),
+                other => key.push(other?),
+            }
+        }
+        Ok(Some(key))
+    }
+
+    fn row_keys(&self, rows: &RecordBatch, key: &[Value]) -> Result<ArrayRef> {
+        let parts = self.written.table.key().zip(key).map(|(column, value)| value.to_text(column.ty));
+        let text = Value::Text(parts.collect::<Vec<_>>().join("#"));
+        array_of(ColumnType::Text, &vec![text; rows.num_rows()])
+    }
+}
+
+/// The parameters among key parts, with their types.
+pub(crate) fn parameters_of(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
+    let parameter = |part: &KeyPart| match part {
+        KeyPart::Parameter(index, ty) => Some((*index, *ty)),
+        KeyPart::Value(_) => None,
+    };
+    parts.iter().filter_map(parameter).collect()
+}
+
+/// Runs it.
+pub(crate) async fn run(session: &mut Session, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
+    count(&session.database.counts().point_reads);
+    let tag = Tag::streamed("SELECT");
+    let Some(key) = select.bind(parameters)? else {
+        return Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), Vec::new())));
+    };
+    let snapshot = match select.locks {
+        false => session.snapshot()?,
+        true => {
+            let locks = session.lock(vec![select.written.name(&key)?]).await?;
+            // Outside a transaction the lock would end with the statement.
+            if let Some(transaction) = &mut session.transaction {
+                transaction.keep(locks);
+            }
+            session.newest()?
+        }
+    };
+    let columns: Vec<ScanColumn> = select
+        .outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Column(place) => Some(ScanColumn::Column(select.written.table.columns[*place].id)),
+            Output::RowKey => None,
+        })
+        .collect();
+    let rows = snapshot.get(select.written.relation.id, std::slice::from_ref(&key), &columns)?;
+    let mut read = rows.columns().iter();
+    let mut arrays = Vec::with_capacity(select.outputs.len());
+    for output in &select.outputs {
+        arrays.push(match output {
+            Output::RowKey => select.row_keys(&rows, &key)?,
+            Output::Column(place) => match read.next() {
+                Some(array) => coerce(array, select.written.table.columns[*place].ty)?,
+                None => return Err(keyspan_model::Error::internal("the store left out a column")),
+            },
+        });
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    let batch = RecordBatch::try_new_with_options(select.schema.clone(), arrays, &options)?;
+    Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), vec![batch])))
+}

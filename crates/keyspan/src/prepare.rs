@@ -1,0 +1,344 @@
+//! Settling a statement: the types of its parameters and the columns of its rows, before it runs.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::{
+    Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using, ast,
+};
+use keyspan_model::{ColumnType, Result, TableDef};
+use keyspan_query::{KeyMatch, PlannedQuery, key_of};
+
+use crate::dml::condition;
+use crate::dml::returning::Returning;
+use crate::dml::row::Written;
+use crate::dml::value::{as_parameter, compile_typed, parameter_index};
+use crate::prepared::{Plan, Prepared};
+use crate::session::Session;
+use crate::{explain, names, point, query, show};
+
+/// What is known of a statement so far.
+struct Settled {
+    types: Vec<Option<ColumnType>>,
+    schema: Option<SchemaRef>,
+    plan: Plan,
+}
+
+/// Settles a statement.
+pub(crate) async fn prepare(session: &mut Session, parsed: Arc<Parsed>, given: Vec<Option<ColumnType>>) -> Result<Prepared> {
+    let mut types = given.clone();
+    types.resize(parsed.parameters.len().max(given.len()), None);
+    let mut settled = Settled { types, schema: None, plan: Plan::None };
+    settled.statement(session, &parsed).await?;
+    // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
+    let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
+    let catalog_version = session.catalog().version;
+    Ok(Prepared { parameters, schema: settled.schema, parsed, plan: settled.plan, given, catalog_version })
+}
+
+impl Settled {
+    async fn statement(&mut self, session: &mut Session, parsed: &Parsed) -> Result<()> {
+        match &parsed.statement {
+            Statement::Query(query) => self.query(session, &query.query).await,
+            Statement::Scan(scan) => {
+                let query = query::scan_query(session, scan)?;
+                self.query(session, &query).await
+            }
+            Statement::Insert(statement) => self.insert(session, statement).await,
+            Statement::Update(statement) => self.update(session, statement).await,
+            Statement::Delete(statement) => self.delete(session, statement).await,
+            Statement::Explain(statement) => {
+                let inner = Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
+                self.types = inner.parameters.iter().copied().map(Some).collect();
+                self.schema = Some(explain::schema());
+                Ok(())
+            }
+            Statement::CreateTableAs(statement) if !parsed.parameters.is_empty() => {
+                let planned = query::plan(session, &statement.query.query, &self.types).await?;
+                self.merge(&planned.parameters);
+                Ok(())
+            }
+            Statement::DeclareCursor(statement) => {
+                let planned = query::plan(session, &statement.query.query, &self.types).await?;
+                self.merge(&planned.parameters);
+                Ok(())
+            }
+            Statement::Execute(statement) => {
+                let prepared = session.statements.get(&statement.name);
+                self.schema = prepared.and_then(|prepared| prepared.schema.clone());
+                Ok(())
+            }
+            Statement::Fetch(statement) if !statement.is_move => {
+                self.schema = session.cursors.get(&statement.cursor).map(|cursor| cursor.schema().clone());
+                Ok(())
+            }
+            Statement::Show(statement) => {
+                self.schema = Some(show::schema(session, statement)?);
+                Ok(())
+            }
+            Statement::Describe(_) => {
+                self.schema = Some(show::describe_schema());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn query(&mut self, session: &mut Session, query: &ast::Query) -> Result<()> {
+        if let Some(select) = point::recognize(session, query) {
+            for (index, ty) in select.parameter_types() {
+                self.settle(index, ty);
+            }
+            self.schema = Some(select.schema.clone());
+            self.plan = Plan::Point(Arc::new(select));
+            return Ok(());
+        }
+        let planned: PlannedQuery = query::plan(session, query, &self.types).await?;
+        self.merge(&planned.parameters);
+        self.schema = Some(planned.schema.clone());
+        self.plan = Plan::Query(planned);
+        Ok(())
+    }
+
+    async fn insert(&mut self, session: &mut Session, statement: &Insert) -> Result<()> {
+        let written = written(session, &statement.table)?;
+        self.using(&statement.using);
+        match &statement.source {
+            InsertSource::Values(rows) => {
+                let columns = insert_columns(&written.table, statement);
+                for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(&columns)) {
+                    self.value(session, value, *ty, &[])?;
+                }
+            }
+            InsertSource::Query(source) => {
+                let columns = insert_columns(&written.table, statement);
+                self.select_items(&source.query, &columns);
+                let planned = query::plan(session, &source.query, &self.types).await?;
+                self.merge(&planned.parameters);
+            }
+            InsertSource::DefaultValues => {}
+        }
+        let alias = statement.alias.as_deref();
+        if let Some(ConflictAction::Update { assignments, filter }) = statement.on_conflict.as_ref().map(|c| &c.action) {
+            let qualifier = alias.unwrap_or(&written.table.name);
+            let input = [(qualifier, written.schema.clone()), ("excluded", written.schema.clone())];
+            self.assignments(session, &written, assignments, &input)?;
+            self.expression(session, filter.as_ref(), &input)?;
+        }
+        self.answer(session, &written, alias, statement.returning.as_deref(), statement.if_not_exists)
+    }
+
+    async fn update(&mut self, session: &mut Session, statement: &Update) -> Result<()> {
+        let written = written(session, &statement.table)?;
+        self.using(&statement.using);
+        let alias = statement.alias.as_deref();
+        let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
+        self.assignments(session, &written, &statement.assignments, &input)?;
+        self.filter(session, &written, alias, statement.filter.as_ref())?;
+        self.condition(session, &written, statement.condition.as_ref())?;
+        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+    }
+
+    async fn delete(&mut self, session: &mut Session, statement: &Delete) -> Result<()> {
+        let written = written(session, &statement.table)?;
+        self.using(&statement.using);
+        let alias = statement.alias.as_deref();
+        self.filter(session, &written, alias, statement.filter.as_ref())?;
+        self.condition(session, &written, statement.condition.as_ref())?;
+        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+    }
+
+    /// A type for a parameter that has none yet.
+    fn settle(&mut self, index: usize, ty: ColumnType) {
+        if let Some(slot @ None) = self.types.get_mut(index) {
+            *slot = Some(ty);
+        }
+    }
+
+    fn merge(&mut self, types: &[ColumnType]) {
+        for (index, ty) in types.iter().enumerate() {
+            self.settle(index, *ty);
+        }
+    }
+
+    fn using(&mut self, using: &Using) {
+        for expression in [&using.ttl, &using.timestamp].into_iter().flatten() {
+            if let Some(index) = as_parameter(expression) {
+                self.settle(index, ColumnType::BigInt);
+            }
+        }
+    }
+
+    fn value(
+        &mut self,
+        session: &mut Session,
+        value: &InsertValue,
+        ty: ColumnType,
+        input: &[(&str, SchemaRef)],
+    ) -> Result<()> {
+        let InsertValue::Expression(expression) = value else { return Ok(()) };
+        match as_parameter(expression) {
+            Some(index) => self.settle(index, ty),
+            None => self.expression(session, Some(expression), input)?,
+        }
+        Ok(())
+    }
+
+    fn assignments(
+        &mut self,
+        session: &mut Session,
+        written: &Written,
+        list: &[Assignment],
+        input: &[(&str, SchemaRef)],
+    ) -> Result<()> {
+        for assignment in list {
+            let column = written.table.expect_column(&assignment.column.name);
+            let column = column.map_err(|error| error.at(assignment.column.position))?;
+            self.value(session, &assignment.value, column.ty, input)?;
+        }
+        Ok(())
+    }
+
+    /// Parameters inside an expression, by compiling it.
+    fn expression(
+        &mut self,
+        session: &mut Session,
+        expression: Option<&ast::Expr>,
+        input: &[(&str, SchemaRef)],
+    ) -> Result<()> {
+        let Some(expression) = expression else { return Ok(()) };
+        let inside = parameters_in(expression);
+        if inside.iter().all(|index| self.types.get(*index).is_some_and(Option::is_some)) {
+            return Ok(());
+        }
+        let compiled = compile_typed(session, &[expression], input, &self.types)?;
+        for index in inside {
+            if let Some(ty) = compiled.parameters().get(index) {
+                self.settle(index, *ty);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter(
+        &mut self,
+        session: &mut Session,
+        written: &Written,
+        alias: Option<&str>,
+        filter: Option<&ast::Expr>,
+    ) -> Result<()> {
+        let Some(filter) = filter else { return Ok(()) };
+        if parameters_in(filter).is_empty() {
+            return Ok(());
+        }
+        let parts = match key_of(filter, &written.table, session.settings.time_zone()) {
+            KeyMatch::WholeKey(key) => key,
+            KeyMatch::WholeKeys(keys) => keys.concat(),
+            KeyMatch::SpansOnly(range) => {
+                let bounds = [range.lower, range.upper];
+                let bound = |bound| match bound {
+                    std::ops::Bound::Included(part) | std::ops::Bound::Excluded(part) => Some(part),
+                    std::ops::Bound::Unbounded => None,
+                };
+                range.prefix.into_iter().chain(bounds.into_iter().filter_map(bound)).collect()
+            }
+            KeyMatch::Other => {
+                // A subquery needs the planner; it is left to the types that the client gives.
+                let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
+                return match self.expression(session, Some(filter), &input) {
+                    Err(error) if error.kind == keyspan_model::ErrorKind::NotSupported => Ok(()),
+                    other => other,
+                };
+            }
+        };
+        for (index, ty) in point::parameters_of(&parts) {
+            self.settle(index, ty);
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, session: &mut Session, written: &Written, condition: Option<&Condition>) -> Result<()> {
+        match condition {
+            Some(Condition::If(expression)) => {
+                let input = [(written.table.name.as_str(), written.schema.clone())];
+                self.expression(session, Some(expression), &input)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A parameter in the SELECT list of an INSERT has its column's type.
+    fn select_items(&mut self, query: &ast::Query, columns: &[ColumnType]) {
+        match &*query.body {
+            ast::SetExpr::Select(select) => {
+                for (item, ty) in select.projection.iter().zip(columns) {
+                    if let ast::SelectItem::UnnamedExpr(expression) = item {
+                        if let Some(index) = as_parameter(expression) {
+                            self.settle(index, *ty);
+                        }
+                    }
+                }
+            }
+            ast::SetExpr::Values(values) => {
+                for (expression, ty) in values.rows.iter().flat_map(|row| row.content.iter().zip(columns)) {
+                    if let Some(index) = as_parameter(expression) {
+                        self.settle(index, *ty);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The columns of what the statement answers.
+    fn answer(
+        &mut self,
+        session: &mut Session,
+        written: &Written,
+        alias: Option<&str>,
+        returning: Option<&[ast::SelectItem]>,
+        conditional: bool,
+    ) -> Result<()> {
+        if conditional {
+            self.schema = Some(condition::schema(&written.table));
+        } else if let Some(items) = returning {
+            let returning = Returning::new(session, written, alias, items, &self.types)?;
+            self.merge(returning.parameters());
+            self.schema = Some(returning.schema().clone());
+        }
+        Ok(())
+    }
+}
+
+fn written(session: &Session, name: &keyspan_cql::ObjectName) -> Result<Written> {
+    names::table(&session.catalog(), &session.settings.search_path(), name).map(Written::new)
+}
+
+fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
+    if statement.columns.is_empty() {
+        return table.columns.iter().filter(|column| !column.hidden).map(|column| column.ty).collect();
+    }
+    // A wrong name is an error when the statement runs; here its values are texts.
+    let ty = |name: &str| table.column(name).map_or(ColumnType::Text, |column| column.ty);
+    statement.columns.iter().map(|column| ty(&column.name)).collect()
+}
+
+/// The places of the parameters in an expression.
+fn parameters_in(expression: &ast::Expr) -> Vec<usize> {
+    let mut found = Vec::new();
+    let _ = ast::visit_expressions(expression, |expression| {
+        if let ast::Expr::Value(literal) = expression {
+            if let ast::Value::Placeholder(name) = &literal.value {
+                found.extend(parameter_index(name));
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+/// A schema of one column of text.
+pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(names.iter().map(|name| ColumnType::Text.field(name, true)).collect::<Vec<_>>()))
+}

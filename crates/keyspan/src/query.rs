@@ -1,0 +1,127 @@
+//! SELECT and `scan`: by the point path where that is enough, through the planner otherwise.
+
+use keyspan_cql::{Scan, ScanAttribute, Statement, ast, quoted};
+use keyspan_model::{ColumnRole, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_query::PlannedQuery;
+use keyspan_store::seam::BatchStream;
+
+use crate::database::count;
+use crate::names;
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::point;
+use crate::prepared::{Plan, Prepared};
+use crate::scan_guard;
+use crate::session::Session;
+
+/// Runs a prepared SELECT or scan.
+pub(crate) async fn run(session: &mut Session, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    match &prepared.plan {
+        Plan::Point(select) => point::run(session, select, parameters).await,
+        Plan::Query(planned) => {
+            let stream = execute_checked(session, planned, parameters, prepared.statement()).await?;
+            Ok(Outcome::with_rows(Tag::streamed("SELECT"), Rows::new(planned.schema.clone(), stream)))
+        }
+        Plan::None => Err(Error::internal("a query without a plan")),
+    }
+}
+
+/// Plans a query on what the statement sees.
+pub(crate) async fn plan(
+    session: &mut Session,
+    query: &ast::Query,
+    types: &[Option<ColumnType>],
+) -> Result<PlannedQuery> {
+    check_locks(query)?;
+    count(&session.database.counts().planned_statements);
+    let snapshot = session.snapshot()?;
+    let context = session.context(snapshot, types);
+    session.running.guard(session.queries.plan(query, &context)).await
+}
+
+/// Row locks need keys: FOR UPDATE works where the whole key is given.
+fn check_locks(query: &ast::Query) -> Result<()> {
+    if query.locks.is_empty() {
+        return Ok(());
+    }
+    let error = Error::not_supported("FOR UPDATE needs a WHERE that gives the whole key of one table");
+    Err(error.with_hint("Or use UPDATE … RETURNING, or BEGIN ISOLATION LEVEL REPEATABLE READ."))
+}
+
+/// Runs a planned query; its stream ends with 57014 when the statement is to end.
+pub(crate) async fn execute(session: &mut Session, planned: &PlannedQuery, parameters: &[Value]) -> Result<BatchStream> {
+    let snapshot = session.snapshot()?;
+    let context = session.context(snapshot, &[]);
+    let stream = session.running.guard(session.queries.execute(planned, parameters, &context)).await?;
+    Ok(session.running.guard_stream(stream))
+}
+
+/// As [`execute`], with the guard against reading whole tables where the session wants it.
+async fn execute_checked(
+    session: &mut Session,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+    statement: &Statement,
+) -> Result<BatchStream> {
+    let allowed = matches!(statement, Statement::Query(query) if query.tails.allow_filtering);
+    let mode = session.settings.get("full_scan").unwrap_or("allow").to_string();
+    if allowed || mode == "allow" {
+        return execute(session, planned, parameters).await;
+    }
+    let (snapshot, seen) = scan_guard::guarded(session.snapshot()?, mode == "error");
+    let context = session.context(snapshot, &[]);
+    let result = session.running.guard(session.queries.execute(planned, parameters, &context)).await;
+    if let Some(notice) = scan_guard::notice(&seen) {
+        session.notice(notice);
+    }
+    Ok(session.running.guard_stream(result?))
+}
+
+/// HBase's scan as the SELECT that means the same, so that both have one plan.
+pub(crate) fn scan_query(session: &Session, scan: &Scan) -> Result<Box<ast::Query>> {
+    let table = names::table(&session.catalog(), &session.settings.search_path(), &scan.table)?;
+    let mut columns = "*".to_string();
+    let (mut conditions, mut limit, mut reversed) = (Vec::new(), String::new(), false);
+    for attribute in &scan.attributes {
+        match attribute {
+            ScanAttribute::RowPrefix(prefix) => conditions.push(format!("starts_with(row_key, {})", literal(prefix))),
+            ScanAttribute::StartRow(row) => conditions.push(format!("row_key >= {}", literal(row))),
+            ScanAttribute::StopRow(row) => conditions.push(format!("row_key < {}", literal(row))),
+            ScanAttribute::Limit(rows) => limit = format!(" LIMIT {rows}"),
+            ScanAttribute::Reversed(backwards) => reversed = *backwards,
+            ScanAttribute::Columns(names) => {
+                for name in names {
+                    table.expect_column(name)?;
+                }
+                columns = names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+            }
+        }
+    }
+    let filter = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
+    let order = |column: &keyspan_model::ColumnDef| {
+        let descending = matches!(column.role, ColumnRole::Clustering { descending: true });
+        format!("{} {}", quoted(&column.name), if descending != reversed { "DESC" } else { "ASC" })
+    };
+    let order = table.key().map(order).collect::<Vec<_>>().join(", ");
+    let (keyspace, name) = (quoted(&table.keyspace), quoted(&table.name));
+    names::parse_query(&format!("SELECT {columns} FROM {keyspace}.{name}{filter} ORDER BY {order}{limit}"))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The parameters as the types that the statement was prepared with.
+pub(crate) fn typed_parameters(session: &Session, prepared: &Prepared, given: &[Value]) -> Result<Vec<Value>> {
+    if given.len() != prepared.parameters.len() {
+        let message = format!(
+            "bind message supplies {} parameters, but prepared statement \"\" requires {}",
+            given.len(),
+            prepared.parameters.len()
+        );
+        return Err(Error::new(ErrorKind::Protocol, message));
+    }
+    let zone = session.zone();
+    let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+    let typed = given.iter().cloned().zip(&prepared.parameters);
+    typed.map(|(value, ty)| value.cast_zoned(*ty, &resolve)).collect()
+}

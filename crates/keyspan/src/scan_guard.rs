@@ -1,0 +1,87 @@
+//! `SET full_scan = 'warn' | 'error'`: CQL's guard against queries that read whole tables, with CQL's message.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use keyspan_model::{Catalog, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
+use keyspan_store::seam::{
+    Accepted, BatchStream, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded,
+};
+
+use crate::outcome::Notice;
+
+const MESSAGE: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable \
+     performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
+
+/// A snapshot that notices scans of whole relations.
+#[derive(Debug)]
+struct Guarded {
+    inner: Arc<dyn Snapshot>,
+    refuse: bool,
+    seen: Arc<AtomicBool>,
+}
+
+/// The snapshot with the guard, and whether a whole relation was scanned.
+pub(crate) fn guarded(inner: Arc<dyn Snapshot>, refuse: bool) -> (Arc<dyn Snapshot>, Arc<AtomicBool>) {
+    let seen = Arc::new(AtomicBool::new(false));
+    (Arc::new(Guarded { inner, refuse, seen: seen.clone() }), seen)
+}
+
+/// What `warn` says.
+pub(crate) fn notice(seen: &AtomicBool) -> Option<Notice> {
+    let notice = || Notice::warning("01000", "this query reads a whole table");
+    let hint = "Restrict the leading key columns, or say ALLOW FILTERING.";
+    seen.load(Ordering::Relaxed).then(|| notice().with_hint(hint))
+}
+
+impl Snapshot for Guarded {
+    fn catalog(&self) -> &Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn seq(&self) -> u64 {
+        self.inner.seq()
+    }
+
+    fn now(&self) -> i64 {
+        self.inner.now()
+    }
+
+    fn accept(&self, scan: &Scan) -> Accepted {
+        self.inner.accept(scan)
+    }
+
+    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
+        self.inner.statistics(scan)
+    }
+
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        // A query with a LIMIT and no filter stops by itself.
+        if !is_bounded(&scan.spans, &[]) && scan.limit.is_none() {
+            if self.refuse {
+                return Err(Error::new(ErrorKind::InvalidArgument, MESSAGE));
+            }
+            self.seen.store(true, Ordering::Relaxed);
+        }
+        self.inner.plan(scan, want)
+    }
+
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        self.inner.scan(scan, split, counters)
+    }
+
+    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        self.inner.get(relation, keys, columns)
+    }
+
+    fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.with_writes(batch)?;
+        Ok(Arc::new(Guarded { inner, refuse: self.refuse, seen: self.seen.clone() }))
+    }
+
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
+        self.inner.schema(relation, columns)
+    }
+}

@@ -1,0 +1,119 @@
+//! The settings there are. One line each: name as SHOW spells it, default, kind, whether clients are told of changes.
+
+/// What values a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// `on` or `off`.
+    Boolean,
+    /// A whole number within bounds.
+    Integer(i64, i64),
+    /// A time, kept in milliseconds; 0 is none.
+    Duration,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of names.
+    Names,
+    /// A time zone.
+    TimeZone,
+    /// `ISO` with an order of day, month and year.
+    DateStyle,
+    /// Always UTF8.
+    Encoding,
+    /// Cannot be changed.
+    Fixed,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The name as PostgreSQL spells it.
+    pub name: &'static str,
+    /// The value of a new session.
+    pub default: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// Whether the wire protocol tells the client of every change (ParameterStatus).
+    pub reported: bool,
+    /// For SHOW ALL.
+    pub description: &'static str,
+}
+
+impl Definition {
+    /// The name in lower case.
+    pub fn key(&self) -> String {
+        self.name.to_lowercase()
+    }
+}
+
+const fn own(name: &'static str, default: &'static str, kind: Kind, description: &'static str) -> Definition {
+    Definition { name, default, kind, reported: false, description }
+}
+
+const fn reported(name: &'static str, default: &'static str, kind: Kind, description: &'static str) -> Definition {
+    Definition { name, default, kind, reported: true, description }
+}
+
+const ISOLATION: Kind = Kind::Word(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
+const LEVELS: Kind = Kind::Word(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "info", "log", "notice", "warning", "error", "fatal", "panic",
+]);
+
+/// All settings.
+pub const DEFINITIONS: &[Definition] = &[
+    reported("application_name", "", Kind::Text, "Name of the application, for those who look at sessions."),
+    own("array_nulls", "on", Kind::Boolean, "Accepted for compatibility."),
+    own("backslash_quote", "safe_encoding", Kind::Text, "Accepted for compatibility."),
+    own("bytea_output", "hex", Kind::Word(&["hex"]), "Output format of bytes."),
+    own("check_function_bodies", "on", Kind::Boolean, "Accepted for compatibility."),
+    reported("client_encoding", "UTF8", Kind::Encoding, "Encoding of the client: always UTF8."),
+    own("client_min_messages", "notice", LEVELS, "Least severity of messages sent to the client."),
+    reported("DateStyle", "ISO, MDY", Kind::DateStyle, "Output format of dates: always ISO."),
+    own("copy_commit_rows", "0", Kind::Integer(0, i64::MAX), "Rows after which COPY commits; 0: all or nothing."),
+    own("deadlock_timeout", "1s", Kind::Duration, "Accepted for compatibility: deadlocks are found at once."),
+    own("default_table_access_method", "keyspan", Kind::Text, "Accepted for compatibility."),
+    own("default_tablespace", "", Kind::Text, "Accepted for compatibility."),
+    reported("default_transaction_read_only", "off", Kind::Boolean, "Whether new transactions only read."),
+    own("default_transaction_deferrable", "off", Kind::Boolean, "Accepted for compatibility."),
+    own("default_transaction_isolation", "read committed", ISOLATION, "Isolation level of new transactions."),
+    own("durability", "full", Kind::Word(&["full", "relaxed"]), "Whether a commit is on disk before it is answered."),
+    own("extra_float_digits", "1", Kind::Integer(-15, 3), "Accepted for compatibility: floats print exactly."),
+    own("full_scan", "allow", Kind::Word(&["allow", "warn", "error"]), "What a query does that reads a whole table."),
+    own("idle_in_transaction_session_timeout", "0", Kind::Duration, "Longest idle time inside a transaction."),
+    own("idle_session_timeout", "0", Kind::Duration, "Longest idle time outside a transaction."),
+    reported("in_hot_standby", "off", Kind::Fixed, "Whether the server is a standby."),
+    reported("integer_datetimes", "on", Kind::Fixed, "Dates and times are integers."),
+    reported("IntervalStyle", "postgres", Kind::Word(&["postgres"]), "Output format of durations."),
+    reported("is_superuser", "on", Kind::Fixed, "Whether the user may do everything."),
+    own("jit", "off", Kind::Boolean, "Accepted for compatibility."),
+    own("lc_collate", "C", Kind::Fixed, "Texts are ordered by their bytes."),
+    own("lc_ctype", "C.UTF-8", Kind::Fixed, "Classes of characters."),
+    own("lc_messages", "C", Kind::Text, "Accepted for compatibility."),
+    own("lc_monetary", "C", Kind::Text, "Accepted for compatibility."),
+    own("lc_numeric", "C", Kind::Text, "Accepted for compatibility."),
+    own("lc_time", "C", Kind::Text, "Accepted for compatibility."),
+    own("lock_timeout", "0", Kind::Duration, "Longest wait for a row lock."),
+    own("max_connections", "100", Kind::Fixed, "Most connections at one time."),
+    own("max_identifier_length", "63", Kind::Fixed, "Longest name that PostgreSQL's tools expect."),
+    own("row_security", "on", Kind::Boolean, "Accepted for compatibility."),
+    own("search_path", "\"$user\", public", Kind::Names, "Keyspaces in which names are looked up."),
+    reported("server_encoding", "UTF8", Kind::Fixed, "Encoding of texts."),
+    reported("server_version", "16.4", Kind::Fixed, "PostgreSQL's version whose behaviour clients may expect."),
+    own("server_version_num", "160004", Kind::Fixed, "The same as a number."),
+    reported("session_authorization", "keyspan", Kind::Text, "The session's user."),
+    own("session_replication_role", "origin", Kind::Text, "Accepted for compatibility."),
+    own("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),
+    own("statement_timeout", "0", Kind::Duration, "Longest time a statement may run."),
+    own("synchronize_seqscans", "on", Kind::Boolean, "Accepted for compatibility."),
+    own("synchronous_commit", "on", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "`off` is durability = relaxed."),
+    own("temp_tablespaces", "", Kind::Text, "Accepted for compatibility."),
+    own("tcp_keepalives_idle", "0", Kind::Integer(0, i32::MAX as i64), "Accepted for compatibility."),
+    reported("TimeZone", "UTC", Kind::TimeZone, "Zone of texts that stand for instants."),
+    own("transaction_deferrable", "off", Kind::Boolean, "Accepted for compatibility."),
+    own("transaction_isolation", "read committed", ISOLATION, "Isolation level of the open transaction."),
+    own("transaction_read_only", "off", Kind::Boolean, "Whether the open transaction only reads."),
+    own("wal_level", "replica", Kind::Fixed, "Accepted for compatibility."),
+    own("work_mem", "4MB", Kind::Text, "Accepted for compatibility: memory is shared by all queries."),
+    own("xmloption", "content", Kind::Text, "Accepted for compatibility."),
+];

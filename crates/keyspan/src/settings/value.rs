@@ -1,0 +1,162 @@
+//! The canonical forms of setting values.
+
+use chrono_tz::TZ_VARIANTS;
+use keyspan_cql::quoted;
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::definition::{Definition, Kind};
+
+/// The value in its canonical form.
+pub(super) fn canonical(definition: &Definition, values: &[String]) -> Result<String> {
+    if definition.kind == Kind::Names {
+        return Ok(values.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "));
+    }
+    let value = match values {
+        [value] => value.trim().to_string(),
+        _ if definition.kind == Kind::DateStyle => values.join(", "),
+        _ => {
+            let message = format!("SET {} takes only one argument", definition.name);
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+    };
+    match definition.kind {
+        Kind::Text | Kind::Names => Ok(value),
+        Kind::Boolean => boolean(definition, &value),
+        Kind::Integer(least, most) => integer(definition, &value, least, most),
+        Kind::Duration => duration(definition, &value),
+        Kind::Word(words) => word(definition, &value, words),
+        Kind::TimeZone => time_zone(definition, &value),
+        Kind::DateStyle => date_style(definition, &value),
+        Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
+            "utf8" | "unicode" => Ok("UTF8".to_string()),
+            _ => Err(invalid(definition, &value).with_hint("Keyspan speaks UTF8 only.")),
+        },
+        Kind::Fixed => {
+            let message = format!("parameter \"{}\" cannot be changed", definition.name);
+            Err(Error::new(ErrorKind::ObjectNotReady, message))
+        }
+    }
+}
+
+/// The names of a list as `search_path` keeps it.
+pub(super) fn names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut name = String::new();
+    let mut inside = false;
+    let mut rest = list.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' if inside && rest.peek() == Some(&'"') => name.push(rest.next().unwrap_or('"')),
+            '"' => inside = !inside,
+            ',' if !inside => names.push(std::mem::take(&mut name).trim().to_string()),
+            c => name.push(c),
+        }
+    }
+    names.push(name.trim().to_string());
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// A duration's text as milliseconds; a number alone is milliseconds.
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let number: f64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "ms" => 1.0,
+        "us" => 0.001,
+        "s" => 1_000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
+        _ => return None,
+    };
+    let milliseconds = (number * unit).round();
+    (milliseconds <= f64::from(i32::MAX)).then_some(milliseconds as u64)
+}
+
+fn boolean(definition: &Definition, value: &str) -> Result<String> {
+    match value.to_lowercase().as_str() {
+        "on" | "true" | "t" | "yes" | "y" | "1" => Ok("on".to_string()),
+        "off" | "false" | "f" | "no" | "n" | "0" => Ok("off".to_string()),
+        _ => {
+            let message = format!("parameter \"{}\" requires a Boolean value", definition.name);
+            Err(Error::new(ErrorKind::InvalidParameter, message))
+        }
+    }
+}
+
+fn integer(definition: &Definition, value: &str, least: i64, most: i64) -> Result<String> {
+    let number: i64 = value.parse().map_err(|_| invalid(definition, value))?;
+    if !(least..=most).contains(&number) {
+        let message = format!(
+            "{number} is outside the valid range for parameter \"{}\" ({least} .. {most})",
+            definition.name
+        );
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    Ok(number.to_string())
+}
+
+fn duration(definition: &Definition, value: &str) -> Result<String> {
+    let all = milliseconds(value).ok_or_else(|| {
+        invalid(definition, value).with_hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")
+    })?;
+    const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
+    let unit = UNITS.iter().find(|(_, length)| all >= *length && all % length == 0);
+    Ok(unit.map_or("0".to_string(), |(unit, length)| format!("{}{unit}", all / length)))
+}
+
+fn word(definition: &Definition, value: &str, words: &[&str]) -> Result<String> {
+    let lower = value.to_lowercase();
+    match words.iter().find(|word| **word == lower) {
+        Some(word) => Ok((*word).to_string()),
+        None => Err(invalid(definition, value).with_hint(format!("Available values: {}.", words.join(", ")))),
+    }
+}
+
+fn time_zone(definition: &Definition, value: &str) -> Result<String> {
+    if let Some(name) = zone_name(value) {
+        return Ok(name);
+    }
+    let hours: Result<f64, _> = value.trim_start_matches('+').parse();
+    match hours {
+        Ok(hours) if hours.abs() <= 15.0 => {
+            let minutes = (hours.abs() * 60.0).round() as i64;
+            let sign = if hours < 0.0 { '-' } else { '+' };
+            Ok(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+        }
+        _ => Err(invalid(definition, value).with_hint("Give an IANA name such as Europe/Berlin, or hours east of UTC.")),
+    }
+}
+
+/// The zone as the time zone database spells it, or an offset `+01:00`.
+fn zone_name(value: &str) -> Option<String> {
+    if matches!(value.to_lowercase().as_str(), "utc" | "gmt" | "z" | "zulu" | "default" | "local") {
+        return Some(if value.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" }.to_string());
+    }
+    let is_offset = value.len() == 6 && value.starts_with(['+', '-']) && value.as_bytes()[3] == b':';
+    if is_offset && value[1..3].parse::<u8>().is_ok_and(|h| h < 16) && value[4..].parse::<u8>().is_ok_and(|m| m < 60) {
+        return Some(value.to_string());
+    }
+    TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value)).map(str::to_string)
+}
+
+fn date_style(definition: &Definition, value: &str) -> Result<String> {
+    let mut order = "MDY";
+    for part in value.split(',').map(|part| part.trim().to_lowercase()) {
+        match part.as_str() {
+            "iso" | "default" => {}
+            "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
+            "dmy" | "euro" | "european" => order = "DMY",
+            "ymd" => order = "YMD",
+            _ => return Err(invalid(definition, value).with_hint("Keyspan writes dates in ISO style only.")),
+        }
+    }
+    Ok(format!("ISO, {order}"))
+}
+
+fn invalid(definition: &Definition, value: &str) -> Error {
+    let message = format!("invalid value for parameter \"{}\": \"{value}\"", definition.name);
+    Error::new(ErrorKind::InvalidParameter, message)
+}

@@ -1,0 +1,230 @@
+//! SHOW, DESCRIBE, SET, RESET, DISCARD, USE.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use keyspan_cql::{Describe, Discard, ObjectName, Set, Show};
+use keyspan_model::array::array_of;
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+
+use crate::describe;
+use crate::names::{self, Named};
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::prepare::text_schema;
+use crate::session::Session;
+use crate::settings::definition;
+
+/// The columns of a SHOW.
+pub(crate) fn schema(session: &Session, show: &Show) -> Result<SchemaRef> {
+    Ok(match show {
+        Show::Setting(name) => {
+            session.settings.expect(name)?;
+            text_schema(&[definition(name).map_or(name.as_str(), |definition| definition.name)])
+        }
+        Show::All => text_schema(&["name", "setting", "description"]),
+        Show::Tables { .. } => text_schema(&["keyspace", "name"]),
+        Show::Keyspaces => text_schema(&["name"]),
+        Show::Views => text_schema(&["keyspace", "name"]),
+        Show::Functions => text_schema(&["name"]),
+        Show::Columns(_) => text_schema(&["column_name", "type", "nullable", "key", "default"]),
+        Show::Create(_) => text_schema(&["create_statement"]),
+    })
+}
+
+/// `SHOW`.
+pub(crate) fn run(session: &mut Session, show: &Show) -> Result<Outcome> {
+    let catalog = session.catalog();
+    let schema = schema(session, show)?;
+    let rows: Vec<Vec<String>> = match show {
+        Show::Setting(name) => vec![vec![session.settings.expect(name)?.to_string()]],
+        Show::All => {
+            let all = session.settings.all().into_iter();
+            all.map(|(name, value, description)| vec![name, value, description.to_string()]).collect()
+        }
+        Show::Tables { keyspace } => {
+            let path = match keyspace {
+                Some(keyspace) => vec![keyspace.clone()],
+                None => session.settings.search_path(),
+            };
+            if let Some(keyspace) = keyspace {
+                names::expect_keyspace(&catalog, keyspace)?;
+            }
+            sorted(catalog.tables.values().filter(|table| path.contains(&table.keyspace)).map(|t| vec![t.keyspace.clone(), t.name.clone()]))
+        }
+        Show::Keyspaces => catalog.keyspaces.keys().map(|name| vec![name.clone()]).collect(),
+        Show::Views => sorted(catalog.views.values().map(|view| vec![view.keyspace.clone(), view.name.clone()])),
+        Show::Functions => {
+            let error = Error::not_supported("SHOW FUNCTIONS is not supported");
+            return Err(error.with_hint("SELECT proname FROM pg_catalog.pg_proc."));
+        }
+        Show::Columns(name) => columns(session, &catalog, name)?,
+        Show::Create(name) => vec![vec![create_text(session, &catalog, name)?]],
+    };
+    answer("SHOW", schema, &rows)
+}
+
+fn sorted(rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort();
+    rows
+}
+
+fn answer(command: &'static str, schema: SchemaRef, rows: &[Vec<String>]) -> Result<Outcome> {
+    let column = |index: usize| {
+        let values: Vec<Value> = rows.iter().map(|row| Value::Text(row[index].clone())).collect();
+        array_of(ColumnType::Text, &values)
+    };
+    let arrays = (0..schema.fields().len()).map(column).collect::<Result<Vec<_>>>()?;
+    let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+    Ok(Outcome::with_rows(Tag::plain(command), Rows::ready(schema, vec![batch])))
+}
+
+fn columns(session: &Session, catalog: &Catalog, name: &ObjectName) -> Result<Vec<Vec<String>>> {
+    let Named::Table(table) = names::expect(catalog, &session.settings.search_path(), name)? else {
+        let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", name.name));
+        return Err(error.with_hint("SELECT … FROM information_schema.columns knows views too."));
+    };
+    let shown = table.columns.iter().filter(|column| !column.hidden);
+    let row = |column: &keyspan_model::ColumnDef| {
+        let nullable = if column.not_null || column.is_key() { "NO" } else { "YES" };
+        vec![
+            column.name.clone(),
+            describe::type_text(column),
+            nullable.to_string(),
+            describe::key_text(column).to_string(),
+            column.default.clone().unwrap_or_default(),
+        ]
+    };
+    Ok(shown.map(row).collect())
+}
+
+fn create_text(session: &Session, catalog: &Catalog, name: &ObjectName) -> Result<String> {
+    Ok(match names::expect(catalog, &session.settings.search_path(), name)? {
+        Named::Table(table) => describe::table(&table),
+        Named::View(view) => describe::view(&view),
+    })
+}
+
+/// The columns of a DESCRIBE, those of Cassandra's.
+pub(crate) fn describe_schema() -> SchemaRef {
+    text_schema(&["keyspace_name", "type", "name", "create_statement"])
+}
+
+/// `DESCRIBE`.
+pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Outcome> {
+    let catalog = session.catalog();
+    let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
+        let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
+        rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).map(|t| describe::table_row(t)));
+        rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).map(|v| describe::view_row(v)));
+        rows
+    };
+    let rows = match statement {
+        Describe::Cluster => vec![row("", "cluster", "keyspan", "")],
+        Describe::Schema => catalog.keyspaces.keys().flat_map(|keyspace| everything_of(keyspace)).collect(),
+        Describe::Keyspaces => catalog.keyspaces.keys().map(|name| row(name, "keyspace", name, "")).collect(),
+        Describe::Keyspace(name) => {
+            let current = session.settings.search_path().into_iter().find(|k| catalog.keyspaces.contains_key(k));
+            let name = name.clone().or(current).unwrap_or_default();
+            names::expect_keyspace(&catalog, &name)?;
+            everything_of(&name)
+        }
+        Describe::Tables => catalog.tables.values().map(|t| row(&t.keyspace, "table", &t.name, "")).collect(),
+        Describe::Any(name) if name.keyspace.is_none() && catalog.keyspaces.contains_key(&name.name) => everything_of(&name.name),
+        Describe::Table(name) | Describe::Any(name) => {
+            match names::expect(&catalog, &session.settings.search_path(), name)? {
+                Named::Table(table) => vec![describe::table_row(&table)],
+                Named::View(view) => vec![describe::view_row(&view)],
+            }
+        }
+    };
+    answer("DESCRIBE", describe_schema(), &rows)
+}
+
+fn row(keyspace: &str, kind: &str, name: &str, text: &str) -> Vec<String> {
+    [keyspace, kind, name, text].map(str::to_string).to_vec()
+}
+
+/// `USE`: the keyspace leads the search path.
+pub(crate) fn use_keyspace(session: &mut Session, keyspace: &str) -> Result<Outcome> {
+    names::expect_keyspace(&session.catalog(), keyspace)?;
+    session.settings.set("search_path", &[keyspace.to_string()])?;
+    session.settings_changed();
+    Ok(Outcome::done(Tag::plain("USE")))
+}
+
+/// `SET`.
+pub(crate) fn set(session: &mut Session, statement: &Set) -> Result<Outcome> {
+    let key = statement.name.to_lowercase();
+    if key == "transaction_isolation" || key == "transaction_read_only" {
+        return set_transaction(session, &key, statement.values.as_deref());
+    }
+    let former = session.settings.get(&key).map(str::to_string);
+    match &statement.values {
+        None => session.settings.reset(&key)?,
+        Some(values) => session.settings.set(&key, values)?,
+    }
+    if statement.local {
+        match &mut session.transaction {
+            Some(transaction) => transaction.set_local(key, former.unwrap_or_default()),
+            None => {
+                if let Some(former) = former {
+                    session.settings.restore(&[(key, former)]);
+                }
+                let notice = crate::outcome::Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks");
+                session.notice(notice);
+            }
+        }
+    }
+    session.settings_changed();
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `SET transaction_isolation = …` is another spelling of SET TRANSACTION.
+fn set_transaction(session: &mut Session, key: &str, values: Option<&[String]>) -> Result<Outcome> {
+    let value = values.and_then(|values| values.first()).map(|value| value.to_lowercase());
+    let mut modes = keyspan_cql::TransactionModes::default();
+    match (key, value.as_deref()) {
+        (_, None) => {}
+        ("transaction_read_only", Some(value)) => modes.read_only = Some(matches!(value, "on" | "true" | "1" | "yes")),
+        (_, Some("read uncommitted")) => modes.isolation = Some(keyspan_cql::IsolationLevel::ReadUncommitted),
+        (_, Some("read committed")) => modes.isolation = Some(keyspan_cql::IsolationLevel::ReadCommitted),
+        (_, Some("repeatable read")) => modes.isolation = Some(keyspan_cql::IsolationLevel::RepeatableRead),
+        (_, Some("serializable")) => modes.isolation = Some(keyspan_cql::IsolationLevel::Serializable),
+        (_, Some(other)) => {
+            let message = format!("invalid value for parameter \"{key}\": \"{other}\"");
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+    }
+    crate::transaction::apply_modes(session, modes)?;
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `RESET`.
+pub(crate) fn reset(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
+    match name {
+        Some(name) => session.settings.reset(name)?,
+        None => session.settings.reset_all(),
+    }
+    session.settings_changed();
+    Ok(Outcome::done(Tag::plain("RESET")))
+}
+
+/// `DISCARD`.
+pub(crate) fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
+    Ok(Outcome::done(Tag::plain(match what {
+        Discard::All => {
+            if session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit()) {
+                let message = "DISCARD ALL cannot run inside a transaction block";
+                return Err(Error::new(ErrorKind::ActiveTransaction, message));
+            }
+            session.statements.clear();
+            session.cursors.clear();
+            session.settings.reset_all();
+            session.settings_changed();
+            "DISCARD ALL"
+        }
+        Discard::Plans => "DISCARD PLANS",
+        Discard::Sequences => "DISCARD SEQUENCES",
+        Discard::Temporary => "DISCARD TEMP",
+    })))
+}

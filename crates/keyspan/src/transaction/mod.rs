@@ -1,0 +1,206 @@
+//! Transactions: what BEGIN opens and COMMIT writes in one atomic step.
+//!
+//! ```text
+//! statement ─▶ own writes (mutations, preconditions) ──COMMIT──▶ Store::apply   (with own DDL: Store::change)
+//!     ▲              │
+//!     └─ snapshot ◀──┘ READ COMMITTED: a new one per statement; REPEATABLE READ, SERIALIZABLE: one
+//! ```
+//!
+//! The rule: nothing of a transaction is in the store before COMMIT, so ROLLBACK only forgets. Each statement has its
+//! own stamp, so that of two writes to one cell the later statement's wins.
+
+mod overlay;
+mod statement;
+mod watch;
+
+use std::sync::Arc;
+
+use keyspan_cql::{IsolationLevel, TransactionModes};
+use keyspan_model::{Catalog, Mutation, RelationId, Result, Span, Stamp, Unchanged, WriteBatch};
+use keyspan_store::seam::{ReadAt, Snapshot, Store};
+use parking_lot::Mutex;
+
+use crate::locks::{HeldLocks, LockTable};
+use crate::settings::Settings;
+
+pub(crate) use statement::{
+    apply_modes, begin, begin_implicit, begin_statement, check_not_failed, commit, end_implicit, release, rollback, rollback_to,
+    savepoint, set,
+};
+use watch::Watched;
+
+/// An open transaction.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    /// Whether it was opened for a text of several statements, not by BEGIN.
+    implicit: bool,
+    /// Only ROLLBACK helps.
+    pub(crate) failed: bool,
+    pub(crate) isolation: IsolationLevel,
+    pub(crate) read_only: bool,
+    /// When it began, in microseconds since 1970: `now()`.
+    pub(crate) began: i64,
+    /// Whether a statement has run in it: then its isolation is fixed.
+    started: bool,
+    writes: WriteBatch,
+    /// Number of the running statement: its stamp.
+    statement: u32,
+    locks: HeldLocks,
+    /// The catalog with own changes, and the version of the one it began from.
+    catalog: Option<(u64, Arc<Catalog>)>,
+    savepoints: Vec<Savepoint>,
+    /// What SET changed, to be put back: the settings as BEGIN found them.
+    settings: Settings,
+    /// What SET LOCAL changed, to be put back at the end: names with the values COMMIT restores.
+    local: Vec<(String, String)>,
+    /// The one snapshot of REPEATABLE READ and SERIALIZABLE.
+    fixed: Option<Arc<dyn Snapshot>>,
+    /// What SERIALIZABLE has read.
+    reads: Arc<Mutex<Vec<Unchanged>>>,
+}
+
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    mutations: usize,
+    unchanged: usize,
+    catalog: Option<(u64, Arc<Catalog>)>,
+    settings: Settings,
+}
+
+impl Transaction {
+    fn new(modes: TransactionModes, settings: &Settings, locks: &Arc<LockTable>, now: i64) -> Transaction {
+        Transaction {
+            implicit: false,
+            failed: false,
+            isolation: modes.isolation.unwrap_or(IsolationLevel::ReadCommitted),
+            read_only: modes.read_only.unwrap_or(false),
+            began: now,
+            started: false,
+            writes: WriteBatch::default(),
+            statement: 0,
+            locks: HeldLocks::none(locks.clone()),
+            catalog: None,
+            savepoints: Vec::new(),
+            settings: settings.clone(),
+            local: Vec::new(),
+            fixed: None,
+            reads: Arc::default(),
+        }
+    }
+
+    /// Whether it was opened for a text of several statements, not by BEGIN.
+    pub(crate) fn is_implicit(&self) -> bool {
+        self.implicit
+    }
+
+    /// The catalog with the transaction's own changes, if it has made any.
+    pub(crate) fn catalog(&self) -> Option<&Arc<Catalog>> {
+        self.catalog.as_ref().map(|(_, catalog)| catalog)
+    }
+
+    /// Takes over a changed catalog.
+    pub(crate) fn set_catalog(&mut self, base: u64, catalog: Catalog) {
+        let base = self.catalog.as_ref().map_or(base, |(first, _)| *first);
+        self.catalog = Some((base, Arc::new(Catalog { version: base + 1, ..catalog })));
+    }
+
+    /// The running statement's write timestamp.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp::Server(self.statement)
+    }
+
+    /// Adds a statement's writes.
+    pub(crate) fn write(&mut self, mut batch: WriteBatch) {
+        self.writes.mutations.append(&mut batch.mutations);
+        self.writes.unchanged.append(&mut batch.unchanged);
+    }
+
+    /// As [`Transaction::write`]; with one snapshot, nobody else may have written the same rows since it was taken.
+    pub(crate) fn write_checked(&mut self, store: &Arc<impl Store>, mut batch: WriteBatch) -> Result<()> {
+        if self.has_one_snapshot() {
+            let seq = self.fixed_snapshot(store)?.seq();
+            let spans = batch.mutations.iter().map(span_of).collect::<Vec<_>>();
+            batch.unchanged.extend(spans.into_iter().map(|(relation, span)| Unchanged { relation, span, seq }));
+        }
+        self.write(batch);
+        Ok(())
+    }
+
+    fn fixed_snapshot(&mut self, store: &Arc<impl Store>) -> Result<Arc<dyn Snapshot>> {
+        match &self.fixed {
+            Some(fixed) => Ok(fixed.clone()),
+            None => Ok(self.fixed.insert(store.snapshot(ReadAt::Acknowledged)?).clone()),
+        }
+    }
+
+    /// Remembers what a setting goes back to at COMMIT.
+    pub(crate) fn set_local(&mut self, name: String, former: String) {
+        self.local.push((name, former));
+    }
+
+    /// Keeps locks until the end.
+    pub(crate) fn keep(&mut self, locks: HeldLocks) {
+        self.locks.absorb(locks);
+    }
+
+    /// Whether it has written to a relation.
+    pub(crate) fn has_written(&self, relations: &[RelationId]) -> bool {
+        self.writes.mutations.iter().any(|mutation| relations.contains(&relation_of(mutation)))
+    }
+
+    /// Whether reads and writes are checked at COMMIT against what others have committed since its snapshot.
+    pub(crate) fn has_one_snapshot(&self) -> bool {
+        matches!(self.isolation, IsolationLevel::RepeatableRead | IsolationLevel::Serializable)
+    }
+
+    /// What a statement sees: the committed state, fixed where the isolation says so, with the own writes on top.
+    pub(crate) fn snapshot(&mut self, store: &Arc<impl Store>, at: ReadAt) -> Result<Arc<dyn Snapshot>> {
+        let committed = match self.has_one_snapshot() {
+            true => self.fixed_snapshot(store)?,
+            false => store.snapshot(at)?,
+        };
+        let watched: Arc<dyn Snapshot> = match self.isolation {
+            IsolationLevel::Serializable => Arc::new(Watched::new(committed, self.reads.clone())),
+            _ => committed,
+        };
+        match &self.catalog {
+            Some((_, own)) => overlay::snapshot(watched, own, &self.writes),
+            None if self.writes.mutations.is_empty() => Ok(watched),
+            None => watched.with_writes(&self.writes),
+        }
+    }
+
+    /// Everything to commit: writes to relations that still exist, and all preconditions.
+    fn into_batch(self, relaxed: bool) -> (Option<(u64, Arc<Catalog>)>, WriteBatch) {
+        let mut batch = WriteBatch { relaxed, ..self.writes };
+        if !batch.mutations.is_empty() || self.catalog.is_some() {
+            batch.unchanged.append(&mut self.reads.lock());
+        }
+        if let Some((_, catalog)) = &self.catalog {
+            let live: Vec<_> = catalog.tables.values().flat_map(|t| t.relations()).map(|r| r.id).collect();
+            batch.mutations.retain(|mutation| live.contains(&relation_of(mutation)));
+            batch.unchanged.retain(|condition| live.contains(&condition.relation));
+        }
+        (self.catalog, batch)
+    }
+}
+
+/// The rows a mutation writes: a batch of many counts as the whole relation.
+fn span_of(mutation: &Mutation) -> (RelationId, Span) {
+    match mutation {
+        Mutation::Row(write) => (write.relation, Span::prefix(write.key.clone())),
+        Mutation::Batch(write) => (write.relation, Span::all()),
+        Mutation::DeleteRow(delete) => (delete.relation, Span::prefix(delete.key.clone())),
+        Mutation::DeleteSpan(delete) => (delete.relation, delete.span.clone()),
+    }
+}
+
+fn relation_of(mutation: &Mutation) -> RelationId {
+    match mutation {
+        Mutation::Row(write) => write.relation,
+        Mutation::Batch(write) => write.relation,
+        Mutation::DeleteRow(delete) => delete.relation,
+        Mutation::DeleteSpan(delete) => delete.relation,
+    }
+}

@@ -1,0 +1,320 @@
+//! BEGIN, COMMIT, ROLLBACK, savepoints, SET TRANSACTION, and what every statement checks first.
+
+use keyspan_cql::{IsolationLevel, SetTransaction, Statement, TransactionModes};
+use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_store::seam::Store;
+
+use super::{Savepoint, Transaction};
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::session::Session;
+
+/// Fails with 25P02 for a statement that a failed transaction does not take.
+pub(crate) fn check_not_failed(session: &Session, statement: &Statement) -> Result<()> {
+    let failed = session.transaction.as_ref().is_some_and(|transaction| transaction.failed);
+    let ends = matches!(statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_));
+    if failed && !ends {
+        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        return Err(Error::new(ErrorKind::FailedTransaction, message));
+    }
+    Ok(())
+}
+
+/// What every statement does first: may it run here, and with which stamp.
+pub(crate) fn begin_statement(session: &mut Session, statement: &Statement) -> Result<()> {
+    check_not_failed(session, statement)?;
+    let read_only = session.transaction.as_ref().is_some_and(|transaction| transaction.read_only)
+        || (session.transaction.is_none() && session.settings.is_on("default_transaction_read_only"));
+    if let (true, Some(command)) = (read_only, writing_command(statement)) {
+        let message = format!("cannot execute {command} in a read-only transaction");
+        return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    if let Some(transaction) = &mut session.transaction {
+        transaction.statement += 1;
+        transaction.started |= !matches!(statement, Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_));
+    }
+    Ok(())
+}
+
+/// The command's name, if it writes.
+fn writing_command(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::CreateKeyspace(_) => "CREATE SCHEMA",
+        Statement::AlterKeyspace(_) => "ALTER SCHEMA",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateTableAs(_) => "CREATE TABLE AS",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::Drop(_) => "DROP",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::Comment(_) => "COMMENT",
+        Statement::Insert(_) => "INSERT",
+        Statement::Update(_) => "UPDATE",
+        Statement::Delete(_) => "DELETE",
+        Statement::Copy(copy) if copy.is_from => "COPY FROM",
+        _ => return None,
+    })
+}
+
+/// The modes with the session's defaults for what is not said.
+fn with_defaults(session: &Session, modes: TransactionModes) -> TransactionModes {
+    let isolation = modes.isolation.or_else(|| isolation_named(session.settings.get("default_transaction_isolation")));
+    let read_only = modes.read_only.unwrap_or_else(|| session.settings.is_on("default_transaction_read_only"));
+    TransactionModes { isolation, read_only: Some(read_only), deferrable: modes.deferrable }
+}
+
+fn isolation_named(name: Option<&str>) -> Option<IsolationLevel> {
+    Some(match name? {
+        "read uncommitted" => IsolationLevel::ReadUncommitted,
+        "read committed" => IsolationLevel::ReadCommitted,
+        "repeatable read" => IsolationLevel::RepeatableRead,
+        "serializable" => IsolationLevel::Serializable,
+        _ => return None,
+    })
+}
+
+fn isolation_name(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadUncommitted => "read uncommitted",
+        IsolationLevel::ReadCommitted => "read committed",
+        IsolationLevel::RepeatableRead => "repeatable read",
+        IsolationLevel::Serializable => "serializable",
+    }
+}
+
+fn open(session: &mut Session, modes: TransactionModes) -> Result<()> {
+    let modes = with_defaults(session, modes);
+    let transaction = Transaction::new(modes, &session.settings, session.database.locks(), session.statement_time);
+    session.transaction = Some(transaction);
+    show_modes(session)
+}
+
+/// SHOW transaction_isolation and the like tell of the open transaction.
+fn show_modes(session: &mut Session) -> Result<()> {
+    let Some(transaction) = &session.transaction else { return Ok(()) };
+    let (isolation, read_only) = (transaction.isolation, transaction.read_only);
+    session.settings.set("transaction_isolation", &[isolation_name(isolation).to_string()])?;
+    session.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+    session.settings_changed();
+    Ok(())
+}
+
+/// BEGIN, START TRANSACTION.
+pub(crate) fn begin(session: &mut Session, modes: TransactionModes) -> Result<Outcome> {
+    match &mut session.transaction {
+        // A text of several statements has begun one already: from here on it is the client's.
+        Some(transaction) if transaction.implicit => {
+            transaction.implicit = false;
+            apply_modes(session, modes)?;
+        }
+        Some(_) => session.notice(Notice::warning("25001", "there is already a transaction in progress")),
+        None => open(session, modes)?,
+    }
+    Ok(Outcome::done(Tag::plain("BEGIN")))
+}
+
+/// Opens a transaction for a text of several statements.
+pub(crate) fn begin_implicit(session: &mut Session) {
+    if session.transaction.is_none() && open(session, TransactionModes::default()).is_ok() {
+        if let Some(transaction) = &mut session.transaction {
+            transaction.implicit = true;
+        }
+    }
+}
+
+/// Ends it, if it is still the text's own.
+pub(crate) async fn end_implicit(session: &mut Session, commit: bool) -> Result<()> {
+    match &session.transaction {
+        Some(transaction) if transaction.implicit && commit && !transaction.failed => finish(session).await,
+        Some(transaction) if transaction.implicit => {
+            undo(session);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// COMMIT, END.
+pub(crate) async fn commit(session: &mut Session, chain: bool) -> Result<Outcome> {
+    let Some(transaction) = &session.transaction else {
+        session.notice(Notice::warning("25P01", "there is no transaction in progress"));
+        return Ok(Outcome::done(Tag::plain("COMMIT")));
+    };
+    let modes = modes_of(transaction);
+    if transaction.failed {
+        undo(session);
+        chain_if(session, chain, modes)?;
+        return Ok(Outcome::done(Tag::plain("ROLLBACK")));
+    }
+    if transaction.implicit {
+        session.notice(Notice::warning("25P01", "there is no transaction in progress"));
+    }
+    finish(session).await?;
+    chain_if(session, chain, modes)?;
+    Ok(Outcome::done(Tag::plain("COMMIT")))
+}
+
+/// ROLLBACK, ABORT.
+pub(crate) fn rollback(session: &mut Session, chain: bool) -> Result<Outcome> {
+    match &session.transaction {
+        Some(transaction) => {
+            let modes = modes_of(transaction);
+            undo(session);
+            chain_if(session, chain, modes)?;
+        }
+        None => session.notice(Notice::warning("25P01", "there is no transaction in progress")),
+    }
+    Ok(Outcome::done(Tag::plain("ROLLBACK")))
+}
+
+fn modes_of(transaction: &Transaction) -> TransactionModes {
+    let isolation = Some(transaction.isolation);
+    TransactionModes { isolation, read_only: Some(transaction.read_only), deferrable: None }
+}
+
+fn chain_if(session: &mut Session, chain: bool, modes: TransactionModes) -> Result<()> {
+    if chain { open(session, modes) } else { Ok(()) }
+}
+
+/// Writes everything in one step. Whatever happens, the transaction is over.
+async fn finish(session: &mut Session) -> Result<()> {
+    let Some(mut transaction) = session.transaction.take() else { return Ok(()) };
+    let locks = std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(session.database.locks().clone()));
+    let before = std::mem::take(&mut transaction.settings);
+    let local = std::mem::take(&mut transaction.local);
+    let (catalog, batch) = transaction.into_batch(session.settings.relaxed_durability());
+    let result = match catalog {
+        Some((base, catalog)) => {
+            let changed = session.database.store().change(base, (*catalog).clone(), Some(batch)).await;
+            changed.map(drop).map_err(concurrent_change)
+        }
+        None if batch.mutations.is_empty() => Ok(()),
+        None => session.database.store().apply(batch).await.map(drop),
+    };
+    drop(locks);
+    match &result {
+        Ok(()) => session.settings.restore(&local),
+        Err(_) => session.settings = before,
+    }
+    end_session_state(session, result.is_ok());
+    result
+}
+
+fn concurrent_change(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Serialization => error.with_hint("Another session changed tables at the same time; run the transaction again."),
+        _ => error,
+    }
+}
+
+/// Forgets everything.
+fn undo(session: &mut Session) {
+    if let Some(transaction) = session.transaction.take() {
+        session.settings = transaction.settings;
+    }
+    end_session_state(session, false);
+}
+
+/// Cursors without hold end with their transaction; one that failed takes all cursors it declared with it.
+fn end_session_state(session: &mut Session, committed: bool) {
+    session.cursors.retain(|_, cursor| cursor.survives(committed));
+    for name in ["transaction_isolation", "transaction_read_only", "transaction_deferrable"] {
+        // These names exist, so resetting them cannot fail.
+        let _ = session.settings.reset(name);
+    }
+    session.settings_changed();
+}
+
+fn expect_block<'a>(session: &'a mut Session, command: &str) -> Result<&'a mut Transaction> {
+    match &mut session.transaction {
+        Some(transaction) if !transaction.implicit => Ok(transaction),
+        _ => {
+            let message = format!("{command} can only be used in transaction blocks");
+            Err(Error::new(ErrorKind::NoTransaction, message))
+        }
+    }
+}
+
+/// SAVEPOINT.
+pub(crate) fn savepoint(session: &mut Session, name: &str) -> Result<Outcome> {
+    let settings = session.settings.clone();
+    let transaction = expect_block(session, "SAVEPOINT")?;
+    transaction.savepoints.push(Savepoint {
+        name: name.to_string(),
+        mutations: transaction.writes.mutations.len(),
+        unchanged: transaction.writes.unchanged.len(),
+        catalog: transaction.catalog.clone(),
+        settings,
+    });
+    Ok(Outcome::done(Tag::plain("SAVEPOINT")))
+}
+
+fn find_savepoint(transaction: &Transaction, name: &str) -> Result<usize> {
+    transaction.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+        Error::new(ErrorKind::UndefinedSavepoint, format!("savepoint \"{name}\" does not exist"))
+    })
+}
+
+/// RELEASE SAVEPOINT.
+pub(crate) fn release(session: &mut Session, name: &str) -> Result<Outcome> {
+    let transaction = expect_block(session, "RELEASE SAVEPOINT")?;
+    let index = find_savepoint(transaction, name)?;
+    transaction.savepoints.truncate(index);
+    Ok(Outcome::done(Tag::plain("RELEASE")))
+}
+
+/// ROLLBACK TO SAVEPOINT: forgets what was written after it; the savepoint stays. What SERIALIZABLE has read stays
+/// remembered, since it may have been told.
+pub(crate) fn rollback_to(session: &mut Session, name: &str) -> Result<Outcome> {
+    let transaction = expect_block(session, "ROLLBACK TO SAVEPOINT")?;
+    let index = find_savepoint(transaction, name)?;
+    transaction.savepoints.truncate(index + 1);
+    let savepoint = &transaction.savepoints[index];
+    transaction.writes.mutations.truncate(savepoint.mutations);
+    transaction.writes.unchanged.truncate(savepoint.unchanged);
+    transaction.catalog = savepoint.catalog.clone();
+    transaction.failed = false;
+    session.settings = savepoint.settings.clone();
+    session.settings_changed();
+    Ok(Outcome::done(Tag::plain("ROLLBACK")))
+}
+
+/// SET TRANSACTION, SET SESSION CHARACTERISTICS.
+pub(crate) fn set(session: &mut Session, statement: &SetTransaction) -> Result<Outcome> {
+    if statement.session {
+        if let Some(level) = statement.modes.isolation {
+            session.settings.set("default_transaction_isolation", &[isolation_name(level).to_string()])?;
+        }
+        if let Some(read_only) = statement.modes.read_only {
+            session.settings.set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+        }
+        session.settings_changed();
+    } else if session.transaction.is_none() {
+        session.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
+    } else {
+        apply_modes(session, statement.modes)?;
+    }
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// Changes the open transaction's modes.
+pub(crate) fn apply_modes(session: &mut Session, modes: TransactionModes) -> Result<()> {
+    let Some(transaction) = &mut session.transaction else { return Ok(()) };
+    match modes.isolation {
+        Some(level) if level != transaction.isolation && transaction.started => {
+            let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+            return Err(Error::new(ErrorKind::ActiveTransaction, message));
+        }
+        Some(level) => transaction.isolation = level,
+        None => {}
+    }
+    match modes.read_only {
+        Some(false) if transaction.read_only && transaction.started => {
+            let message = "transaction read-write mode must be set before any query";
+            return Err(Error::new(ErrorKind::ActiveTransaction, message));
+        }
+        Some(read_only) => transaction.read_only = read_only,
+        None => {}
+    }
+    show_modes(session)
+}

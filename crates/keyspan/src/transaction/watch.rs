@@ -1,0 +1,88 @@
+//! A snapshot that remembers what was read from it: how SERIALIZABLE knows what must not change before COMMIT.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use keyspan_model::{Catalog, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
+use keyspan_store::seam::{Accepted, BatchStream, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+use parking_lot::Mutex;
+
+/// More remembered spans than this of one transaction become whole relations.
+const SPANS_MAX: usize = 1_000;
+
+/// A snapshot whose reads are remembered.
+#[derive(Debug)]
+pub(super) struct Watched {
+    inner: Arc<dyn Snapshot>,
+    reads: Arc<Mutex<Vec<Unchanged>>>,
+}
+
+impl Watched {
+    pub(super) fn new(inner: Arc<dyn Snapshot>, reads: Arc<Mutex<Vec<Unchanged>>>) -> Watched {
+        Watched { inner, reads }
+    }
+
+    fn remember(&self, relation: RelationId, spans: impl IntoIterator<Item = Span>) {
+        let mut reads = self.reads.lock();
+        for span in spans {
+            let read = Unchanged { relation, span, seq: self.inner.seq() };
+            if !reads.contains(&read) {
+                reads.push(read);
+            }
+        }
+        if reads.len() > SPANS_MAX {
+            let mut relations: Vec<(RelationId, u64)> = reads.drain(..).map(|read| (read.relation, read.seq)).collect();
+            relations.sort();
+            relations.dedup_by_key(|(relation, _)| *relation);
+            reads.extend(relations.into_iter().map(|(relation, seq)| Unchanged { relation, span: Span::all(), seq }));
+        }
+    }
+}
+
+impl Snapshot for Watched {
+    fn catalog(&self) -> &Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn seq(&self) -> u64 {
+        self.inner.seq()
+    }
+
+    fn now(&self) -> i64 {
+        self.inner.now()
+    }
+
+    fn accept(&self, scan: &Scan) -> Accepted {
+        self.inner.accept(scan)
+    }
+
+    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
+        // An answer may come from statistics alone: count(*).
+        self.remember(scan.relation, scan.spans.iter().cloned());
+        self.inner.statistics(scan)
+    }
+
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        self.remember(scan.relation, scan.spans.iter().cloned());
+        self.inner.plan(scan, want)
+    }
+
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        self.inner.scan(scan, split, counters)
+    }
+
+    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        self.remember(relation, keys.iter().map(|key| Span::prefix(key.clone())));
+        self.inner.get(relation, keys, columns)
+    }
+
+    fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.with_writes(batch)?;
+        Ok(Arc::new(Watched { inner, reads: self.reads.clone() }))
+    }
+
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
+        self.inner.schema(relation, columns)
+    }
+}
