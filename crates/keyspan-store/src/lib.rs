@@ -9,6 +9,7 @@
 //! Everything above sees only [`seam`].
 
 pub mod clock;
+mod compact;
 pub mod engine;
 pub mod files;
 mod format;
@@ -17,10 +18,12 @@ mod manifest;
 pub mod memory_run;
 pub mod memtable;
 pub mod merge;
+mod policy;
 pub mod row;
 pub mod run;
 pub mod scan;
 pub mod seam;
 pub mod segment;
+mod window;
 
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};

@@ -18,7 +18,7 @@ mod replay;
 mod tests;
 mod wire;
 
-pub use codec::{LoggedMutation, Record, RecordBody, decode_body, encode_body};
-pub use committer::{Commit, CommitLog, Durable, LogOptions};
-pub use replay::{LogFile, Replay, log_files};
+pub use codec::{LoggedMutation, Record, decode_body, encode_body};
+pub use committer::{Commit, CommitLog, LogOptions};
+pub use replay::{Replay, log_files};
 pub use wire::Reader;

@@ -39,7 +39,6 @@ pub struct Manifest {
     /// None where there is no local disk: then every edit is a checkpoint.
     ledger: Option<Ledger>,
     state: ManifestState,
-    checkpointed: u64,
 }
 
 impl Manifest {
@@ -48,7 +47,6 @@ impl Manifest {
     pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
         files.create_dir(CHECKPOINT_DIRECTORY)?;
         let checkpoint = newest(files.as_ref(), store)?;
-        let checkpointed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.edit);
         let (ledger, items) = match files.local_root() {
             Some(root) => {
                 let (ledger, items) = Ledger::open(root, checkpoint)?;
@@ -57,7 +55,7 @@ impl Manifest {
             None => (None, checkpoint.unwrap_or_default()),
         };
         let state = ManifestState::from_items(&items)?;
-        Ok(Manifest { files, store, ledger, state, checkpointed })
+        Ok(Manifest { files, store, ledger, state })
     }
 
     /// What the manifest says now.
@@ -79,15 +77,9 @@ impl Manifest {
         Ok(())
     }
 
-    /// The edit up to which a checkpoint was written and read back.
-    pub fn checkpointed(&self) -> u64 {
-        self.checkpointed
-    }
-
     fn checkpoint(&mut self) -> Result<()> {
         let items = Items { edit: self.state.edit, items: self.state.items()? };
         write(self.files.as_ref(), self.store, &items)?;
-        self.checkpointed = self.state.edit;
         let old = checkpoints(self.files.as_ref())?;
         for (_, path) in old.iter().rev().skip(CHECKPOINTS_KEPT) {
             self.files.remove(path)?;

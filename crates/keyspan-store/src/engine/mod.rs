@@ -1,46 +1,176 @@
 //! The embedded store: one directory, one process, one apply lane.
+//!
+//! ```text
+//! apply ─▶ staging ─▶ lane ─▶ commit log ─▶ answer          snapshot ◀─ version ◀─ state (visible seq, schema)
+//!                        └──▶ memtables ─▶ flush ─▶ segments ─▶ merge ─▶ segments      (worker threads)
+//! ```
+//!
+//! What a snapshot shows: every acknowledged batch, each whole. Batches become visible in their order, when they are
+//! durable; a relaxed batch is acknowledged and visible when it is applied, and makes those before it visible too.
 
+mod compaction;
+mod core;
+mod disk;
+mod flush;
+mod lane;
 mod options;
+mod recovery;
+mod snapshot;
+mod staging;
+#[cfg(test)]
+mod tests;
+mod version;
+mod worker;
+mod write;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use keyspan_model::{Applied, Catalog, Error, Result, WriteBatch};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
+use crate::files::{Files, LocalFiles, MemoryFiles};
+use crate::policy::most_runs_in_window;
+use crate::run::SortedRun;
 use crate::seam::{Caps, ReadAt, Snapshot, Store};
+use crate::segment::SegmentRecord;
 
 pub use options::{RelationStats, StoreOptions, StoreStats};
+pub use snapshot::StoreSnapshot;
+
+use self::core::{Core, Work, closed};
+use self::staging::Prepared;
+use self::version::RelationVersion;
+
+/// Bytes in memory above which closing flushes, so that the next start is quick.
+const FLUSH_AT_CLOSE: usize = 4 << 20;
 
 /// A store in a directory of this machine, or in memory.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     caps: Caps,
-    catalog: Arc<Catalog>,
+    core: Arc<Core>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made if it does not exist. Blocks while the commit log is replayed.
     ///
     /// Errors: 55006 if another process has it open, XX002 for a newer format, XX001 naming the damaged file.
-    pub fn open(_path: impl AsRef<Path>, _options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
-        Err(Error::not_supported("the store cannot be opened yet"))
+    pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
+        EmbeddedStore::open_files(Arc::new(LocalFiles::new(path.as_ref())?), options)
     }
 
     /// A store in memory, gone when it is dropped.
-    pub fn in_memory(_options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
-        let caps = Caps { global_key_order: true, snapshots: true, atomic_batches: true, timestamp_step: 1 };
-        Ok(Arc::new(EmbeddedStore { caps, catalog: Arc::new(Catalog::initial()) }))
+    pub fn in_memory(options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
+        EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), options)
     }
 
-    /// Waits for what is under way, makes everything durable and frees the directory. Later calls fail.
+    /// Opens the store in any directory of files; so tests bring their own disk.
+    pub fn open_files(files: Arc<dyn Files>, options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
+        let core = Core::open(files, options)?;
+        let workers = Mutex::new(worker::start(&core)?);
+        core.nudge();
+        let caps = Caps { global_key_order: true, snapshots: true, atomic_batches: true, timestamp_step: 1 };
+        Ok(Arc::new(EmbeddedStore { caps, core, workers }))
+    }
+
+    /// Waits for what is under way, makes everything durable and frees the directory. Later calls fail with 57P01.
+    /// Blocks.
     pub fn close(&self) -> Result<()> {
-        Ok(())
+        self.core.lane.lock().closed = Some(closed());
+        self.core.aborting.store(true, Ordering::Relaxed);
+        self.end_workers();
+        self.core.aborting.store(false, Ordering::Relaxed);
+        if self.core.lock.lock().is_none() {
+            return Ok(());
+        }
+        let closed = self.core.log().close().and_then(|()| self.leave());
+        self.core.room.notify_waiters();
+        *self.core.lock.lock() = None;
+        closed
+    }
+
+    fn leave(&self) -> Result<()> {
+        let low = self.core.disk_low.load(Ordering::Relaxed);
+        if !low && self.core.files.local_root().is_some() && self.core.state.lock().memory > FLUSH_AT_CLOSE {
+            self.core.flush_all()?;
+        }
+        let mut manifest = self.core.manifest.lock();
+        let edit = self.core.edit(&manifest);
+        manifest.commit(edit, false)
+    }
+
+    fn end_workers(&self) {
+        self.core.work.lock().closing = true;
+        self.core.wake.notify_all();
+        for worker in self.workers.lock().drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("a worker of the store has panicked");
+            }
+        }
     }
 
     /// What the store tells of itself.
     pub fn stats(&self) -> StoreStats {
-        StoreStats::default()
+        let (log_bytes, log_syncs) = self.core.log().size();
+        let state = self.core.state.lock();
+        let segments = || state.version.values().flat_map(|relation| &relation.segments);
+        StoreStats {
+            relations: state.version.values().map(|relation| relation_stats(relation)).collect(),
+            log_bytes,
+            segment_bytes: segments().map(|segment| segment.record().disk_bytes()).sum(),
+            memory_bytes: state.memory,
+            durable_seq: self.core.log().durable(),
+            flushes: self.core.flushes.load(Ordering::Relaxed),
+            compactions: self.core.compactions.load(Ordering::Relaxed),
+            log_syncs,
+        }
+    }
+
+    async fn enter(&self, prepared: Prepared) -> Result<Applied> {
+        let entered = self.core.enter(prepared)?;
+        if let Some(durable) = entered.durable {
+            durable.await.unwrap_or_else(|_| Err(Error::internal("the commit log ended without an answer")))?;
+        }
+        Ok(entered.applied)
+    }
+
+    /// Hands a request to the workers and waits for its answer.
+    async fn ask(&self, request: impl FnOnce(&mut Work, self::core::Answer)) -> Result<()> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut work = self.core.work.lock();
+            if work.closing {
+                return Err(closed());
+            }
+            request(&mut work, answer);
+        }
+        self.core.wake.notify_all();
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "the store was not closed cleanly");
+        }
+    }
+}
+
+fn relation_stats(relation: &RelationVersion) -> RelationStats {
+    let records: Vec<SegmentRecord> = relation.segments.iter().map(|segment| segment.record().clone()).collect();
+    RelationStats {
+        relation: relation.definition.id,
+        memory_runs: relation.runs.len() + relation.memtables().filter(|memtable| !memtable.is_empty()).count(),
+        segments: relation.segments.len(),
+        segment_rows: relation.segments.iter().map(|segment| segment.meta().all.rows).sum(),
+        most_runs_in_window: most_runs_in_window(&relation.definition, &records),
     }
 }
 
@@ -51,26 +181,36 @@ impl Store for EmbeddedStore {
     }
 
     fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.clone()
+        self.core.state.lock().schema.catalog.clone()
     }
 
-    async fn change(&self, _base: u64, _next: Catalog, _batch: Option<WriteBatch>) -> Result<Arc<Catalog>> {
-        Err(Error::not_supported("the catalog cannot be changed yet"))
+    async fn change(&self, base: u64, next: Catalog, batch: Option<WriteBatch>) -> Result<Arc<Catalog>> {
+        let batch = WriteBatch { relaxed: false, ..batch.unwrap_or_default() };
+        if !batch.mutations.is_empty() {
+            self.core.wait_for_room().await?;
+        }
+        let prepared = Prepared::change(base, next, batch)?;
+        let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
+        self.enter(prepared).await?;
+        self.core.nudge();
+        catalog.ok_or_else(|| Error::internal("a change without a catalog"))
     }
 
-    async fn apply(&self, _batch: WriteBatch) -> Result<Applied> {
-        Err(Error::not_supported("nothing can be written yet"))
+    async fn apply(&self, batch: WriteBatch) -> Result<Applied> {
+        self.core.wait_for_room().await?;
+        let schema = self.core.state.lock().newest_schema().clone();
+        self.enter(Prepared::batch(&schema, batch)?).await
     }
 
-    fn snapshot(&self, _at: ReadAt) -> Result<Arc<dyn Snapshot>> {
-        Err(Error::not_supported("nothing can be read yet"))
+    fn snapshot(&self, at: ReadAt) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(self.core.snapshot(at)))
     }
 
     async fn flush(&self) -> Result<()> {
-        Ok(())
+        self.ask(|work, answer| work.flush.push(answer)).await
     }
 
     async fn compact(&self) -> Result<()> {
-        Ok(())
+        self.ask(|work, answer| work.compact.push(answer)).await
     }
 }

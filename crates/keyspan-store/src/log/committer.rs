@@ -146,6 +146,11 @@ impl CommitLog {
         (state.files.iter().map(|file| file.bytes).sum(), state.syncs)
     }
 
+    /// Whether some file holds only records before `seq`.
+    pub fn can_forget_before(&self, seq: u64) -> bool {
+        self.shared.state.lock().files.get(1).is_some_and(|second| second.first_seq <= seq)
+    }
+
     /// Removes the files that hold only records before `seq`. The file that is being written stays.
     pub fn forget_before(&self, files: &dyn Files, seq: u64) -> Result<()> {
         let dead: Vec<LogFile> = {

@@ -10,6 +10,8 @@ use keyspan_model::{Error, ErrorKind, RelationId, Result, Stamp};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::committer::*;
+use super::replay::LogFile;
 use super::*;
 use crate::files::{FileLock, FileReader, FileWriter, Files, MemoryFiles};
 

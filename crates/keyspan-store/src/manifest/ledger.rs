@@ -120,7 +120,9 @@ impl Ledger {
         self.db.apply_batch(batch).map_err(|error| failure(&self.path, &error))?;
         self.db.flush().map_err(|error| failure(&self.path, &error))?;
         self.sync()?;
-        removes.iter().for_each(|key| drop(self.chunks.remove(key)));
+        for key in removes {
+            self.chunks.remove(key);
+        }
         self.chunks.extend(chunks);
         Ok(())
     }

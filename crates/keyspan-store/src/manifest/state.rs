@@ -35,6 +35,8 @@ pub struct Marks {
     pub read_time: i64,
     /// A batch known to be durable: the log must reach as far.
     pub durable_seq: u64,
+    /// The first batch that the log must still hold.
+    pub log_start: u64,
 }
 
 impl Marks {
@@ -44,6 +46,7 @@ impl Marks {
         self.timestamp = self.timestamp.max(other.timestamp);
         self.read_time = self.read_time.max(other.read_time);
         self.durable_seq = self.durable_seq.max(other.durable_seq);
+        self.log_start = self.log_start.max(other.log_start);
     }
 }
 
@@ -214,8 +217,8 @@ impl ManifestState {
         for key in self.dropped_tombstones(&edit) {
             self.tombstones.remove(&key);
         }
-        edit.drop.iter().for_each(|relation| drop(self.flushed.remove(relation)));
-        edit.buried.iter().for_each(|id| drop(self.dead.remove(id)));
+        self.flushed.retain(|relation, _| !edit.drop.contains(relation));
+        self.dead.retain(|id| !edit.buried.contains(id));
         self.flushed.extend(edit.flushed);
         self.segments.extend(edit.add.into_iter().map(|record| (record.id, record)));
         self.tombstones.extend(edit.add_tombstones);

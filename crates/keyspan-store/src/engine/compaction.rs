@@ -1,0 +1,159 @@
+//! Merging segments: choosing is the policy's, here is how a merge becomes part of the store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspan_model::{RelationId, Result, SegmentId};
+
+use super::core::Core;
+use super::flush::tombstone_key;
+use super::version::RelationVersion;
+use super::write::Inputs;
+use crate::manifest::{Edit, TombstoneKey};
+use crate::policy::{expired, pick};
+use crate::run::{Extent, SortedRun};
+use crate::segment::{Segment, SegmentRecord};
+
+impl Core {
+    /// Merges the segments of every relation as far as they can be.
+    pub fn compact_all(&self) -> Result<()> {
+        let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
+        ids.into_iter().try_for_each(|id| self.compact_relation(id, true))
+    }
+
+    /// Merges and drops what the policy says is due, relation by relation.
+    pub fn compact_due(&self) -> Result<()> {
+        let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
+        ids.into_iter().try_for_each(|id| self.compact_relation(id, false))
+    }
+
+    fn compact_relation(&self, id: RelationId, all: bool) -> Result<()> {
+        let _compacting = self.compacting.lock();
+        self.drop_expired(id)?;
+        while let Some(relation) = self.relation_version(id) {
+            let records: Vec<SegmentRecord> = relation.segments.iter().map(|segment| segment.record().clone()).collect();
+            let Some(pick) = pick(&relation.definition, &records, all) else { break };
+            let chosen = relation.segments.iter().filter(|segment| pick.inputs.contains(&segment.id())).cloned();
+            let chosen: Vec<Arc<Segment>> = chosen.collect();
+            drop(relation);
+            self.merge(id, chosen, pick.level)?;
+        }
+        Ok(())
+    }
+
+    /// Drops segments whole of which nothing lives any more.
+    fn drop_expired(&self, id: RelationId) -> Result<()> {
+        let now = self.expiry_clock();
+        let mut manifest = self.manifest.lock();
+        let Some(relation) = self.relation_version(id) else { return Ok(()) };
+        let records: Vec<SegmentRecord> = relation.segments.iter().map(|segment| segment.record().clone()).collect();
+        let gone: BTreeSet<SegmentId> =
+            expired(&relation.definition, &records, &relation.memory_extents(), now).into_iter().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let edit = Edit { remove: gone.iter().copied().collect(), ..self.edit(&manifest) };
+        manifest.commit(edit, true)?;
+        self.publish_merge(&relation, &gone, Vec::new());
+        drop(manifest);
+        self.bury(relation.segments.iter().filter(|segment| gone.contains(&segment.id())));
+        drop(relation);
+        self.delete_dead()
+    }
+
+    /// The newest state of one relation.
+    pub fn relation_version(&self, id: RelationId) -> Option<Arc<RelationVersion>> {
+        self.state.lock().version.get(&id).cloned()
+    }
+
+    /// Replaces segments of a relation by their merge.
+    fn merge(&self, id: RelationId, chosen: Vec<Arc<Segment>>, level: u32) -> Result<()> {
+        let Some(relation) = self.relation_version(id) else { return Ok(()) };
+        let merged: BTreeSet<SegmentId> = chosen.iter().map(|segment| segment.id()).collect();
+        let inputs = merge_inputs(&relation, chosen, &merged, self.expiry_clock(), level);
+        let records = self.write_segments(&inputs)?;
+        let mut manifest = self.manifest.lock();
+        let current = self.relation_version(id);
+        let alive = current.is_some_and(|current| {
+            let segments: BTreeSet<SegmentId> = current.segments.iter().map(|segment| segment.id()).collect();
+            merged.is_subset(&segments)
+        });
+        if !alive {
+            // The relation was dropped meanwhile.
+            return self.discard(&records);
+        }
+        let edit = Edit { add: records.clone(), remove: merged.iter().copied().collect(), ..self.edit(&manifest) };
+        manifest.commit(edit, true)?;
+        self.publish_merge(&relation, &merged, records);
+        drop(manifest);
+        self.compactions.fetch_add(1, Ordering::Relaxed);
+        self.bury(inputs.segments.iter());
+        drop((inputs, relation));
+        self.forget_tombstones(id)?;
+        self.delete_dead()
+    }
+
+    fn publish_merge(&self, relation: &RelationVersion, merged: &BTreeSet<SegmentId>, records: Vec<SegmentRecord>) {
+        let segments: Vec<Arc<Segment>> = records.into_iter().map(|record| self.segment(relation, record)).collect();
+        self.state.lock().change(relation.definition.id, |current| {
+            current.segments.retain(|segment| !merged.contains(&segment.id()));
+            current.segments.extend(segments);
+        });
+    }
+
+    /// Removes span tombstones whose grace has passed and that cover nothing any more: every run that meets one is
+    /// younger.
+    fn forget_tombstones(&self, id: RelationId) -> Result<()> {
+        let now = self.expiry_clock();
+        let mut manifest = self.manifest.lock();
+        let Some(relation) = self.relation_version(id) else { return Ok(()) };
+        let old = obsolete_tombstones(&relation, now);
+        if old.is_empty() {
+            return Ok(());
+        }
+        let edit = Edit { remove_tombstones: old.iter().copied().collect(), ..self.edit(&manifest) };
+        manifest.commit(edit, true)?;
+        self.state.lock().change(id, |current| {
+            Arc::make_mut(&mut current.tombstones).retain(|tombstone| !old.contains(&tombstone_key(id, tombstone)));
+        });
+        Ok(())
+    }
+}
+
+fn merge_inputs(
+    relation: &RelationVersion,
+    chosen: Vec<Arc<Segment>>,
+    merged: &BTreeSet<SegmentId>,
+    now: i64,
+    level: u32,
+) -> Inputs {
+    let others = relation.segments.iter().filter(|segment| !merged.contains(&segment.id()));
+    let mut outside = relation.memory_extents();
+    outside.extend(others.map(|segment| segment.record().meta.all.clone()));
+    Inputs {
+        relation: relation.definition.clone(),
+        memory: Vec::new(),
+        segments: chosen,
+        tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
+        outside,
+        now,
+        level,
+    }
+}
+
+fn obsolete_tombstones(relation: &RelationVersion, now: i64) -> BTreeSet<TombstoneKey> {
+    let grace = i64::from(relation.definition.gc_grace).saturating_mul(1_000_000);
+    let mut extents = relation.memory_extents();
+    extents.extend(relation.segments.iter().map(|segment| segment.meta().all.clone()));
+    let id = relation.definition.id;
+    let old = relation.tombstones.iter().filter(|tombstone| {
+        let span = &tombstone.span;
+        let needed = |extent: &Extent| {
+            extent.meets(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
+        };
+        let flushed = span.seq <= relation.flushed;
+        flushed && span.deleted_at.saturating_add(grace) <= now && !extents.iter().any(needed)
+    });
+    old.map(|tombstone| tombstone_key(id, tombstone)).collect()
+}

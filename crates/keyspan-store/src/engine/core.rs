@@ -1,0 +1,120 @@
+//! What the parts of an open store share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::OnceLock;
+
+use keyspan_model::{Error, ErrorKind, Result, SegmentId};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Notify, oneshot};
+use uuid::Uuid;
+
+use super::lane::Lane;
+use super::options::StoreOptions;
+use super::version::State;
+use crate::files::{FileLock, Files};
+use crate::log::CommitLog;
+use crate::manifest::{Manifest, Marks};
+use crate::segment::{BlockCache, Segment};
+
+/// An open store: what the lane, the workers and the snapshots share.
+#[derive(Debug)]
+pub struct Core {
+    /// Where everything is.
+    pub files: Arc<dyn Files>,
+    /// How it was opened.
+    pub options: StoreOptions,
+    /// The store's own id.
+    pub store: Uuid,
+    /// Decoded blocks.
+    pub cache: Arc<BlockCache>,
+    /// The apply lane. Lock order: manifest, lane, state.
+    pub lane: Mutex<Lane>,
+    /// What snapshots are taken from.
+    pub state: Arc<State>,
+    /// The manifest; held while an edit is made and its result published.
+    pub manifest: Mutex<Manifest>,
+    /// Taken while memory is flushed: one flush at a time.
+    pub flushing: Mutex<()>,
+    /// Taken while segments are merged: one merge at a time.
+    pub compacting: Mutex<()>,
+    /// Next unused segment id.
+    pub next_segment: AtomicU64,
+    /// Dead segments whose files may still be read by somebody.
+    pub graveyard: Mutex<Vec<(SegmentId, std::sync::Weak<Segment>)>>,
+    /// What the workers are asked to do.
+    pub work: Mutex<Work>,
+    /// Wakes the workers.
+    pub wake: Condvar,
+    /// Told when memory or log was freed.
+    pub room: Notify,
+    /// Why memory cannot be freed, while it cannot.
+    pub stuck: Mutex<Option<Error>>,
+    /// Whether the disk has less free space than the mark.
+    pub disk_low: AtomicBool,
+    /// Set when the store closes: merges under way end at their next batch.
+    pub aborting: AtomicBool,
+    /// Flushes since the store was opened.
+    pub flushes: AtomicU64,
+    /// Compactions since the store was opened.
+    pub compactions: AtomicU64,
+    /// The commit log, once it was replayed.
+    pub commit_log: OnceLock<CommitLog>,
+    /// The directory's lock; given back by closing.
+    pub lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+/// Where an answer to a request goes.
+pub type Answer = oneshot::Sender<Result<()>>;
+
+/// What the workers are asked to do.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// Something has changed that the flusher may have to act on.
+    pub nudged: bool,
+    /// Something was flushed that may have to be merged.
+    pub merge: bool,
+    /// Who waits for a flush of everything.
+    pub flush: Vec<Answer>,
+    /// Who waits for a merge of everything.
+    pub compact: Vec<Answer>,
+    /// The workers are to end.
+    pub closing: bool,
+}
+
+impl Core {
+    /// The commit log.
+    pub fn log(&self) -> &CommitLog {
+        self.commit_log.get().expect("a store is given out only after its log was started")
+    }
+
+    /// Wakes the flusher.
+    pub fn nudge(&self) {
+        self.work.lock().nudged = true;
+        self.wake.notify_all();
+    }
+
+    /// The marks as they are now.
+    pub fn marks(&self) -> Marks {
+        let durable_seq = self.commit_log.get().map_or(0, CommitLog::durable);
+        let state = self.state.lock();
+        Marks {
+            epoch: 0,
+            next_segment: self.next_segment.load(std::sync::atomic::Ordering::SeqCst),
+            timestamp: state.timestamp,
+            read_time: state.read_time,
+            durable_seq,
+            log_start: 0,
+        }
+    }
+
+    /// A segment id that was never used.
+    pub fn new_segment_id(&self) -> SegmentId {
+        SegmentId(self.next_segment.fetch_add(1, std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+/// The error of everything asked of a closed store.
+pub fn closed() -> Error {
+    Error::new(ErrorKind::Shutdown, "the store is closed")
+}

@@ -1,0 +1,258 @@
+//! Flushing: what is in memory becomes segments, and the log can forget it.
+//!
+//! ```text
+//! seal ─▶ wait until durable ─▶ segments, synced ─▶ manifest edit and checkpoint ─▶ publish ─▶ shorten the log
+//! ```
+//!
+//! Rule: nothing is flushed before the log has it: else a crash could keep half of a batch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspan_model::{RelationId, Result};
+
+use super::core::Core;
+use super::version::{RelationVersion, Schema, Tombstone};
+use super::write::Inputs;
+use crate::manifest::{Edit, Manifest, Marks};
+use crate::memory_run::MemoryRun;
+use crate::policy::{output_level, window_level};
+use crate::run::{Extent, SortedRun};
+use crate::segment::{SEGMENT_DIRECTORY, Segment, SegmentRecord};
+
+impl Core {
+    /// Flushes every relation that has something in memory.
+    pub fn flush_all(&self) -> Result<()> {
+        self.settle_catalog()?;
+        let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
+        ids.into_iter().try_for_each(|id| self.flush_relation(id))?;
+        self.shorten_log()
+    }
+
+    /// Flushes one relation, up to the newest batch.
+    pub fn flush_relation(&self, id: RelationId) -> Result<()> {
+        let _flushing = self.flushing.lock();
+        let Some((relation, upto)) = self.seal(id) else { return Ok(()) };
+        if relation.first_unflushed().is_none() {
+            return Ok(());
+        }
+        self.wait_durable(upto)?;
+        let memory = frozen(&relation, upto)?;
+        let inputs = self.flush_inputs(&relation, memory, upto);
+        let records = self.write_segments(&inputs)?;
+        let mut manifest = self.manifest.lock();
+        if !self.state.lock().version.contains_key(&id) {
+            return self.discard(&records);
+        }
+        self.commit_flush(&mut manifest, &relation, records, upto)?;
+        drop(manifest);
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.room.notify_waiters();
+        Ok(())
+    }
+
+    /// Closes the relation's memtable; everything up to the seq given back is in sealed memtables and runs.
+    fn seal(&self, id: RelationId) -> Option<(Arc<RelationVersion>, u64)> {
+        let lane = self.lane.lock();
+        let mut state = self.state.lock();
+        state.change(id, RelationVersion::seal);
+        Some((state.version.get(&id)?.clone(), lane.seq))
+    }
+
+    fn durable(&self) -> u64 {
+        self.commit_log.get().map_or(u64::MAX, crate::log::CommitLog::durable)
+    }
+
+    fn wait_durable(&self, seq: u64) -> Result<()> {
+        // While the log is replayed there is none to wait for: all of it is durable.
+        self.commit_log.get().map_or(Ok(()), |log| log.wait(seq))
+    }
+
+    fn flush_inputs(&self, relation: &RelationVersion, memory: Vec<Arc<MemoryRun>>, upto: u64) -> Inputs {
+        let extents: Vec<Extent> = memory.iter().map(|run| run.meta().all.clone()).collect();
+        let known = relation.segments.iter().map(|segment| &segment.record().meta.all).chain(&extents);
+        let level = output_level(&relation.definition, &extents, window_level(&relation.definition, known));
+        let newer = relation.runs.iter().filter(|run| run.meta().seq.1 > upto).map(|run| run.meta().all.clone());
+        let segments = relation.segments.iter().map(|segment| segment.record().meta.all.clone());
+        Inputs {
+            relation: relation.definition.clone(),
+            memory,
+            segments: Vec::new(),
+            tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
+            outside: newer.chain(segments).collect(),
+            now: self.expiry_clock(),
+            level,
+        }
+    }
+
+    /// The time by which flushes and merges judge expiry: no later snapshot judges by an earlier one.
+    pub fn expiry_clock(&self) -> i64 {
+        let clock = self.options.clock.now();
+        let mut state = self.state.lock();
+        state.read_time = state.read_time.max(clock);
+        state.read_time
+    }
+
+    fn commit_flush(
+        &self,
+        manifest: &mut Manifest,
+        relation: &RelationVersion,
+        records: Vec<SegmentRecord>,
+        upto: u64,
+    ) -> Result<()> {
+        let id = relation.definition.id;
+        let tombstones = relation.unflushed_tombstones().filter(|tombstone| tombstone.span.seq <= upto);
+        let add_tombstones = tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
+        let edit = Edit { add: records.clone(), flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };
+        manifest.commit(edit, true)?;
+        let segments = records.into_iter().map(|record| self.segment(relation, record));
+        let segments: Vec<Arc<Segment>> = segments.collect();
+        let gone: BTreeSet<*const ()> = relation.sealed.iter().map(|memtable| Arc::as_ptr(memtable).cast()).collect();
+        let mut state = self.state.lock();
+        state.change(id, |current| {
+            current.sealed.retain(|memtable| !gone.contains(&Arc::as_ptr(memtable).cast()));
+            current.runs.retain(|run| run.meta().seq.1 > upto);
+            current.segments.extend(segments);
+            current.flushed = upto;
+        });
+        state.recount();
+        Ok(())
+    }
+
+    /// A segment of a relation, not opened yet.
+    pub fn segment(&self, relation: &RelationVersion, record: SegmentRecord) -> Arc<Segment> {
+        Arc::new(Segment::new(self.files.clone(), self.cache.clone(), &relation.definition, record))
+    }
+
+    /// An edit that carries what every edit carries: the marks, a catalog that the manifest lacks, relations that are
+    /// named no more, and graves that are closed.
+    pub fn edit(&self, manifest: &Manifest) -> Edit {
+        let state = self.state.lock();
+        let (schema, seq) = (state.schema.clone(), state.schema_seq);
+        drop(state);
+        let newer = seq > manifest.state().catalog_seq && seq <= self.durable();
+        Edit { catalog: newer.then(|| (schema.catalog.clone(), seq)), marks: self.marks(), ..Edit::default() }
+    }
+
+    /// Writes an acknowledged change of the catalog to the manifest, and frees what it dropped.
+    pub fn settle_catalog(&self) -> Result<()> {
+        let changed = self.state.lock().schema_seq;
+        // A relaxed batch may have made the change visible before it is durable.
+        self.wait_durable(changed)?;
+        let mut manifest = self.manifest.lock();
+        let dropped = self.dropped_relations(changed);
+        if self.state.lock().schema_seq <= manifest.state().catalog_seq && dropped.is_empty() {
+            return Ok(());
+        }
+        let edit = Edit { drop: dropped.clone(), ..self.edit(&manifest) };
+        manifest.commit(edit, true)?;
+        let mut state = self.state.lock();
+        let version = Arc::make_mut(&mut state.version);
+        let gone: Vec<Arc<RelationVersion>> = dropped.iter().filter_map(|id| version.remove(id)).collect();
+        state.recount();
+        drop(state);
+        self.bury(gone.iter().flat_map(|relation| &relation.segments));
+        drop(gone);
+        drop(manifest);
+        self.room.notify_waiters();
+        self.delete_dead()
+    }
+
+    /// Relations of the version that no schema names, neither the acknowledged one nor one on its way. None if there
+    /// is a newer schema than the change asked for: its turn comes.
+    fn dropped_relations(&self, changed: u64) -> Vec<RelationId> {
+        let state = self.state.lock();
+        if state.schema_seq != changed {
+            return Vec::new();
+        }
+        let schemas: Vec<&Arc<Schema>> = [&state.schema].into_iter().chain(state.pending.iter().map(|(_, schema)| schema)).collect();
+        let named = |id: &RelationId| schemas.iter().any(|schema| schema.relations.contains_key(id));
+        state.version.keys().filter(|id| !named(id)).copied().collect()
+    }
+
+    /// Marks segments for deletion once nobody reads them any more.
+    pub fn bury<'a>(&self, segments: impl Iterator<Item = &'a Arc<Segment>>) {
+        self.graveyard.lock().extend(segments.map(|segment| (segment.id(), Arc::downgrade(segment))));
+    }
+
+    /// Deletes the files of dead segments that nobody reads. The manifest must have said that they are dead, in a
+    /// checkpoint.
+    pub fn delete_dead(&self) -> Result<()> {
+        let free: Vec<_> = {
+            let mut graveyard = self.graveyard.lock();
+            let (free, kept) = graveyard.drain(..).partition(|(_, segment)| segment.strong_count() == 0);
+            *graveyard = kept;
+            free
+        };
+        if free.is_empty() {
+            return Ok(());
+        }
+        for (id, _) in &free {
+            self.remove_segment(*id)?;
+            self.cache.forget(*id);
+        }
+        self.files.sync_dir(SEGMENT_DIRECTORY)?;
+        let buried = free.into_iter().map(|(id, _)| id).collect();
+        self.manifest.lock().commit(Edit { buried, ..Edit::default() }, false)
+    }
+
+    /// Removes log files whose batches are all flushed.
+    pub fn shorten_log(&self) -> Result<()> {
+        let Some(log) = self.commit_log.get() else { return Ok(()) };
+        let durable = log.durable();
+        let mut manifest = self.manifest.lock();
+        let catalog_seq = manifest.state().catalog_seq;
+        let needed = {
+            let state = self.state.lock();
+            let rows = state.version.values().filter_map(|relation| relation.first_unflushed());
+            let schemas = state.pending.iter().map(|(seq, _)| *seq).chain([state.schema_seq]).filter(|seq| *seq > catalog_seq);
+            rows.chain(schemas).min().unwrap_or(durable + 1).min(durable + 1)
+        };
+        if !log.can_forget_before(needed) {
+            return Ok(());
+        }
+        let marks = Marks { log_start: needed, ..self.marks() };
+        manifest.commit(Edit { marks, ..Edit::default() }, true)?;
+        drop(manifest);
+        log.forget_before(self.files.as_ref(), needed)?;
+        self.room.notify_waiters();
+        Ok(())
+    }
+
+    /// Turns sealed memtables into runs, so that scans need not copy them each time.
+    pub fn freeze_sealed(&self) -> Result<()> {
+        let _flushing = self.flushing.lock();
+        let (version, visible) = {
+            let state = self.state.lock();
+            (state.version.clone(), state.visible)
+        };
+        for (id, relation) in version.iter() {
+            let ready = |memtable: &&Arc<_>| crate::memtable::Memtable::seqs(memtable).is_some_and(|seqs| seqs.1 <= visible);
+            for memtable in relation.sealed.iter().filter(ready) {
+                let run = Arc::new(memtable.freeze(&relation.definition)?);
+                let mut state = self.state.lock();
+                state.change(*id, |current| {
+                    if let Some(at) = current.sealed.iter().position(|sealed| Arc::ptr_eq(sealed, memtable)) {
+                        current.sealed.remove(at);
+                        current.runs.push(run);
+                    }
+                });
+                state.recount();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names a span tombstone in the manifest.
+pub fn tombstone_key(relation: RelationId, tombstone: &Tombstone) -> (RelationId, u64, u32) {
+    (relation, tombstone.span.seq, tombstone.number)
+}
+
+fn frozen(relation: &RelationVersion, upto: u64) -> Result<Vec<Arc<MemoryRun>>> {
+    let sealed = relation.sealed.iter().map(|memtable| memtable.freeze(&relation.definition).map(Arc::new));
+    let mut runs = sealed.collect::<Result<Vec<_>>>()?;
+    runs.extend(relation.runs.iter().filter(|run| run.meta().seq.1 <= upto).cloned());
+    Ok(runs)
+}

@@ -1,0 +1,158 @@
+//! A snapshot: one version, one seq and one time, over all tables, fixed from when it was taken.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use keyspan_model::{Catalog, Mutation, RelationId, Result, Scan, ScanColumn, Stamp, Value, WriteBatch};
+use parking_lot::Mutex;
+
+use super::core::Core;
+use super::version::{RelationVersion, Schema, Version};
+use crate::memtable::Memtable;
+use crate::run::{Run, SortedRun};
+use crate::scan::{ScanSource, output_schema, touches};
+use crate::seam::{Accepted, BatchStream, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+
+/// A snapshot of an embedded store. It outlives the store.
+#[derive(Debug)]
+pub struct StoreSnapshot {
+    version: Arc<Version>,
+    schema: Arc<Schema>,
+    seq: u64,
+    now: i64,
+    /// The last server timestamp that can be seen, in microseconds.
+    timestamp: i64,
+    /// A transaction's own writes, with what `Stamp::Server(0)` means in each, in microseconds.
+    own: Vec<(Arc<WriteBatch>, i64)>,
+    /// Relations that were read, so that they are put together once.
+    sources: Mutex<HashMap<RelationId, Arc<ScanSource>>>,
+}
+
+impl Core {
+    /// Takes a snapshot.
+    pub fn snapshot(&self, at: ReadAt) -> StoreSnapshot {
+        let clock = self.options.clock.now();
+        let mut state = self.state.lock();
+        state.read_time = state.read_time.max(clock);
+        let (seq, schema) = match at {
+            ReadAt::Acknowledged => (state.visible, &state.schema),
+            ReadAt::Newest => (state.last_seq, state.newest_schema()),
+        };
+        StoreSnapshot {
+            version: state.version.clone(),
+            schema: schema.clone(),
+            seq,
+            now: state.read_time,
+            timestamp: state.timestamp,
+            own: Vec::new(),
+            sources: Mutex::default(),
+        }
+    }
+}
+
+impl StoreSnapshot {
+    fn source(&self, id: RelationId) -> Result<Arc<ScanSource>> {
+        if let Some(source) = self.sources.lock().get(&id) {
+            return Ok(source.clone());
+        }
+        let source = Arc::new(self.new_source(id)?);
+        self.sources.lock().insert(id, source.clone());
+        Ok(source)
+    }
+
+    fn new_source(&self, id: RelationId) -> Result<ScanSource> {
+        let relation = self.schema.relation(id)?.clone();
+        let (mut runs, mut tombstones) = (Vec::new(), Vec::new());
+        if let Some(version) = self.version.get(&id) {
+            self.add_runs(version, &mut runs);
+            let seen = version.tombstones.iter().filter(|tombstone| tombstone.span.seq <= self.seq);
+            tombstones.extend(seen.map(|tombstone| tombstone.span.clone()));
+        }
+        let mut source = ScanSource { relation, runs, tombstones, now: self.now };
+        for (batch, timestamp) in &self.own {
+            source = source.with_writes(batch, *timestamp)?;
+        }
+        Ok(source)
+    }
+
+    fn add_runs(&self, version: &RelationVersion, runs: &mut Vec<Run>) {
+        let definition = &self.schema.relations[&version.definition.id];
+        let begun = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.0 <= self.seq);
+        let memtables = version.memtables().filter(begun);
+        runs.extend(memtables.map(|memtable| Run::Memtable(memtable.view(self.seq, definition.clone()))));
+        let seen = version.runs.iter().filter(|run| run.meta().seq.1 <= self.seq);
+        runs.extend(seen.cloned().map(Run::Memory));
+        runs.extend(version.segments.iter().map(|segment| Run::Segment(segment.clone())));
+    }
+}
+
+impl Snapshot for StoreSnapshot {
+    fn catalog(&self) -> &Arc<Catalog> {
+        &self.schema.catalog
+    }
+
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn now(&self) -> i64 {
+        self.now
+    }
+
+    fn accept(&self, scan: &Scan) -> Accepted {
+        ScanSource::accept(scan)
+    }
+
+    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
+        self.source(scan.relation)?.statistics(scan)
+    }
+
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        self.source(scan.relation)?.plan(scan, want)
+    }
+
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        self.source(scan.relation)?.scan(scan, split, counters)
+    }
+
+    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        self.source(relation)?.get(keys, columns)
+    }
+
+    fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
+        batch.mutations.iter().try_for_each(|mutation| self.schema.relation(touches(mutation)).map(drop))?;
+        // Later than everything that can be seen, so that own writes win as they will when they commit.
+        let timestamp = self.now.max(self.timestamp + 1);
+        let statement = |mutation: &Mutation| match stamp_of(mutation) {
+            Stamp::Server(statement) => i64::from(statement),
+            Stamp::At(_) => 0,
+        };
+        let last = batch.mutations.iter().map(statement).max().unwrap_or(0);
+        let mut own = self.own.clone();
+        own.push((Arc::new(batch.clone()), timestamp));
+        Ok(Arc::new(StoreSnapshot {
+            version: self.version.clone(),
+            schema: self.schema.clone(),
+            seq: self.seq,
+            now: self.now,
+            timestamp: timestamp + last,
+            own,
+            sources: Mutex::default(),
+        }))
+    }
+
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
+        output_schema(self.schema.relation(relation)?, columns)
+    }
+}
+
+fn stamp_of(mutation: &Mutation) -> Stamp {
+    match mutation {
+        Mutation::Row(write) => write.stamp,
+        Mutation::Batch(write) => write.stamp,
+        Mutation::DeleteRow(delete) => delete.stamp,
+        Mutation::DeleteSpan(delete) => delete.stamp,
+    }
+}

@@ -1,0 +1,167 @@
+//! The workers: one thread that flushes and one that merges, so that a long merge never holds up a flush.
+//!
+//! The flusher acts when memory passes half of its budget, when the log passes its limit (the relation with the oldest
+//! unflushed batch goes first), when the catalog has changed, and when asked. Without `background` it acts only when
+//! the whole budget is used up, and nothing is merged unless asked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use keyspan_model::{Error, ErrorKind, RelationId, Result};
+
+use super::core::{Answer, Core, closed};
+
+/// How often the flusher looks at the disk and at graves by itself.
+const TICK: Duration = Duration::from_millis(500);
+/// How long a worker rests after a failure.
+const REST: Duration = Duration::from_millis(200);
+
+/// Starts both workers.
+pub fn start(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
+    let spawn = |name: &str, run: fn(&Core)| {
+        let core = core.clone();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&core));
+        thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))
+    };
+    Ok(vec![spawn("keyspan-flush", Core::run_flusher)?, spawn("keyspan-merge", Core::run_merger)?])
+}
+
+impl Core {
+    fn run_flusher(&self) {
+        while let Some(answers) = self.next_flush() {
+            self.look_at_disk();
+            let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
+            self.note_outcome(&outcome);
+            for answer in answers {
+                let _ = answer.send(outcome.clone());
+            }
+        }
+    }
+
+    /// Waits for something to flush; `None` when the store closes.
+    fn next_flush(&self) -> Option<Vec<Answer>> {
+        let mut work = self.work.lock();
+        if !work.closing && !work.nudged && work.flush.is_empty() {
+            let _ = self.wake.wait_for(&mut work, TICK);
+        }
+        work.nudged = false;
+        if work.closing {
+            work.flush.drain(..).for_each(|answer| drop(answer.send(Err(closed()))));
+            return None;
+        }
+        Some(std::mem::take(&mut work.flush))
+    }
+
+    fn flush_due(&self) -> Result<()> {
+        self.settle_catalog()?;
+        self.freeze_sealed()?;
+        let mut flushed = false;
+        while let Some(id) = self.flush_next() {
+            let before = (self.state.lock().memory, self.log().size().0);
+            self.flush_relation(id)?;
+            self.shorten_log()?;
+            flushed = true;
+            if (self.state.lock().memory, self.log().size().0) == before {
+                break;
+            }
+        }
+        if flushed {
+            self.ask_for_merge();
+        }
+        self.delete_dead()
+    }
+
+    /// The relation that must be flushed now, if any.
+    fn flush_next(&self) -> Option<RelationId> {
+        let log_full = self.log().size().0 > self.options.log_limit && self.log().can_forget_before(u64::MAX);
+        let state = self.state.lock();
+        let relations = || state.version.iter().filter_map(|(id, relation)| Some((relation.first_unflushed()?, *id, relation.memory())));
+        if log_full {
+            return relations().min().map(|(_, id, _)| id);
+        }
+        let share = if self.options.background { self.options.memory_budget / 2 } else { self.options.memory_budget };
+        let largest = || relations().max_by_key(|(_, _, memory)| *memory).map(|(_, id, _)| id);
+        (state.memory >= share).then(largest).flatten()
+    }
+
+    /// Wakes the merger.
+    pub fn ask_for_merge(&self) {
+        self.work.lock().merge = true;
+        self.wake.notify_all();
+    }
+
+    fn run_merger(&self) {
+        while let Some(answers) = self.next_merge() {
+            let outcome = if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
+            if let Err(error) = &outcome {
+                tracing::warn!(%error, "a merge of segments failed");
+                std::thread::sleep(REST);
+            }
+            for answer in answers {
+                let _ = answer.send(outcome.clone());
+            }
+        }
+    }
+
+    fn next_merge(&self) -> Option<Vec<Answer>> {
+        let mut work = self.work.lock();
+        while !work.closing && !work.merge && work.compact.is_empty() {
+            self.wake.wait(&mut work);
+        }
+        work.merge = false;
+        if work.closing {
+            work.compact.drain(..).for_each(|answer| drop(answer.send(Err(closed()))));
+            return None;
+        }
+        Some(std::mem::take(&mut work.compact))
+    }
+
+    fn merge_due(&self) -> Result<()> {
+        if self.options.background { self.compact_due() } else { Ok(()) }
+    }
+
+    /// Tells writers that wait for room why there is none.
+    fn note_outcome(&self, outcome: &Result<()>) {
+        *self.stuck.lock() = outcome.as_ref().err().cloned();
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "a flush failed");
+            std::thread::sleep(REST);
+        }
+        self.room.notify_waiters();
+    }
+
+    /// Whether a writer must wait: memory or log are beyond what flushing keeps up with.
+    fn is_full(&self) -> bool {
+        let memory = self.state.lock().memory;
+        memory >= self.options.memory_budget || self.log().size().0 > self.options.log_limit.saturating_mul(2)
+    }
+
+    /// Waits until there is room for a batch.
+    ///
+    /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
+    pub async fn wait_for_room(&self) -> Result<()> {
+        if self.disk_low.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::DiskFull, "no space left for writes: the disk is almost full")
+                .with_hint("Free space on the disk, or DROP or TRUNCATE tables: that and reading still work."));
+        }
+        let (memory, budget) = (self.state.lock().memory, self.options.memory_budget);
+        if memory >= budget / 2 || self.log().size().0 > self.options.log_limit {
+            self.nudge();
+        }
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            if !self.is_full() {
+                return Ok(());
+            }
+            if let Some(error) = self.stuck.lock().clone().or_else(|| self.log().failure()) {
+                return Err(error);
+            }
+            self.nudge();
+            room.await;
+        }
+    }
+}

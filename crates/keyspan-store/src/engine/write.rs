@@ -1,0 +1,107 @@
+//! Turning runs into segments: what a flush and a merge have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspan_model::{RelationDef, Result, SegmentId};
+
+use super::core::{Core, closed};
+use crate::compact::{Output, SEGMENT_BYTES, write_merged};
+use crate::memory_run::MemoryRun;
+use crate::merge::{Compaction, CompactionInput};
+use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted};
+use crate::seam::ScanCounters;
+use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
+
+/// Bytes that a row is taken to have on disk, where a segment is to be cut by rows.
+const ROW_BYTES: u64 = 32;
+
+/// What is merged into segments.
+pub struct Inputs {
+    /// The newest definition.
+    pub relation: Arc<RelationDef>,
+    /// Runs in memory.
+    pub memory: Vec<Arc<MemoryRun>>,
+    /// Segments.
+    pub segments: Vec<Arc<Segment>>,
+    /// Every span tombstone of the relation.
+    pub tombstones: Vec<SpanTombstone>,
+    /// Everything of the relation that is not merged.
+    pub outside: Vec<Extent>,
+    /// By what time expiry is judged, in microseconds.
+    pub now: i64,
+    /// Level of the windows to divide by.
+    pub level: u32,
+}
+
+impl Core {
+    /// Merges runs and writes them as segments, durably. Nothing refers to them yet.
+    pub fn write_segments(&self, inputs: &Inputs) -> Result<Vec<SegmentRecord>> {
+        let output = Output {
+            files: &self.files,
+            relation: &inputs.relation,
+            plan: inputs.plan()?,
+            level: inputs.level,
+            seq: inputs.seq(),
+            segment_bytes: SEGMENT_BYTES.min((self.options.segment_rows as u64).saturating_mul(ROW_BYTES)),
+            new_id: &|| self.new_segment_id(),
+            pause: &|| if self.aborting.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) },
+        };
+        write_merged(&output, || inputs.merge())
+    }
+
+    /// Removes the files of segments that no manifest has ever named.
+    pub fn discard(&self, records: &[SegmentRecord]) -> Result<()> {
+        records.iter().try_for_each(|record| self.remove_segment(record.id))
+    }
+
+    /// Removes a segment's files.
+    pub fn remove_segment(&self, id: SegmentId) -> Result<()> {
+        self.files.remove(&index_path(id))?;
+        self.files.remove(&data_path(id))
+    }
+}
+
+impl Inputs {
+    fn runs(&self) -> impl Iterator<Item = Arc<dyn SortedRun>> {
+        let memory = self.memory.iter().map(|run| run.clone() as Arc<dyn SortedRun>);
+        memory.chain(self.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>))
+    }
+
+    fn seq(&self) -> (u64, u64) {
+        let seqs = self.runs().map(|run| run.meta().seq);
+        seqs.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
+    }
+
+    fn plan(&self) -> Result<SystemPlan> {
+        let mut plan = SystemPlan::default();
+        for run in &self.memory {
+            plan.observe(&self.relation, &whole(run.as_ref(), &self.relation)?);
+        }
+        for segment in &self.segments {
+            segment.observe(&self.relation, &mut plan)?;
+        }
+        Ok(plan)
+    }
+
+    fn merge(&self) -> Result<Compaction> {
+        let input = CompactionInput {
+            relation: self.relation.clone(),
+            runs: self.runs().collect(),
+            tombstones: &self.tombstones,
+            outside: self.outside.clone(),
+            now: self.now,
+        };
+        Compaction::new(input, Arc::new(ScanCounters::default()))
+    }
+}
+
+fn whole(run: &MemoryRun, relation: &RelationDef) -> Result<RunBatch> {
+    let wanted = Wanted {
+        keys: vec![false; relation.key.len()],
+        encoded: false,
+        values: relation.values.iter().map(|column| column.id).collect(),
+        system: true,
+    };
+    run.read(0..run.batch().rows, &wanted, &ScanCounters::default())
+}
