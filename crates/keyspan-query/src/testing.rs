@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering as Atomic;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use bytes::Bytes;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -147,7 +146,7 @@ impl Snapshot for Rows {
         let share = rows.div_ceil(want.max(1)).max(1);
         let splits = (0..rows).step_by(share).map(|from| {
             let to = (from + share).min(rows);
-            Split { payload: Bytes::from(format!("{from} {to}")), rows: (to - from) as u64 }
+            Split { payload: format!("{from} {to}").into(), rows: (to - from) as u64 }
         });
         Ok(ScanPlan {
             splits: splits.collect(),
@@ -210,7 +209,6 @@ impl Snapshot for Rows {
 
 /// A session over some rows.
 pub struct Bench {
-    pub rows: Arc<Rows>,
     pub session: QuerySession,
     pub context: QueryContext,
 }
@@ -236,14 +234,14 @@ impl Bench {
         let options = QueryOptions { threads: 2, parser: Some(parse), ..QueryOptions::default() };
         let rows = Arc::new(rows);
         let context = QueryContext {
-            snapshot: rows.clone(),
+            snapshot: rows,
             search_path: vec!["public".into()],
             time_zone: "UTC".into(),
             now: 1_700_000_000_000_000,
             parameter_types: Vec::new(),
             info: Arc::new(SessionInfo::default()),
         };
-        Bench { rows, session: QueryEngine::new(options).expect("an engine").session(), context }
+        Bench { session: QueryEngine::new(options).expect("an engine").session(), context }
     }
 
     /// Column labels, and the rows as texts.

@@ -18,6 +18,8 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Bound;
+
 use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnRange, RelationDef, Span};
 
@@ -25,7 +27,7 @@ pub use key_match::{KeyMatch, KeyPart, KeyRange, key_of};
 pub use predicate::ROW_KEY;
 pub use show::spans_text;
 
-use domain::Domain;
+use domain::{Domain, Interval};
 use region::{KeyBox, MOST, Region};
 
 /// What a list of filters becomes.
@@ -41,47 +43,57 @@ pub struct Pushed {
     pub constant: Vec<bool>,
 }
 
+/// A box of the conjunction, and for each filter how many leading columns its part in the box speaks of.
+struct Joint {
+    key_box: KeyBox,
+    reach: Vec<usize>,
+}
+
 /// Plans the spans of a conjunction of filters.
 pub fn push(filters: &[&Expr], relation: &RelationDef) -> Pushed {
     let regions: Vec<Region> = filters.iter().map(|filter| predicate::region_of(filter, relation)).collect();
     let mut order: Vec<usize> = (0..regions.len()).collect();
     // Small regions first: they narrow the boxes before larger ones multiply them.
     order.sort_by_key(|index| regions[*index].boxes.len());
-    let mut boxes = vec![KeyBox::default()];
-    let mut included = vec![false; regions.len()];
+    // A filter that is left out reaches beyond any span.
+    let mut joints = vec![Joint { key_box: KeyBox::default(), reach: vec![usize::MAX; regions.len()] }];
     for index in order {
-        let region = &regions[index];
-        if boxes.len().saturating_mul(region.boxes.len()) > MOST {
-            continue;
+        let boxes = &regions[index].boxes;
+        if joints.len().saturating_mul(boxes.len()) <= MOST {
+            joints = joints.iter().flat_map(|joint| boxes.iter().filter_map(|each| joint.with(index, each))).collect();
         }
-        let pairs = boxes.iter().flat_map(|a| region.boxes.iter().filter_map(|b| a.intersect(b)));
-        boxes = pairs.collect();
-        included[index] = true;
     }
-    finish(&regions, &included, &boxes, relation)
+    finish(&regions, joints, relation)
 }
 
-fn finish(regions: &[Region], included: &[bool], boxes: &[KeyBox], relation: &RelationDef) -> Pushed {
-    let (mut spans, mut used) = (Vec::new(), usize::MAX);
-    for key_box in boxes {
-        let part = build::spans_of(key_box, &relation.key);
+impl Joint {
+    fn with(&self, filter: usize, key_box: &KeyBox) -> Option<Joint> {
+        let both = self.key_box.intersect(key_box)?;
+        let mut reach = self.reach.clone();
+        reach[filter] = key_box.columns.keys().next_back().map_or(0, |last| last + 1);
+        Some(Joint { key_box: both, reach })
+    }
+}
+
+fn finish(regions: &[Region], joints: Vec<Joint>, relation: &RelationDef) -> Pushed {
+    let (mut spans, mut used) = (Vec::new(), Vec::with_capacity(joints.len()));
+    for joint in &joints {
+        let part = build::spans_of(&joint.key_box, &relation.key);
         spans.extend(part.spans);
-        used = used.min(part.used);
+        used.push(part.used);
     }
     if spans.len() > MOST {
-        (spans, used) = (vec![Span::all()], 0);
+        (spans, used) = (vec![Span::all()], vec![0; joints.len()]);
     }
-    let covered = |region: &Region| {
-        region.boxes.iter().all(|key_box| key_box.columns.keys().all(|column| *column < used))
-    };
-    let exact = regions.iter().zip(included).map(|(region, included)| {
-        region.exact && (boxes.is_empty() || (*included && covered(region)))
-    });
+    let covered = |filter: usize| joints.iter().zip(&used).all(|(joint, used)| joint.reach[filter] <= *used);
+    let exact = regions.iter().enumerate().map(|(index, region)| region.exact && covered(index));
+    let exact = exact.collect();
+    let boxes: Vec<KeyBox> = joints.into_iter().map(|joint| joint.key_box).collect();
     Pushed {
-        exact: exact.collect(),
+        exact,
         spans: build::merge(spans, &relation.key),
-        ranges: ranges(boxes, used, relation),
-        constant: constants(boxes, relation),
+        ranges: ranges(&boxes, used.into_iter().min().unwrap_or(0), relation),
+        constant: constants(&boxes, relation),
     }
 }
 
@@ -94,7 +106,9 @@ fn ranges(boxes: &[KeyBox], used: usize, relation: &RelationDef) -> Vec<ColumnRa
         let domains: Option<Vec<&Domain>> = boxes.iter().map(|key_box| key_box.columns.get(column)).collect();
         let Some(domains) = domains else { continue };
         let intervals = domains.iter().filter_map(|domain| domain.hull()).collect();
-        if let Some(hull) = Domain::of(domains[0].ty, intervals).hull() {
+        let hull = Domain::of(domains[0].ty, intervals).hull();
+        let bounded = |hull: &Interval| hull.lower != Bound::Unbounded || hull.upper != Bound::Unbounded;
+        if let Some(hull) = hull.filter(bounded) {
             let id = match relation.key.get(*column) {
                 Some(key) => key.id,
                 None => relation.values[column - relation.key.len()].id,

@@ -1,0 +1,78 @@
+//! The common type of several expressions: of two sides of a comparison, of CASE's branches, of COALESCE's arguments.
+
+use keyspan_model::ColumnType;
+use keyspan_model::types::DECIMAL_DIGITS;
+
+use super::types::Ty;
+
+/// The place of a number type in Postgres' order of preference; `None` for what is no number.
+pub fn number_rank(ty: ColumnType) -> Option<u8> {
+    Some(match ty {
+        ColumnType::TinyInt => 1,
+        ColumnType::SmallInt => 2,
+        ColumnType::Int => 3,
+        ColumnType::BigInt => 4,
+        ColumnType::VarInt => 5,
+        ColumnType::Decimal { .. } => 6,
+        ColumnType::Real => 7,
+        ColumnType::Double => 8,
+        _ => return None,
+    })
+}
+
+/// Digits after the point that a number of this type has.
+pub fn scale_of(ty: ColumnType) -> i8 {
+    match ty {
+        ColumnType::Decimal { scale, .. } => scale,
+        _ => 0,
+    }
+}
+
+/// A decimal of as many digits as there are.
+pub fn decimal(scale: i8) -> ColumnType {
+    ColumnType::Decimal { precision: DECIMAL_DIGITS, scale }
+}
+
+/// The type to which both go without a cast being written; `None` if there is none.
+pub fn common(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
+    use ColumnType as C;
+    if a == b {
+        return Some(a);
+    }
+    if let (Some(rank_a), Some(rank_b)) = (number_rank(a), number_rank(b)) {
+        let higher = if rank_a >= rank_b { a } else { b };
+        return Some(match higher {
+            // A numeric next to a float becomes a double, since a real has fewer digits.
+            C::Real if rank_a.min(rank_b) >= 3 => C::Double,
+            C::Decimal { .. } => decimal(scale_of(a).max(scale_of(b))),
+            other => other,
+        });
+    }
+    match (a, b) {
+        (C::Text | C::Ascii, C::Text | C::Ascii) => Some(C::Text),
+        (C::Uuid | C::TimeUuid, C::Uuid | C::TimeUuid) => Some(C::Uuid),
+        (C::Date, C::LocalTimestamp) | (C::LocalTimestamp, C::Date) => Some(C::LocalTimestamp),
+        (C::Date | C::LocalTimestamp, C::Timestamp) | (C::Timestamp, C::Date | C::LocalTimestamp) => Some(C::Timestamp),
+        (C::Time, C::Duration) | (C::Duration, C::Time) => Some(C::Duration),
+        _ => None,
+    }
+}
+
+/// The type of a list of branches: unknown ones follow, and are text if all are.
+pub fn common_of_all(types: &[Ty]) -> Result<Option<ColumnType>, (Ty, Ty)> {
+    let mut found: Option<ColumnType> = None;
+    for ty in types {
+        match ty {
+            Ty::Unknown => {}
+            // Lists and structs are left to DataFusion.
+            Ty::Other(_) => return Ok(None),
+            Ty::Known(ty) => {
+                found = Some(match found {
+                    None => *ty,
+                    Some(before) => common(before, *ty).ok_or((Ty::Known(before), Ty::Known(*ty)))?,
+                });
+            }
+        }
+    }
+    Ok(Some(found.unwrap_or(ColumnType::Text)))
+}

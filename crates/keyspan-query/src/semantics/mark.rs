@@ -1,0 +1,340 @@
+//! Marks in a statement's tree the places where types decide, so that the planner of operators is asked there.
+//!
+//! DataFusion asks [`super::planner`] about binary operators only, with both sides already planned. So everything else
+//! whose meaning depends on types (a literal, a cast, a call, CASE, IN, BETWEEN, LIKE) is made the left side of an
+//! operator of our own, `x OPERATOR(keyspan.kind.detail) NULL`, and is put right there, from the leaves up. What has a
+//! syntax of its own (`EXTRACT`, `SUBSTRING … FROM`, `AT TIME ZONE`) becomes a call.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value,
+    VisitorMut, WindowType,
+};
+use keyspan_model::Error;
+
+/// First part of the names of our own operators.
+const OWN: &str = "keyspan";
+
+/// A mark: what kind of place this is, and its detail.
+pub struct Mark<'a> {
+    /// `number`, `negate`, `cast`, `interval` or `after`.
+    pub kind: &'a str,
+    /// Digits, type name or unit.
+    pub detail: &'a str,
+}
+
+/// The mark that an operator is, if it is one.
+pub fn mark_of(op: &BinaryOperator) -> Option<Mark<'_>> {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = op else { return None };
+    match parts.as_slice() {
+        [own, kind, detail] if own == OWN => Some(Mark { kind, detail }),
+        _ => None,
+    }
+}
+
+fn marked(expr: Expr, kind: &str, detail: impl Into<String>) -> Expr {
+    let op = BinaryOperator::PGCustomBinaryOperator(vec![OWN.into(), kind.into(), detail.into()]);
+    Expr::BinaryOp { left: Box::new(expr), op, right: Box::new(null()) }
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn text(value: impl Into<String>) -> Expr {
+    Expr::Value(Value::SingleQuotedString(value.into()).into())
+}
+
+/// The digits of a marked number.
+fn number_of(expr: &Expr) -> Option<&str> {
+    let Expr::BinaryOp { op, .. } = expr else { return None };
+    mark_of(op).filter(|mark| mark.kind == "number").map(|mark| mark.detail)
+}
+
+/// A number where SQL wants a bare one (`ORDER BY 1`, `ROWS 5 PRECEDING`) without its mark.
+fn unmark(expr: &mut Expr) {
+    if let Some(digits) = number_of(expr) {
+        *expr = Expr::Value(Value::Number(digits.to_owned(), false).into());
+    }
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    let function = Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    };
+    marked(Expr::Function(function), "after", "")
+}
+
+/// The visitor that sets the marks.
+pub struct Marker;
+
+impl VisitorMut for Marker {
+    type Break = Error;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Some(expanded) = row_comparison(expr) {
+            *expr = expanded;
+        }
+        if let Expr::Interval(interval) = expr {
+            let unit = interval.leading_field.as_ref().map(ToString::to_string).unwrap_or_default();
+            *expr = marked(std::mem::replace(interval.value.as_mut(), null()), "interval", unit.to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let own = std::mem::replace(expr, null());
+        match place(own) {
+            Ok(placed) => {
+                *expr = placed;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by {
+            orders.iter_mut().for_each(|order| unmark(&mut order.expr));
+        }
+        limits(query);
+        let mut bodies = vec![query.body.as_mut()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => positions(select),
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// LIMIT and OFFSET are `bigint`.
+fn limits(query: &mut Query) {
+    let bigint = |expr: &mut Expr| {
+        unmark(expr);
+        if matches!(expr, Expr::Value(value) if matches!(value.value, Value::Placeholder(_))) {
+            let parameter = std::mem::replace(expr, null());
+            *expr = marked(parameter, "cast", "bigint");
+        }
+    };
+    match &mut query.limit_clause {
+        Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {
+            limit.iter_mut().for_each(bigint);
+            offset.iter_mut().for_each(|offset| bigint(&mut offset.value));
+        }
+        Some(ast::LimitClause::OffsetCommaLimit { offset, limit }) => [offset, limit].into_iter().for_each(bigint),
+        None => {}
+    }
+    if let Some(quantity) = query.fetch.as_mut().and_then(|fetch| fetch.quantity.as_mut()) {
+        bigint(quantity);
+    }
+}
+
+/// GROUP BY and DISTINCT ON take positions; frames take plain numbers.
+fn positions(select: &mut Select) {
+    if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+        for expr in exprs {
+            unmark(expr);
+            if let Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) = expr {
+                sets.iter_mut().flatten().for_each(unmark);
+            }
+        }
+    }
+    if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
+        exprs.iter_mut().for_each(unmark);
+    }
+    for window in &mut select.named_window {
+        if let ast::NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
+            frame(spec);
+        }
+    }
+}
+
+fn frame(spec: &mut ast::WindowSpec) {
+    let Some(frame) = &mut spec.window_frame else { return };
+    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten() {
+        if let ast::WindowFrameBound::Preceding(Some(expr)) | ast::WindowFrameBound::Following(Some(expr)) = bound {
+            unmark(expr);
+        }
+    }
+}
+
+fn place(expr: Expr) -> Result<Expr, Error> {
+    Ok(match expr {
+        Expr::Value(value) => match value.value {
+            Value::Number(digits, _) => marked(null(), "number", digits),
+            _ => Expr::Value(value),
+        },
+        Expr::UnaryOp { op, expr } => unary(op, *expr),
+        Expr::Cast { kind, expr, data_type, array: false, format: None }
+            if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) && !is_array(&data_type) =>
+        {
+            marked(*expr, "cast", data_type.to_string())
+        }
+        Expr::TypedString(typed) => {
+            let uses = typed.data_type.to_string();
+            marked(Expr::Value(typed.value), "cast", uses)
+        }
+        Expr::Extract { field, expr, .. } => {
+            let field = field.to_string();
+            call("extract", vec![text(field.trim_matches(['\'', '"']).to_lowercase()), *expr])
+        }
+        Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![*time_zone, *timestamp]),
+        Expr::Ceil { expr, .. } => call("ceil", vec![*expr]),
+        Expr::Floor { expr, .. } => call("floor", vec![*expr]),
+        Expr::Position { expr, r#in } => call("strpos", vec![*r#in, *expr]),
+        Expr::Substring { expr, substring_from, substring_for, .. } => {
+            let from = substring_from.map_or_else(|| marked(null(), "number", "1"), |from| *from);
+            call("substring", [Some(*expr), Some(from), substring_for.map(|e| *e)].into_iter().flatten().collect())
+        }
+        Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+            let name = match trim_where {
+                Some(TrimWhereField::Leading) => "ltrim",
+                Some(TrimWhereField::Trailing) => "rtrim",
+                _ => "btrim",
+            };
+            let what = trim_what.map(|what| *what).or_else(|| trim_characters?.into_iter().next());
+            call(name, [Some(*expr), what].into_iter().flatten().collect())
+        }
+        Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+            let parts = [Some(*expr), Some(*overlay_what), Some(*overlay_from), overlay_for.map(|e| *e)];
+            call("overlay", parts.into_iter().flatten().collect())
+        }
+        Expr::Function(function) => function_call(function),
+        Expr::InList { .. }
+        | Expr::InSubquery { .. }
+        | Expr::Between { .. }
+        | Expr::Like { .. }
+        | Expr::ILike { .. }
+        | Expr::SimilarTo { .. }
+        | Expr::Case { .. }
+        | Expr::IsDistinctFrom(..)
+        | Expr::IsNotDistinctFrom(..) => marked(expr, "after", ""),
+        other => other,
+    })
+}
+
+fn is_array(data_type: &ast::DataType) -> bool {
+    matches!(data_type, ast::DataType::Array(_))
+}
+
+fn unary(op: UnaryOperator, expr: Expr) -> Expr {
+    match op {
+        UnaryOperator::Minus => match number_of(&expr) {
+            Some(digits) if !digits.starts_with('-') => {
+                let negative = format!("-{digits}");
+                marked(null(), "number", negative)
+            }
+            _ => marked(expr, "negate", ""),
+        },
+        UnaryOperator::Plus => expr,
+        UnaryOperator::PGAbs => call("abs", vec![expr]),
+        UnaryOperator::PGSquareRoot => call("sqrt", vec![expr]),
+        UnaryOperator::PGCubeRoot => call("cbrt", vec![expr]),
+        UnaryOperator::BitwiseNot => call("bitnot", vec![expr]),
+        op => Expr::UnaryOp { op, expr: Box::new(expr) },
+    }
+}
+
+/// Names of ours for what another function does, and the parts of a call that are not plain arguments.
+fn function_call(mut function: Function) -> Expr {
+    let parts = function.name.0.as_slice();
+    if let [schema, name] = parts {
+        let system = schema.as_ident().is_some_and(|schema| schema.value.eq_ignore_ascii_case("pg_catalog"));
+        if system {
+            function.name = ObjectName(vec![name.clone()]);
+        }
+    }
+    if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
+        frame(spec);
+    }
+    if matches!(function.args, FunctionArguments::None) {
+        let list = FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
+        function.args = FunctionArguments::List(list);
+    }
+    let name = match function.name.0.as_slice() {
+        [part] => part.as_ident().map(|name| name.value.to_lowercase()).unwrap_or_default(),
+        _ => String::new(),
+    };
+    match name.as_str() {
+        "first" | "last" => first_or_last(&mut function, &name),
+        "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
+        "json_agg" | "jsonb_agg" => return json_agg(function),
+        _ => {}
+    }
+    marked(Expr::Function(function), "after", "")
+}
+
+/// `first(value, at)`: the value of the smallest `at`, over rows that have one.
+fn first_or_last(function: &mut Function, name: &str) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(at))] = list.args.as_slice() else { return };
+    let at = at.clone();
+    list.args.truncate(1);
+    let order = ast::OrderByExpr {
+        expr: at.clone(),
+        options: ast::OrderByOptions { asc: Some(true), nulls_first: None },
+        with_fill: None,
+    };
+    list.clauses.push(FunctionArgumentClause::OrderBy(vec![order]));
+    let known = Expr::IsNotNull(Box::new(at));
+    function.filter = Some(Box::new(match function.filter.take() {
+        Some(filter) => Expr::BinaryOp { left: filter, op: BinaryOperator::And, right: Box::new(known) },
+        None => known,
+    }));
+    function.name = ObjectName::from(vec![Ident::new(format!("{name}_value"))]);
+}
+
+/// `json_agg(x)`: the list of the values' JSON texts, then one text of them.
+fn json_agg(mut function: Function) -> Expr {
+    if let FunctionArguments::List(list) = &mut function.args {
+        if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = list.args.as_mut_slice() {
+            *value = call("json_element", vec![std::mem::replace(value, null())]);
+        }
+    }
+    function.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    call("json_of_list", vec![marked(Expr::Function(function), "after", "")])
+}
+
+/// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`.
+fn row_comparison(expr: &Expr) -> Option<Expr> {
+    let Expr::BinaryOp { left, op, right } = expr else { return None };
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left.as_ref(), right.as_ref()) else { return None };
+    if left.len() != right.len() || left.is_empty() {
+        return None;
+    }
+    let pairs: Vec<(&Expr, &Expr)> = left.iter().zip(right).collect();
+    let binary = |left: Expr, op: &BinaryOperator, right: Expr| {
+        Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }))
+    };
+    let compare = |pair: &(&Expr, &Expr), op: &BinaryOperator| binary(pair.0.clone(), op, pair.1.clone());
+    let strict = match op {
+        BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
+        BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
+        BinaryOperator::Eq | BinaryOperator::NotEq => {
+            let joined = if *op == BinaryOperator::Eq { BinaryOperator::And } else { BinaryOperator::Or };
+            return pairs.iter().map(|pair| compare(pair, op)).reduce(|all, next| binary(all, &joined, next));
+        }
+        _ => return None,
+    };
+    let (last, first) = pairs.split_last()?;
+    let mut whole = compare(last, op);
+    for pair in first.iter().rev() {
+        let equal = binary(compare(pair, &BinaryOperator::Eq), &BinaryOperator::And, whole);
+        whole = binary(compare(pair, &strict), &BinaryOperator::Or, equal);
+    }
+    Some(whole)
+}

@@ -1,0 +1,409 @@
+//! Operators: which function an operator is for the types beside it, as Postgres resolves it.
+//!
+//! Comparisons stay DataFusion's, with both sides of one type, so that spans and statistics see them. Arithmetic and
+//! everything on time and JSON becomes a call of a function of ours.
+
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::sql::sqlparser::ast::BinaryOperator as B;
+use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+
+use super::arithmetic::{self, Op};
+use super::cast::implicit;
+use super::common::{common, number_rank};
+use super::types::{Ty, fail, literal, type_of, value_of_literal};
+use crate::error::external;
+use crate::functions::arithmetic::ArithmeticFunction;
+use crate::functions::value_call;
+
+/// The operator over two planned sides; `None` leaves it to DataFusion.
+pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let (left_type, right_type) = (type_of(&left, schema)?, type_of(&right, schema)?);
+    let sides = Sides { left, right, left_type, right_type };
+    if let Some(operator) = comparison(op) {
+        return compare(operator, sides).map(Some);
+    }
+    match op {
+        B::And | B::Or => logic(op, sides).map(Some),
+        B::StringConcat => concat(sides),
+        B::PGRegexMatch | B::PGRegexIMatch | B::PGRegexNotMatch | B::PGRegexNotIMatch => regex(op, sides).map(Some),
+        B::PGLikeMatch | B::PGILikeMatch | B::PGNotLikeMatch | B::PGNotILikeMatch => {
+            let like = |negated, insensitive, left, right| {
+                Expr::Like(datafusion::logical_expr::Like::new(negated, Box::new(left), Box::new(right), None, insensitive))
+            };
+            let (left, right) = texts(op, sides)?;
+            Ok(Some(match op {
+                B::PGLikeMatch => like(false, false, left, right),
+                B::PGILikeMatch => like(false, true, left, right),
+                B::PGNotLikeMatch => like(true, false, left, right),
+                _ => like(true, true, left, right),
+            }))
+        }
+        op => match arithmetic_op(op) {
+            Some(arithmetic) => arithmetical(arithmetic, sides).map(Some),
+            None => other(op, sides),
+        },
+    }
+}
+
+struct Sides {
+    left: Expr,
+    right: Expr,
+    left_type: Ty,
+    right_type: Ty,
+}
+
+impl Sides {
+    fn missing<T>(&self, symbol: &str) -> Result<T> {
+        let message = format!("operator does not exist: {} {symbol} {}", self.left_type.name(), self.right_type.name());
+        let hint = "No operator matches the given name and argument types. You might need to add explicit type casts.";
+        fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint))
+    }
+
+    fn both(self, ty: ColumnType) -> Result<(Expr, Expr)> {
+        Ok((implicit(self.left, &self.left_type, ty)?, implicit(self.right, &self.right_type, ty)?))
+    }
+
+    fn any_other(&self) -> bool {
+        matches!(self.left_type, Ty::Other(_)) || matches!(self.right_type, Ty::Other(_))
+    }
+}
+
+fn binary_expr(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+fn comparison(op: &B) -> Option<Operator> {
+    Some(match op {
+        B::Eq => Operator::Eq,
+        B::NotEq => Operator::NotEq,
+        B::Lt => Operator::Lt,
+        B::LtEq => Operator::LtEq,
+        B::Gt => Operator::Gt,
+        B::GtEq => Operator::GtEq,
+        _ => return None,
+    })
+}
+
+fn arithmetic_op(op: &B) -> Option<Op> {
+    Some(match op {
+        B::Plus => Op::Add,
+        B::Minus => Op::Subtract,
+        B::Multiply => Op::Multiply,
+        B::Divide => Op::Divide,
+        B::Modulo => Op::Modulo,
+        B::PGExp => Op::Power,
+        B::BitwiseXor if op.to_string() == "^" => Op::Power,
+        B::BitwiseAnd => Op::And,
+        B::BitwiseOr => Op::Or,
+        B::PGBitwiseXor | B::BitwiseXor => Op::Xor,
+        B::PGBitwiseShiftLeft => Op::ShiftLeft,
+        B::PGBitwiseShiftRight => Op::ShiftRight,
+        _ => return None,
+    })
+}
+
+/// Compares two expressions of any types.
+pub fn compared(op: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
+    let (left_type, right_type) = (type_of(&left, schema)?, type_of(&right, schema)?);
+    compare(op, Sides { left, right, left_type, right_type })
+}
+
+fn compare(op: Operator, sides: Sides) -> Result<Expr> {
+    if sides.any_other() {
+        return Ok(binary_expr(sides.left, op, sides.right));
+    }
+    let ty = match (&sides.left_type, &sides.right_type) {
+        (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
+        (Ty::Known(ty), Ty::Unknown) => return half_known(op, sides, *ty),
+        (Ty::Unknown, Ty::Known(ty)) => return half_known(op, sides, *ty),
+        (Ty::Known(left), Ty::Known(right)) => match common(*left, *right) {
+            Some(ty) => ty,
+            None => return sides.missing(&symbol(op)),
+        },
+        _ => return sides.missing(&symbol(op)),
+    };
+    if let Some(narrow) = narrowed(op, &sides) {
+        return Ok(narrow);
+    }
+    let (left, right) = sides.both(ty)?;
+    ordered(op, left, right, ty)
+}
+
+/// One side is a bare literal or parameter.
+fn half_known(op: Operator, sides: Sides, ty: ColumnType) -> Result<Expr> {
+    // `ts > $1 - interval '1 hour'`: the parameter was taken for an interval, but can only be an instant.
+    let ty = match ty {
+        // A literal compared with numeric keeps its digits.
+        ColumnType::Decimal { .. } => {
+            let free = ColumnType::Decimal { precision: keyspan_model::types::DECIMAL_DIGITS, scale: 0 };
+            let known_left = matches!(sides.left_type, Ty::Known(_));
+            let unknown = if known_left { &sides.right } else { &sides.left };
+            if super::types::literal_text(unknown).is_some() {
+                let (left, right) = sides.both_free(free)?;
+                let (left_type, right_type) = (literal_type(&left).unwrap_or(ty), literal_type(&right).unwrap_or(ty));
+                let typed = Sides {
+                    left_type: Ty::Known(if known_left { ty } else { left_type }),
+                    right_type: Ty::Known(if known_left { right_type } else { ty }),
+                    left,
+                    right,
+                };
+                return compare(op, typed);
+            }
+            ty
+        }
+        ty => ty,
+    };
+    let (left, right) = sides.both(ty)?;
+    ordered(op, left, right, ty)
+}
+
+impl Sides {
+    /// The unknown side as a numeric of its own digits, the known side as it is.
+    fn both_free(self, ty: ColumnType) -> Result<(Expr, Expr)> {
+        let left = if self.left_type == Ty::Unknown { implicit(self.left, &Ty::Unknown, ty)? } else { self.left };
+        let right = if self.right_type == Ty::Unknown { implicit(self.right, &Ty::Unknown, ty)? } else { self.right };
+        Ok((left, right))
+    }
+}
+
+fn literal_type(expr: &Expr) -> Option<ColumnType> {
+    match expr {
+        Expr::Literal(scalar, _) => ColumnType::of_arrow(&scalar.data_type()),
+        _ => None,
+    }
+}
+
+/// A literal that is exactly a value of the other side's type takes that type, so that a column stays a bare column.
+fn narrowed(op: Operator, sides: &Sides) -> Option<Expr> {
+    let exact = |expr: &Expr, from: &Ty, to: &Ty| {
+        let (from, to) = (from.known()?, to.known()?);
+        let (from_rank, to_rank) = (number_rank(from)?, number_rank(to)?);
+        // Beside a float, a numeric becomes the nearest float, as Postgres compares them.
+        let value = value_of_literal(expr, from)?;
+        if value.is_null() {
+            return None;
+        }
+        let cast = value.clone().cast(to).ok()?;
+        let same = cast.compare(&value) == std::cmp::Ordering::Equal;
+        let float_side = to_rank == 8 && from_rank <= 7;
+        (same || float_side).then(|| literal(&cast, to).ok())?
+    };
+    if let Some(right) = exact(&sides.right, &sides.right_type, &sides.left_type) {
+        return Some(binary_expr(sides.left.clone(), op, right));
+    }
+    let left = exact(&sides.left, &sides.left_type, &sides.right_type)?;
+    Some(binary_expr(left, op, sides.right.clone()))
+}
+
+/// Types whose Arrow form does not sort as they do are compared through a form that does.
+fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr> {
+    let equality = matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
+    let form = match ty {
+        ColumnType::Duration => "interval_length",
+        ColumnType::Json => "json_normal",
+        ColumnType::Inet if !equality => "inet_bytes",
+        _ => return Ok(binary_expr(left, op, right)),
+    };
+    let left = value_call(form, vec![left], &[ty])?;
+    let right = value_call(form, vec![right], &[ty])?;
+    Ok(binary_expr(left, op, right))
+}
+
+fn symbol(op: Operator) -> String {
+    match op {
+        Operator::NotEq => "<>".into(),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => "=".into(),
+        op => op.to_string(),
+    }
+}
+
+fn logic(op: &B, sides: Sides) -> Result<Expr> {
+    for ty in [&sides.left_type, &sides.right_type] {
+        if !matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Boolean)) {
+            let message = format!("argument of {op} must be type boolean, not type {}", ty.name());
+            return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+        }
+    }
+    let operator = if matches!(op, B::And) { Operator::And } else { Operator::Or };
+    let (left, right) = sides.both(ColumnType::Boolean)?;
+    Ok(binary_expr(left, operator, right))
+}
+
+fn is_text(ty: &Ty) -> bool {
+    matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Text | ColumnType::Ascii))
+}
+
+fn concat(sides: Sides) -> Result<Option<Expr>> {
+    if sides.any_other() {
+        return Ok(None);
+    }
+    match (&sides.left_type, &sides.right_type) {
+        (Ty::Known(ColumnType::Blob), Ty::Known(ColumnType::Blob) | Ty::Unknown) | (Ty::Unknown, Ty::Known(ColumnType::Blob)) => {
+            let (left, right) = sides.both(ColumnType::Blob)?;
+            value_call("blob_concat", vec![left, right], &[ColumnType::Blob, ColumnType::Blob]).map(Some)
+        }
+        (Ty::Known(ColumnType::Json), Ty::Known(ColumnType::Json) | Ty::Unknown) | (Ty::Unknown, Ty::Known(ColumnType::Json)) => {
+            let (left, right) = sides.both(ColumnType::Json)?;
+            value_call("json_concat", vec![left, right], &[ColumnType::Json, ColumnType::Json]).map(Some)
+        }
+        (left, right) if is_text(left) || is_text(right) => {
+            let (left, right) = sides.both(ColumnType::Text)?;
+            Ok(Some(binary_expr(left, Operator::StringConcat, right)))
+        }
+        _ => sides.missing("||"),
+    }
+}
+
+fn texts(op: &B, sides: Sides) -> Result<(Expr, Expr)> {
+    if !is_text(&sides.left_type) || !is_text(&sides.right_type) {
+        return sides.missing(&op.to_string());
+    }
+    sides.both(ColumnType::Text)
+}
+
+fn regex(op: &B, sides: Sides) -> Result<Expr> {
+    let (left, right) = texts(op, sides)?;
+    let operator = match op {
+        B::PGRegexMatch => Operator::RegexMatch,
+        B::PGRegexIMatch => Operator::RegexIMatch,
+        B::PGRegexNotMatch => Operator::RegexNotMatch,
+        _ => Operator::RegexNotIMatch,
+    };
+    Ok(binary_expr(left, operator, right))
+}
+
+fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
+    if sides.any_other() {
+        return sides.missing(op.symbol());
+    }
+    let (left, right) = match (&sides.left_type, &sides.right_type) {
+        (Ty::Unknown, Ty::Unknown) => {
+            let message = format!("operator is not unique: unknown {} unknown", op.symbol());
+            let hint = "Could not choose a best candidate operator. You might need to add explicit type casts.";
+            return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
+        }
+        (Ty::Known(ty), Ty::Unknown) => (*ty, counterpart(op, *ty, true)),
+        (Ty::Unknown, Ty::Known(ty)) => (counterpart(op, *ty, false), *ty),
+        (Ty::Known(left), Ty::Known(right)) => (*left, *right),
+        _ => return sides.missing(op.symbol()),
+    };
+    match arithmetic::types(op, left, right) {
+        Some((left, right, result)) => {
+            let left = implicit(sides.left, &sides.left_type, left)?;
+            let right = implicit(sides.right, &sides.right_type, right)?;
+            calculated(op, left, right, result)
+        }
+        None => temporal(op, left, right, sides),
+    }
+}
+
+/// What a bare literal beside a value of this type is taken for.
+fn counterpart(op: Op, ty: ColumnType, literal_is_right: bool) -> ColumnType {
+    use ColumnType as C;
+    match (op, ty) {
+        (Op::Add, C::Date) => C::Int,
+        (Op::Add, C::Timestamp | C::LocalTimestamp | C::Time) => C::Duration,
+        (Op::Subtract, C::Duration) if !literal_is_right => C::Duration,
+        (Op::Multiply | Op::Divide, C::Duration) => C::Double,
+        (_, ty) => ty,
+    }
+}
+
+/// The operator applied at once to literals, else a call.
+pub fn calculated(op: Op, left: Expr, right: Expr, result: ColumnType) -> Result<Expr> {
+    let types = (literal_type(&left), literal_type(&right));
+    if let (Some(left_type), Some(right_type)) = types {
+        let values = (value_of_literal(&left, left_type), value_of_literal(&right, right_type));
+        if let (Some(a), Some(b)) = values {
+            let result = match (op, &a, &b) {
+                (Op::Divide, Value::Decimal(a, s), Value::Decimal(b, t)) => {
+                    super::common::decimal(arithmetic::division_scale((*a, *s), (*b, *t)))
+                }
+                _ => result,
+            };
+            let value = arithmetic::apply(op, &a, &b, result).map_err(external)?;
+            return literal(&value, result);
+        }
+    }
+    Ok(ArithmeticFunction::call(op, left, right, result))
+}
+
+/// Arithmetic of dates, times and intervals.
+fn temporal(op: Op, left: ColumnType, right: ColumnType, sides: Sides) -> Result<Expr> {
+    use ColumnType as C;
+    let number = |ty| number_rank(ty).is_some();
+    let whole = |ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int);
+    // Name, the types it wants, and whether the sides change places.
+    let (name, wanted, swap): (&str, [C; 2], bool) = match (op, left, right) {
+        (Op::Add, C::Date, ty) if whole(ty) => ("date_add", [C::Date, C::Int], false),
+        (Op::Add, ty, C::Date) if whole(ty) => ("date_add", [C::Date, C::Int], true),
+        (Op::Subtract, C::Date, ty) if whole(ty) => ("date_subtract", [C::Date, C::Int], false),
+        (Op::Subtract, C::Date, C::Date) => ("date_difference", [C::Date, C::Date], false),
+        (Op::Add, C::Date | C::LocalTimestamp, C::Duration) => ("local_add", [C::LocalTimestamp, C::Duration], false),
+        (Op::Add, C::Duration, C::Date | C::LocalTimestamp) => ("local_add", [C::LocalTimestamp, C::Duration], true),
+        (Op::Subtract, C::Date | C::LocalTimestamp, C::Duration) => {
+            ("local_subtract", [C::LocalTimestamp, C::Duration], false)
+        }
+        (Op::Add, C::Timestamp, C::Duration) => ("instant_add", [C::Timestamp, C::Duration], false),
+        (Op::Add, C::Duration, C::Timestamp) => ("instant_add", [C::Timestamp, C::Duration], true),
+        (Op::Subtract, C::Timestamp, C::Duration) => ("instant_subtract", [C::Timestamp, C::Duration], false),
+        (Op::Subtract, C::Timestamp, _) | (Op::Subtract, _, C::Timestamp)
+            if common(left, right) == Some(C::Timestamp) =>
+        {
+            ("instant_difference", [C::Timestamp, C::Timestamp], false)
+        }
+        (Op::Subtract, _, _) if common(left, right) == Some(C::LocalTimestamp) => {
+            ("local_difference", [C::LocalTimestamp, C::LocalTimestamp], false)
+        }
+        (Op::Add, C::Date, C::Time) => ("date_at_time", [C::Date, C::Time], false),
+        (Op::Add, C::Time, C::Date) => ("date_at_time", [C::Date, C::Time], true),
+        (Op::Add, C::Time, C::Duration) => ("time_add", [C::Time, C::Duration], false),
+        (Op::Add, C::Duration, C::Time) => ("time_add", [C::Time, C::Duration], true),
+        (Op::Subtract, C::Time, C::Duration) => ("time_subtract", [C::Time, C::Duration], false),
+        (Op::Subtract, C::Time, C::Time) => ("time_difference", [C::Time, C::Time], false),
+        (Op::Add, C::Duration, C::Duration) => ("interval_add", [C::Duration, C::Duration], false),
+        (Op::Subtract, C::Duration, C::Duration) => ("interval_subtract", [C::Duration, C::Duration], false),
+        (Op::Multiply, C::Duration, ty) if number(ty) => ("interval_multiply", [C::Duration, C::Double], false),
+        (Op::Multiply, ty, C::Duration) if number(ty) => ("interval_multiply", [C::Duration, C::Double], true),
+        (Op::Divide, C::Duration, ty) if number(ty) => ("interval_divide", [C::Duration, C::Double], false),
+        (Op::Subtract, C::Json, C::Text | C::Ascii | C::Json) => ("json_remove", [C::Json, C::Text], false),
+        (Op::Subtract, C::Json, ty) if whole(ty) => ("json_remove_at", [C::Json, C::Int], false),
+        _ => return sides.missing(op.symbol()),
+    };
+    let Sides { left, right, left_type, right_type } = sides;
+    let (first, second) =
+        if swap { ((right, right_type), (left, left_type)) } else { ((left, left_type), (right, right_type)) };
+    let first = implicit(first.0, &first.1, wanted[0])?;
+    let second = implicit(second.0, &second.1, wanted[1])?;
+    value_call(name, vec![first, second], &wanted)
+}
+
+/// JSON and containment.
+fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
+    use ColumnType as C;
+    let json = matches!(sides.left_type, Ty::Known(C::Json));
+    let whole = matches!(sides.right_type, Ty::Known(C::Int | C::SmallInt | C::BigInt));
+    let (name, wanted): (&str, C) = match op {
+        B::Arrow if json && whole => ("json_element_at", C::Int),
+        B::LongArrow if json && whole => ("json_element_text_at", C::Int),
+        B::Arrow if json => ("json_field", C::Text),
+        B::LongArrow if json => ("json_field_text", C::Text),
+        B::HashArrow if json => ("json_path", C::Text),
+        B::HashLongArrow if json => ("json_path_text", C::Text),
+        B::AtArrow if json => ("json_contains", C::Json),
+        B::Question if json => ("json_exists", C::Text),
+        B::ArrowAt if matches!(sides.right_type, Ty::Known(C::Json)) => {
+            let left = implicit(sides.left, &sides.left_type, C::Json)?;
+            return value_call("json_contains", vec![sides.right, left], &[C::Json, C::Json]).map(Some);
+        }
+        B::Arrow | B::LongArrow | B::HashArrow | B::HashLongArrow | B::Question => return sides.missing(&op.to_string()),
+        _ => return Ok(None),
+    };
+    if sides.any_other() {
+        return Ok(None);
+    }
+    let right = implicit(sides.right, &sides.right_type, wanted)?;
+    value_call(name, vec![sides.left, right], &[C::Json, wanted]).map(Some)
+}

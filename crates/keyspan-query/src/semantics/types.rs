@@ -1,0 +1,128 @@
+//! Types of planned expressions as Postgres sees them, where a bare literal has none yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use keyspan_model::types::TYPE_KEY;
+use keyspan_model::{ColumnType, Error, Value};
+
+use crate::error::external;
+use crate::scalar::scalar_of;
+
+/// The type of an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ty {
+    /// A bare string literal, NULL or a parameter nobody gave a type to: takes the type of its surroundings.
+    Unknown,
+    /// A type of Keyspan's.
+    Known(ColumnType),
+    /// Lists, structs and the like: left to DataFusion.
+    Other(DataType),
+}
+
+impl Ty {
+    /// The type, if it is one of Keyspan's.
+    pub fn known(&self) -> Option<ColumnType> {
+        match self {
+            Ty::Known(ty) => Some(*ty),
+            _ => None,
+        }
+    }
+
+    /// The name in error messages.
+    pub fn name(&self) -> String {
+        match self {
+            Ty::Unknown => "unknown".into(),
+            Ty::Known(ty) => type_name(*ty),
+            Ty::Other(DataType::List(field)) => match ColumnType::of_field(field) {
+                Some(ty) => format!("{}[]", type_name(ty)),
+                None => "array".into(),
+            },
+            Ty::Other(DataType::Struct(_)) => "record".into(),
+            Ty::Other(other) => other.to_string().to_lowercase(),
+        }
+    }
+}
+
+/// Postgres' name without digits and scale.
+pub fn type_name(ty: ColumnType) -> String {
+    match ty {
+        ColumnType::Decimal { .. } => "numeric".into(),
+        other => other.postgres_name(),
+    }
+}
+
+/// The type of an expression over these columns.
+pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Ty> {
+    match expr {
+        Expr::Literal(scalar, metadata) if is_text(scalar) && metadata.is_none() => return Ok(Ty::Unknown),
+        Expr::Placeholder(Placeholder { field: None, .. }) => return Ok(Ty::Unknown),
+        Expr::Alias(alias) => return type_of(&alias.expr, schema),
+        _ => {}
+    }
+    let (_, field) = expr.to_field(schema)?;
+    Ok(field_type(&field))
+}
+
+/// The type of a field.
+pub fn field_type(field: &Field) -> Ty {
+    match field.data_type() {
+        DataType::Null => Ty::Unknown,
+        DataType::UInt64 => Ty::Known(ColumnType::BigInt),
+        data_type => match ColumnType::of_field(field) {
+            Some(ty) => Ty::Known(ty),
+            None => Ty::Other(data_type.clone()),
+        },
+    }
+}
+
+fn is_text(scalar: &ScalarValue) -> bool {
+    matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) | ScalarValue::LargeUtf8(_))
+}
+
+/// The text of a bare string literal.
+pub fn literal_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        Expr::Alias(alias) => literal_text(&alias.expr),
+        _ => None,
+    }
+}
+
+/// A literal of exactly this type.
+pub fn literal(value: &Value, ty: ColumnType) -> Result<Expr> {
+    let scalar = scalar_of(value, ty).map_err(external)?;
+    Ok(Expr::Literal(scalar, metadata_of(ty)))
+}
+
+/// Metadata for types that their Arrow form does not tell; a text's says that it is no bare literal.
+fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
+    let natural = ColumnType::of_arrow(&ty.arrow()) == Some(ty);
+    (!natural || ty == ColumnType::Text)
+        .then(|| FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())])))
+}
+
+/// The value of a literal of this type.
+pub fn value_of_literal(expr: &Expr, ty: ColumnType) -> Option<Value> {
+    match expr {
+        Expr::Literal(scalar, _) => crate::scalar::value_of(scalar, ty),
+        _ => None,
+    }
+}
+
+/// The parameter, now of this type.
+pub fn typed_parameter(placeholder: &Placeholder, ty: ColumnType) -> Expr {
+    let field = Some(Arc::new(ty.field("", true)));
+    Expr::Placeholder(Placeholder { id: placeholder.id.clone(), field })
+}
+
+/// The error as DataFusion carries it.
+pub fn fail<T>(error: Error) -> Result<T> {
+    Err(external(error))
+}
