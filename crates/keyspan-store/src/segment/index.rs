@@ -460,3 +460,59 @@ impl Keys {
     }
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Index {
+        let extent = Extent { rows: 2, key: (vec![1], vec![9]), columns: vec![(vec![1], vec![9])], everlasting: true, ts: Some((5, 5)), ..Extent::default() };
+        let page = Page { first_row: 0, len: 7, crc: 0x0102_0304 };
+        let chunk = Chunk { start: 4, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
+        let id = ColumnId(1);
+        let zones = vec![(ColumnId(2), Zone::Range(vec![1], vec![2])), (ColumnId(3), Zone::Empty), (ColumnId(4), Zone::Unknown)];
+        let mut block_keys = Keys::default();
+        block_keys.push(&[1]);
+        Index {
+            segment: SegmentId(300), relation: RelationId(2), schema_version: 3, file_bytes: 50, footer: (14, 0xffff_0000),
+            columns: vec![IndexColumn { role: Role::Key(id), ty: ColumnType::Decimal { precision: 9, scale: 2 }, nullable: false }],
+            constants: vec![(Role::Row(super::super::role::RowSystem::Ts), 5)],
+            seq: (1, 2),
+            groups: vec![Group { extent, block_rows: 4096, first_block: 0, zones, chunks: vec![chunk] }],
+            block_keys,
+            bloom: Bloom::build(&[1]),
+        }
+    }
+
+    /// The first format: changing these bytes is a new version.
+    #[test]
+    fn golden_bytes_of_version_1() {
+        let bytes = small().encode();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+        assert_eq!(Index::decode(&bytes, "x").expect("own bytes"), small());
+    }
+
+    const GOLDEN: &str = concat!(
+        "4b45595350494458010000007500000000000000572737a9ac020203320e0000ffff0100010c646563696d616c28392c3229000102010a",
+        "0102010201010109010101010900000002010a0a0000802003020201010102030104000401030d0c0b0a01020704030201",
+        "01000101200001000000010000000002000000100000400000200000000000080000080000",
+    );
+
+    #[test]
+    fn a_newer_version_is_refused_by_name_and_damage_is_damage() {
+        let mut bytes = small().encode();
+        bytes[8] = 2;
+        assert_eq!(Index::decode(&bytes, "x").expect_err("wrong crc").kind, ErrorKind::Corrupted);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..20]), &bytes[24..]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+        let error = Index::decode(&bytes, "seg/300.index").expect_err("newer");
+        assert!(error.kind == ErrorKind::FormatVersion && error.message.contains("seg/300.index"));
+        for at in 0..small().encode().len() {
+            let mut bytes = small().encode();
+            bytes[at] ^= 0x10;
+            assert_eq!(Index::decode(&bytes, "x").expect_err("a bit is wrong").kind, ErrorKind::Corrupted);
+            assert!(Index::decode(&bytes[..at], "x").is_err());
+        }
+    }
+}

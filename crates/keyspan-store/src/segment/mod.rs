@@ -25,13 +25,20 @@ mod plan;
 mod reader;
 mod record;
 mod role;
+mod verify;
 mod writer;
 mod zone;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
 
 pub use cache::BlockCache;
 pub use plan::SystemPlan;
 pub use reader::Segment;
 pub use record::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
+pub use verify::{Verified, verify_segment};
 pub use writer::SegmentWriter;
 
 /// Rows of a block: of a page in every column, of an entry in the sparse index, of what is decoded at once.

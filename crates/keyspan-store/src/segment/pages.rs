@@ -53,10 +53,10 @@ impl CheckedFile {
         self.file.read_at(offset, len as usize)
     }
 
-    /// These bytes, checked.
-    pub(super) fn read_checked(&self, offset: u64, len: u64, crc: u32) -> Result<Bytes> {
-        let bytes = self.read(offset, len)?;
-        self.check(&bytes, offset, crc)?;
+    /// A page's bytes, checked.
+    pub(super) fn read_checked(&self, page: PageAt) -> Result<Bytes> {
+        let bytes = self.read(page.offset, u64::from(page.len))?;
+        self.check(&bytes, page.offset, page.crc)?;
         Ok(bytes)
     }
 

@@ -47,12 +47,12 @@ impl SystemPlan {
     }
 
     /// Makes every system column a column: nothing misfits any more.
-    pub(super) fn widen_all(&mut self, relation: &RelationDef) {
+    pub(crate) fn widen_all(&mut self, relation: &RelationDef) {
         self.shapes = roles(relation).map(|role| (role, Shape::Column)).collect();
     }
 
     /// Whether rows can be written under this plan.
-    pub(super) fn fits(&self, relation: &RelationDef, batch: &RunBatch) -> bool {
+    pub(crate) fn fits(&self, relation: &RelationDef, batch: &RunBatch) -> bool {
         batch.rows == 0
             || roles(relation).all(|role| match self.get(role) {
                 Shape::Column => true,

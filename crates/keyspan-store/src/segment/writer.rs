@@ -13,7 +13,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::datatypes::Schema;
 use keyspan_model::{Error, KeyEncoder, RelationDef, Result, SegmentId};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
@@ -67,7 +67,8 @@ pub struct SegmentWriter {
 
 #[derive(Default)]
 struct Pending {
-    batches: Vec<RunBatch>,
+    /// With the bytes of each.
+    batches: Vec<(RunBatch, usize)>,
     rows: usize,
     bytes: usize,
 }
@@ -126,12 +127,12 @@ impl SegmentWriter {
         if !self.fits(&batch) {
             return Err(Error::internal("a batch does not fit the plan of its segment"));
         }
-        self.pending.rows += batch.rows;
-        self.pending.bytes += batch.bytes();
-        self.pending.batches.push(batch);
-        while self.pending.rows >= BLOCK_ROWS || self.pending.bytes >= 2 * BLOCK_BYTES {
-            if !self.cut_block(false)? {
-                break;
+        for first in (0..batch.rows).step_by(BLOCK_ROWS) {
+            self.pending.push(batch.slice(first, BLOCK_ROWS.min(batch.rows - first)));
+            while self.pending.rows >= BLOCK_ROWS || self.pending.bytes >= 2 * BLOCK_BYTES {
+                if !self.cut_block(false)? {
+                    break;
+                }
             }
         }
         Ok(())
@@ -244,7 +245,7 @@ impl SegmentWriter {
             }
         }
         for (zone, cells) in self.zones.iter_mut().zip(&block.cells) {
-            zone.add(cells.values.as_ref())?;
+            zone.add(cells.values.as_ref());
         }
         Ok(())
     }
@@ -333,12 +334,19 @@ impl OpenGroup {
 }
 
 impl Pending {
+    fn push(&mut self, batch: RunBatch) {
+        let bytes = decoded_bytes(&batch);
+        self.rows += batch.rows;
+        self.bytes += bytes;
+        self.batches.push((batch, bytes));
+    }
+
     /// The first `rows` rows, or all if there are fewer, as one batch.
     fn take(&mut self, rows: usize) -> Result<RunBatch> {
         let mut taken = Vec::new();
         let mut missing = rows.min(self.rows);
         let mut used = 0;
-        for batch in &mut self.batches {
+        for (batch, bytes) in &mut self.batches {
             if missing == 0 {
                 break;
             }
@@ -350,14 +358,25 @@ impl Pending {
             } else {
                 taken.push(batch.slice(0, part));
                 *batch = batch.slice(part, batch.rows - part);
+                *bytes = decoded_bytes(batch);
             }
         }
         self.batches.drain(..used);
         let block = RunBatch::concat(&taken)?;
         self.rows -= block.rows;
-        self.bytes = self.batches.iter().map(RunBatch::bytes).sum();
+        self.bytes = self.batches.iter().map(|(_, bytes)| bytes).sum();
         Ok(block)
     }
+}
+
+/// Bytes of the rows' own values: of a text array, not the buffers that it shares with rows elsewhere.
+fn decoded_bytes(batch: &RunBatch) -> usize {
+    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
+        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
+        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+    };
+    let values = batch.cells.iter().filter_map(|cells| cells.values.as_ref());
+    batch.keys.iter().flatten().chain(values).map(bytes).sum()
 }
 
 /// Rows of a block where a row takes this many bytes: a power of two, so that sizes change seldom.

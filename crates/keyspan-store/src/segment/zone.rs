@@ -36,14 +36,15 @@ impl ZoneBuilder {
     }
 
     /// Widens the zone by these values; `None`: all null.
-    pub(super) fn add(&mut self, values: Option<&ArrayRef>) -> Result<()> {
-        let Some(values) = values.filter(|values| values.null_count() < values.len()) else { return Ok(()) };
+    pub(super) fn add(&mut self, values: Option<&ArrayRef>) {
+        let Some(values) = values.filter(|values| values.null_count() < values.len()) else { return };
         if self.zone == Zone::Unknown {
-            return Ok(());
+            return;
         }
+        // An error is a value beyond the limit of keys: then nothing is known.
         let found = match self.ty.arrow_order_is_key_order().then(|| extremes(values)).flatten() {
-            Some((least, greatest)) => Some((self.encode(&least)?, self.encode(&greatest)?)),
-            None => self.encoded_extremes(values)?,
+            Some((least, greatest)) => self.encode(&least).ok().zip(self.encode(&greatest).ok()),
+            None => self.encoded_extremes(values).unwrap_or(None),
         };
         self.zone = match (std::mem::replace(&mut self.zone, Zone::Unknown), found) {
             (_, Some((least, greatest))) if least.len().max(greatest.len()) > MAX_BOUND => Zone::Unknown,
@@ -51,7 +52,6 @@ impl ZoneBuilder {
             (Zone::Range(own, owns), Some((least, greatest))) => Zone::Range(own.min(least), owns.max(greatest)),
             _ => Zone::Unknown,
         };
-        Ok(())
     }
 
     /// The zone gathered; begins the next one.

@@ -1,0 +1,201 @@
+//! Loads of made-up segments: what the policy must keep true whatever arrives in which order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspan_model::{KeyEncoder, RelationId, Value};
+
+use super::*;
+use crate::run::RunMeta;
+use crate::segment::fixture::readings;
+
+const HOUR: i64 = 3_600_000_000;
+
+/// A record of rows of all hosts between two instants.
+fn record(relation: &RelationDef, id: u64, seq: (u64, u64), time: (i64, i64), rows: u64) -> SegmentRecord {
+    let encoder = KeyEncoder::new(&relation.key);
+    let key = |host: &str, time: i64| encoder.encode(&[Value::Text(host.into()), Value::Timestamp(time)]).expect("a key");
+    let column = |at: usize, value: Value| KeyEncoder::new(&relation.key[at..=at]).encode(&[value]).expect("a value");
+    let all = Extent {
+        rows,
+        key: (key("a", time.0), key("z", time.1)),
+        columns: vec![
+            (column(0, Value::Text("a".into())), column(0, Value::Text("z".into()))),
+            (column(1, Value::Timestamp(time.0)), column(1, Value::Timestamp(time.1))),
+        ],
+        ts: Some((seq.0 as i64, seq.1 as i64)),
+        everlasting: true,
+        ..Extent::default()
+    };
+    let meta = RunMeta { all, groups: Vec::new(), seq, bytes: rows * 10 };
+    SegmentRecord {
+        id: SegmentId(id), relation: RelationId(1), schema_version: 1, file_bytes: rows * 10, footer_crc: 0,
+        index_bytes: 100, index_crc: 0, meta,
+    }
+}
+
+/// A store that only counts.
+struct Store {
+    relation: Arc<RelationDef>,
+    segments: Vec<SegmentRecord>,
+    next: u64,
+    written: u64,
+    merged: u64,
+}
+
+impl Store {
+    fn new() -> Store {
+        Store { relation: readings(), segments: Vec::new(), next: 1, written: 0, merged: 0 }
+    }
+
+    /// Flushes rows, given as (first instant, last instant, rows), divided by window as a real flush does.
+    fn flush(&mut self, parts: &[(i64, i64, u64)]) {
+        let all: Vec<Extent> = parts.iter().map(|part| record(&self.relation, 0, (1, 1), (part.0, part.1), part.2).meta.all).collect();
+        let level = window_level(&self.relation, self.segments.iter().map(|segment| &segment.meta.all).chain(&all));
+        let level = output_level(&self.relation, &all, level);
+        self.written += parts.iter().map(|part| part.2).sum::<u64>();
+        self.put(parts, level, None);
+        for _ in 0..1_000 {
+            let Some(pick) = pick(&self.relation, &self.segments, false) else { return };
+            self.merge(pick);
+        }
+        panic!("the policy never comes to rest");
+    }
+
+    fn merge(&mut self, pick: Pick) {
+        let taken = |segment: &SegmentRecord| pick.inputs.contains(&segment.id);
+        let inputs: Vec<SegmentRecord> = self.segments.iter().filter(|segment| taken(segment)).cloned().collect();
+        assert_eq!(inputs.len(), pick.inputs.len());
+        self.segments.retain(|segment| !taken(segment));
+        self.merged += inputs.iter().map(|input| input.meta.all.rows).sum::<u64>();
+        let seq = (inputs.iter().map(|i| i.meta.seq.0).min().unwrap_or(0), inputs.iter().map(|i| i.meta.seq.1).max().unwrap_or(0));
+        let parts: Vec<(i64, i64, u64)> = inputs.iter().map(|input| {
+            let (first, last) = times(&self.relation, &input.meta.all).expect("a window column");
+            (first, last, input.meta.all.rows)
+        }).collect();
+        self.put(&parts, pick.level, Some(seq));
+    }
+
+    /// Rows of each part are spread evenly over its time.
+    fn put(&mut self, parts: &[(i64, i64, u64)], level: u32, seq: Option<(u64, u64)>) {
+        let mut windows: BTreeMap<Window, (i64, i64, u64)> = BTreeMap::new();
+        for (first, last, rows) in parts {
+            let (from, to) = (Window::of(*first, level).number, Window::of(*last, level).number);
+            assert!(to - from < MAX_OPEN_WINDOWS, "{} windows at once", to - from + 1);
+            for number in from..=to {
+                let length = if level >= 30 { i64::MAX } else { 60_000_000i64 << level };
+                let start = if level >= 30 { *first } else { (number * length).max(*first) };
+                let end = if level >= 30 { *last } else { (number * length + length - 1).min(*last) };
+                let share = (*rows as i128 * (end - start + 1) as i128 / (last - first + 1) as i128) as u64;
+                let window = windows.entry(Window { level, number }).or_insert((start, end, 0));
+                *window = (window.0.min(start), window.1.max(end), window.2 + share.max(1));
+            }
+        }
+        for (first, last, rows) in windows.into_values() {
+            let id = self.next;
+            self.next += 1;
+            let seq = seq.unwrap_or((self.written, self.written));
+            self.segments.push(record(&self.relation, id, seq, (first, last), rows));
+        }
+    }
+
+    fn check(&self) {
+        let most = most_runs_in_window(&self.relation, &self.segments);
+        assert!(most <= MAX_DEPTH, "{most} runs meet");
+    }
+}
+
+fn random(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+#[test]
+fn rows_in_order_of_time_are_written_once_or_twice() {
+    let mut store = Store::new();
+    for hour in 0..500 {
+        store.flush(&[(hour * HOUR, (hour + 1) * HOUR - 1, 360_000)]);
+        store.check();
+    }
+    assert!(store.merged <= store.written * 2, "{} merged of {}", store.merged, store.written);
+}
+
+#[test]
+fn rows_in_random_order_of_time_keep_the_depth_bounded() {
+    for seed in 1..6u64 {
+        let (mut store, mut seed) = (Store::new(), seed * 0x9e37_79b9_7f4a_7c15);
+        for _ in 0..300 {
+            let parts: Vec<(i64, i64, u64)> = (0..1 + random(&mut seed) % 4).map(|_| {
+                let first = (random(&mut seed) % 2_000) as i64 * HOUR;
+                (first, first + (1 + random(&mut seed) % 400) as i64 * HOUR, 1_000 + random(&mut seed) % 200_000)
+            }).collect();
+            store.flush(&parts);
+            store.check();
+        }
+        assert!(store.merged <= store.written * 12, "{} merged of {}", store.merged, store.written);
+    }
+}
+
+#[test]
+fn late_rows_are_merged_among_themselves_first() {
+    let mut store = Store::new();
+    store.flush(&[(0, HOUR, 4_000_000)]);
+    let level = store.segments[0].id;
+    for _ in 0..20 {
+        store.flush(&[(0, HOUR, 10_000)]);
+        store.check();
+    }
+    assert!(store.segments.iter().any(|segment| segment.id == level), "the large run was not rewritten for 5 % of late rows");
+}
+
+#[test]
+fn windows_hold_one_to_sixteen_million_rows() {
+    let relation = readings();
+    for (hours, rows) in [(12, 4_320_000u64), (24 * 365, 1_000_000_000), (24 * 3_650, 50_000_000), (1, 900_000_000)] {
+        let all = record(&relation, 1, (1, 1), (0, hours * HOUR), rows).meta.all;
+        let level = window_level(&relation, [&all]);
+        let per_window = rows as f64 * f64::powi(2.0, level as i32) / (hours as f64 * 60.0 + 1.0);
+        assert!((1e6..16e6).contains(&per_window), "{rows} rows in {hours} h: {per_window} a window");
+    }
+    let timeless = crate::segment::fixture::relation(&[("k", keyspan_model::ColumnType::Int, false)], &[]);
+    assert_eq!(window_level(&timeless, []), WHOLE);
+}
+
+#[test]
+fn compacting_everything_leaves_nothing_that_meets() {
+    let mut store = Store::new();
+    for hour in 0..3 {
+        store.flush(&[(hour * HOUR / 2, hour * HOUR / 2 + HOUR, 100_000)]);
+    }
+    let mut merges = 0;
+    while let Some(pick) = pick(&store.relation, &store.segments, true) {
+        store.merge(pick);
+        merges += 1;
+        assert!(merges < 10);
+    }
+    assert_eq!(most_runs_in_window(&store.relation, &store.segments), 1);
+}
+
+#[test]
+fn a_segment_is_dropped_only_when_nothing_older_can_show_through() {
+    let relation = readings();
+    let now = 100 * 86_400_000_000;
+    let mut old = record(&relation, 1, (50, 60), (0, HOUR), 1_000);
+    old.meta.all.everlasting = false;
+    old.meta.all.expires = Some((10, 20));
+    let newer = record(&relation, 2, (61, 70), (0, HOUR), 1_000);
+    let older = record(&relation, 3, (60, 70), (0, HOUR), 1_000);
+    let elsewhere = record(&relation, 4, (1, 2), (2 * HOUR, 3 * HOUR), 1_000);
+    let drops = |others: &[SegmentRecord], memory: &[Extent], now| {
+        let all: Vec<SegmentRecord> = [&old].into_iter().chain(others).cloned().collect();
+        expired(&relation, &all, memory, now)
+    };
+    assert_eq!(drops(&[newer.clone(), elsewhere], &[], now), vec![SegmentId(1)]);
+    assert!(drops(&[older.clone()], &[], now).is_empty(), "a segment written as early");
+    assert!(drops(&[newer], &[older.meta.all.clone()], now).is_empty(), "the log holds something as old");
+    assert!(drops(&[], &[], 20).is_empty(), "gc_grace has not passed");
+    old.meta.all.everlasting = true;
+    assert!(expired(&relation, &[old], &[], now).is_empty());
+}

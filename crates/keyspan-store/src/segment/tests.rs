@@ -1,0 +1,366 @@
+//! What is written is what is read, and damage is never a wrong row.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, Int64Array};
+use keyspan_model::{ColumnId, ColumnRange, ColumnType, ErrorKind, Value};
+use std::ops::Bound;
+
+use super::fixture::*;
+use super::*;
+use crate::run::{RunBatch, SortedRun, Wanted};
+use crate::seam::ScanCounters;
+
+const BUDGET: usize = 64 << 20;
+
+fn read_all(segment: &Segment, wanted: &Wanted) -> keyspan_model::Result<RunBatch> {
+    let (mut row, mut parts) = (0, Vec::new());
+    let rows = segment.record().meta.all.rows as usize;
+    while row < rows {
+        let block = segment.block(row);
+        row = block.end;
+        parts.push(segment.read(block, wanted, &ScanCounters::default())?);
+    }
+    RunBatch::concat(&parts)
+}
+
+/// Compares two batches of the same rows, however their constants are represented.
+fn assert_same(a: &RunBatch, b: &RunBatch) {
+    assert_eq!(a.rows, b.rows);
+    assert_eq!(a.encoded, b.encoded);
+    for (a, b) in a.keys.iter().zip(&b.keys) {
+        assert_eq!(a, b);
+    }
+    for row in 0..a.rows {
+        assert_eq!(a.row.marker.get(row), b.row.marker.get(row));
+        let of = |c: &crate::run::RowColumns| {
+            [c.ts.get(row), c.ttl.get(row), c.expires.get(row), c.deleted_ts.get(row), c.deleted_at.get(row)]
+        };
+        assert_eq!(of(&a.row), of(&b.row), "row {row}");
+    }
+    for (a_cells, b_cells) in a.cells.iter().zip(&b.cells) {
+        match (&a_cells.values, &b_cells.values) {
+            (Some(x), Some(y)) => assert_eq!(x, y),
+            (x, y) => assert!([x, y].iter().all(|v| v.as_ref().is_none_or(|v| v.null_count() == v.len()))),
+        }
+        for row in 0..a.rows {
+            assert_eq!(a_cells.tombstones.get(row), b_cells.tombstones.get(row));
+            let of = |c: &crate::run::CellColumn| [c.ts.get(row), c.ttl.get(row), c.expires.get(row), c.deleted_at.get(row)];
+            assert_eq!(of(a_cells), of(b_cells), "row {row}");
+        }
+    }
+}
+
+#[test]
+fn every_type_comes_back_with_nulls_tombstones_stamps_and_expiries() {
+    let values: Vec<(String, ColumnType)> = TYPES.iter().enumerate().map(|(at, ty)| (format!("v{at}"), *ty)).collect();
+    let values: Vec<(&str, ColumnType)> = values.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &values);
+    let rows = 9_000;
+    let arrays: Vec<_> = TYPES.iter().map(|ty| column_of(*ty, rows)).collect();
+    let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
+    for batch in [mixed_rows(&relation, keys.clone(), arrays.clone()), plain(&relation, keys, arrays, 5)] {
+        let files = memory();
+        let record = write(&files, 1, &relation, &[batch.clone()]).expect("written");
+        let segment = open(&files, &relation, &record, BUDGET);
+        for _ in 0..2 {
+            assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &batch);
+        }
+        let mut plain = open(&files, &relation, &record, 0);
+        assert_same(&read_all(&mut plain, &everything(&relation)).expect("undamaged"), &batch);
+        assert_eq!(segment.meta().all, record.meta.all);
+    }
+}
+
+#[test]
+fn every_key_type_in_both_directions_is_found_again() {
+    for ty in TYPES.into_iter().filter(|ty| ty.allowed_in_key().is_ok()) {
+        for descending in [false, true] {
+            let relation = relation(&[("k", ty, descending)], &[("v", ColumnType::Int)]);
+            let encoder = keyspan_model::KeyEncoder::new(&relation.key);
+            let mut values: Vec<Value> = (0..900).map(|number| sample(ty, number)).filter(|value| value.fits(ty)).collect();
+            values.sort_by_key(|value| encoder.encode(std::slice::from_ref(value)).expect("fits"));
+            values.dedup_by_key(|value| encoder.encode(std::slice::from_ref(value)).expect("fits"));
+            let keys = keyspan_model::array::array_of(ty, &values).expect("values of the type");
+            let cells = column_of(ColumnType::Int, values.len());
+            let files = memory();
+            let record = write(&files, 1, &relation, &[plain(&relation, vec![keys], vec![cells], 1)]).expect("written");
+            let segment = open(&files, &relation, &record, BUDGET);
+            for (at, value) in values.iter().enumerate() {
+                let key = encoder.encode(std::slice::from_ref(value)).expect("fits");
+                assert!(segment.may_contain(&key));
+                assert_eq!(segment.lower_bound(&key, &ScanCounters::default()).expect("undamaged"), at, "{ty} {value:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn constants_are_left_out() {
+    let files = memory();
+    let relation = readings();
+    let record = write(&files, 1, &relation, &[reading_rows(10, 100, 42)]).expect("written");
+    let index = super::reader::read_index(files.as_ref(), &record).expect("undamaged");
+    assert_eq!(index.columns.len(), 5, "two key columns, three values");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let batch = segment.read(0..1000, &everything(&relation), &ScanCounters::default()).expect("undamaged");
+    assert_eq!(batch.row.ts, crate::run::Int64s::Constant(42));
+    assert_eq!(batch.row.marker, crate::run::Bits::All);
+}
+
+#[test]
+fn blocks_bounds_and_ranges_of_a_large_segment() {
+    let files = memory();
+    let relation = readings();
+    let (hosts, points) = (100, 3_000);
+    let all = reading_rows(hosts, points, 1);
+    let parts: Vec<RunBatch> = (0..all.rows).step_by(8_192).map(|at| all.slice(at, 8_192.min(all.rows - at))).collect();
+    let record = write(&files, 1, &relation, &parts).expect("written");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let encoder = keyspan_model::KeyEncoder::new(&relation.key);
+    let counters = ScanCounters::default();
+    for (host, point) in [(0, 0), (0, 1), (1, 0), (57, 1_234), (99, 2_999)] {
+        let key = [Value::Text(format!("host_{host:05}")), Value::Timestamp(point as i64 * 10_000_000)];
+        let key = encoder.encode(&key).expect("a key");
+        let row = segment.lower_bound(&key, &counters).expect("undamaged");
+        assert_eq!(row, host * points + point);
+        let (low, high) = segment.estimate(&key);
+        assert!(low <= row && row <= high && high - low <= BLOCK_ROWS);
+        let block = segment.block(row);
+        assert!(block.contains(&row) && segment.block(block.start) == block && segment.block(block.end - 1) == block);
+        let batch = segment.read(row..row + 1, &everything(&relation), &counters).expect("undamaged");
+        assert_same(&batch, &all.slice(row, 1));
+    }
+    assert!(!segment.may_contain(&encoder.encode(&[Value::Text("host_00050x".into()), Value::Timestamp(0)]).expect("a key")));
+    let host = |host: usize| Bound::Included(Value::Text(format!("host_{host:05}")));
+    let range = ColumnRange { column: ColumnId(1), lower: host(95), upper: Bound::Unbounded };
+    let kept = segment.keep(std::slice::from_ref(&range), 0..all.rows, false);
+    assert_eq!(kept, vec![262_144..300_000], "the last row group alone");
+    let none = ColumnRange { column: ColumnId(3), lower: Bound::Excluded(Value::Double(100.0)), upper: Bound::Unbounded };
+    assert!(segment.keep(std::slice::from_ref(&none), 0..all.rows, true).is_empty());
+    assert_eq!(segment.keep(&[none], 0..all.rows, false), vec![0..all.rows]);
+    assert!(segment.zone(ColumnId(3)).is_some());
+}
+
+#[test]
+fn forward_and_backward_scans_with_any_cache_give_the_same_rows() {
+    let files = memory();
+    let relation = readings();
+    let all = reading_rows(60, 2_500, 1);
+    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    for budget in [0, 300_000, 2_000_000, BUDGET] {
+        let segment = open(&files, &relation, &record, budget);
+        assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &all);
+        let mut row = all.rows;
+        while row > 0 {
+            let block = segment.block(row - 1);
+            row = block.start;
+            let batch = segment.read(block.clone(), &everything(&relation), &ScanCounters::default()).expect("undamaged");
+            assert_eq!(batch.encoded, all.slice(block.start, block.len()).encoded);
+        }
+    }
+}
+
+#[test]
+fn the_cache_stays_in_its_budget_and_a_scan_reads_each_page_once() {
+    let files = memory();
+    let relation = readings();
+    let all = reading_rows(200, 2_000, 1);
+    let record = write(&files, 1, &relation, &[all]).expect("written");
+    let cache = BlockCache::new(3_000_000);
+    let segment = Segment::new(Arc::clone(&files), Arc::clone(&cache), &relation, record);
+    let counters = ScanCounters::default();
+    let mut row = 0;
+    while row < 400_000 {
+        let block = segment.block(row);
+        row = block.end;
+        segment.read(block, &everything(&relation), &counters).expect("undamaged");
+        assert!(cache.bytes() <= cache.budget());
+    }
+    let read = counters.bytes_read.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(read < segment.record().file_bytes * 12 / 10, "{read} of {}", segment.record().file_bytes);
+}
+
+#[test]
+fn wide_rows_get_small_blocks() {
+    let files = memory();
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &[("v", ColumnType::Text)]);
+    let text = |row: usize| if row % 50 == 7 { "w".repeat(300_000) } else { row.to_string().repeat(1_000) };
+    let batches: Vec<RunBatch> = (0..4).map(|part| {
+        let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(part * 200..part * 200 + 200))];
+        let texts: arrow::array::StringViewArray = (0..200).map(|row| Some(text(row + part as usize))).collect();
+        plain(&relation, keys, vec![Arc::new(texts)], 1)
+    }).collect();
+    let record = write(&files, 1, &relation, &batches).expect("written");
+    let segment = open(&files, &relation, &record, 1 << 20);
+    assert!(segment.block(0).len() <= 512);
+    assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &RunBatch::concat(&batches).expect("one shape"));
+}
+
+#[test]
+fn a_column_of_too_many_values_for_a_dictionary_keeps_its_pages_and_rows() {
+    let files = memory();
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &[("v", ColumnType::Text)]);
+    let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..50_000))];
+    let texts: arrow::array::StringViewArray = (0..50_000).map(|row| Some(format!("a text of its own {}", row * 7919))).collect();
+    let all = plain(&relation, keys, vec![Arc::new(texts)], 1);
+    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let row = segment.read(30_000..30_001, &everything(&relation), &ScanCounters::default()).expect("undamaged");
+    assert_same(&row, &all.slice(30_000, 1));
+    assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &all);
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_damage_by_name_and_never_a_wrong_row() {
+    let files = memory();
+    let relation = readings();
+    let all = mixed_rows(&relation, reading_rows(20, 300, 1).keys.into_iter().flatten().collect(), reading_rows(20, 300, 1).cells.into_iter().filter_map(|cells| cells.values).collect());
+    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let good = [data_path(record.id), index_path(record.id)].map(|path| (path.clone(), files.read(&path).expect("there")));
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    for _ in 0..3_000 {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let (path, bytes) = &good[(seed >> 60) as usize % 2];
+        let mut damaged = bytes.to_vec();
+        let at = (seed >> 8) as usize % damaged.len();
+        damaged[at] ^= 1 << (seed & 7);
+        let other = memory();
+        for (name, bytes) in &good {
+            other.put_if_absent(name, if name == path { &damaged } else { bytes }).expect("in memory");
+        }
+        let error = verify_segment(&other, &relation, &record).expect_err("a bit is wrong");
+        assert!(error.kind == ErrorKind::Corrupted && error.message.contains(path), "{error} at {at} of {path}");
+        match read_all(&open(&other, &relation, &record, BUDGET), &everything(&relation)) {
+            Ok(batch) => assert_same(&batch, &all),
+            Err(error) => assert!(error.kind == ErrorKind::Corrupted && error.message.contains(path), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_truncated_or_missing_file_is_an_error_by_name() {
+    let files = memory();
+    let relation = readings();
+    let record = write(&files, 1, &relation, &[reading_rows(5, 100, 1)]).expect("written");
+    for path in [data_path(record.id), index_path(record.id)] {
+        let bytes = files.read(&path).expect("there");
+        for keep in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+            files.remove(&path).expect("there");
+            files.put_if_absent(&path, &bytes[..keep]).expect("in memory");
+            let error = read_all(&open(&files, &relation, &record, BUDGET), &everything(&relation)).expect_err("cut");
+            assert!(error.kind == ErrorKind::Corrupted && error.message.contains(&path), "{error}");
+            assert!(verify_segment(&files, &relation, &record).is_err());
+        }
+        files.remove(&path).expect("there");
+        assert!(read_all(&open(&files, &relation, &record, BUDGET), &everything(&relation)).is_err());
+        files.put_if_absent(&path, &bytes).expect("in memory");
+    }
+    verify_segment(&files, &relation, &record).expect("whole again");
+}
+
+#[test]
+fn keys_that_do_not_ascend_and_misfits_are_refused_and_leave_no_file() {
+    let files = memory();
+    let relation = readings();
+    let rows = reading_rows(2, 10, 1);
+    assert!(write(&files, 1, &relation, &[rows.clone(), rows.clone()]).is_err());
+    let mut plan = SystemPlan::default();
+    plan.observe(&relation, &rows);
+    let mut writer = SegmentWriter::new(Arc::clone(&files), keyspan_model::SegmentId(2), Arc::clone(&relation), plan, (1, 1)).expect("begun");
+    assert!(!writer.fits(&reading_rows(2, 10, 2)) && writer.write(reading_rows(2, 10, 2)).is_err());
+    drop(writer);
+    assert_eq!(files.list(SEGMENT_DIRECTORY).expect("in memory"), Vec::<String>::new());
+}
+
+#[test]
+fn columns_that_the_segment_lacks_are_absent() {
+    let files = memory();
+    let relation = readings();
+    let record = write(&files, 1, &relation, &[reading_rows(2, 10, 1)]).expect("written");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let wanted = Wanted { values: vec![ColumnId(99)], ..everything(&relation) };
+    let batch = segment.read(0..20, &wanted, &ScanCounters::default()).expect("undamaged");
+    assert!(batch.cells[0].values.is_none());
+}
+
+/// Prints speed and size of TSBS-shaped rows: `cargo test --release -p keyspan-store tsbs_shape -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn tsbs_shape() {
+    use arrow::array::{ArrayRef, Float64Array, StringViewArray, TimestampMicrosecondArray};
+    use std::time::Instant;
+    let tags: Vec<(String, ColumnType)> = (0..9).map(|at| (format!("tag{at}"), ColumnType::Text)).collect();
+    let fields: Vec<(String, ColumnType)> = (0..10).map(|at| (format!("usage{at}"), ColumnType::Double)).collect();
+    let values: Vec<(&str, ColumnType)> = tags.iter().chain(&fields).map(|(name, ty)| (name.as_str(), *ty)).collect();
+    let relation = relation(&[("hostname", ColumnType::Text, false), ("ts", ColumnType::Timestamp, false)], &values);
+    let (hosts, points) = (300usize, 4_320usize);
+    let rows = hosts * points;
+    let mut seed = 88172645463325252u64;
+    let mut walk = 50i64;
+    let mut next = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        walk = (walk + (seed % 3) as i64 - 1).clamp(0, 100);
+        walk as f64
+    };
+    let host: StringViewArray = (0..rows).map(|row| Some(format!("host_{:05}", row / points))).collect();
+    let time = TimestampMicrosecondArray::from_iter_values((0..rows).map(|row| (row % points) as i64 * 10_000_000)).with_timezone("UTC");
+    let tag = |at: usize| -> ArrayRef {
+        Arc::new((0..rows).map(|row| Some(format!("datacenter-{}", (row / points * (at + 3)) % (5 + at * 7)))).collect::<StringViewArray>())
+    };
+    let mut arrays: Vec<ArrayRef> = (0..9).map(tag).collect();
+    arrays.extend((0..10).map(|_| Arc::new(Float64Array::from_iter_values((0..rows).map(|_| next()))) as ArrayRef));
+    let all = plain(&relation, vec![Arc::new(host), Arc::new(time)], arrays, 1);
+    let directory = tempfile::tempdir().expect("a directory");
+    let files: Arc<dyn crate::files::Files> = Arc::new(crate::files::LocalFiles::new(directory.path()));
+    files.create_dir(SEGMENT_DIRECTORY).expect("made");
+    let start = Instant::now();
+    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let seconds = start.elapsed().as_secs_f64();
+    println!("write {:.0} krows/s, {:.2} B/row, index {} bytes", rows as f64 / seconds / 1e3, record.file_bytes as f64 / rows as f64, record.index_bytes);
+    let wanted = Wanted { encoded: false, system: false, ..everything(&relation) };
+    let segment = open(&files, &relation, &record, BUDGET);
+    let counters = ScanCounters::default();
+    let time = |what: &str, times: usize, mut run: Box<dyn FnMut(usize) + '_>| {
+        let mut took: Vec<f64> = (0..times).map(|at| {
+            let start = Instant::now();
+            run(at);
+            start.elapsed().as_secs_f64() * 1e3
+        }).collect();
+        took.sort_by(f64::total_cmp);
+        println!("{what}: first or worst {:.3} ms, median {:.3} ms", took[times - 1], took[times / 2]);
+    };
+    let get = |row: usize| {
+        let key = all.encoded.as_ref().expect("given").value(row);
+        let found = segment.lower_bound(key, &counters).expect("undamaged");
+        assert_eq!(segment.read(found..found + 1, &wanted, &counters).expect("undamaged").rows, 1);
+    };
+    time("cold get", 50, Box::new(|at| get(at * 24_989 % rows)));
+    time("warm get", 2_000, Box::new(|at| get(at * 7_919 % 200_000)));
+    let span = |first: usize| {
+        let mut row = first;
+        while row < first + 2_000 {
+            let end = segment.block(row).end.min(first + 2_000);
+            segment.read(row..end, &wanted, &counters).expect("undamaged");
+            row = end;
+        }
+    };
+    time("span of 2,000 rows", 200, Box::new(|at| span(at % 20 * 6_007)));
+    let start = Instant::now();
+    let whole = open(&files, &relation, &record, BUDGET);
+    read_all_blocks(&whole, &wanted);
+    println!("scan of everything: {:.0} krows/s", rows as f64 / start.elapsed().as_secs_f64() / 1e3);
+}
+
+fn read_all_blocks(segment: &Segment, wanted: &Wanted) {
+    let mut row = 0;
+    while row < segment.record().meta.all.rows as usize {
+        let block = segment.block(row);
+        row = block.end;
+        segment.read(block, wanted, &ScanCounters::default()).expect("undamaged");
+    }
+}
