@@ -3,12 +3,12 @@
 //! The rule: one CopyData message per row out, as in Postgres (clients count on it); data in is taken in any pieces. A
 //! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's loop.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use keyspan_model::{Error, ErrorKind, Result};
+use bytes::{Bytes, BytesMut};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 
 use crate::connection::Connection;
-use crate::engine::{Copy, CopyDirection, CopyFormat, Outcome, Rows, Tag};
+use crate::engine::{Copy, CopyDirection, CopyFormat, CopyParser, Outcome, Rows, Tag};
 use crate::failure::{Failure, protocol};
 use crate::request::{Request, decode};
 use crate::rows::Ready;
@@ -16,9 +16,6 @@ use crate::rows::Ready;
 mod encode;
 
 use encode::Encoder;
-
-/// Data that gathers before it is parsed.
-const PUSH_BYTES: usize = 256 * 1024;
 
 /// What the client sends during COPY FROM STDIN.
 enum Piece {
@@ -70,23 +67,29 @@ impl Connection {
     }
 
     async fn copy_in(&mut self, copy: &Copy) -> Result<String, Failure> {
-        let mut target = self.control.run(&mut self.reader, &mut self.out, self.session.copy_in(copy)).await?;
-        let (format, codes) = formats(copy.options.format, target.columns())?;
+        let mut target = self.session.copy_in(copy)?;
+        let columns: Vec<(String, ColumnType)> = target
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| (field.name().clone(), ColumnType::of_field(field).unwrap_or(ColumnType::Text)))
+            .collect();
+        let zone = self.session.settings().time_zone().to_owned();
+        let mut parser = CopyParser::new(&target.table().name, &columns, &copy.options, &zone)?;
+        let (format, codes) = formats(copy.options.format, columns.len())?;
         self.out.message(&CopyInResponse::new(format, codes.len() as i16, codes))?;
         self.control.send(&mut self.reader, self.out.flush()).await?;
-        let mut gathered = BytesMut::new();
-        loop {
-            let piece = next_piece(self).await?;
-            if let Piece::Data(data) = &piece {
-                gathered.put_slice(data);
-                if gathered.len() < PUSH_BYTES {
-                    continue;
+        let mut at_end = false;
+        while !at_end {
+            let batches = match next_piece(self).await? {
+                Piece::Data(data) => parser.push(&data)?,
+                Piece::Done => {
+                    at_end = true;
+                    parser.finish()?
                 }
-            }
-            self.control.run(&mut self.reader, &mut self.out, target.push_bytes(&mut self.session, &gathered)).await?;
-            gathered.clear();
-            if matches!(piece, Piece::Done) {
-                break;
+            };
+            for batch in batches {
+                self.control.run(&mut self.reader, &mut self.out, target.push(&self.session, &batch)).await?;
             }
         }
         let rows = self.control.run(&mut self.reader, &mut self.out, target.finish(&mut self.session)).await?;

@@ -4,10 +4,16 @@
 //! scripted stand-in (endless rows, slow statements, errors on demand) in its place. `tests/` runs the real one.
 
 #[cfg(not(test))]
-pub use keyspan::{
-    CancelHandle, Copy, CopyDirection, CopyFormat, CopyHeader, CopyOptions, Database, Notice, Outcome, Parsed,
-    Prepared, Rows, Session, Statement, Tag, TransactionStatus,
-};
+mod real {
+    pub(crate) use keyspan::copy::CopyParser;
+    pub(crate) use keyspan::{
+        CancelHandle, Copy, CopyDirection, CopyFormat, CopyHeader, CopyOptions, Database, Notice, Outcome, Parsed,
+        Prepared, Rows, Session, Statement, Tag, TransactionStatus,
+    };
+}
+
+#[cfg(not(test))]
+pub(crate) use real::*;
 
 #[cfg(test)]
-pub use crate::scripted::*;
+pub(crate) use crate::scripted::*;

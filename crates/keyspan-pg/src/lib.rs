@@ -29,4 +29,4 @@ mod types;
 mod wire_tests;
 mod zone;
 
-pub use server::{Server, ServerOptions};
+pub use server::{RunningServer, Server, ServerOptions};

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::connection::{Connection, farewell};
 use crate::control::{Canceller, Control, Phase};
@@ -41,6 +41,13 @@ pub struct ServerOptions {
     pub startup_timeout: Duration,
     /// How long running statements may go on when the server stops.
     pub shutdown_grace: Duration,
+}
+
+impl ServerOptions {
+    /// The defaults, on this port of 127.0.0.1; port 0 takes any free one.
+    pub fn loopback(port: u16) -> ServerOptions {
+        ServerOptions { listen: SocketAddr::from(([127, 0, 0, 1], port)), ..ServerOptions::default() }
+    }
 }
 
 impl Default for ServerOptions {
@@ -139,6 +146,17 @@ impl Server {
         }
     }
 
+    /// Serves in a task of its own, until the answer is stopped or dropped.
+    pub fn start(self) -> RunningServer {
+        let address = self.address;
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(self.run(async {
+            // A sender that was dropped stops the server too.
+            let _: std::result::Result<(), _> = stopped.await;
+        }));
+        RunningServer { address, stop: Some(stop), task }
+    }
+
     fn admit(&self, socket: TcpStream, tasks: &mut JoinSet<()>) {
         // Beyond the limit of sockets there is not even an answer: the socket is closed.
         let Ok(place) = self.shared.sockets.clone().try_acquire_owned() else { return };
@@ -147,6 +165,30 @@ impl Server {
             converse(shared, phase, socket).await;
             drop(place);
         });
+    }
+}
+
+/// A server in a task of its own. Dropping it stops it, without waiting for its clients.
+#[derive(Debug)]
+pub struct RunningServer {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl RunningServer {
+    /// Where the server listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops the server and waits until its last client is gone; see [`Server::run`].
+    ///
+    /// # Errors
+    /// XX000 if the server's task panicked.
+    pub async fn stop(mut self) -> Result<()> {
+        drop(self.stop.take());
+        self.task.await.map_err(|error| Error::internal(format!("the server ended by itself: {error}")))
     }
 }
 

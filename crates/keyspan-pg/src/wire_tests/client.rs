@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::engine::Database;
-use crate::{Server, ServerOptions};
+use crate::{RunningServer, Server, ServerOptions};
 
 /// A server of a scripted database; it stops when dropped.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     pub(super) database: Database,
-    pub(super) stop: Option<oneshot::Sender<()>>,
-    pub(super) task: JoinHandle<()>,
+    pub(super) server: Option<RunningServer>,
 }
 
 pub(super) async fn start() -> Running {
@@ -24,17 +21,11 @@ pub(super) async fn start() -> Running {
 }
 
 pub(super) async fn start_with(options: ServerOptions) -> Running {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = ServerOptions::loopback(0).listen;
     let options = ServerOptions { listen, shutdown_grace: Duration::from_millis(200), ..options };
     let database = Database::default();
-    let server = Server::bind(database.clone(), options).await.expect("a free port");
-    let address = server.local_addr();
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(server.run(async {
-        // A dropped sender stops the server too.
-        let _ = stopped.await;
-    }));
-    Running { address, database, stop: Some(stop), task }
+    let server = Server::bind(database.clone(), options).await.expect("a free port").start();
+    Running { address: server.local_addr(), database, server: Some(server) }
 }
 
 /// A message of the server.

@@ -211,11 +211,12 @@ async fn shutdown_tells_idle_clients_and_waits_for_statements() {
     let mut busy = Client::connect(&running).await;
     busy.send(&query("hang")).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    running.stop.take();
+    let stopping = tokio::spawn(running.server.take().expect("it runs").stop());
     let answers = idle.rest().await;
     assert_eq!((answers[0].sqlstate().as_str(), answers[0].field('S').as_deref()), ("57P01", Some("FATAL")));
     assert_eq!(busy.rest().await[0].sqlstate(), "57P01");
-    tokio::time::timeout(Duration::from_secs(5), &mut running.task).await.expect("in time").expect("no panic");
+    let stopped = tokio::time::timeout(Duration::from_secs(5), stopping).await.expect("in time");
+    assert_eq!(stopped.expect("no panic"), Ok(()));
 }
 
 #[tokio::test]
