@@ -69,9 +69,10 @@ fn arrow_error(error: &arrow::error::ArrowError) -> Error {
         A::DivideByZero => Error::new(ErrorKind::DivisionByZero, "division by zero"),
         A::ArithmeticOverflow(_) => Error::new(ErrorKind::NumericOverflow, "value out of range"),
         A::ExternalError(inner) => external_error(inner.as_ref()),
-        A::CastError(message) | A::ParseError(message) | A::ComputeError(message) | A::InvalidArgumentError(message) => {
-            text_error(message)
-        }
+        A::CastError(message)
+        | A::ParseError(message)
+        | A::ComputeError(message)
+        | A::InvalidArgumentError(message) => text_error(message),
         other => Error::internal(other.to_string()),
     }
 }
@@ -99,7 +100,11 @@ fn missing_column(field: &Column, valid: &[Column]) -> Error {
         let message = format!("column {table}.{} does not exist", field.name);
         return near(Error::new(ErrorKind::UndefinedColumn, message), &field.name, valid);
     }
-    near(Error::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name)), &field.name, valid)
+    near(
+        Error::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name)),
+        &field.name,
+        valid,
+    )
 }
 
 fn near(error: Error, name: &str, valid: &[Column]) -> Error {

@@ -110,7 +110,9 @@ impl Names<'_> {
         }
         let elsewhere = catalog.tables.values().find(|table| schema.is_none() && table.name == name);
         match elsewhere {
-            Some(table) => error.with_hint(format!("There is one in keyspace \"{0}\": write {0}.{name}.", table.keyspace)),
+            Some(table) => {
+                error.with_hint(format!("There is one in keyspace \"{0}\": write {0}.{name}.", table.keyspace))
+            }
             None => error,
         }
     }

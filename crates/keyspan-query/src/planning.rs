@@ -109,8 +109,7 @@ pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
         return Err(external(Error::not_supported("this engine has no parser for views")));
     };
     let query = parser(&view.sql).map_err(external)?;
-    let planned =
-        plan_under(names.engine, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
+    let planned = plan_under(names.engine, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
     let columns = planned.plan.schema().columns();
     let named = columns.into_iter().enumerate().map(|(index, column)| {
         let name = view.columns.get(index).or_else(|| planned.labels.get(index)).cloned();

@@ -258,7 +258,8 @@ impl Nested<'_> {
                 factors.push(&join.relation);
             }
         }
-        let hidden: Vec<(ObjectName, Vec<String>)> = factors.iter().filter_map(|factor| self.hidden_of(factor)).collect();
+        let hidden: Vec<(ObjectName, Vec<String>)> =
+            factors.iter().filter_map(|factor| self.hidden_of(factor)).collect();
         if hidden.iter().all(|(_, names)| names.is_empty()) {
             return Ok(());
         }
@@ -275,7 +276,8 @@ impl Nested<'_> {
     fn hidden_of(&self, factor: &TableFactor) -> Option<(ObjectName, Vec<String>)> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
-                let hidden = (self.resolve)(name).map(|table| KeyspanTable::new(table, self.mentions).hidden().to_vec());
+                let hidden =
+                    (self.resolve)(name).map(|table| KeyspanTable::new(table, self.mentions).hidden().to_vec());
                 let shown = match alias {
                     Some(alias) => ObjectName::from(vec![alias.name.clone()]),
                     None => name.clone(),
@@ -390,7 +392,8 @@ fn per_partition_limit(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
     let setting = settings.iter().find(|setting| setting.key.value == "per_partition_limit");
     let Some(limit) = setting.map(|setting| setting.value.clone()) else { return Ok(()) };
     settings.retain(|setting| setting.key.value != "per_partition_limit");
-    let refused = || Error::not_supported("PER PARTITION LIMIT needs a SELECT from one table, without GROUP BY or DISTINCT");
+    let refused =
+        || Error::not_supported("PER PARTITION LIMIT needs a SELECT from one table, without GROUP BY or DISTINCT");
     let order = query.order_by.clone();
     let SetExpr::Select(select) = query.body.as_mut() else { return Err(refused()) };
     let [from] = select.from.as_slice() else { return Err(refused()) };

@@ -16,9 +16,10 @@ pub fn value_of(scalar: &ScalarValue, ty: ColumnType) -> Option<Value> {
         return Some(Value::Null);
     }
     let value = match (scalar, ty) {
-        (ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)), ty) => {
-            text_value(text, ty)?
-        }
+        (
+            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)),
+            ty,
+        ) => text_value(text, ty)?,
         (ScalarValue::Binary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)), ColumnType::Blob) => {
             Value::Blob(bytes.clone())
         }

@@ -222,7 +222,8 @@ fn bind(plan: LogicalPlan, planned: &PlannedQuery, parameters: &[Value]) -> Resu
 /// The values as DataFusion takes them, each cast to its parameter's type.
 pub(crate) fn parameter_values(types: &[ColumnType], values: &[Value]) -> Result<ParamValues> {
     if values.len() < types.len() {
-        let message = format!("bind message supplies {} parameters, but the statement requires {}", values.len(), types.len());
+        let message =
+            format!("bind message supplies {} parameters, but the statement requires {}", values.len(), types.len());
         return Err(Error::new(ErrorKind::Protocol, message));
     }
     let scalars = types.iter().zip(values).map(|(ty, value)| {

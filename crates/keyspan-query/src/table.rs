@@ -164,9 +164,10 @@ impl TableProvider for KeyspanTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let statement = state.config().get_extension::<Statement>().ok_or_else(|| {
-            DataFusionError::Internal("a scan was planned without a statement's snapshot".into())
-        })?;
+        let statement = state
+            .config()
+            .get_extension::<Statement>()
+            .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let parts: Vec<&Expr> = filters.iter().collect();
         let pushed = spans::push(&parts, &self.relation);
@@ -213,9 +214,8 @@ impl KeyspanTable {
                 read.push(*index);
             }
         }
-        let mut names: Vec<&str> = residual.map_or(Vec::new(), |expr| {
-            expr.column_refs().into_iter().map(|column| column.name.as_str()).collect()
-        });
+        let mut names: Vec<&str> = residual
+            .map_or(Vec::new(), |expr| expr.column_refs().into_iter().map(|column| column.name.as_str()).collect());
         names.sort_unstable();
         for name in names {
             let index = self.schema.index_of(name)?;

@@ -40,7 +40,8 @@ pub type Column = (&'static str, ColumnType, char);
 impl Rows {
     /// Adds a table with rows, given in the columns' order.
     pub fn create(&mut self, name: &str, columns: &[Column], rows: Vec<Vec<Value>>) -> Arc<TableDef> {
-        let mut catalog = if self.catalog.keyspaces.is_empty() { Catalog::initial() } else { Catalog::clone(&self.catalog) };
+        let mut catalog =
+            if self.catalog.keyspaces.is_empty() { Catalog::initial() } else { Catalog::clone(&self.catalog) };
         let column = |(name, ty, role): &Column, id: ColumnId| ColumnDef {
             id,
             name: (*name).into(),
@@ -90,7 +91,8 @@ impl Rows {
         let mut found: Vec<&Vec<Value>> = Vec::new();
         for row in rows {
             let key = encoder.encode(&row[..relation.key.len()])?;
-            let inside = |(from, to): &(Vec<u8>, Option<Vec<u8>>)| key >= *from && to.as_ref().is_none_or(|to| key < *to);
+            let inside =
+                |(from, to): &(Vec<u8>, Option<Vec<u8>>)| key >= *from && to.as_ref().is_none_or(|to| key < *to);
             if spans.iter().any(inside) {
                 found.push(row);
             }

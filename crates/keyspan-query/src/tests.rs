@@ -16,7 +16,13 @@ fn readings() -> Rows {
         for sensor in 0..4 {
             for hour in 0..10_i64 {
                 let heat = if hour == 3 { Value::Null } else { Value::Double(hour as f64 * 1.5 + f64::from(sensor)) };
-                data.push(vec![text(site), Value::Int(sensor), Value::Timestamp(hour * 3_600_000_000), heat, text("x")]);
+                data.push(vec![
+                    text(site),
+                    Value::Int(sensor),
+                    Value::Timestamp(hour * 3_600_000_000),
+                    heat,
+                    text("x"),
+                ]);
             }
         }
     }
@@ -54,7 +60,10 @@ async fn sorts_along_the_key_need_no_sort() {
         ("SELECT * FROM readings ORDER BY site, sensor, ts DESC", "order=forward"),
         ("SELECT * FROM readings ORDER BY site DESC, sensor DESC, ts", "order=reverse"),
         ("SELECT ts FROM readings WHERE site = 'a' AND sensor = 1 ORDER BY ts DESC LIMIT 5", "order=forward"),
-        ("SELECT ts AS t FROM readings WHERE site = 'a' AND sensor = 1 AND heat > 1 ORDER BY t LIMIT 5", "order=reverse"),
+        (
+            "SELECT ts AS t FROM readings WHERE site = 'a' AND sensor = 1 AND heat > 1 ORDER BY t LIMIT 5",
+            "order=reverse",
+        ),
         ("SELECT ts FROM readings WHERE site = 'a' ORDER BY sensor, ts DESC", "order=forward"),
     ] {
         let plan = bench.explain(sql, false).await.expect("a plan");
@@ -79,7 +88,9 @@ async fn sorted_answers_are_the_same_with_and_without_elimination() {
             ("site DESC, sensor DESC, ts", "site || '' DESC, sensor + 0 DESC, ts"),
         ] {
             for limit in ["", " LIMIT 17", " LIMIT 5 OFFSET 9"] {
-                let with = |order: &str| format!("SELECT site, sensor, ts FROM readings WHERE heat <> 3 ORDER BY {order}{limit}");
+                let with = |order: &str| {
+                    format!("SELECT site, sensor, ts FROM readings WHERE heat <> 3 ORDER BY {order}{limit}")
+                };
                 let fast = bench.query(&with(fast)).await.expect("rows");
                 assert_eq!(fast, bench.query(&with(slow)).await.expect("rows"), "{limit} {claimed:?}");
             }
@@ -90,12 +101,11 @@ async fn sorted_answers_are_the_same_with_and_without_elimination() {
 #[tokio::test]
 async fn explain_names_spans_filter_and_limit() {
     let bench = Bench::new(readings());
-    let sql = "SELECT ts FROM readings WHERE site = 'a' AND sensor IN (1, 2) AND ts >= '1970-01-01 03:00:00Z' AND heat > 2";
+    let sql =
+        "SELECT ts FROM readings WHERE site = 'a' AND sensor IN (1, 2) AND ts >= '1970-01-01 03:00:00Z' AND heat > 2";
     let plan = bench.explain(sql, false).await.expect("a plan");
     assert!(
-        plan.contains(
-            "spans=[('a', 1, [1970-01-01 03:00:00+00 ..)), ('a', 2, [1970-01-01 03:00:00+00 ..))]"
-        ),
+        plan.contains("spans=[('a', 1, [1970-01-01 03:00:00+00 ..)), ('a', 2, [1970-01-01 03:00:00+00 ..))]"),
         "{plan}"
     );
     assert!(plan.contains("filter=heat@1 > 2"), "{plan}");
@@ -126,10 +136,11 @@ async fn labels_are_postgres_and_may_repeat() {
 #[tokio::test]
 async fn pseudo_columns_exist_when_mentioned_and_hide_from_star() {
     let mut rows = readings();
-    rows.create("heap", &[("rowid", ColumnType::BigInt, 'r'), ("v", ColumnType::Int, '-')], vec![
-        vec![Value::BigInt(2), Value::Int(7)],
-        vec![Value::BigInt(1), Value::Int(8)],
-    ]);
+    rows.create(
+        "heap",
+        &[("rowid", ColumnType::BigInt, 'r'), ("v", ColumnType::Int, '-')],
+        vec![vec![Value::BigInt(2), Value::Int(7)], vec![Value::BigInt(1), Value::Int(8)]],
+    );
     let bench = Bench::new(rows);
     let (labels, found) = bench
         .query("SELECT row_key, WRITETIME(heat), r.* FROM readings r WHERE row_key LIKE 'b#3#%' LIMIT 1")
@@ -137,7 +148,8 @@ async fn pseudo_columns_exist_when_mentioned_and_hide_from_star() {
         .expect("rows");
     assert_eq!(labels, ["row_key", "writetime(heat)", "site", "sensor", "ts", "heat", "note"]);
     assert_eq!(found[0][..3], ["b#3#1970-01-01 09:00:00+00", "1000", "b"]);
-    let plan = bench.explain("SELECT heat FROM readings WHERE starts_with(row_key, 'b#3#')", false).await.expect("plan");
+    let plan =
+        bench.explain("SELECT heat FROM readings WHERE starts_with(row_key, 'b#3#')", false).await.expect("plan");
     assert!(plan.contains("spans=[('b', 3)]") && !plan.contains("filter"), "{plan}");
     let (labels, found) = bench.query("SELECT * FROM heap WHERE rowid > 0").await.expect("rows");
     assert_eq!((labels, found), (vec!["v".to_owned()], vec![vec!["8".to_owned()], vec!["7".to_owned()]]));
@@ -196,9 +208,9 @@ async fn errors_have_postgres_states_and_hints() {
 
 #[tokio::test]
 async fn expressions_compile_over_two_inputs() {
-    use std::sync::Arc;
     use arrow::array::{Int64Array, RecordBatch};
     use arrow::datatypes::Schema;
+    use std::sync::Arc;
     let bench = Bench::new(readings());
     let schema = Arc::new(Schema::new(vec![ColumnType::BigInt.field("x", true)]));
     let (sum, test) = (expression("x.x + excluded.x * $1"), expression("x.x > 1 AND now() IS NOT NULL"));

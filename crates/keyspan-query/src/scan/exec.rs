@@ -94,7 +94,10 @@ impl SpanScanExec {
     }
 
     /// Asks the store for splits and lays them out.
-    #[expect(clippy::too_many_arguments, reason = "one constructor for all forms, called from four places in this file")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one constructor for all forms, called from four places in this file"
+    )]
     fn laid_out(
         plan: Arc<ReadPlan>,
         scan: Scan,
@@ -177,10 +180,8 @@ impl SpanScanExec {
 
     /// The same scan with other output columns: places among the present ones, and their names.
     fn with_output(&self, places: &[(usize, String)]) -> Result<SpanScanExec> {
-        let fields: Vec<_> = places
-            .iter()
-            .map(|(place, name)| Arc::new(self.schema.field(*place).clone().with_name(name)))
-            .collect();
+        let fields: Vec<_> =
+            places.iter().map(|(place, name)| Arc::new(self.schema.field(*place).clone().with_name(name))).collect();
         let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
         let mut next = self.clone();
         next.output = places.iter().map(|(place, _)| self.output[*place]).collect();
@@ -319,10 +320,7 @@ impl ExecutionPlan for SpanScanExec {
         }
     }
 
-    fn try_pushdown_sort(
-        &self,
-        order: &[PhysicalSortExpr],
-    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         let Some(direction) = sort::direction(self, order) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };

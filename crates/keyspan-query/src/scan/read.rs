@@ -139,7 +139,9 @@ pub(super) fn execute(
     });
     let tasks = context.session_config().target_partitions();
     let batches = match &exec.layout {
-        Layout::Partitions(groups) => reader.clone().one_after_another(groups.get(partition).cloned().unwrap_or_default()),
+        Layout::Partitions(groups) => {
+            reader.clone().one_after_another(groups.get(partition).cloned().unwrap_or_default())
+        }
         Layout::Sequence(splits) if splits.len() > 1 && tasks > 1 => reader.clone().ahead(splits.clone(), tasks),
         Layout::Sequence(splits) => reader.clone().one_after_another(splits.clone()),
     };

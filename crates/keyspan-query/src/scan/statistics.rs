@@ -26,8 +26,7 @@ pub(super) fn statistics(exec: &SpanScanExec, partition: Option<usize>) -> Resul
     let num_rows = weaken(precision(&estimate.rows, |rows| usize::try_from(*rows).ok()));
     let bytes = weaken(precision(&estimate.bytes, |bytes| usize::try_from(*bytes).ok()));
     let columns = exec.output.iter().map(|place| column(exec, *place, inexact, &num_rows));
-    let statistics =
-        Statistics { num_rows, total_byte_size: bytes, column_statistics: columns.collect() };
+    let statistics = Statistics { num_rows, total_byte_size: bytes, column_statistics: columns.collect() };
     statistics.with_fetch(exec.fetch, 0, 1)
 }
 

@@ -202,7 +202,9 @@ impl<'a> Found<'a> {
             ast::Expr::Identifier(name) => name,
             ast::Expr::CompoundIdentifier(names) => match names.as_slice() {
                 [table, name] if normal(table) == self.table.name => name,
-                [keyspace, table, name] if normal(table) == self.table.name && normal(keyspace) == self.table.keyspace => {
+                [keyspace, table, name]
+                    if normal(table) == self.table.name && normal(keyspace) == self.table.keyspace =>
+                {
                     name
                 }
                 _ => return None,
@@ -303,7 +305,8 @@ fn whole_keys(columns: Vec<Vec<KeyPart>>) -> KeyMatch {
     let mut keys: Vec<Vec<KeyPart>> = vec![Vec::new()];
     let several = columns.iter().any(|parts| parts.len() > 1);
     for parts in &columns {
-        keys = keys.iter().flat_map(|key| parts.iter().map(|part| [key.as_slice(), &[part.clone()]].concat())).collect();
+        keys =
+            keys.iter().flat_map(|key| parts.iter().map(|part| [key.as_slice(), &[part.clone()]].concat())).collect();
     }
     match keys.pop() {
         Some(key) if !several => KeyMatch::WholeKey(key),

@@ -125,7 +125,10 @@ fn constants(boxes: &[KeyBox], relation: &RelationDef) -> Vec<bool> {
         let domain = &boxes.first()?.columns.get(&place)?.intervals;
         let point = (domain.len() == 1).then(|| domain[0].as_point()).flatten()?;
         let same = |key_box: &KeyBox| {
-            key_box.columns.get(&place).is_some_and(|d| d.intervals.len() == 1 && d.intervals[0].as_point() == Some(point))
+            key_box
+                .columns
+                .get(&place)
+                .is_some_and(|d| d.intervals.len() == 1 && d.intervals[0].as_point() == Some(point))
         };
         boxes.iter().all(same).then_some(())
     };

@@ -124,10 +124,8 @@ fn comparison(binary: &BinaryExpr, relation: &RelationDef) -> Region {
 }
 
 fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationDef) -> Region {
-    let comparable = matches!(
-        op,
-        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-    );
+    let comparable =
+        matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
     if !comparable {
         return Region::unknown();
     }
@@ -248,7 +246,9 @@ fn prefix_region(expr: &Expr, prefix: &str, exact: bool, relation: &RelationDef)
         return Region { exact: exact && region.exact, ..region };
     }
     match column_of(expr, relation) {
-        Some((place, ty @ (ColumnType::Text | ColumnType::Ascii))) => Region::of(place, prefix_domain(ty, prefix), exact),
+        Some((place, ty @ (ColumnType::Text | ColumnType::Ascii))) => {
+            Region::of(place, prefix_domain(ty, prefix), exact)
+        }
         _ => Region::unknown(),
     }
 }
@@ -270,7 +270,7 @@ fn tuple(expr: &Expr, op: Operator, values: &[arrow::array::ArrayRef], relation:
         let typed = column_of(part, relation).filter(|(_, ty)| ty.arrow_order_is_key_order());
         let Some((place, ty)) = typed else { return Region::unknown() };
         let scalar = ScalarValue::try_from_array(value, 0).ok();
-        match scalar.and_then(|scalar| value_of(&scalar, ty)) {
+        match scalar.and_then(|scalar| value_of(&scalar, ty).or_else(|| narrowed(&scalar, ty))) {
             Some(value) if !value.is_null() => columns.push((place, ty, value)),
             _ => return Region::unknown(),
         }
@@ -278,6 +278,13 @@ fn tuple(expr: &Expr, op: Operator, values: &[arrow::array::ArrayRef], relation:
     let nullable = columns.iter().any(|(place, _, _)| *place >= relation.key.len());
     let region = tuple_region(&columns, op);
     Region { exact: region.exact && !nullable, ..region }
+}
+
+/// A number of a wider type that the column's type holds too: the comparison has widened the column.
+fn narrowed(scalar: &ScalarValue, ty: ColumnType) -> Option<Value> {
+    let narrow = scalar.cast_to(&ty.arrow()).ok().filter(|narrow| !narrow.is_null())?;
+    let back = narrow.cast_to(&scalar.data_type()).ok()?;
+    if back == *scalar { value_of(&narrow, ty) } else { None }
 }
 
 fn struct_parts(expr: &Expr) -> Option<&[Expr]> {
