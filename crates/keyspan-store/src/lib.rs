@@ -8,6 +8,7 @@
 //!
 //! Everything above sees only [`seam`].
 
+pub mod check;
 pub mod clock;
 mod compact;
 pub mod engine;
@@ -26,4 +27,5 @@ pub mod seam;
 pub mod segment;
 mod window;
 
+pub use check::{CheckReport, check};
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};

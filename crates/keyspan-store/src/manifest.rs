@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::files::Files;
 
-pub use checkpoint::checkpoints;
+pub use checkpoint::{checkpoints, read as read_checkpoint};
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};
 
 use checkpoint::{newest, write};
@@ -39,6 +39,7 @@ pub struct Manifest {
     /// None where there is no local disk: then every edit is a checkpoint.
     ledger: Option<Ledger>,
     state: ManifestState,
+    rebuilt: Option<String>,
 }
 
 impl Manifest {
@@ -47,20 +48,25 @@ impl Manifest {
     pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
         files.create_dir(CHECKPOINT_DIRECTORY)?;
         let checkpoint = newest(files.as_ref(), store)?;
-        let (ledger, items) = match files.local_root() {
+        let (ledger, items, rebuilt) = match files.local_root() {
             Some(root) => {
-                let (ledger, items) = Ledger::open(root, checkpoint)?;
-                (Some(ledger), items)
+                let (ledger, items, rebuilt) = Ledger::open(root, checkpoint)?;
+                (Some(ledger), items, rebuilt)
             }
-            None => (None, checkpoint.unwrap_or_default()),
+            None => (None, checkpoint.unwrap_or_default(), None),
         };
         let state = ManifestState::from_items(&items)?;
-        Ok(Manifest { files, store, ledger, state })
+        Ok(Manifest { files, store, ledger, state, rebuilt })
     }
 
     /// What the manifest says now.
     pub fn state(&self) -> &ManifestState {
         &self.state
+    }
+
+    /// Why the ledger was made anew from a checkpoint when the manifest was opened, if it was.
+    pub fn rebuilt(&self) -> Option<&str> {
+        self.rebuilt.as_deref()
     }
 
     /// Makes an edit durable. With `checkpoint`, writes a checkpoint as well and reads it back.

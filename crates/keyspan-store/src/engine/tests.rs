@@ -446,3 +446,28 @@ fn relaxed_batches_are_visible_at_once_and_limits_are_kept() {
     store.close().expect("closes");
     assert_eq!(read(&in_files(&files), &t), expected(&[("a", 1, 1)]));
 }
+
+#[test]
+fn a_check_finds_every_damaged_file_and_a_sound_store_sound() {
+    let files = MemoryFiles::new();
+    let store = in_files(&files);
+    let t = create(&store, "t");
+    write(&store, vec![bulk(&t, "a", 0..5000, 1)]);
+    block_on(store.flush()).expect("flushes");
+    for at in 0..5 {
+        write(&store, vec![row(&t, "b", at, 1)]);
+    }
+    store.close().expect("closes");
+    let check = |files: &MemoryFiles| crate::check::check_files(&(Arc::new(files.clone()) as Arc<dyn Files>)).expect("checks");
+    let report = check(&files);
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.tables, report.segments, report.segment_rows, report.log_records), (1, 1, 5000, 7));
+    let names = |directory: &'static str| files.list(directory).expect("lists").into_iter().map(move |name| format!("{directory}/{name}"));
+    let paths: Vec<String> = names("seg").chain(names("manifest")).chain(names("log")).collect();
+    for path in paths.iter().map(String::as_str).chain([FORMAT_FILE]) {
+        let damaged = files.fork();
+        damaged.damage(path, |bytes| bytes[30] ^= 0x10).expect("is there");
+        let report = check(&damaged);
+        assert!(report.problems.iter().any(|error| error.message.contains(path)), "{path}: {report:?}");
+    }
+}

@@ -47,19 +47,20 @@ pub struct Ledger {
 
 impl Ledger {
     /// Opens the ledger under `root`. If it is damaged, or behind the checkpoint, it is made anew from that.
-    pub fn open(root: &Path, checkpoint: Option<Items>) -> Result<(Ledger, Items)> {
+    /// Also says why, then.
+    pub fn open(root: &Path, checkpoint: Option<Items>) -> Result<(Ledger, Items, Option<String>)> {
         let path = root.join(DIRECTORY);
         let found = Ledger::open_existing(&path);
         match (found, checkpoint) {
-            (Ok((ledger, items)), None) => Ok((ledger, items)),
-            (Ok((ledger, items)), Some(checkpoint)) if items.edit >= checkpoint.edit => Ok((ledger, items)),
+            (Ok((ledger, items)), None) => Ok((ledger, items, None)),
+            (Ok((ledger, items)), Some(checkpoint)) if items.edit >= checkpoint.edit => Ok((ledger, items, None)),
             (Err(error), _) if error.kind != ErrorKind::Corrupted => Err(error),
             (Err(error), None) => Err(error),
             (found, Some(checkpoint)) => {
                 let why = found.map_or_else(|error| error.to_string(), |(_, items)| format!("it ends at edit {}", items.edit));
                 tracing::warn!(why, edit = checkpoint.edit, "the manifest's ledger is made anew from the newest checkpoint");
                 let ledger = Ledger::rebuild(&path, &checkpoint)?;
-                Ok((ledger, checkpoint))
+                Ok((ledger, checkpoint, Some(why)))
             }
         }
     }

@@ -1,0 +1,130 @@
+//! Checking a data directory: every file that the manifest names is there and undamaged, and says what it should.
+//!
+//! Rule: checking goes on after what is wrong, and changes nothing that is whole. It takes the directory's lock, so
+//! nobody writes meanwhile. A manifest ledger that cannot be read is made anew from the newest checkpoint, as opening
+//! the store would, and that is reported.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use keyspan_model::{Error, ErrorKind, Result, SegmentId};
+
+use crate::files::{Files, LocalFiles, corrupted};
+use crate::format::Format;
+use crate::log::{Replay, decode_body, log_files};
+use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
+use crate::segment::{SEGMENT_DIRECTORY, verify_segment};
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Tables in the catalog.
+    pub tables: usize,
+    /// Segments read, all of their bytes.
+    pub segments: usize,
+    /// Rows in them, overwritten ones and tombstones included.
+    pub segment_rows: u64,
+    /// Bytes in them.
+    pub segment_bytes: u64,
+    /// Batches in the commit log.
+    pub log_records: u64,
+    /// Checkpoints of the manifest that are whole.
+    pub checkpoints: usize,
+    /// Files that nothing refers to; they are removed when the store is opened.
+    pub left_over: Vec<String>,
+    /// What is wrong: each names its file.
+    pub problems: Vec<Error>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn note<T>(&mut self, outcome: Result<T>) -> Option<T> {
+        outcome.map_err(|error| self.problems.push(error)).ok()
+    }
+}
+
+/// Checks the data directory at `path`.
+///
+/// Errors: 55006 if a process has it open, XX002 for a newer format; damage is in the report.
+pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
+    let path = path.as_ref();
+    if !path.is_dir() {
+        let message = format!("there is no data directory \"{}\"", path.display());
+        return Err(Error::new(ErrorKind::UndefinedObject, message));
+    }
+    check_files(&(Arc::new(LocalFiles::new(path)?) as Arc<dyn Files>))
+}
+
+/// Checks a data directory in any files.
+pub fn check_files(files: &Arc<dyn Files>) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    let format = match Format::read(files.as_ref()) {
+        Ok(Some(format)) => format,
+        Ok(None) => {
+            let message = format!("\"{}\" is no data directory: it has no file KEYSPAN", files.display(""));
+            return Err(Error::new(ErrorKind::UndefinedObject, message));
+        }
+        Err(error) if error.kind == ErrorKind::Corrupted => {
+            report.problems.push(error);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let _lock = files.lock("LOCK")?;
+    check_checkpoints(files, format, &mut report);
+    let Some(manifest) = report.note(Manifest::open(files.clone(), format.store)) else { return Ok(report) };
+    if let Some(why) = manifest.rebuilt() {
+        report.problems.push(corrupted(&files.display("edits"), format!("{why}; it was made anew from the newest checkpoint")));
+    }
+    report.tables = manifest.state().catalog.tables.len();
+    check_segments(files, manifest.state(), &mut report);
+    let replayed = check_log(files, format, manifest.state(), &mut report);
+    report.note(replayed);
+    Ok(report)
+}
+
+fn check_checkpoints(files: &Arc<dyn Files>, format: Format, report: &mut CheckReport) {
+    for (_, path) in report.note(checkpoints(files.as_ref())).unwrap_or_default() {
+        if report.note(read_checkpoint(files.as_ref(), format.store, &path)).is_some() {
+            report.checkpoints += 1;
+        }
+    }
+}
+
+fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut CheckReport) {
+    let relations: Vec<_> = manifest.catalog.tables.values().flat_map(|table| table.relations()).collect();
+    for record in manifest.segments.values() {
+        let Some(relation) = relations.iter().find(|relation| relation.id == record.relation) else {
+            // Its table was dropped by a change that stands in the log.
+            continue;
+        };
+        if let Some(verified) = report.note(verify_segment(files, relation, record)) {
+            report.segments += 1;
+            report.segment_rows += verified.rows;
+            report.segment_bytes += verified.bytes;
+        }
+    }
+    let live: BTreeSet<SegmentId> = manifest.segments.keys().copied().collect();
+    let names = report.note(files.list(SEGMENT_DIRECTORY)).unwrap_or_default();
+    let dead = |name: &String| {
+        let id = name.split_once('.').and_then(|(id, _)| id.parse().ok()).map(SegmentId);
+        id.is_none_or(|id| !live.contains(&id))
+    };
+    report.left_over = names.into_iter().filter(dead).map(|name| format!("{SEGMENT_DIRECTORY}/{name}")).collect();
+}
+
+fn check_log(files: &Arc<dyn Files>, format: Format, manifest: &ManifestState, report: &mut CheckReport) -> Result<()> {
+    let found = log_files(files.as_ref())?;
+    let mut replay = Replay::new(files.clone(), format.store, found, manifest.marks.durable_seq);
+    while let Some(record) = replay.next_record()? {
+        let body = decode_body(record.kind, record.flags, &record.bytes);
+        body.map_err(|error| corrupted(&files.display(&format!("log, record {}", record.seq)), error.message))?;
+        report.log_records += 1;
+    }
+    Ok(())
+}
