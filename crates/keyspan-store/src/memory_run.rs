@@ -40,8 +40,8 @@ impl MemoryRun {
     pub fn from_write(relation: &RelationDef, write: &BatchWrite, ts: i64, now: i64, seq: u64) -> Result<MemoryRun> {
         let encoder = KeyEncoder::new(&relation.key);
         let key_len = relation.key.len();
-        let arrays: Vec<ArrayRef> = write.batch.columns().iter().map(canonical_floats).collect();
         check_columns(relation, write)?;
+        let arrays: Vec<ArrayRef> = write.batch.columns().iter().map(canonical_floats).collect();
         let encoded = encoder.encode_batch(&arrays[..key_len])?;
         let order = sorted_order(&encoded);
         let stamp = CellStamp::new(ts, write.ttl, now);

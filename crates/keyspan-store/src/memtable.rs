@@ -28,7 +28,7 @@ type Rows = SkipMap<(Vec<u8>, Reverse<u64>), RowEntry>;
 
 /// The mutable newest part of a relation.
 pub struct Memtable {
-    columns: Vec<KeyEncoder>,
+    columns: usize,
     key: KeyEncoder,
     rows: Rows,
     extent: Mutex<Extent>,
@@ -48,7 +48,7 @@ impl Memtable {
     /// An empty memtable of a relation.
     pub fn new(relation: &RelationDef) -> Memtable {
         Memtable {
-            columns: relation.key.iter().map(|column| KeyEncoder::new(std::slice::from_ref(column))).collect(),
+            columns: relation.key.len(),
             key: KeyEncoder::new(&relation.key),
             rows: SkipMap::new(),
             extent: Mutex::new(Extent::default()),
@@ -62,7 +62,7 @@ impl Memtable {
     /// Adds what a batch with this seq does to a row. Only one thread inserts, in the order of seq; what one batch
     /// does twice to a key is folded.
     pub fn insert(&self, key: Vec<u8>, seq: u64, entry: RowEntry) -> Result<()> {
-        self.note(&key, &entry)?;
+        self.note(&key, &entry);
         self.first_seq.fetch_min(seq, Ordering::Relaxed);
         self.last_seq.fetch_max(seq, Ordering::Relaxed);
         let place = (key, Reverse(seq));
@@ -79,16 +79,10 @@ impl Memtable {
         Ok(())
     }
 
-    fn note(&self, key: &[u8], entry: &RowEntry) -> Result<()> {
-        let values = self.key.decode(key)?;
-        let mut columns = Vec::with_capacity(values.len());
-        for (encoder, value) in self.columns.iter().zip(&values) {
-            let bytes = encoder.encode(std::slice::from_ref(value))?;
-            columns.push((bytes.clone(), bytes));
-        }
-        let extent = Extent { rows: 1, key: (key.to_vec(), key.to_vec()), columns, ..entry.extent() };
-        self.extent.lock().widen(&extent);
-        Ok(())
+    fn note(&self, key: &[u8], entry: &RowEntry) {
+        let ends = (0..=self.columns).map(|columns| self.key.prefix_len(key, columns)).collect::<Vec<_>>();
+        let parts = ends.windows(2).map(|end| &key[end[0]..end[1]]);
+        self.extent.lock().add_row(key, parts, &entry.extent());
     }
 
     /// Bytes in memory, estimated.
@@ -128,7 +122,7 @@ impl Memtable {
 
     /// The memtable as of a seq.
     pub fn view(self: &Arc<Self>, seq: u64, relation: Arc<RelationDef>) -> MemtableView {
-        MemtableView { table: Arc::clone(self), relation, seq, meta: OnceLock::new() }
+        MemtableView { table: Arc::clone(self), relation, seq, meta: Arc::default() }
     }
 
     fn range(
@@ -157,7 +151,7 @@ pub struct MemtableView {
     table: Arc<Memtable>,
     relation: Arc<RelationDef>,
     seq: u64,
-    meta: OnceLock<RunMeta>,
+    meta: Arc<OnceLock<RunMeta>>,
 }
 
 impl MemtableView {

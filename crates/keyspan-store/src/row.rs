@@ -134,9 +134,10 @@ impl RowEntry {
             + self.cells.iter().map(|(_, own)| std::mem::size_of::<(ColumnId, Cell)>() + cell(own)).sum::<usize>()
     }
 
-    /// What this one row adds to its run's extent, keys left aside.
+    /// What this one row counts for in its run's extent, keys left aside.
     pub fn extent(&self) -> Extent {
         let mut extent = Extent {
+            rows: 1,
             row_tombstones: u64::from(self.deleted.is_some()),
             markerless: u64::from(self.marker.is_none()),
             ..Extent::default()

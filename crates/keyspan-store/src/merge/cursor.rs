@@ -196,7 +196,10 @@ impl Cursor {
                 (window.first + window.keys.len()).min(self.rows.end) - 1
             };
             let inside = if self.reverse { window.key(edge) < key } else { window.key(edge) >= key };
-            inside.then(|| lower_bound(window, window.first..window.first + window.keys.len(), key))
+            inside.then(|| match self.reverse {
+                true => gallop_back(window, edge..self.rows.end, key).start,
+                false => gallop(window, self.rows.start..edge + 1, key).end,
+            })
         });
         let row = match near {
             Some(row) => row,

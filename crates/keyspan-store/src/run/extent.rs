@@ -85,11 +85,27 @@ impl Extent {
             *self = Extent { first_row: self.first_row, ..other.clone() };
             return;
         }
-        self.rows += other.rows;
-        widen_box(&mut self.key, &other.key);
+        widen_box(&mut self.key, &other.key.0, &other.key.1);
         for (own, others) in self.columns.iter_mut().zip(&other.columns) {
-            widen_box(own, others);
+            widen_box(own, &others.0, &others.1);
         }
+        self.widen_counts(other);
+    }
+
+    /// Widens this extent by one row: its encoded key, the key's parts, and what the row counts for.
+    pub(crate) fn add_row<'a>(&mut self, key: &'a [u8], parts: impl Iterator<Item = &'a [u8]>, row: &Extent) {
+        if self.rows == 0 {
+            self.key = (key.to_vec(), key.to_vec());
+            self.columns = parts.map(|part| (part.to_vec(), part.to_vec())).collect();
+        } else {
+            widen_box(&mut self.key, key, key);
+            self.columns.iter_mut().zip(parts).for_each(|(own, part)| widen_box(own, part, part));
+        }
+        self.widen_counts(row);
+    }
+
+    fn widen_counts(&mut self, other: &Extent) {
+        self.rows += other.rows;
         self.cell_tombstones += other.cell_tombstones;
         self.row_tombstones += other.row_tombstones;
         self.markerless += other.markerless;
@@ -101,12 +117,12 @@ impl Extent {
     }
 }
 
-fn widen_box(own: &mut (Vec<u8>, Vec<u8>), other: &(Vec<u8>, Vec<u8>)) {
-    if other.0 < own.0 {
-        own.0.clone_from(&other.0);
+fn widen_box(own: &mut (Vec<u8>, Vec<u8>), least: &[u8], greatest: &[u8]) {
+    if least < own.0.as_slice() {
+        own.0 = least.to_vec();
     }
-    if other.1 > own.1 {
-        own.1.clone_from(&other.1);
+    if greatest > own.1.as_slice() {
+        own.1 = greatest.to_vec();
     }
 }
 

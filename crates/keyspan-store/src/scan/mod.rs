@@ -1,6 +1,8 @@
 //! Reading one relation of a snapshot: what a [`crate::seam::Snapshot`] delegates to.
 
+mod divide;
 mod get;
+mod orders;
 mod overlay;
 mod plan;
 mod reader;
@@ -57,7 +59,9 @@ fn output_field(relation: &RelationDef, column: ScanColumn) -> Result<Field> {
             (None, Some(column)) => Ok(column.ty.field(&column.name, true)),
             (None, None) => Err(no_column(relation, id)),
         },
-        ScanColumn::WriteTime(id) => Ok(Field::new(format!("writetime({})", value_name(relation, id)?), DataType::Int64, true)),
+        ScanColumn::WriteTime(id) => {
+            Ok(Field::new(format!("writetime({})", value_name(relation, id)?), DataType::Int64, true))
+        }
         ScanColumn::Ttl(id) => Ok(Field::new(format!("ttl({})", value_name(relation, id)?), DataType::Int32, true)),
     }
 }

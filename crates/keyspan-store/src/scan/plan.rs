@@ -1,30 +1,25 @@
 //! From spans to runs, forms and splits: what will be read, and what need not be.
 
-use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::Arc;
 
 use keyspan_model::key::successor;
-use keyspan_model::{ColumnRange, KeyEncoder, Order, RelationKind, Result, Scan};
+use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan};
 
 use super::ScanSource;
-use super::reader::{Grouping, Orders, Task};
-use super::split::{Part, encode_split};
-use crate::merge::cursor::Skip;
-use crate::merge::live::Depth;
-use crate::merge::versions::{PrefixFilter, VersionFilter};
-use crate::run::{Cover, Extent, Run};
-use crate::seam::{ScanForm, ScanPlan, Split};
+use crate::merge::versions::VersionFilter;
+use crate::run::{Extent, Run};
+use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
-/// Sampled keys a split, from which its ends are taken.
-const SAMPLES: u64 = 16;
 /// Whole keys up to which runs are asked one by one whether they may have one.
 const MOST_PROBES: usize = 64;
 
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
 pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// Index of a key column, and its least and greatest encoded value, both inclusive; `None`: no bound.
+type ColumnBound = (usize, Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Which runs a scan reads.
 #[derive(Debug)]
@@ -123,7 +118,7 @@ impl ScanSource {
     }
 
     /// For each key column the encoded bounds that the scan's ranges give, both inclusive.
-    fn column_bounds(&self, ranges: &[ColumnRange]) -> Result<Vec<(usize, Option<Vec<u8>>, Option<Vec<u8>>)>> {
+    fn column_bounds(&self, ranges: &[ColumnRange]) -> Result<Vec<ColumnBound>> {
         let mut bounds = Vec::new();
         for range in ranges {
             let Some(at) = self.relation.key_index(range.column) else { continue };
@@ -191,7 +186,7 @@ impl ScanSource {
     }
 
     /// How many leading key columns a split's end must not cut through.
-    fn whole_columns(&self, scan: &Scan) -> usize {
+    pub(crate) fn whole_columns(&self, scan: &Scan) -> usize {
         let versions = VersionFilter::new(&self.relation, self.now).map(|_| self.relation.key.len() - 1);
         let prefix = scan.per_prefix.map(|(columns, _)| columns);
         versions.into_iter().chain(prefix).min().unwrap_or(self.relation.key.len())
@@ -210,187 +205,13 @@ impl ScanSource {
         }
         (exact, rows)
     }
-
-    fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, parts: u64, rows: u64) -> Vec<Split> {
-        let columns = self.whole_columns(scan);
-        let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, parts, rows, columns) };
-        let mut splits = Vec::with_capacity(cuts.len() + 1);
-        let mut start = Vec::new();
-        let each = rows / (cuts.len() as u64 + 1);
-        for end in cuts.into_iter().map(Some).chain([None]) {
-            let part = Part { run: None, start, end: end.clone() };
-            splits.push(Split { payload: encode_split(&[part]), rows: each });
-            start = end.unwrap_or_default();
-        }
-        if scan.order == Order::Reverse {
-            splits.reverse();
-        }
-        splits
-    }
-
-    /// Keys that divide the scan into parts of about equal size, ascending.
-    fn cuts(&self, chosen: &Chosen, parts: u64, rows: u64, columns: usize) -> Vec<Vec<u8>> {
-        if parts <= 1 {
-            return Vec::new();
-        }
-        let encoder = KeyEncoder::new(&self.relation.key);
-        let step = (rows / (parts * SAMPLES)).max(1) as usize;
-        let mut samples: Vec<Vec<u8>> = Vec::new();
-        for at in &chosen.runs {
-            if self.runs[*at].sorted().is_none() {
-                continue;
-            }
-            for (start, end) in &chosen.ranges {
-                samples.extend(self.samples(*at, start, end.as_deref(), step));
-            }
-        }
-        samples.sort();
-        let mut cuts: Vec<Vec<u8>> = (1..parts as usize)
-            .filter_map(|part| samples.get(part * samples.len() / parts as usize))
-            .map(|key| key[..encoder.prefix_len(key, columns)].to_vec())
-            .filter(|key| !key.is_empty())
-            .collect();
-        cuts.dedup();
-        cuts
-    }
-
-    fn samples(&self, at: usize, start: &[u8], end: Option<&[u8]>, step: usize) -> Vec<Vec<u8>> {
-        let Some(run) = self.runs[at].sorted() else { return Vec::new() };
-        let first = run.estimate(start).0;
-        let last = end.map_or(run.meta().all.rows as usize, |end| run.estimate(end).1);
-        (first..last)
-            .step_by(step)
-            .skip(1)
-            .filter_map(|row| run.sample(row))
-            .filter(|key| key.as_slice() >= start)
-            .collect()
-    }
-
-    /// Each run on its own, large ones divided, put together into splits of about `target` rows.
-    fn unordered_splits(&self, chosen: &Chosen, target: u64) -> Vec<Split> {
-        let mut splits: Vec<(Vec<Part>, u64)> = Vec::new();
-        for at in &chosen.runs {
-            let one = Chosen { ranges: chosen.ranges.clone(), runs: vec![*at], pruned: Vec::new() };
-            let run_rows = self.rows_in(&one).1;
-            let parts = run_rows.div_ceil(target).max(1);
-            let cuts = self.cuts(&one, parts, run_rows, self.relation.key.len());
-            let each = run_rows / (cuts.len() as u64 + 1);
-            let mut start = Vec::new();
-            for end in cuts.into_iter().map(Some).chain([None]) {
-                let part = Part { run: Some(*at as u32), start, end: end.clone() };
-                match splits.last_mut() {
-                    Some((parts, rows)) if *rows + each <= target => {
-                        parts.push(part);
-                        *rows += each;
-                    }
-                    _ => splits.push((vec![part], each)),
-                }
-                start = end.unwrap_or_default();
-            }
-        }
-        splits.into_iter().map(|(parts, rows)| Split { payload: encode_split(&parts), rows }).collect()
-    }
-
-    /// What a reader is to do for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, parts: &[Part]) -> Result<(Orders, Depth)> {
-        let chosen = self.choose(scan)?;
-        let reverse = scan.order == Order::Reverse;
-        let versions = VersionFilter::new(&self.relation, self.now);
-        let columns = self.relation.key.len();
-        let per_prefix = scan.per_prefix.filter(|(prefix, _)| *prefix < columns);
-        let mut limit = scan.limit;
-        if scan.per_prefix.is_some_and(|(_, rows)| rows == 0) {
-            limit = Some(0);
-        }
-        let (grouping, prefix) = match (&versions, per_prefix) {
-            (Some(_), per_prefix) => {
-                let prefix = per_prefix.map(|limit| PrefixFilter::new(&self.relation, limit));
-                let groups = if reverse { Grouping::Versions { columns: columns - 1 } } else { Grouping::Rows };
-                (groups, prefix)
-            }
-            (None, Some((columns, rows))) => (Grouping::Skip { columns, rows, last: None }, None),
-            (None, None) => (Grouping::Rows, None),
-        };
-        let tasks = self.tasks(&chosen, parts, versions.is_some(), reverse);
-        let depth = self.depth(&chosen, &tasks);
-        let certain = depth == Depth::Plain || depth == Depth::Marker && self.is_certain(&chosen);
-        // Of a family whose versions are counted nothing may be left out; nor may values skip where rows are merged.
-        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
-        let skip = Skip { ranges, values: depth == Depth::Plain };
-        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain, skip }, depth))
-    }
-
-    fn tasks(&self, chosen: &Chosen, parts: &[Part], whole_groups: bool, reverse: bool) -> VecDeque<Task> {
-        let all: Arc<[usize]> = chosen.runs.clone().into();
-        let mut tasks = VecDeque::new();
-        for part in parts {
-            let runs: Arc<[usize]> = part.run.map_or_else(|| Arc::clone(&all), |run| vec![run as usize].into());
-            for (start, end) in &chosen.ranges {
-                let start = start.max(&part.start).clone();
-                let end = match (end, &part.end) {
-                    (Some(a), Some(b)) => Some(a.min(b).clone()),
-                    (a, b) => a.clone().or_else(|| b.clone()),
-                };
-                if end.as_ref().is_some_and(|end| start >= *end) {
-                    continue;
-                }
-                let task = Task { runs: Arc::clone(&runs), start, end, floor: None };
-                tasks.push_back(if whole_groups { self.from_group_start(task) } else { task });
-            }
-        }
-        if reverse {
-            tasks.make_contiguous().reverse();
-        }
-        tasks
-    }
-
-    /// Versions count from the begin of their group, wherever the span begins.
-    fn from_group_start(&self, task: Task) -> Task {
-        let group = self.group_start(&task.start).to_vec();
-        if group == task.start {
-            return task;
-        }
-        Task { start: group, floor: Some(task.start), ..task }
-    }
-
-    /// The first bytes of a family's group of versions that a key belongs to.
-    fn group_start<'a>(&self, key: &'a [u8]) -> &'a [u8] {
-        &key[..KeyEncoder::new(&self.relation.key).prefix_len(key, self.relation.key.len() - 1)]
-    }
-
-    fn depth(&self, chosen: &Chosen, tasks: &VecDeque<Task>) -> Depth {
-        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
-        if extents.iter().any(|extent| extent.expires.is_some_and(|expires| expires.0 <= self.now)) {
-            return Depth::Cells;
-        }
-        let cover = Cover::new(&self.tombstones);
-        let covered = tasks.iter().any(|task| cover.covers_any(&task.start, task.end.as_deref(), i64::MIN));
-        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
-        if plain && !covered && all_disjoint(&extents) {
-            Depth::Plain
-        } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
-            Depth::Marker
-        } else {
-            Depth::Cells
-        }
-    }
-
-    /// Whether every row of the chosen runs lives, whatever versions it has.
-    fn is_certain(&self, chosen: &Chosen) -> bool {
-        self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
-    }
-
-    /// Whether the relation is a family whose versions are counted.
-    pub(crate) fn counts_versions(&self) -> bool {
-        self.relation.kind == RelationKind::Family && VersionFilter::new(&self.relation, self.now).is_some()
-    }
 }
 
 pub(crate) fn all_disjoint(extents: &[&Extent]) -> bool {
     extents.iter().enumerate().all(|(at, extent)| extents[at + 1..].iter().all(|other| extent.disjoint(other)))
 }
 
-fn within(extent: &Extent, bounds: &[(usize, Option<Vec<u8>>, Option<Vec<u8>>)]) -> bool {
+fn within(extent: &Extent, bounds: &[ColumnBound]) -> bool {
     bounds.iter().all(|(at, lower, upper)| {
         let Some((least, greatest)) = extent.columns.get(*at) else { return true };
         lower.as_ref().is_none_or(|lower| greatest >= lower) && upper.as_ref().is_none_or(|upper| least <= upper)

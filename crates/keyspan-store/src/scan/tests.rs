@@ -21,6 +21,7 @@ use crate::seam::{Known, ScanCounters, ScanForm};
 
 mod families;
 mod forms;
+mod memory;
 mod random;
 
 /// A memory run that behaves like a segment: small blocks, and only its blocks' first keys known without reading.
@@ -181,9 +182,12 @@ fn write(key: Vec<Value>, cells: Vec<(ColumnId, CellWrite)>, marker: bool, ttl: 
     RowWrite { relation: RelationId(7), key, marker, cells, stamp: Stamp::Server(0), ttl }
 }
 
+/// Key, number and text of an inserted row.
+type Inserted = (Vec<Value>, Value, Value);
+
 /// A bulk INSERT of `(host, time, number, text)`.
-fn bulk(relation: &RelationDef, rows: &[(Vec<Value>, Value, Value)], ttl: u32, null_deletes: bool) -> BatchWrite {
-    let column = |ty, get: &dyn Fn(&(Vec<Value>, Value, Value)) -> Value| {
+fn bulk(relation: &RelationDef, rows: &[Inserted], ttl: u32, null_deletes: bool) -> BatchWrite {
+    let column = |ty, get: &dyn Fn(&Inserted) -> Value| {
         array_of(ty, &rows.iter().map(get).collect::<Vec<_>>()).expect("values of the type")
     };
     let arrays = vec![

@@ -1,0 +1,111 @@
+//! What a reader is told to do: tasks in the order of delivery, grouping, and how deep rows must be read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use keyspan_model::{KeyEncoder, Order, RelationKind, Result, Scan};
+
+use super::ScanSource;
+use super::plan::{Chosen, all_disjoint};
+use super::reader::{Grouping, Orders, Task};
+use super::split::Part;
+use crate::merge::cursor::Skip;
+use crate::merge::live::Depth;
+use crate::merge::versions::{PrefixFilter, VersionFilter};
+use crate::run::{Cover, Extent};
+
+impl ScanSource {
+    /// What a reader is to do for some parts of a scan.
+    pub(crate) fn orders(&self, scan: &Scan, parts: &[Part]) -> Result<(Orders, Depth)> {
+        let chosen = self.choose(scan)?;
+        let reverse = scan.order == Order::Reverse;
+        let versions = VersionFilter::new(&self.relation, self.now);
+        let columns = self.relation.key.len();
+        let per_prefix = scan.per_prefix.filter(|(prefix, _)| *prefix < columns);
+        let mut limit = scan.limit;
+        if scan.per_prefix.is_some_and(|(_, rows)| rows == 0) {
+            limit = Some(0);
+        }
+        let (grouping, prefix) = match (&versions, per_prefix) {
+            (Some(_), per_prefix) => {
+                let prefix = per_prefix.map(|limit| PrefixFilter::new(&self.relation, limit));
+                let groups = if reverse { Grouping::Versions { columns: columns - 1 } } else { Grouping::Rows };
+                (groups, prefix)
+            }
+            (None, Some((columns, rows))) => (Grouping::Skip { columns, rows, last: None }, None),
+            (None, None) => (Grouping::Rows, None),
+        };
+        let tasks = self.tasks(&chosen, parts, versions.is_some(), reverse);
+        let depth = self.depth(&chosen, &tasks);
+        let certain = depth == Depth::Plain || depth == Depth::Marker && self.is_certain(&chosen);
+        // Of a family whose versions are counted nothing may be left out; nor may values skip where rows are merged.
+        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
+        let skip = Skip { ranges, values: depth == Depth::Plain };
+        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain, skip }, depth))
+    }
+
+    fn tasks(&self, chosen: &Chosen, parts: &[Part], whole_groups: bool, reverse: bool) -> VecDeque<Task> {
+        let all: Arc<[usize]> = chosen.runs.clone().into();
+        let mut tasks = VecDeque::new();
+        for part in parts {
+            let runs: Arc<[usize]> = part.run.map_or_else(|| Arc::clone(&all), |run| vec![run as usize].into());
+            for (start, end) in &chosen.ranges {
+                let start = start.max(&part.start).clone();
+                let end = match (end, &part.end) {
+                    (Some(a), Some(b)) => Some(a.min(b).clone()),
+                    (a, b) => a.clone().or_else(|| b.clone()),
+                };
+                if end.as_ref().is_some_and(|end| start >= *end) {
+                    continue;
+                }
+                let task = Task { runs: Arc::clone(&runs), start, end, floor: None };
+                tasks.push_back(if whole_groups { self.widened_to_group(task) } else { task });
+            }
+        }
+        if reverse {
+            tasks.make_contiguous().reverse();
+        }
+        tasks
+    }
+
+    /// Versions count from the begin of their group, wherever the span begins.
+    fn widened_to_group(&self, task: Task) -> Task {
+        let group = self.group_start(&task.start).to_vec();
+        if group == task.start {
+            return task;
+        }
+        Task { start: group, floor: Some(task.start), ..task }
+    }
+
+    /// The first bytes of a family's group of versions that a key belongs to.
+    pub(crate) fn group_start<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        &key[..KeyEncoder::new(&self.relation.key).prefix_len(key, self.relation.key.len() - 1)]
+    }
+
+    fn depth(&self, chosen: &Chosen, tasks: &VecDeque<Task>) -> Depth {
+        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
+        if extents.iter().any(|extent| extent.expires.is_some_and(|expires| expires.0 <= self.now)) {
+            return Depth::Cells;
+        }
+        let cover = Cover::new(&self.tombstones);
+        let covered = tasks.iter().any(|task| cover.covers_any(&task.start, task.end.as_deref(), i64::MIN));
+        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
+        if plain && !covered && all_disjoint(&extents) {
+            Depth::Plain
+        } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
+            Depth::Marker
+        } else {
+            Depth::Cells
+        }
+    }
+
+    /// Whether every row of the chosen runs lives, whatever versions it has.
+    fn is_certain(&self, chosen: &Chosen) -> bool {
+        self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
+    }
+
+    /// Whether the relation is a family whose versions are counted.
+    pub(crate) fn counts_versions(&self) -> bool {
+        self.relation.kind == RelationKind::Family && VersionFilter::new(&self.relation, self.now).is_some()
+    }
+}
