@@ -52,6 +52,8 @@ pub mod session;
 pub mod settings;
 mod show;
 pub mod text;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use bulk::CopyIn;

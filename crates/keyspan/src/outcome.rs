@@ -200,6 +200,14 @@ impl Outcome {
         Outcome { tag, rows: None, copy: None }
     }
 
+    /// The outcome with its rows in memory.
+    pub async fn read_all(self) -> Result<Outcome> {
+        let Some(rows) = self.rows else { return Ok(self) };
+        let schema = rows.schema().clone();
+        let rows = Some(Rows::ready(schema, rows.collect().await?));
+        Ok(Outcome { rows, ..self })
+    }
+
     /// A tag with rows.
     pub fn with_rows(tag: Tag, rows: Rows) -> Outcome {
         Outcome { tag, rows: Some(rows), copy: None }

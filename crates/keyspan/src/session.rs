@@ -165,7 +165,8 @@ impl Session {
     }
 
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
-    /// say otherwise. Outcomes with rows are to be read before the next call.
+    /// say otherwise. The rows of several statements are read into memory, so that an error among them undoes all;
+    /// those of a single one are read while they are taken.
     ///
     /// # Errors
     /// The first one; what the text did before it is undone, unless it committed it.
@@ -178,6 +179,14 @@ impl Session {
         let mut outcomes = Vec::with_capacity(statements.len());
         for parsed in &statements {
             match self.prepare_and_run(parsed, &[]).await {
+                Ok(outcome) if several => match outcome.read_all().await {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(error) => {
+                        self.fail();
+                        self.end_implicit(false).await?;
+                        return Err(error);
+                    }
+                },
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => {
                     self.end_implicit(false).await?;
@@ -341,10 +350,6 @@ impl Session {
     /// Called when settings have changed: functions such as `current_setting` see the new ones.
     pub(crate) fn settings_changed(&mut self) {
         self.info = None;
-    }
-
-    pub(crate) fn database_name(&self) -> &str {
-        &self.database_name
     }
 
     /// Reads texts of instants in the session's time zone.

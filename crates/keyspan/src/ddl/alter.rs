@@ -23,6 +23,7 @@ pub(crate) async fn run(session: &mut Session, statement: &AlterTable) -> Result
         Some(Named::View(view)) => alter_view(session, statement, &view).await?,
         _ => {
             let table = names::table(&catalog, &path, &statement.name)?;
+            check_unwritten(session, &table, &statement.actions)?;
             for action in &statement.actions {
                 check_rows(session, &table, action).await?;
             }
@@ -30,6 +31,16 @@ pub(crate) async fn run(session: &mut Session, statement: &AlterTable) -> Result
         }
     }
     Ok(Outcome::done(Tag::plain(tag)))
+}
+
+/// A transaction's own writes to a column cannot be taken back when the column goes.
+fn check_unwritten(session: &Session, table: &TableDef, actions: &[AlterAction]) -> Result<()> {
+    let written = session.transaction.as_ref().is_some_and(|transaction| transaction.has_written(table.rows));
+    if !written || !actions.iter().any(|action| matches!(action, AlterAction::DropColumn { .. })) {
+        return Ok(());
+    }
+    let message = format!("cannot drop a column of table \"{}\": this transaction has written to it", table.name);
+    Err(Error::not_supported(message).with_hint("COMMIT first."))
 }
 
 async fn alter_table(session: &mut Session, statement: &AlterTable, path: &[String]) -> Result<()> {

@@ -145,8 +145,8 @@ impl Transaction {
     }
 
     /// Whether it has written to a relation.
-    pub(crate) fn has_written(&self, relations: &[RelationId]) -> bool {
-        self.writes.mutations.iter().any(|mutation| relations.contains(&relation_of(mutation)))
+    pub(crate) fn has_written(&self, relation: RelationId) -> bool {
+        self.writes.mutations.iter().any(|mutation| relation_of(mutation) == relation)
     }
 
     /// Whether reads and writes are checked at COMMIT against what others have committed since its snapshot.

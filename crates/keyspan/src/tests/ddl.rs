@@ -1,0 +1,104 @@
+//! CREATE, ALTER, DROP.
+
+use super::{error, open, rows, run, tag};
+
+#[tokio::test]
+async fn a_column_added_again_is_empty() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, a int)").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 10)").await;
+    run(&mut s, "ALTER TABLE t DROP a").await;
+    run(&mut s, "ALTER TABLE t ADD a int DEFAULT 7").await;
+    run(&mut s, "INSERT INTO t (k) VALUES (2)").await;
+    assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1 NULL", "2 7"]);
+    assert_eq!(error(&mut s, "ALTER TABLE t ADD a int").await.sqlstate(), "42701");
+    assert_eq!(error(&mut s, "ALTER TABLE t DROP k").await.sqlstate(), "42P16");
+    assert_eq!(error(&mut s, "ALTER TABLE t ADD b int NOT NULL").await.sqlstate(), "23502");
+}
+
+#[tokio::test]
+async fn declaring_mistakes_have_their_codes() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    assert_eq!(error(&mut s, "CREATE TABLE t (a int PRIMARY KEY)").await.sqlstate(), "42P07");
+    run(&mut s, "CREATE TABLE IF NOT EXISTS t (a int PRIMARY KEY)").await;
+    assert_eq!(error(&mut s, "CREATE TABLE u (a int PRIMARY KEY, a text)").await.sqlstate(), "42701");
+    assert_eq!(error(&mut s, "CREATE TABLE u (a int, PRIMARY KEY (b))").await.sqlstate(), "42703");
+    assert_eq!(error(&mut s, "CREATE TABLE u (a duration PRIMARY KEY)").await.sqlstate(), "42P16");
+    assert_eq!(error(&mut s, "CREATE TABLE nowhere.u (a int PRIMARY KEY)").await.sqlstate(), "3F000");
+    assert_eq!(error(&mut s, "CREATE TABLE u (a int PRIMARY KEY CHECK (a + 1))").await.sqlstate(), "42804");
+}
+
+#[tokio::test]
+async fn clustering_order_is_the_order_of_rows() {
+    let (database, mut s) = open();
+    run(
+        &mut s,
+        "CREATE TABLE r (site text, ts timestamp, v double, PRIMARY KEY (site, ts)) \
+         WITH CLUSTERING ORDER BY (ts DESC) AND compaction = {'class': 'X'} AND default_time_to_live = 0",
+    )
+    .await;
+    run(&mut s, "INSERT INTO r VALUES ('a', '2024-01-01', 1), ('a', '2024-01-02', 2)").await;
+    assert_eq!(rows(&mut s, "SELECT v FROM r").await, ["2", "1"]);
+    let catalog = database.catalog();
+    let table = catalog.table("public", "r").expect("made");
+    assert_eq!(table.window, Some(table.columns[1].id));
+    assert_eq!(table.options["compaction"], "{'class': 'X'}");
+}
+
+#[tokio::test]
+async fn what_views_need_is_not_dropped() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE m (k int PRIMARY KEY, v int)").await;
+    run(&mut s, "INSERT INTO m VALUES (1, 2)").await;
+    run(&mut s, "CREATE VIEW w AS SELECT k, v * 2 AS d FROM m").await;
+    assert_eq!(rows(&mut s, "SELECT * FROM w").await, ["1 4"]);
+    let refused = error(&mut s, "DROP TABLE m").await;
+    assert_eq!((refused.sqlstate(), refused.message.contains('w')), ("2BP01", true));
+    assert_eq!(error(&mut s, "INSERT INTO w VALUES (1, 1)").await.sqlstate(), "42809");
+    assert_eq!(error(&mut s, "CREATE OR REPLACE VIEW w AS SELECT * FROM w").await.sqlstate(), "42P16");
+    run(&mut s, "DROP TABLE m CASCADE").await;
+    assert_eq!(error(&mut s, "SELECT * FROM w").await.sqlstate(), "42P01");
+}
+
+#[tokio::test]
+async fn create_table_as_types_its_columns_from_the_query() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE m (k int PRIMARY KEY, v double)").await;
+    run(&mut s, "INSERT INTO m VALUES (1, 1.5), (2, 2.5)").await;
+    assert_eq!(tag(&mut s, "CREATE TABLE c AS SELECT k, v * 2 AS d FROM m ORDER BY k DESC").await, "SELECT 2");
+    assert_eq!(rows(&mut s, "SELECT * FROM c").await, ["2 5", "1 3"]);
+}
+
+#[tokio::test]
+async fn truncate_leaves_nothing() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    run(&mut s, "INSERT INTO t VALUES (1)").await;
+    run(&mut s, "TRUNCATE t").await;
+    assert!(rows(&mut s, "SELECT * FROM t").await.is_empty());
+}
+
+#[tokio::test]
+async fn keyspaces_are_schemas() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE KEYSPACE plant WITH replication = {'class': 'SimpleStrategy'}").await;
+    assert_eq!(error(&mut s, "CREATE KEYSPACE plant").await.sqlstate(), "42P06");
+    run(&mut s, "CREATE TABLE plant.r (k int PRIMARY KEY)").await;
+    assert_eq!(error(&mut s, "SELECT * FROM r").await.sqlstate(), "42P01");
+    run(&mut s, "USE plant").await;
+    assert!(rows(&mut s, "SELECT * FROM r").await.is_empty());
+    assert_eq!(error(&mut s, "DROP SCHEMA plant RESTRICT").await.sqlstate(), "2BP01");
+    run(&mut s, "DROP KEYSPACE plant").await;
+    assert_eq!(error(&mut s, "DROP KEYSPACE plant").await.sqlstate(), "3F000");
+}
+
+#[tokio::test]
+async fn a_description_runs_again() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (a int, b text NOT NULL DEFAULT 'x', PRIMARY KEY (a, b)) WITH CLUSTERING ORDER BY (b DESC)").await;
+    let before = rows(&mut s, "SHOW CREATE TABLE t").await;
+    run(&mut s, "DROP TABLE t").await;
+    run(&mut s, &before[0]).await;
+    assert_eq!(rows(&mut s, "SHOW CREATE TABLE t").await, before);
+}

@@ -1,0 +1,83 @@
+//! SELECT, scan, EXPLAIN, cursors.
+
+use super::{error, open, rows, run};
+use crate::Value;
+
+#[tokio::test]
+async fn a_prefix_scan_is_the_same_as_a_span() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE v (plate text, n int, x int, PRIMARY KEY (plate, n))").await;
+    run(&mut s, "INSERT INTO v VALUES ('STC', 22, 1), ('STC', 23, 2), ('T', 22, 3)").await;
+    let sql = rows(&mut s, "EXPLAIN SELECT * FROM v WHERE plate = 'STC' AND n = 22 ORDER BY plate, n").await;
+    let scan = rows(&mut s, "EXPLAIN SELECT * FROM v WHERE starts_with(row_key, 'STC#22#') ORDER BY plate, n").await;
+    let spans = |plan: &[String]| plan.iter().filter_map(|line| line.split("spans=").nth(1).map(str::to_string)).collect::<Vec<_>>();
+    assert_eq!(spans(&sql), spans(&scan), "{sql:?} {scan:?}");
+    assert_eq!(rows(&mut s, "scan 'v', {ROWPREFIXFILTER => 'STC#'}").await, ["STC 22 1", "STC 23 2"]);
+    assert_eq!(rows(&mut s, "scan 'v', {LIMIT => 1, REVERSED => true}").await, ["T 22 3"]);
+}
+
+#[tokio::test]
+async fn parameters_are_described_and_cast() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v double)").await;
+    let parsed = s.parse("INSERT INTO t (k, v) VALUES ($1, $2)").expect("parses").remove(0);
+    let prepared = s.prepare(&parsed, &[]).await.expect("prepares");
+    assert_eq!(prepared.parameters, [crate::ColumnType::Int, crate::ColumnType::Double]);
+    s.run(&prepared, &[Value::BigInt(1), Value::Int(2)]).await.expect("runs");
+    let found = s.query("SELECT v FROM t WHERE k = $1", &[Value::BigInt(1)]).await.expect("runs");
+    assert_eq!(found.collect().await.expect("rows")[0].num_rows(), 1);
+}
+
+#[tokio::test]
+async fn a_prepared_select_sees_later_rows_and_changed_tables() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut s, "PREPARE one AS SELECT v FROM t WHERE k = $1").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 7)").await;
+    assert_eq!(rows(&mut s, "EXECUTE one(1)").await, ["7"]);
+    run(&mut s, "ALTER TABLE t ADD w int").await;
+    assert_eq!(rows(&mut s, "EXECUTE one(1)").await, ["7"]);
+    assert_eq!(error(&mut s, "PREPARE one AS SELECT 1").await.sqlstate(), "42P05");
+    run(&mut s, "DEALLOCATE one").await;
+    assert_eq!(error(&mut s, "EXECUTE one(1)").await.sqlstate(), "26000");
+}
+
+#[tokio::test]
+async fn cursors_go_forward_and_with_scroll_back() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    run(&mut s, "INSERT INTO t VALUES (1), (2), (3), (4)").await;
+    run(&mut s, "BEGIN").await;
+    run(&mut s, "DECLARE c CURSOR FOR SELECT k FROM t ORDER BY k").await;
+    run(&mut s, "DECLARE d SCROLL CURSOR FOR SELECT k FROM t ORDER BY k").await;
+    assert_eq!(rows(&mut s, "FETCH 2 FROM c").await, ["1", "2"]);
+    assert_eq!(rows(&mut s, "FETCH ALL FROM c").await, ["3", "4"]);
+    assert!(rows(&mut s, "FETCH NEXT FROM c").await.is_empty());
+    assert_eq!(rows(&mut s, "FETCH LAST FROM d").await, ["4"]);
+    assert_eq!(rows(&mut s, "FETCH PRIOR FROM d").await, ["3"]);
+    assert_eq!(rows(&mut s, "FETCH BACKWARD ALL FROM d").await, ["2", "1"]);
+    assert_eq!(rows(&mut s, "FETCH ALL FROM d").await, ["1", "2", "3", "4"]);
+    assert_eq!(rows(&mut s, "FETCH PRIOR FROM d").await, ["4"]);
+    run(&mut s, "COMMIT").await;
+    assert_eq!(error(&mut s, "FETCH 1 FROM c").await.sqlstate(), "34000");
+}
+
+#[tokio::test]
+async fn explain_tells_of_writes_too() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    assert_eq!(rows(&mut s, "EXPLAIN SELECT v FROM t WHERE k = 1").await[0], "Point Read on t");
+    assert_eq!(rows(&mut s, "EXPLAIN DELETE FROM t WHERE k = 1").await, ["Delete on t", "  Key: whole key, no planner"]);
+    assert_eq!(rows(&mut s, "EXPLAIN UPDATE t SET v = 1 WHERE v = 2").await[1], "  Rows found by:");
+}
+
+#[tokio::test]
+async fn the_guard_against_full_scans_is_cqls() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 2)").await;
+    run(&mut s, "SET full_scan = 'error'").await;
+    assert!(error(&mut s, "SELECT * FROM t WHERE v = 2").await.message.contains("use ALLOW FILTERING"));
+    assert_eq!(rows(&mut s, "SELECT * FROM t WHERE v = 2 ALLOW FILTERING").await, ["1 2"]);
+    assert_eq!(rows(&mut s, "SELECT * FROM t WHERE k = 1").await, ["1 2"]);
+}

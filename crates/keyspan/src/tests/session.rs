@@ -1,0 +1,74 @@
+//! Settings, cancel, bulk insert.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{Int32Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::{error, open, rows, run};
+
+#[tokio::test]
+async fn set_ends_with_rollback_and_set_local_with_commit() {
+    let (_database, mut s) = open();
+    run(&mut s, "BEGIN").await;
+    run(&mut s, "SET statement_timeout = '5s'").await;
+    run(&mut s, "ROLLBACK").await;
+    assert_eq!(rows(&mut s, "SHOW statement_timeout").await, ["0"]);
+    run(&mut s, "BEGIN").await;
+    run(&mut s, "SET LOCAL statement_timeout = '5s'").await;
+    assert_eq!(rows(&mut s, "SHOW statement_timeout").await, ["5s"]);
+    run(&mut s, "COMMIT").await;
+    assert_eq!(rows(&mut s, "SHOW statement_timeout").await, ["0"]);
+    assert_eq!(error(&mut s, "SHOW no_such_setting").await.sqlstate(), "42704");
+}
+
+#[tokio::test]
+async fn the_time_zone_reads_texts_of_instants() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE z (k int PRIMARY KEY, ts timestamp)").await;
+    run(&mut s, "SET TIME ZONE 'Europe/Berlin'").await;
+    run(&mut s, "INSERT INTO z VALUES (1, '2024-07-01 14:00:00'), (2, '2024-07-01 12:00:00Z')").await;
+    run(&mut s, "RESET TimeZone").await;
+    assert_eq!(rows(&mut s, "SELECT DISTINCT ts FROM z").await, ["2024-07-01 12:00:00+00"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_ends_the_rows_of_a_running_query() {
+    let (_database, mut s) = open();
+    let handle = s.cancel_handle();
+    let mut found = s.query("SELECT * FROM generate_series(1, 100000000)", &[]).await.expect("runs");
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        handle.cancel();
+    });
+    let ended = loop {
+        match found.next_batch().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("not cancelled"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(ended.sqlstate(), "57014");
+}
+
+#[tokio::test]
+async fn bulk_insert_is_all_or_nothing() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v text NOT NULL, d int DEFAULT 3)").await;
+    let name = crate::ObjectName { database: None, keyspace: None, name: "t".into(), position: 1 };
+    let columns = ["k".to_string(), "v".to_string()];
+    let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int32, true), Field::new("v", DataType::Utf8, true)]));
+    let batch = |k: Vec<i32>, v: Vec<Option<&str>>| {
+        RecordBatch::try_new(schema.clone(), vec![Arc::new(Int32Array::from(k)), Arc::new(StringArray::from(v))]).expect("fits")
+    };
+    let mut bulk = s.bulk_insert(&name, &columns).expect("begins");
+    bulk.push(&s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
+    assert_eq!(bulk.push(&s, &batch(vec![3], vec![None])).await.expect_err("a null").sqlstate(), "23502");
+    drop(bulk);
+    assert!(rows(&mut s, "SELECT * FROM t").await.is_empty());
+    let mut bulk = s.bulk_insert(&name, &columns).expect("begins");
+    bulk.push(&s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
+    assert_eq!(bulk.finish(&mut s).await, Ok(2));
+    assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1 a 3", "2 b 3"]);
+}
