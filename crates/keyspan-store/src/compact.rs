@@ -105,7 +105,8 @@ impl Work<'_> {
         }
         if !self.writers.contains_key(&window) {
             let Output { files, relation, seq, new_id, .. } = self.output;
-            let writer = SegmentWriter::new(Arc::clone(files), new_id(), Arc::clone(relation), self.plan.clone(), *seq)?;
+            let writer =
+                SegmentWriter::new(Arc::clone(files), new_id(), Arc::clone(relation), self.plan.clone(), *seq)?;
             self.writers.insert(window, writer);
         }
         let writer = self.writers.get_mut(&window).expect("inserted above");

@@ -45,11 +45,6 @@ impl Window {
     }
 }
 
-/// Whether a key column can be a window column: a timestamp, date or timeuuid.
-pub fn is_window_type(ty: ColumnType) -> bool {
-    matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date | ColumnType::TimeUuid)
-}
-
 /// The instant of one value of a window column, in microseconds since 1970.
 pub fn time_of(value: &Value) -> Option<i64> {
     match value {

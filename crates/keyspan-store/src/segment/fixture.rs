@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
+};
 use keyspan_model::array::array_of;
 use keyspan_model::{
-    ColumnId, ColumnType, GcRule, KeyColumn, KeyEncoder, RelationDef, RelationId, RelationKind, Result, SegmentId, TableId,
-    Value, ValueColumn,
+    ColumnId, ColumnType, GcRule, KeyColumn, KeyEncoder, RelationDef, RelationId, RelationKind, Result, SegmentId,
+    TableId, Value, ValueColumn,
 };
 
 use super::{BlockCache, Segment, SegmentRecord, SegmentWriter, SystemPlan};
@@ -55,8 +57,14 @@ pub(crate) fn reading_rows(hosts: usize, points: usize, ts: i64) -> RunBatch {
     let time = TimestampMicrosecondArray::from_iter_values((0..rows).map(|row| (row % points) as i64 * 10_000_000));
     let usage = Float64Array::from_iter((0..rows).map(|row| (row % 7 != 0).then_some((row * 31 % 101) as f64)));
     let region: StringViewArray = (0..rows).map(|row| Some(format!("region-number-{}", row % 9))).collect();
-    let count = Int64Array::from_iter_values((0..rows).map(|row| (row as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64)));
-    plain(&readings(), vec![Arc::new(host), Arc::new(time.with_timezone("UTC"))], vec![Arc::new(usage), Arc::new(region), Arc::new(count)], ts)
+    let count =
+        Int64Array::from_iter_values((0..rows).map(|row| (row as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64)));
+    plain(
+        &readings(),
+        vec![Arc::new(host), Arc::new(time.with_timezone("UTC"))],
+        vec![Arc::new(usage), Arc::new(region), Arc::new(count)],
+        ts,
+    )
 }
 
 /// Rows inserted whole at `ts`.
@@ -83,7 +91,12 @@ pub(crate) fn everything(relation: &RelationDef) -> Wanted {
 }
 
 /// Writes one segment of these batches.
-pub(crate) fn write(files: &Arc<dyn Files>, id: u64, relation: &Arc<RelationDef>, batches: &[RunBatch]) -> Result<SegmentRecord> {
+pub(crate) fn write(
+    files: &Arc<dyn Files>,
+    id: u64,
+    relation: &Arc<RelationDef>,
+    batches: &[RunBatch],
+) -> Result<SegmentRecord> {
     let mut plan = SystemPlan::default();
     batches.iter().for_each(|batch| plan.observe(relation, batch));
     let mut writer = SegmentWriter::new(Arc::clone(files), SegmentId(id), Arc::clone(relation), plan, (1, 9))?;
@@ -128,7 +141,9 @@ pub(crate) fn sample(ty: ColumnType, number: i64) -> Value {
         ColumnType::Decimal { scale, .. } => Value::Decimal(i128::from(number) - 300, scale),
         ColumnType::Real => Value::Real(number as f32 / 3.0),
         ColumnType::Double => Value::Double(if number == 7 { f64::NAN } else { number as f64 / -3.0 }),
-        ColumnType::Text | ColumnType::Ascii => Value::Text(format!("text {number} {}", "x".repeat(number as usize % 40))),
+        ColumnType::Text | ColumnType::Ascii => {
+            Value::Text(format!("text {number} {}", "x".repeat(number as usize % 40)))
+        }
         ColumnType::Json => Value::Text(format!("{{\"n\": {number}}}")),
         ColumnType::Blob => Value::Blob(number.to_be_bytes().to_vec()),
         ColumnType::Uuid => uuid_of(uuid),
@@ -153,12 +168,30 @@ fn uuid_of(bytes: [u8; 16]) -> Value {
 
 /// Every type that a column can have.
 pub(crate) const TYPES: [ColumnType; 24] = [
-    ColumnType::Boolean, ColumnType::TinyInt, ColumnType::SmallInt, ColumnType::Int, ColumnType::BigInt,
-    ColumnType::VarInt, ColumnType::Real, ColumnType::Double, ColumnType::Decimal { precision: 8, scale: 2 },
-    ColumnType::Decimal { precision: 18, scale: 3 }, ColumnType::Decimal { precision: 38, scale: 10 },
-    ColumnType::Decimal { precision: 1, scale: 0 }, ColumnType::Text,
-    ColumnType::Ascii, ColumnType::Blob, ColumnType::Uuid, ColumnType::TimeUuid, ColumnType::Date, ColumnType::Time,
-    ColumnType::Timestamp, ColumnType::LocalTimestamp, ColumnType::Duration, ColumnType::Inet, ColumnType::Json,
+    ColumnType::Boolean,
+    ColumnType::TinyInt,
+    ColumnType::SmallInt,
+    ColumnType::Int,
+    ColumnType::BigInt,
+    ColumnType::VarInt,
+    ColumnType::Real,
+    ColumnType::Double,
+    ColumnType::Decimal { precision: 8, scale: 2 },
+    ColumnType::Decimal { precision: 18, scale: 3 },
+    ColumnType::Decimal { precision: 38, scale: 10 },
+    ColumnType::Decimal { precision: 1, scale: 0 },
+    ColumnType::Text,
+    ColumnType::Ascii,
+    ColumnType::Blob,
+    ColumnType::Uuid,
+    ColumnType::TimeUuid,
+    ColumnType::Date,
+    ColumnType::Time,
+    ColumnType::Timestamp,
+    ColumnType::LocalTimestamp,
+    ColumnType::Duration,
+    ColumnType::Inet,
+    ColumnType::Json,
 ];
 
 /// Rows with markers here and there, tombstones of rows and cells, own stamps and expiries.
@@ -168,7 +201,8 @@ pub(crate) fn mixed_rows(relation: &RelationDef, keys: Vec<ArrayRef>, values: Ve
     let some = |every: usize, number: i64| {
         Int64s::from_options((0..rows).map(|row| (row % every == 1).then_some(number + row as i64)).collect())
     };
-    let flags = |every: usize| Bits::new(BooleanArray::from_iter((0..rows).map(|row| Some(row % every == 0))).values().clone());
+    let flags =
+        |every: usize| Bits::new(BooleanArray::from_iter((0..rows).map(|row| Some(row % every == 0))).values().clone());
     batch.row = RowColumns {
         marker: flags(3),
         ts: Int64s::from_options((0..rows).map(|row| Some(100 + row as i64 / 10)).collect()),

@@ -14,8 +14,6 @@
 //! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
 //! of it can change unseen. A file of another version with a right crc is `FormatVersion`, never guessed at.
 
-
-
 use keyspan_model::{ColumnId, ColumnType, Error, ErrorKind, RelationId, Result, SegmentId};
 
 use super::bloom::Bloom;
@@ -267,7 +265,17 @@ impl Index {
         let block_keys = Keys::read(input)?;
         let bloom = Bloom::from_bytes(input.bytes()?)?;
         Some(Index {
-            segment, relation, schema_version, file_bytes, footer, columns, constants, seq, groups, block_keys, bloom,
+            segment,
+            relation,
+            schema_version,
+            file_bytes,
+            footer,
+            columns,
+            constants,
+            seq,
+            groups,
+            block_keys,
+            bloom,
         })
     }
 
@@ -460,22 +468,40 @@ impl Keys {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn small() -> Index {
-        let extent = Extent { rows: 2, key: (vec![1], vec![9]), columns: vec![(vec![1], vec![9])], everlasting: true, ts: Some((5, 5)), ..Extent::default() };
+        let extent = Extent {
+            rows: 2,
+            key: (vec![1], vec![9]),
+            columns: vec![(vec![1], vec![9])],
+            everlasting: true,
+            ts: Some((5, 5)),
+            ..Extent::default()
+        };
         let page = Page { first_row: 0, len: 7, crc: 0x0102_0304 };
         let chunk = Chunk { start: 4, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
         let id = ColumnId(1);
-        let zones = vec![(ColumnId(2), Zone::Range(vec![1], vec![2])), (ColumnId(3), Zone::Empty), (ColumnId(4), Zone::Unknown)];
+        let zones = vec![
+            (ColumnId(2), Zone::Range(vec![1], vec![2])),
+            (ColumnId(3), Zone::Empty),
+            (ColumnId(4), Zone::Unknown),
+        ];
         let mut block_keys = Keys::default();
         block_keys.push(&[1]);
         Index {
-            segment: SegmentId(300), relation: RelationId(2), schema_version: 3, file_bytes: 50, footer: (14, 0xffff_0000),
-            columns: vec![IndexColumn { role: Role::Key(id), ty: ColumnType::Decimal { precision: 9, scale: 2 }, nullable: false }],
+            segment: SegmentId(300),
+            relation: RelationId(2),
+            schema_version: 3,
+            file_bytes: 50,
+            footer: (14, 0xffff_0000),
+            columns: vec![IndexColumn {
+                role: Role::Key(id),
+                ty: ColumnType::Decimal { precision: 9, scale: 2 },
+                nullable: false,
+            }],
             constants: vec![(Role::Row(super::super::role::RowSystem::Ts), 5)],
             seq: (1, 2),
             groups: vec![Group { extent, block_rows: 4096, first_block: 0, zones, chunks: vec![chunk] }],

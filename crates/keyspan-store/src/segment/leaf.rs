@@ -118,7 +118,8 @@ impl Leaf {
     pub(super) fn new(ty: ColumnType, nullable: bool) -> Result<Leaf> {
         let schema = Arc::new(parquet_schema(vec![parquet_type("c", ty, nullable, None)?])?);
         let hint = Fields::from(vec![stored_field("c", ty, nullable)]);
-        let levels = parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint)).map_err(schema_error)?;
+        let levels =
+            parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint)).map_err(schema_error)?;
         let file = FileMetaData::new(2, 0, None, None, schema, None);
         Ok(Leaf { ty, levels, metadata: ParquetMetaData::new(file, Vec::new()) })
     }

@@ -104,7 +104,8 @@ impl ColumnReader {
         let (failure, counts) = (Arc::clone(&pages.failure), Arc::clone(&pages.counts));
         let chunk = leaf.chunk(dictionary, pages.len())?;
         let damaged = |error: ParquetError| corrupted(&file.name, error);
-        let source = SerializedPageReader::new(Arc::new(pages), &chunk, read.skip + read.rows, None).map_err(damaged)?;
+        let source =
+            SerializedPageReader::new(Arc::new(pages), &chunk, read.skip + read.rows, None).map_err(damaged)?;
         let group = OneChunk { rows: read.skip + read.rows, pages: Mutex::new(Some(source)), metadata: &leaf.metadata };
         let selection = (read.skip > 0)
             .then(|| RowSelection::from(vec![RowSelector::skip(read.skip), RowSelector::select(read.rows)]));

@@ -43,7 +43,10 @@ impl SystemPlan {
     }
 
     pub(super) fn widen(&mut self, role: Role, shape: Shape) {
-        self.shapes.entry(role).and_modify(|own| *own = if *own == shape { shape } else { Shape::Column }).or_insert(shape);
+        self.shapes
+            .entry(role)
+            .and_modify(|own| *own = if *own == shape { shape } else { Shape::Column })
+            .or_insert(shape);
     }
 
     /// Makes every system column a column: nothing misfits any more.

@@ -69,7 +69,12 @@ struct Decoded(ArrayRef);
 
 impl Segment {
     /// The segment of this record; reads nothing yet.
-    pub fn new(files: Arc<dyn Files>, cache: Arc<BlockCache>, relation: &RelationDef, record: SegmentRecord) -> Segment {
+    pub fn new(
+        files: Arc<dyn Files>,
+        cache: Arc<BlockCache>,
+        relation: &RelationDef,
+        record: SegmentRecord,
+    ) -> Segment {
         Segment {
             key: relation.key.clone(),
             partition_len: relation.partition_len,
@@ -112,7 +117,8 @@ impl Segment {
         let opened = self.opened()?;
         let total = self.record.meta.all.rows as usize;
         let at = (1..total.div_ceil(rows.max(1))).map(|part| opened.block_at(part * rows));
-        let mut keys: Vec<Vec<u8>> = at.map(|block| opened.index.block_keys.get(block.number as usize).to_vec()).collect();
+        let mut keys: Vec<Vec<u8>> =
+            at.map(|block| opened.index.block_keys.get(block.number as usize).to_vec()).collect();
         keys.dedup();
         Ok(keys)
     }
@@ -207,7 +213,8 @@ impl Segment {
         let stream = self.cache.take_stream(&key);
         let mut columns = Vec::with_capacity(self.key.len());
         for column in &self.key {
-            let at = opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
+            let at =
+                opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
             columns.push(self.column(opened, at, block, rows, counters)?);
         }
         let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
@@ -237,18 +244,22 @@ impl Segment {
             keys.push(if wanted { reading.array(Role::Key(column.id))? } else { None });
         }
         let encoded = match wanted.encoded {
-            true => Some(self.encoded(&opened, &block, &rows, counters)?.slice(rows.start - block.rows.start, rows.len())),
+            true => {
+                Some(self.encoded(&opened, &block, &rows, counters)?.slice(rows.start - block.rows.start, rows.len()))
+            }
             false => None,
         };
         let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted.system));
         let cells = cells.collect::<Result<Vec<_>>>()?;
-        let row = if wanted.system { reading.row()? } else { RowColumns { marker: Bits::All, ..RowColumns::default() } };
+        let row =
+            if wanted.system { reading.row()? } else { RowColumns { marker: Bits::All, ..RowColumns::default() } };
         Ok(RunBatch { rows: rows.len(), keys, encoded, row, cells })
     }
 
     fn kept_groups(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Result<Vec<Range<usize>>> {
         let opened = self.opened()?;
-        let tests: Vec<RangeTest> = ranges.iter().filter_map(|range| RangeTest::new(range, &self.key, &opened)).collect();
+        let tests: Vec<RangeTest> =
+            ranges.iter().filter_map(|range| RangeTest::new(range, &self.key, &opened)).collect();
         let mut kept: Vec<Range<usize>> = Vec::new();
         for group in &opened.index.groups {
             let first = group.extent.first_row as usize;

@@ -45,7 +45,8 @@ fn assert_same(a: &RunBatch, b: &RunBatch) {
         }
         for row in 0..a.rows {
             assert_eq!(a_cells.tombstones.get(row), b_cells.tombstones.get(row));
-            let of = |c: &crate::run::CellColumn| [c.ts.get(row), c.ttl.get(row), c.expires.get(row), c.deleted_at.get(row)];
+            let of =
+                |c: &crate::run::CellColumn| [c.ts.get(row), c.ttl.get(row), c.expires.get(row), c.deleted_at.get(row)];
             assert_eq!(of(a_cells), of(b_cells), "row {row}");
         }
     }
@@ -61,13 +62,13 @@ fn every_type_comes_back_with_nulls_tombstones_stamps_and_expiries() {
     let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
     for batch in [mixed_rows(&relation, keys.clone(), arrays.clone()), plain(&relation, keys, arrays, 5)] {
         let files = memory();
-        let record = write(&files, 1, &relation, &[batch.clone()]).expect("written");
+        let record = write(&files, 1, &relation, std::slice::from_ref(&batch)).expect("written");
         let segment = open(&files, &relation, &record, BUDGET);
         for _ in 0..2 {
             assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &batch);
         }
-        let mut plain = open(&files, &relation, &record, 0);
-        assert_same(&read_all(&mut plain, &everything(&relation)).expect("undamaged"), &batch);
+        let plain = open(&files, &relation, &record, 0);
+        assert_same(&read_all(&plain, &everything(&relation)).expect("undamaged"), &batch);
         assert_eq!(segment.meta().all, record.meta.all);
     }
 }
@@ -78,7 +79,8 @@ fn every_key_type_in_both_directions_is_found_again() {
         for descending in [false, true] {
             let relation = relation(&[("k", ty, descending)], &[("v", ColumnType::Int)]);
             let encoder = keyspan_model::KeyEncoder::new(&relation.key);
-            let mut values: Vec<Value> = (0..900).map(|number| sample(ty, number)).filter(|value| value.fits(ty)).collect();
+            let mut values: Vec<Value> =
+                (0..900).map(|number| sample(ty, number)).filter(|value| value.fits(ty)).collect();
             values.sort_by_key(|value| encoder.encode(std::slice::from_ref(value)).expect("fits"));
             values.dedup_by_key(|value| encoder.encode(std::slice::from_ref(value)).expect("fits"));
             let keys = keyspan_model::array::array_of(ty, &values).expect("values of the type");
@@ -89,7 +91,11 @@ fn every_key_type_in_both_directions_is_found_again() {
             for (at, value) in values.iter().enumerate() {
                 let key = encoder.encode(std::slice::from_ref(value)).expect("fits");
                 assert!(segment.may_contain(&key));
-                assert_eq!(segment.lower_bound(&key, &ScanCounters::default()).expect("undamaged"), at, "{ty} {value:?}");
+                assert_eq!(
+                    segment.lower_bound(&key, &ScanCounters::default()).expect("undamaged"),
+                    at,
+                    "{ty} {value:?}"
+                );
             }
         }
     }
@@ -131,12 +137,16 @@ fn blocks_bounds_and_ranges_of_a_large_segment() {
         let batch = segment.read(row..row + 1, &everything(&relation), &counters).expect("undamaged");
         assert_same(&batch, &all.slice(row, 1));
     }
-    assert!(!segment.may_contain(&encoder.encode(&[Value::Text("host_00050x".into()), Value::Timestamp(0)]).expect("a key")));
+    assert!(
+        !segment
+            .may_contain(&encoder.encode(&[Value::Text("host_00050x".into()), Value::Timestamp(0)]).expect("a key"))
+    );
     let host = |host: usize| Bound::Included(Value::Text(format!("host_{host:05}")));
     let range = ColumnRange { column: ColumnId(1), lower: host(95), upper: Bound::Unbounded };
     let kept = segment.keep(std::slice::from_ref(&range), 0..all.rows, false);
     assert_eq!(kept, vec![262_144..300_000], "the last row group alone");
-    let none = ColumnRange { column: ColumnId(3), lower: Bound::Excluded(Value::Double(100.0)), upper: Bound::Unbounded };
+    let none =
+        ColumnRange { column: ColumnId(3), lower: Bound::Excluded(Value::Double(100.0)), upper: Bound::Unbounded };
     assert!(segment.keep(std::slice::from_ref(&none), 0..all.rows, true).is_empty());
     assert_eq!(segment.keep(&[none], 0..all.rows, false), vec![0..all.rows]);
     assert!(segment.zone(ColumnId(3)).is_some());
@@ -147,7 +157,7 @@ fn forward_and_backward_scans_with_any_cache_give_the_same_rows() {
     let files = memory();
     let relation = readings();
     let all = reading_rows(60, 2_500, 1);
-    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
     for budget in [0, 300_000, 2_000_000, BUDGET] {
         let segment = open(&files, &relation, &record, budget);
         assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &all);
@@ -155,7 +165,8 @@ fn forward_and_backward_scans_with_any_cache_give_the_same_rows() {
         while row > 0 {
             let block = segment.block(row - 1);
             row = block.start;
-            let batch = segment.read(block.clone(), &everything(&relation), &ScanCounters::default()).expect("undamaged");
+            let batch =
+                segment.read(block.clone(), &everything(&relation), &ScanCounters::default()).expect("undamaged");
             assert_eq!(batch.encoded, all.slice(block.start, block.len()).encoded);
         }
     }
@@ -186,15 +197,21 @@ fn wide_rows_get_small_blocks() {
     let files = memory();
     let relation = relation(&[("k", ColumnType::BigInt, false)], &[("v", ColumnType::Text)]);
     let text = |row: usize| if row % 50 == 7 { "w".repeat(300_000) } else { row.to_string().repeat(1_000) };
-    let batches: Vec<RunBatch> = (0..4).map(|part| {
-        let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(part * 200..part * 200 + 200))];
-        let texts: arrow::array::StringViewArray = (0..200).map(|row| Some(text(row + part as usize))).collect();
-        plain(&relation, keys, vec![Arc::new(texts)], 1)
-    }).collect();
+    let batches: Vec<RunBatch> = (0..4)
+        .map(|part| {
+            let keys: Vec<arrow::array::ArrayRef> =
+                vec![Arc::new(Int64Array::from_iter_values(part * 200..part * 200 + 200))];
+            let texts: arrow::array::StringViewArray = (0..200).map(|row| Some(text(row + part as usize))).collect();
+            plain(&relation, keys, vec![Arc::new(texts)], 1)
+        })
+        .collect();
     let record = write(&files, 1, &relation, &batches).expect("written");
     let segment = open(&files, &relation, &record, 1 << 20);
     assert!(segment.block(0).len() <= 512);
-    assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &RunBatch::concat(&batches).expect("one shape"));
+    assert_same(
+        &read_all(&segment, &everything(&relation)).expect("undamaged"),
+        &RunBatch::concat(&batches).expect("one shape"),
+    );
 }
 
 #[test]
@@ -202,9 +219,10 @@ fn a_column_of_too_many_values_for_a_dictionary_keeps_its_pages_and_rows() {
     let files = memory();
     let relation = relation(&[("k", ColumnType::BigInt, false)], &[("v", ColumnType::Text)]);
     let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..50_000))];
-    let texts: arrow::array::StringViewArray = (0..50_000).map(|row| Some(format!("a text of its own {}", row * 7919))).collect();
+    let texts: arrow::array::StringViewArray =
+        (0..50_000).map(|row| Some(format!("a text of its own {}", row * 7919))).collect();
     let all = plain(&relation, keys, vec![Arc::new(texts)], 1);
-    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
     let segment = open(&files, &relation, &record, BUDGET);
     let row = segment.read(30_000..30_001, &everything(&relation), &ScanCounters::default()).expect("undamaged");
     assert_same(&row, &all.slice(30_000, 1));
@@ -215,9 +233,14 @@ fn a_column_of_too_many_values_for_a_dictionary_keeps_its_pages_and_rows() {
 fn a_flipped_bit_anywhere_is_damage_by_name_and_never_a_wrong_row() {
     let files = memory();
     let relation = readings();
-    let all = mixed_rows(&relation, reading_rows(20, 300, 1).keys.into_iter().flatten().collect(), reading_rows(20, 300, 1).cells.into_iter().filter_map(|cells| cells.values).collect());
-    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
-    let good = [data_path(record.id), index_path(record.id)].map(|path| (path.clone(), files.read(&path).expect("there")));
+    let all = mixed_rows(
+        &relation,
+        reading_rows(20, 300, 1).keys.into_iter().flatten().collect(),
+        reading_rows(20, 300, 1).cells.into_iter().filter_map(|cells| cells.values).collect(),
+    );
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+    let good =
+        [data_path(record.id), index_path(record.id)].map(|path| (path.clone(), files.read(&path).expect("there")));
     let mut seed = 0x2545_f491_4f6c_dd1du64;
     for _ in 0..3_000 {
         seed ^= seed << 13;
@@ -269,7 +292,9 @@ fn keys_that_do_not_ascend_and_misfits_are_refused_and_leave_no_file() {
     assert!(write(&files, 1, &relation, &[rows.clone(), rows.clone()]).is_err());
     let mut plan = SystemPlan::default();
     plan.observe(&relation, &rows);
-    let mut writer = SegmentWriter::new(Arc::clone(&files), keyspan_model::SegmentId(2), Arc::clone(&relation), plan, (1, 1)).expect("begun");
+    let mut writer =
+        SegmentWriter::new(Arc::clone(&files), keyspan_model::SegmentId(2), Arc::clone(&relation), plan, (1, 1))
+            .expect("begun");
     assert!(!writer.fits(&reading_rows(2, 10, 2)) && writer.write(reading_rows(2, 10, 2)).is_err());
     drop(writer);
     assert_eq!(files.list(SEGMENT_DIRECTORY).expect("in memory"), Vec::<String>::new());
@@ -308,29 +333,41 @@ fn tsbs_shape() {
         walk as f64
     };
     let host: StringViewArray = (0..rows).map(|row| Some(format!("host_{:05}", row / points))).collect();
-    let time = TimestampMicrosecondArray::from_iter_values((0..rows).map(|row| (row % points) as i64 * 10_000_000)).with_timezone("UTC");
+    let time = TimestampMicrosecondArray::from_iter_values((0..rows).map(|row| (row % points) as i64 * 10_000_000))
+        .with_timezone("UTC");
     let tag = |at: usize| -> ArrayRef {
-        Arc::new((0..rows).map(|row| Some(format!("datacenter-{}", (row / points * (at + 3)) % (5 + at * 7)))).collect::<StringViewArray>())
+        Arc::new(
+            (0..rows)
+                .map(|row| Some(format!("datacenter-{}", (row / points * (at + 3)) % (5 + at * 7))))
+                .collect::<StringViewArray>(),
+        )
     };
     let mut arrays: Vec<ArrayRef> = (0..9).map(tag).collect();
     arrays.extend((0..10).map(|_| Arc::new(Float64Array::from_iter_values((0..rows).map(|_| next()))) as ArrayRef));
     let all = plain(&relation, vec![Arc::new(host), Arc::new(time)], arrays, 1);
     let directory = tempfile::tempdir().expect("a directory");
-    let files: Arc<dyn crate::files::Files> = Arc::new(crate::files::LocalFiles::new(directory.path()));
+    let files: Arc<dyn crate::files::Files> = Arc::new(crate::files::LocalFiles::new(directory.path()).expect("made"));
     files.create_dir(SEGMENT_DIRECTORY).expect("made");
     let start = Instant::now();
-    let record = write(&files, 1, &relation, &[all.clone()]).expect("written");
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
     let seconds = start.elapsed().as_secs_f64();
-    println!("write {:.0} krows/s, {:.2} B/row, index {} bytes", rows as f64 / seconds / 1e3, record.file_bytes as f64 / rows as f64, record.index_bytes);
+    println!(
+        "write {:.0} krows/s, {:.2} B/row, index {} bytes",
+        rows as f64 / seconds / 1e3,
+        record.file_bytes as f64 / rows as f64,
+        record.index_bytes
+    );
     let wanted = Wanted { encoded: false, system: false, ..everything(&relation) };
     let segment = open(&files, &relation, &record, BUDGET);
     let counters = ScanCounters::default();
     let time = |what: &str, times: usize, mut run: Box<dyn FnMut(usize) + '_>| {
-        let mut took: Vec<f64> = (0..times).map(|at| {
-            let start = Instant::now();
-            run(at);
-            start.elapsed().as_secs_f64() * 1e3
-        }).collect();
+        let mut took: Vec<f64> = (0..times)
+            .map(|at| {
+                let start = Instant::now();
+                run(at);
+                start.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
         took.sort_by(f64::total_cmp);
         println!("{what}: first or worst {:.3} ms, median {:.3} ms", took[times - 1], took[times / 2]);
     };

@@ -127,7 +127,9 @@ impl Check<'_> {
 
     fn zones(&self, batch: &RunBatch, group: &Group) -> Result<()> {
         for (value, cells) in self.relation.values.iter().zip(&batch.cells) {
-            let Some(values) = cells.values.as_ref().filter(|values| values.null_count() < values.len()) else { continue };
+            let Some(values) = cells.values.as_ref().filter(|values| values.null_count() < values.len()) else {
+                continue;
+            };
             let bound = match group.zones.iter().find(|zone| zone.0 == value.id) {
                 Some((_, Zone::Range(least, greatest))) => (least.as_slice(), greatest.as_slice()),
                 Some((_, Zone::Empty)) => return Err(self.wrong("a zone says that a column has no values")),

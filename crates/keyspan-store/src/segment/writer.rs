@@ -98,7 +98,15 @@ impl SegmentWriter {
         Ok(SegmentWriter {
             encoder: KeyEncoder::new(&relation.key),
             zones: relation.values.iter().map(ZoneBuilder::new).collect(),
-            files, id, relation, plan, layout, parquet, factory, file, seq,
+            files,
+            id,
+            relation,
+            plan,
+            layout,
+            parquet,
+            factory,
+            file,
+            seq,
             written: 0,
             pending: Pending::default(),
             group: None,
@@ -429,9 +437,9 @@ fn chunk_of((start, length): (u64, u64), pages: &[(u32, u32)], base: u64, bytes:
     let of_pages: u64 = pages.iter().map(|page| u64::from(page.1)).sum();
     let dictionary = length.checked_sub(of_pages).ok_or_else(misfit)?;
     let dictionary = if dictionary > 0 { Some((dictionary as u32, checked(dictionary)?)) } else { None };
-    let pages = pages.iter().map(|(first_row, len)| {
-        Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? })
-    });
+    let pages = pages
+        .iter()
+        .map(|(first_row, len)| Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? }));
     Ok(Chunk { start, dictionary, pages: pages.collect::<Result<_>>()? })
 }
 

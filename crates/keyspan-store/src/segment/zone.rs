@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray, StringViewArray};
-use arrow::compute::{filter, is_not_null};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray, StringViewArray,
+};
 use arrow::compute::kernels::aggregate::{max, max_boolean, max_string_view, min, min_boolean, min_string_view};
+use arrow::compute::{filter, is_not_null};
 use arrow::downcast_primitive_array;
 use keyspan_model::{ColumnId, ColumnType, KeyColumn, KeyEncoder, Result, ValueColumn};
 
