@@ -85,12 +85,11 @@ impl KeyspanTable {
     /// Refuses what this kind of scan does not read.
     fn check(&self, wanted: &[usize]) -> Result<()> {
         for index in wanted {
-            if let ReadColumn::Scan(ScanColumn::Column(id)) = self.columns[*index] {
-                if self.relation.key_index(id).is_none() && self.relation.value(id).is_none() {
-                    let name = self.schema.field(*index).name();
-                    let message = format!("reading static column \"{name}\" is not supported yet");
-                    return Err(external(keyspan_model::Error::not_supported(message)));
-                }
+            let ReadColumn::Scan(ScanColumn::Column(id)) = self.columns[*index] else { continue };
+            if self.relation.key_index(id).is_none() && self.relation.value(id).is_none() {
+                let name = self.schema.field(*index).name();
+                let message = format!("reading static column \"{name}\" is not supported yet");
+                return Err(external(keyspan_model::Error::not_supported(message)));
             }
         }
         Ok(())

@@ -98,6 +98,24 @@ async fn sorted_answers_are_the_same_with_and_without_elimination() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn equal_prefixes_are_merged_in_the_order_of_what_follows() {
+    for claimed in [None, Some(1_000_000)] {
+        let bench = Bench::new(Rows { claimed, ..readings() });
+        let with = |order: &str| {
+            format!("SELECT ts, sensor FROM readings WHERE site = 'a' AND sensor IN (0, 1, 3) ORDER BY {order} LIMIT 7")
+        };
+        let plan = bench.explain(&with("ts"), false).await.expect("a plan");
+        assert!(plan.contains("merged_spans=3") && plan.contains("limit=7") && !plan.contains("SortExec"), "{plan}");
+        let instants = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>();
+        for order in ["ts", "ts DESC"] {
+            let merged = bench.query(&with(order)).await.expect("rows").1;
+            let sorted = bench.query(&with(&order.replace("ts", "ts + INTERVAL '0 s'"))).await.expect("rows").1;
+            assert_eq!(instants(merged), instants(sorted), "{order}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn explain_names_spans_filter_and_limit() {
     let bench = Bench::new(readings());

@@ -39,6 +39,7 @@ pub(super) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     }
     match &exec.layout {
         Layout::Partitions(groups) => write!(f, ", partitions={}", groups.len())?,
+        Layout::Spans(spans) => write!(f, ", merged_spans={}", spans.len())?,
         Layout::Sequence(splits) if splits.len() > 1 => write!(f, ", splits={}", splits.len())?,
         Layout::Sequence(_) => {}
     }

@@ -16,6 +16,7 @@ use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use keyspan_model::{Order, RelationDef, Scan, TableDef};
@@ -58,6 +59,8 @@ pub struct ReadPlan {
 pub(super) enum Layout {
     /// Each group by a partition of its own.
     Partitions(Vec<Vec<Split>>),
+    /// Each span by a partition of its own, as a scan of its own, in order; above, they are merged.
+    Spans(Vec<(Arc<Scan>, Vec<Split>)>),
     /// One partition: the splits one after another, several being read at a time.
     Sequence(Vec<Split>),
 }
@@ -86,55 +89,45 @@ impl SpanScanExec {
         let columns = Columns::new(&plan.read, &plan.relation);
         let mut scan = plan.scan.clone();
         scan.columns = columns.scan.clone();
-        scan.limit = if plan.filter.is_none() { fetch } else { None };
         let schema = Arc::new(plan.read_schema.project(&output)?);
         let estimate = plan.snapshot.statistics(&scan).map_err(external)?;
-        let plan = Arc::new(plan);
-        Self::laid_out(plan, scan, Arc::new(columns), output, schema, None, fetch, false, Arc::new(estimate))
+        let form = Form { order: Order::Any, ordering: None, fetch, shape: Shape::Partitions };
+        let (plan, columns, estimate) = (Arc::new(plan), Arc::new(columns), Arc::new(estimate));
+        Self::laid_out(Base { plan, columns, output, schema, estimate }, scan, form)
     }
 
     /// Asks the store for splits and lays them out.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one constructor for all forms, called from four places in this file"
-    )]
-    fn laid_out(
-        plan: Arc<ReadPlan>,
-        scan: Scan,
-        columns: Arc<Columns>,
-        output: Vec<usize>,
-        schema: SchemaRef,
-        ordering: Option<LexOrdering>,
-        fetch: Option<usize>,
-        in_sequence: bool,
-        estimate: Arc<ScanStatistics>,
-    ) -> Result<SpanScanExec> {
-        let rows = statistics::estimated_rows(&estimate);
-        let few = rows.is_some_and(|rows| rows < ROWS_PER_PARTITION);
-        let early_stop = fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
-        let want = match (few || early_stop, in_sequence) {
-            (true, _) => 1,
-            (false, true) => plan.partitions * SPLITS_PER_CORE,
-            (false, false) => plan.partitions,
+    fn laid_out(base: Base, mut scan: Scan, form: Form) -> Result<SpanScanExec> {
+        let plan = &base.plan;
+        scan.order = form.order;
+        scan.limit = if plan.filter.is_none() { form.fetch } else { None };
+        let few = statistics::estimated_rows(&base.estimate).is_some_and(|rows| rows < ROWS_PER_PARTITION);
+        let early_stop = form.fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
+        let want = match form.shape {
+            _ if few || early_stop => 1,
+            Shape::Sequence => plan.partitions.max(1) * SPLITS_PER_CORE,
+            Shape::Partitions => plan.partitions.max(1),
+            Shape::Spans => 1,
         };
-        let mut store_plan = plan.snapshot.plan(&scan, want.max(1)).map_err(external)?;
+        let mut store_plan = plan.snapshot.plan(&scan, want).map_err(external)?;
         let splits = std::mem::take(&mut store_plan.splits);
-        let layout = match in_sequence || want <= 1 || splits.len() <= 1 {
-            true => Layout::Sequence(splits),
-            false => Layout::Partitions(grouped(splits, plan.partitions)),
+        let layout = match form.shape {
+            Shape::Spans => Layout::Spans(by_span(plan, &scan)?),
+            Shape::Partitions if want > 1 && splits.len() > 1 => Layout::Partitions(grouped(splits, plan.partitions)),
+            _ => Layout::Sequence(splits),
         };
-        let properties = properties(&schema, ordering.as_ref(), layout.partitions());
+        let properties = properties(&base.schema, form.ordering.as_ref(), layout.partitions());
         Ok(SpanScanExec {
-            plan,
+            plan: base.plan,
             scan: Arc::new(scan),
-            columns,
-            output,
-            schema,
-            ordering,
-            fetch,
+            columns: base.columns,
+            output: base.output,
+            schema: base.schema,
+            ordering: form.ordering,
+            fetch: form.fetch,
             layout,
             store_plan: Arc::new(store_plan),
-            estimate,
+            estimate: base.estimate,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -142,27 +135,26 @@ impl SpanScanExec {
 
     /// This scan with some of its form changed.
     fn changed(&self, change: impl FnOnce(&mut Form)) -> Result<SpanScanExec> {
-        let mut form = Form {
-            order: self.scan.order,
-            ordering: self.ordering.clone(),
-            fetch: self.fetch,
-            in_sequence: matches!(self.layout, Layout::Sequence(_)),
+        let shape = match self.layout {
+            Layout::Partitions(_) => Shape::Partitions,
+            Layout::Sequence(_) => Shape::Sequence,
+            Layout::Spans(_) => Shape::Spans,
         };
+        let mut form = Form { order: self.scan.order, ordering: self.ordering.clone(), fetch: self.fetch, shape };
         change(&mut form);
-        let mut scan = Scan::clone(&self.scan);
-        scan.order = form.order;
-        scan.limit = if self.plan.filter.is_none() { form.fetch } else { None };
-        Self::laid_out(
-            self.plan.clone(),
-            scan,
-            self.columns.clone(),
-            self.output.clone(),
-            self.schema.clone(),
-            form.ordering,
-            form.fetch,
-            form.in_sequence,
-            self.estimate.clone(),
-        )
+        let base = Base {
+            plan: self.plan.clone(),
+            columns: self.columns.clone(),
+            output: self.output.clone(),
+            schema: self.schema.clone(),
+            estimate: self.estimate.clone(),
+        };
+        Self::laid_out(base, Scan::clone(&self.scan), form)
+    }
+
+    /// Whether each span is a partition of its own, so that only a merge brings them into order.
+    pub(super) fn is_by_span(&self) -> bool {
+        matches!(self.layout, Layout::Spans(_))
     }
 
     /// One partition in row-key order, or in the order it already has.
@@ -171,7 +163,7 @@ impl SpanScanExec {
             return Ok(self.clone());
         }
         self.changed(|form| {
-            form.in_sequence = true;
+            form.shape = Shape::Sequence;
             if form.order == Order::Any {
                 form.order = Order::Forward;
             }
@@ -193,17 +185,44 @@ impl SpanScanExec {
     }
 }
 
+/// What stays the same when the form changes.
+struct Base {
+    plan: Arc<ReadPlan>,
+    columns: Arc<Columns>,
+    output: Vec<usize>,
+    schema: SchemaRef,
+    estimate: Arc<ScanStatistics>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Partitions,
+    Sequence,
+    Spans,
+}
+
 struct Form {
     order: Order,
     ordering: Option<LexOrdering>,
     fetch: Option<usize>,
-    in_sequence: bool,
+    shape: Shape,
+}
+
+/// The splits of each span alone.
+fn by_span(plan: &ReadPlan, scan: &Scan) -> Result<Vec<(Arc<Scan>, Vec<Split>)>> {
+    let each = scan.spans.iter().map(|span| {
+        let alone = Scan { spans: vec![span.clone()], ..scan.clone() };
+        let splits = plan.snapshot.plan(&alone, 1).map_err(external)?.splits;
+        Ok((Arc::new(alone), splits))
+    });
+    each.collect()
 }
 
 impl Layout {
     fn partitions(&self) -> usize {
         match self {
             Layout::Partitions(groups) => groups.len(),
+            Layout::Spans(spans) => spans.len(),
             Layout::Sequence(_) => 1,
         }
     }
@@ -321,15 +340,23 @@ impl ExecutionPlan for SpanScanExec {
     }
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        let Some(direction) = sort::direction(self, order) else {
+        let Some(found) = sort::direction(self, order) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
+        let ordering = LexOrdering::new(order.iter().cloned());
         let next = self.changed(|form| {
-            form.order = direction;
-            form.ordering = LexOrdering::new(order.iter().cloned());
+            form.order = found.order;
+            form.ordering = ordering.clone();
+            if found.by_span {
+                form.shape = Shape::Spans;
+            }
         })?;
         if !next.plan.snapshot.accept(&next.scan).order {
             return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        if let Some(ordering) = ordering.filter(|_| found.by_span) {
+            let merged = SortPreservingMergeExec::new(ordering, Arc::new(next));
+            return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(merged) });
         }
         Ok(SortOrderPushdownResult::Exact { inner: Arc::new(next) })
     }

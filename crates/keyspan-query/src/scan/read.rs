@@ -125,9 +125,13 @@ pub(super) fn execute(
     partition: usize,
     context: &TaskContext,
 ) -> Result<SendableRecordBatchStream> {
+    let scan = match &exec.layout {
+        Layout::Spans(spans) => spans.get(partition).map_or_else(|| exec.scan.clone(), |(scan, _)| scan.clone()),
+        _ => exec.scan.clone(),
+    };
     let reader = Arc::new(Reader {
         snapshot: exec.plan.snapshot.clone(),
-        scan: exec.scan.clone(),
+        scan,
         counters: Arc::new(ScanCounters::default()),
         shape: Shape {
             columns: exec.columns.clone(),
@@ -141,6 +145,10 @@ pub(super) fn execute(
     let batches = match &exec.layout {
         Layout::Partitions(groups) => {
             reader.clone().one_after_another(groups.get(partition).cloned().unwrap_or_default())
+        }
+        Layout::Spans(spans) => {
+            let splits = spans.get(partition).map(|(_, splits)| splits.clone());
+            reader.clone().one_after_another(splits.unwrap_or_default())
         }
         Layout::Sequence(splits) if splits.len() > 1 && tasks > 1 => reader.clone().ahead(splits.clone(), tasks),
         Layout::Sequence(splits) => reader.clone().one_after_another(splits.clone()),

@@ -40,7 +40,7 @@ impl PhysicalOptimizerRule for KeyOrder {
             };
             match in_sequence(merge.input())? {
                 Some(input) => limit(input, merge.fetch()).map(Transformed::yes),
-                None => Ok(Transformed::no(node)),
+                None => early_stop(&node, merge),
             }
         })
         .data()
@@ -58,6 +58,9 @@ impl PhysicalOptimizerRule for KeyOrder {
 /// The plan over a scan in sequence, if nothing but row-by-row work stands between.
 fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
     if let Some(scan) = plan.downcast_ref::<SpanScanExec>() {
+        if scan.is_by_span() {
+            return Ok(None);
+        }
         return Ok(Some(Arc::new(scan.in_sequence()?)));
     }
     if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
@@ -92,12 +95,27 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
     }
 }
 
+/// Each of the spans under a merge needs to give no more rows than the merge does.
+fn early_stop(node: &Plan, merge: &SortPreservingMergeExec) -> Result<Transformed<Plan>> {
+    let scan = merge.input().downcast_ref::<SpanScanExec>().filter(|scan| scan.fetch() != merge.fetch());
+    let limited = match (scan, merge.fetch()) {
+        (Some(scan), Some(fetch)) => scan.with_fetch(Some(scan.fetch().map_or(fetch, |own| own.min(fetch)))),
+        _ => None,
+    };
+    match limited {
+        Some(input) => {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            node.clone().replace_children(vec![input], options).map(Transformed::yes)
+        }
+        None => Ok(Transformed::no(node.clone())),
+    }
+}
+
 fn limit(plan: Plan, fetch: Option<usize>) -> Result<Plan> {
-    match fetch {
-        None => Ok(plan),
-        Some(fetch) => Ok(match plan.with_fetch(Some(fetch)).filter(|_| plan.is::<SpanScanExec>()) {
-            Some(limited) => limited,
-            None => Arc::new(GlobalLimitExec::new(plan, 0, Some(fetch))),
-        }),
+    let Some(fetch) = fetch else { return Ok(plan) };
+    let least = plan.fetch().map_or(fetch, |own| own.min(fetch));
+    match plan.with_fetch(Some(least)).filter(|_| plan.is::<SpanScanExec>()) {
+        Some(limited) => Ok(limited),
+        None => Ok(Arc::new(GlobalLimitExec::new(plan, 0, Some(fetch)))),
     }
 }

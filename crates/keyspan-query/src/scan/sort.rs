@@ -1,17 +1,60 @@
 //! Which orders a scan can deliver: row-key order, forward or backward, key columns with one value left aside.
 
+use std::ops::Bound;
+
 use arrow::compute::SortOptions;
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
-use keyspan_model::{Order, ScanColumn};
+use keyspan_model::{Order, ScanColumn, Span};
 
 use super::exec::SpanScanExec;
 use super::read::ReadColumn;
 
-/// The direction in which row-key order is the order asked for; `None` if it is in neither.
-pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Option<Order> {
+/// Most spans that are merged: each is a partition of its own.
+const MOST_MERGED: usize = 64;
+
+/// How an order is delivered.
+pub(super) struct Found {
+    /// Row-key order, in which direction.
+    pub order: Order,
+    /// Each span has the order, but only a merge of the spans has it as a whole.
+    pub by_span: bool,
+}
+
+/// How the scan can deliver an order; `None` if it cannot.
+///
+/// A scan that already has an order keeps it, or its parents would be deceived.
+pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Option<Found> {
+    let whole = |place: usize| scan.plan.constant.get(place).copied().unwrap_or(false);
+    if scan.is_by_span() {
+        return None;
+    }
+    if let Some(found) = along_key(scan, order, &whole) {
+        let kept = scan.ordering.is_none() || scan.scan.order == found;
+        return kept.then_some(Found { order: found, by_span: false });
+    }
+    let spans = &scan.scan.spans;
+    if scan.ordering.is_some() || spans.len() < 2 || spans.len() > MOST_MERGED {
+        return None;
+    }
+    let fixed = spans.iter().map(fixed_columns).min().unwrap_or(0);
+    let within = |place: usize| place < fixed || whole(place);
+    along_key(scan, order, &within).map(|order| Found { order, by_span: true })
+}
+
+/// How many leading key columns have one value within a span.
+fn fixed_columns(span: &Span) -> usize {
+    match (&span.start, &span.end) {
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+            a.iter().zip(b).take_while(|(a, b)| a == b).count()
+        }
+        _ => 0,
+    }
+}
+
+/// The direction in which row-key order is the order asked for, some key columns being constant.
+fn along_key(scan: &SpanScanExec, order: &[PhysicalSortExpr], constant: &dyn Fn(usize) -> bool) -> Option<Order> {
     let key = &scan.plan.relation.key;
-    let constant = |place: usize| scan.plan.constant.get(place).copied().unwrap_or(false);
     let (mut next, mut direction) = (0, None);
     for sort in order {
         while next < key.len() && constant(next) {
@@ -22,7 +65,8 @@ pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Opti
             break;
         }
         let place = key_place(scan, sort)?;
-        if constant(place) {
+        // A constant, or one that came before and so is constant among equals.
+        if constant(place) || place < next {
             continue;
         }
         if place != next || !key[place].ty.arrow_order_is_key_order() {
@@ -34,9 +78,7 @@ pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Opti
         }
         next += 1;
     }
-    let direction = direction.unwrap_or(Order::Forward);
-    // A scan that already has an order keeps it, or its parents would be deceived.
-    (scan.scan.order == Order::Any || scan.scan.order == direction || scan.ordering.is_none()).then_some(direction)
+    Some(direction.unwrap_or(Order::Forward))
 }
 
 fn asked(options: SortOptions, descending_key: bool) -> Order {

@@ -305,8 +305,10 @@ fn whole_keys(columns: Vec<Vec<KeyPart>>) -> KeyMatch {
     let mut keys: Vec<Vec<KeyPart>> = vec![Vec::new()];
     let several = columns.iter().any(|parts| parts.len() > 1);
     for parts in &columns {
-        keys =
-            keys.iter().flat_map(|key| parts.iter().map(|part| [key.as_slice(), &[part.clone()]].concat())).collect();
+        keys = keys
+            .iter()
+            .flat_map(|key| parts.iter().map(|part| [key.as_slice(), std::slice::from_ref(part)].concat()))
+            .collect();
     }
     match keys.pop() {
         Some(key) if !several => KeyMatch::WholeKey(key),

@@ -28,10 +28,8 @@ pub fn span_text(span: &Span, key: &[KeyColumn]) -> String {
     if span.is_all() {
         return "all".into();
     }
-    if span.start == span.end {
-        if let Bound::Included(values) = &span.start {
-            return tuple(values, key);
-        }
+    if let (true, Bound::Included(values)) = (span.start == span.end, &span.start) {
+        return tuple(values, key);
     }
     range_text(span, key).unwrap_or_else(|| bounds_text(span, key))
 }
