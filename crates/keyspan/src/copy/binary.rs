@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use uuid::Uuid;
 
@@ -15,6 +16,8 @@ const JSONB_VERSION: u8 = 1;
 /// The address families of an inet.
 const INET_V4: u8 = 2;
 const INET_V6: u8 = 3;
+/// The decimal whose values are a varint's.
+const WHOLE: ColumnType = ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: 0 };
 /// The signs of a numeric.
 const POSITIVE: u16 = 0;
 const NEGATIVE: u16 = 0x4000;
@@ -84,7 +87,8 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
         ColumnType::BigInt => Value::BigInt(i64::from_be_bytes(fixed(bytes)?)),
         ColumnType::Real => Value::Real(f32::from_be_bytes(fixed(bytes)?)).canonical(),
         ColumnType::Double => Value::Double(f64::from_be_bytes(fixed(bytes)?)).canonical(),
-        ColumnType::VarInt | ColumnType::Decimal { .. } => Value::parse(&numeric_text(bytes)?, ty)?,
+        ColumnType::VarInt => Value::parse(&numeric_text(bytes)?, WHOLE)?,
+        ColumnType::Decimal { .. } => Value::parse(&numeric_text(bytes)?, ty)?,
         ColumnType::Text | ColumnType::Ascii => Value::Text(text_of(bytes)?.to_string()).cast(ty)?,
         ColumnType::Json => json(bytes)?,
         ColumnType::Blob => Value::Blob(bytes.to_vec()),
