@@ -189,7 +189,7 @@ async fn per_partition_limit_takes_the_first_rows_of_each() {
 async fn parameters_are_typed_bound_and_pushed() {
     let bench = Bench::new(readings());
     let sql = "SELECT heat FROM readings WHERE site = $1 AND sensor = $2 AND ts < $3";
-    let planned = bench.session.plan(&*crate::testing::parse(sql).expect("sql"), &bench.context).await.expect("a plan");
+    let planned = bench.session.plan(&crate::testing::parse(sql).expect("sql"), &bench.context).await.expect("a plan");
     assert_eq!(planned.parameters, [ColumnType::Text, ColumnType::Int, ColumnType::Timestamp]);
     let values = [text("a"), Value::Int(1), Value::Timestamp(7_200_000_000)];
     let (_, rows) = bench.query_with(sql, &values).await.expect("rows");
