@@ -84,17 +84,10 @@ impl Control {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T, Failure> {
         tokio::pin!(work);
-        let late_flush = async {
-            tokio::time::sleep(FLUSH_DELAY).await;
-            match out.flush().await {
-                Ok(()) => std::future::pending().await,
-                Err(error) => error,
-            }
-        };
         let failure = tokio::select! {
             biased;
             result = &mut work => return result.map_err(Failure::Statement),
-            error = late_flush => Failure::from(error),
+            error = late_flush(out) => Failure::from(error),
             () = reader.closed() => Failure::Gone,
             () = reached(&mut self.phase, Phase::Stopping) => Failure::Fatal(shutting_down()),
         };
@@ -102,6 +95,24 @@ impl Control {
         // Whatever it says, the connection ends.
         let _ = work.await;
         Err(failure)
+    }
+
+    /// Reads on in a statement's rows. As [`Control::run`], but a stream may be dropped at any time, and one that an
+    /// earlier Execute opened is no longer what the session's own handle cancels.
+    pub(crate) async fn read_rows<T>(
+        &mut self,
+        reader: &mut FrameReader,
+        out: &mut Output,
+        rows: impl Future<Output = Result<T>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            result = rows => result.map_err(Failure::Statement),
+            error = late_flush(out) => Err(error.into()),
+            () = reader.closed() => Err(Failure::Gone),
+            () = reached(&mut self.phase, Phase::Stopping) => Err(Failure::Fatal(shutting_down())),
+            _ = self.requests.changed() => Err(canceled().into()),
+        }
     }
 
     /// The next frame within a statement. A cancel request and the server's stop end the wait.
@@ -127,6 +138,15 @@ impl Control {
             () = reached(&mut self.phase, Phase::Stopping) => Err(Failure::Fatal(shutting_down())),
             _ = self.requests.changed() => Err(canceled().into()),
         }
+    }
+}
+
+/// Sends what has gathered when a statement takes its time. Resolves only if that fails.
+async fn late_flush(out: &mut Output) -> std::io::Error {
+    tokio::time::sleep(FLUSH_DELAY).await;
+    match out.flush().await {
+        Ok(()) => std::future::pending().await,
+        Err(error) => error,
     }
 }
 

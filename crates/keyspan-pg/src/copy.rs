@@ -40,30 +40,37 @@ impl Connection {
         let (format, codes) = formats(copy.options.format, schema.fields().len())?;
         self.out.message(&CopyOutResponse::new(format, codes.len() as i16, codes))?;
         let zone = self.zone();
-        if encoder.has_begin() {
-            self.copy_piece(|bytes| encoder.begin(&schema, bytes))?;
+        // As in Postgres, the header of the binary format leads the first message; a header line is one of its own.
+        let mut ahead = BytesMut::new();
+        encoder.begin(&schema, &mut ahead)?;
+        if !encoder.is_binary() && !ahead.is_empty() {
+            self.copy_piece(&mut ahead, |_| Ok(()))?;
         }
         let mut sent = 0;
-        while let Some(batch) = self.control.run(&mut self.reader, &mut self.out, rows.next_batch()).await? {
+        while let Some(batch) = self.control.read_rows(&mut self.reader, &mut self.out, rows.next_batch()).await? {
             let ready = Ready::new(&schema, &batch, zone)?;
             for row in 0..ready.rows {
-                self.copy_piece(|bytes| encoder.row(&ready.columns, row, bytes))?;
+                self.copy_piece(&mut ahead, |bytes| encoder.row(&ready.columns, row, bytes))?;
                 sent += 1;
                 if self.out.is_full() {
                     self.control.send(&mut self.reader, self.out.flush()).await?;
                 }
             }
         }
-        if encoder.has_end() {
-            self.copy_piece(|bytes| encoder.end(bytes))?;
+        if encoder.is_binary() {
+            self.copy_piece(&mut ahead, |bytes| encoder.end(bytes))?;
         }
         self.out.message(&CopyDone::new())?;
         Ok(tag.text(sent))
     }
 
-    /// Adds a CopyData message with what `write` writes.
-    fn copy_piece(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
-        self.out.frame(b'd', write)
+    /// Adds a CopyData message with what stands ahead, which is then no more, and what `write` writes.
+    fn copy_piece(&mut self, ahead: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
+        let ahead = ahead.split();
+        self.out.frame(b'd', |bytes| {
+            bytes.extend_from_slice(&ahead);
+            write(bytes)
+        })
     }
 
     async fn copy_in(&mut self, copy: &Copy) -> Result<String, Failure> {

@@ -12,7 +12,7 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
 use crate::connection::Connection;
-use crate::engine::{Outcome, Parsed, Prepared, Tag, TransactionStatus};
+use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus};
 use crate::failure::{Failure, protocol};
 use crate::rows::{Format, RowSource, row_description, spread};
 use crate::types::PgType;
@@ -70,14 +70,31 @@ impl Connection {
 
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<Stored, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
-        self.control.begin_statement();
-        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(&parsed, &types)).await?;
+        let prepared = self.settle(&parsed, &types).await?;
         let parameters = prepared.parameters.iter().enumerate().map(|(index, ty)| match declared.get(index) {
             Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
             _ => PgType::of_column_type(*ty).oid,
         });
         let parameters = parameters.collect();
         Ok(Stored { statement: Some(Arc::new((parsed, prepared))), parameters })
+    }
+
+    /// Settles a statement with the types that the client declared. A declared `numeric` says no precision, so in a
+    /// write the column's own decimal type comes first: digits must not be rounded on their way.
+    async fn settle(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
+        self.control.begin_statement();
+        let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);
+        let writes = matches!(parsed.statement, Statement::Insert(_) | Statement::Update(_));
+        if writes && types.iter().flatten().any(is_decimal) {
+            let open: Vec<_> = types.iter().map(|ty| ty.filter(|ty| !is_decimal(ty))).collect();
+            let prepared =
+                self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, &open)).await?;
+            let mut pairs = types.iter().zip(&prepared.parameters);
+            if pairs.all(|(declared, found)| declared.is_none_or(|ty| !is_decimal(&ty)) || is_decimal(found)) {
+                return Ok(prepared);
+            }
+        }
+        self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, types)).await
     }
 
     /// Bind: a prepared statement with parameters to a portal.
@@ -124,7 +141,12 @@ impl Connection {
                 self.describe_columns(&stored, &[])
             }
             b'P' => {
-                let portal = self.portals.get(name.unwrap_or_default()).ok_or_else(|| no_portal(name))?;
+                let Some(portal) = self.portals.get(name.unwrap_or_default()) else {
+                    // A cursor of the language is a portal too: psycopg declares one and describes it.
+                    let cursor = name.and_then(|name| self.session.cursor_schema(name));
+                    let schema = cursor.ok_or_else(|| no_portal(name))?;
+                    return Ok(self.out.message(&row_description(&schema, &[])?)?);
+                };
                 let (stored, formats) = (portal.statement.clone(), portal.formats.clone());
                 self.describe_columns(&stored, &formats)
             }

@@ -144,7 +144,7 @@ impl RowSource {
                 return Ok(Sent { rows: sent, finished: false });
             }
             self.batch = None;
-            let Some(batch) = control.run(reader, out, self.rows.next_batch()).await? else {
+            let Some(batch) = control.read_rows(reader, out, self.rows.next_batch()).await? else {
                 return Ok(Sent { rows: sent, finished: true });
             };
             self.batch = Some(Ready::new(&self.schema, &batch, self.zone)?);

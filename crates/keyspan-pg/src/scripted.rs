@@ -49,6 +49,8 @@ pub enum TransactionStatus {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
+    Insert(()),
+    Update(()),
     Deallocate(Option<String>),
     Other,
 }
@@ -225,6 +227,10 @@ impl Session {
         &self.settings
     }
 
+    pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
+        (name == "cursor").then(numbers_schema)
+    }
+
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.cancels.clone())
     }
@@ -234,6 +240,8 @@ impl Session {
         texts
             .map(|text| match text.split_once(' ') {
                 Some(("syntax", _)) => Err(Error::new(ErrorKind::Syntax, "syntax error at or near \"syntax\"").at(1)),
+                Some(("insert", _)) => Ok(Parsed { statement: Statement::Insert(()), text: text.to_owned() }),
+                Some(("update", _)) => Ok(Parsed { statement: Statement::Update(()), text: text.to_owned() }),
                 Some(("deallocate", name)) => {
                     Ok(Parsed { statement: Statement::Deallocate(Some(name.to_owned())), text: text.to_owned() })
                 }

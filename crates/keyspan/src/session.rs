@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{QueryContext, QuerySession, SessionInfo};
@@ -85,6 +86,8 @@ impl Session {
     /// Whatever is wrong with names and types; 25P02 in a failed transaction.
     pub async fn prepare(&mut self, parsed: &Parsed, parameter_types: &[Option<ColumnType>]) -> Result<Prepared> {
         transaction::check_not_failed(self, &parsed.statement)?;
+        // A cancel request that came after the last statement does not concern this one.
+        self.running = self.cancel.begin(self.settings.statement_timeout());
         let result = prepare::prepare(self, Arc::new(parsed.clone()), parameter_types.to_vec()).await;
         result.inspect_err(|_| self.fail())
     }
@@ -159,7 +162,9 @@ impl Session {
             Statement::Fetch(statement) => cursor::fetch(self, statement).await,
             Statement::Close(name) => cursor::close(self, name.as_deref()),
             Statement::Copy(statement) => bulk::copy(self, statement, parameters).await,
-            Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => maintain::channel(prepared.statement()),
+            Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
+                maintain::channel(prepared.statement())
+            }
             Statement::Maintain(statement) => maintain::run(self, statement).await,
         }
     }
@@ -245,6 +250,11 @@ impl Session {
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// The columns of an open cursor: to the wire protocol it is a portal, which clients may describe.
+    pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
+        self.cursors.get(name).map(|cursor| cursor.schema().clone())
     }
 
     /// Cancels the statement that this session is running.

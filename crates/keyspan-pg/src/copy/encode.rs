@@ -42,15 +42,13 @@ impl Encoder {
         })
     }
 
-    /// Whether something stands before the first row.
-    pub(super) fn has_begin(&self) -> bool {
-        self.header || self.has_end()
-    }
-
     /// Writes what stands before the first row.
     pub(super) fn begin(&self, schema: &Schema, out: &mut BytesMut) -> Result<()> {
         if self.format == CopyFormat::Binary {
             out.put_slice(BINARY_HEADER);
+            return Ok(());
+        }
+        if !self.header {
             return Ok(());
         }
         let names = schema.fields();
@@ -93,8 +91,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Whether something stands after the last row.
-    pub(super) fn has_end(&self) -> bool {
+    /// Whether this is the binary format, which has a header and a trailer.
+    pub(super) fn is_binary(&self) -> bool {
         self.format == CopyFormat::Binary
     }
 

@@ -57,7 +57,8 @@ const fn reported(name: &'static str, default: &'static str, kind: Kind, descrip
 
 const ISOLATION: Kind = Kind::Word(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
 const LEVELS: Kind = Kind::Word(&[
-    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "info", "log", "notice", "warning", "error", "fatal", "panic",
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "info", "log", "notice", "warning", "error", "fatal",
+    "panic",
 ]);
 
 /// All settings.
@@ -103,10 +104,15 @@ pub const DEFINITIONS: &[Definition] = &[
     own("server_version_num", "160004", Kind::Fixed, "The same as a number."),
     reported("session_authorization", "keyspan", Kind::Text, "The session's user."),
     own("session_replication_role", "origin", Kind::Text, "Accepted for compatibility."),
-    own("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),
+    reported("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),
     own("statement_timeout", "0", Kind::Duration, "Longest time a statement may run."),
     own("synchronize_seqscans", "on", Kind::Boolean, "Accepted for compatibility."),
-    own("synchronous_commit", "on", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "`off` is durability = relaxed."),
+    own(
+        "synchronous_commit",
+        "on",
+        Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]),
+        "`off` is durability = relaxed.",
+    ),
     own("temp_tablespaces", "", Kind::Text, "Accepted for compatibility."),
     own("tcp_keepalives_idle", "0", Kind::Integer(0, i32::MAX as i64), "Accepted for compatibility."),
     reported("TimeZone", "UTC", Kind::TimeZone, "Zone of texts that stand for instants."),
