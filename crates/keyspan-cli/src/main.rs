@@ -1,2 +1,64 @@
-//! placeholder
-fn main(){}
+//! The `keyspan` program: one subcommand per module, nothing else here.
+//!
+//! The rule: results go to stdout, everything about them (progress, notices, errors) to stderr; the exit code is 0 when
+//! all was done, 1 when something failed, 2 for wrong arguments.
+
+mod check;
+mod client;
+mod demo;
+mod export;
+mod failure;
+mod import;
+mod open;
+mod output;
+mod progress;
+mod script;
+mod serve;
+mod shell;
+mod source;
+mod sql;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An embeddable wide-column database.
+#[derive(Debug, Parser)]
+#[command(name = "keyspan", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Arguments),
+    Sql(sql::Arguments),
+    Import(import::Arguments),
+    Export(export::Arguments),
+    Check(check::Arguments),
+    Demo(demo::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sql(arguments) => sql::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Who reads the output has seen enough, as `head` does.
+        Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report(None);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -66,7 +66,13 @@ fn insert(table: &str, batch: u64, rows: u64) -> String {
 }
 
 /// Writes until the server is gone. Two tables in one transaction every third time.
-async fn write(client: &Client, random: &mut Random, next: &mut u64, known: &mut BTreeMap<u64, Statement>, until: Instant) {
+async fn write(
+    client: &Client,
+    random: &mut Random,
+    next: &mut u64,
+    known: &mut BTreeMap<u64, Statement>,
+    until: Instant,
+) {
     while Instant::now() < until {
         let (batch, rows) = (*next, 1 + random.below(60));
         *next += 1;
@@ -132,6 +138,7 @@ async fn acknowledged_writes_survive_sigkill() {
     let acknowledged = known.values().filter(|statement| statement.acknowledged).count();
     assert!(acknowledged as u64 > kills, "too little was written to prove anything: {acknowledged}");
     server.kill();
-    let check = Command::new(env!("CARGO_BIN_EXE_keyspan")).args(["check", "--data"]).arg(folder.path()).output().unwrap();
+    let check =
+        Command::new(env!("CARGO_BIN_EXE_keyspan")).args(["check", "--data"]).arg(folder.path()).output().unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
 }

@@ -45,9 +45,15 @@ enum Form {
     Text(StringViewArray),
     Timestamp(TimestampMicrosecondArray, Zone),
     Other(ColumnType),
-    List { items: Box<ArrayText>, vector: bool },
+    List {
+        items: Box<ArrayText>,
+        vector: bool,
+    },
     Struct(Vec<(String, ArrayText)>),
-    Map { keys: Box<ArrayText>, values: Box<ArrayText> },
+    Map {
+        keys: Box<ArrayText>,
+        values: Box<ArrayText>,
+    },
     /// Arrow types that no type of ours stands for.
     Foreign,
 }
@@ -78,7 +84,8 @@ impl ArrayText {
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
-                let named = columns.map(|(field, column)| Ok((field.name().clone(), ArrayText::in_zone(field, column, zone)?)));
+                let named =
+                    columns.map(|(field, column)| Ok((field.name().clone(), ArrayText::in_zone(field, column, zone)?)));
                 Form::Struct(named.collect::<Result<_>>()?)
             }
             DataType::Map(..) => {
@@ -169,7 +176,9 @@ impl ArrayText {
             Form::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
             Form::Int(_) | Form::BigInt(_) => self.write(row, out)?,
             Form::Double(values) if values.value(row).is_finite() => self.write(row, out)?,
-            Form::List { items, .. } => separated('[', ']', self.items_of(row), out, |item, out| items.write_json(item, out))?,
+            Form::List { items, .. } => {
+                separated('[', ']', self.items_of(row), out, |item, out| items.write_json(item, out))?
+            }
             Form::Struct(fields) => separated('{', '}', 0..fields.len(), out, |index, out| {
                 let (name, values) = &fields[index];
                 json_string(name, out);

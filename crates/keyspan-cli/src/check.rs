@@ -1,0 +1,42 @@
+//! `keyspan check`: verifies a data directory, byte by byte.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::{Failure, Result};
+use crate::progress::grouped;
+
+/// Verify every checksum, the order of rows and the manifest of a data directory.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The data directory; nobody may have it open.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+}
+
+/// Runs the subcommand. Damage is a failure, so that the exit code is 1.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let report = keyspan::check(&arguments.data)?;
+    println!("{}: format, manifest and {} of its checkpoints", arguments.data.display(), report.checkpoints);
+    println!("  {} tables", report.tables);
+    println!(
+        "  {} segments: {} rows, {} bytes, each checked against its checksum",
+        report.segments,
+        grouped(report.segment_rows),
+        grouped(report.segment_bytes)
+    );
+    println!("  {} batches in the commit log", grouped(report.log_records));
+    for name in &report.left_over {
+        println!("  left over, removed at the next opening: {name}");
+    }
+    if report.is_sound() {
+        println!("no damage found");
+        return Ok(());
+    }
+    for problem in &report.problems {
+        eprint!("{}", Failure::from(problem.clone()).text(None));
+    }
+    let count = report.problems.len();
+    Err(Failure::new(format!("{count} problem{} found", if count == 1 { "" } else { "s" })))
+}

@@ -1,0 +1,212 @@
+//! A database behind a server, any that speaks Postgres' protocol.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use tokio_postgres::types::Type;
+use tokio_postgres::{AsyncMessage, NoTls, SimpleQueryMessage};
+
+use super::{Canceller, Column, CopyData, Kind, Names, Sink, notice_text};
+use crate::failure::{Failure, Result};
+
+/// The tables that a shell completes.
+const NAMES: &str = "SELECT table_name, column_name FROM information_schema.columns \
+    WHERE table_schema NOT IN ('pg_catalog', 'information_schema')";
+
+/// A connection to a server.
+pub struct Remote {
+    client: tokio_postgres::Client,
+    notices: Arc<Mutex<Vec<String>>>,
+}
+
+impl Remote {
+    /// Connects. A user and a database that the URL does not name are `keyspan`.
+    pub async fn connect(url: &str) -> Result<Remote> {
+        let mut config: tokio_postgres::Config = url.parse().map_err(|error| Failure::from(error).context("--url"))?;
+        if config.get_user().is_none() {
+            config.user("keyspan");
+        }
+        config.application_name("keyspan sql");
+        let connected = config.connect(NoTls).await;
+        let (client, mut connection) =
+            connected.map_err(|error| Failure::from(error).context(format_args!("could not connect to {url}")))?;
+        let notices: Arc<Mutex<Vec<String>>> = Arc::default();
+        let shared = notices.clone();
+        tokio::spawn(async move {
+            let mut messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notice(notice) = message {
+                    let text = notice_text(notice.severity(), notice.message(), notice.hint());
+                    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(text);
+                }
+            }
+        });
+        Ok(Remote { client, notices })
+    }
+
+    pub(super) async fn run(&mut self, text: &str, sink: &mut dyn Sink, data: &mut dyn CopyData) -> Result<()> {
+        match copy_of(text) {
+            Some(CopyOf::In) => {
+                let count = self.copy_in(text, data).await?;
+                sink.done(&format!("COPY {count}"))?;
+            }
+            Some(CopyOf::Out) => {
+                let mut stream = pin!(self.client.copy_out(text).await?);
+                while let Some(bytes) = stream.next().await {
+                    sink.bytes(&bytes?)?;
+                }
+                sink.done("COPY")?;
+            }
+            None => self.query(text, sink).await?,
+        }
+        Ok(())
+    }
+
+    /// Sends the data of a COPY FROM STDIN; answers the number of rows.
+    pub async fn copy_in(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<u64> {
+        let mut target = pin!(self.client.copy_in::<_, Bytes>(statement).await?);
+        while let Some(bytes) = data.next()? {
+            target.send(Bytes::from(bytes)).await?;
+        }
+        Ok(target.finish().await?)
+    }
+
+    /// Runs a statement whose answer nobody needs.
+    pub async fn execute(&mut self, statement: &str) -> Result<()> {
+        Ok(self.client.batch_execute(statement).await?)
+    }
+
+    /// Runs a `COPY … TO STDOUT` and writes what it sends.
+    pub async fn copy_out(&mut self, statement: &str, out: &mut dyn std::io::Write) -> Result<()> {
+        let mut stream = pin!(self.client.copy_out(statement).await?);
+        while let Some(bytes) = stream.next().await {
+            out.write_all(&bytes?)?;
+        }
+        Ok(())
+    }
+
+    async fn query(&mut self, text: &str, sink: &mut dyn Sink) -> Result<()> {
+        // The simple protocol tells names only. What cannot be prepared says why when it is run.
+        let kinds: Vec<Kind> = match self.client.prepare(text).await {
+            Ok(prepared) => prepared.columns().iter().map(|column| kind(column.type_())).collect(),
+            Err(_) => Vec::new(),
+        };
+        let mut stream = pin!(self.client.simple_query_raw(text).await?);
+        let as_json = sink.wants_json();
+        while let Some(message) = stream.next().await {
+            match message? {
+                SimpleQueryMessage::RowDescription(described) => {
+                    let columns = described.iter().enumerate().map(|(index, column)| Column {
+                        name: column.name().to_string(),
+                        kind: kinds.get(index).copied().unwrap_or(Kind::Text),
+                    });
+                    sink.columns(columns.collect())?;
+                }
+                SimpleQueryMessage::Row(row) => {
+                    let cell = |index: usize| {
+                        let text = row.get(index)?;
+                        let kind = kinds.get(index).copied().unwrap_or(Kind::Text);
+                        Some(if as_json { json(text, kind) } else { text.to_string() })
+                    };
+                    sink.row((0..row.len()).map(cell).collect())?;
+                }
+                SimpleQueryMessage::CommandComplete(rows) => sink.done(&tag(text, rows))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn canceller(&self) -> Canceller {
+        Canceller::Remote(self.client.cancel_token())
+    }
+
+    pub(super) fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    pub(super) async fn names(&mut self) -> Names {
+        let mut names = Names::default();
+        // Completion does without names that cannot be had, as in a failed transaction.
+        for message in self.client.simple_query(NAMES).await.unwrap_or_default() {
+            if let SimpleQueryMessage::Row(row) = message {
+                names.relations.extend(row.get(0).map(str::to_string));
+                names.columns.extend(row.get(1).map(str::to_string));
+            }
+        }
+        names.relations.dedup();
+        names
+    }
+}
+
+enum CopyOf {
+    In,
+    Out,
+}
+
+/// Which way the data of a COPY goes; none for other statements.
+fn copy_of(text: &str) -> Option<CopyOf> {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    if words.next() != Some("copy") {
+        return None;
+    }
+    words.find_map(|word| match word {
+        "stdin" => Some(CopyOf::In),
+        "stdout" => Some(CopyOf::Out),
+        _ => None,
+    })
+}
+
+/// A command tag: the protocol's library tells only the number in it.
+fn tag(statement: &str, rows: u64) -> String {
+    let upper = statement.trim_start().to_ascii_uppercase();
+    let mut words = upper.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    match first {
+        "INSERT" => format!("INSERT 0 {rows}"),
+        "UPDATE" | "DELETE" | "COPY" | "FETCH" | "MOVE" => format!("{first} {rows}"),
+        "SELECT" | "WITH" | "VALUES" | "TABLE" | "SCAN" => format!("SELECT {rows}"),
+        "CREATE" | "DROP" | "ALTER" | "TRUNCATE" => format!("{first} {second}"),
+        _ => first.to_string(),
+    }
+}
+
+fn kind(ty: &Type) -> Kind {
+    match *ty {
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC | Type::OID => Kind::Number,
+        Type::BOOL => Kind::Boolean,
+        Type::JSON | Type::JSONB => Kind::Json,
+        _ => Kind::Text,
+    }
+}
+
+fn json(text: &str, kind: Kind) -> String {
+    let is_special = matches!(text, "NaN" | "Infinity" | "-Infinity");
+    match kind {
+        Kind::Boolean => if text == "t" { "true" } else { "false" }.to_string(),
+        Kind::Number if !is_special => text.to_string(),
+        Kind::Json => text.to_string(),
+        _ => {
+            let mut out = String::new();
+            keyspan::text::json_string(text, &mut out);
+            out
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_and_tags_are_told_by_their_words() {
+        assert!(matches!(copy_of("COPY t (a) FROM STDIN"), Some(CopyOf::In)));
+        assert!(matches!(copy_of("copy (select 1) to stdout with (format csv)"), Some(CopyOf::Out)));
+        assert!(copy_of("SELECT 'copy stdin'").is_none());
+        assert_eq!(tag("create table t (a int)", 0), "CREATE TABLE");
+        assert_eq!(tag("  insert into t values (1)", 1), "INSERT 0 1");
+    }
+}

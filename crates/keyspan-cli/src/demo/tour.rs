@@ -1,0 +1,151 @@
+//! The tour: questions that show what the key is good for, each with its time.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use crate::client::{Client, Column, Sink};
+use crate::failure::Result;
+use crate::output::Printer;
+use crate::progress::seconds;
+
+/// A stop of the tour: what it shows, and the statement.
+struct Stop {
+    says: &'static str,
+    statement: &'static str,
+}
+
+const STOPS: &[Stop] = &[
+    Stop {
+        says: "A span of keys: the partition (carrier, origin) lies together on disk, in time order. Only it is read.",
+        statement: "SELECT sched_dep, flight, dest, dep_delay FROM flights
+WHERE carrier = 'HA' AND origin = 'JFK' ORDER BY sched_dep LIMIT 5;",
+    },
+    Stop {
+        says: "A time range within a partition is a shorter span: United from Newark on Independence Day.",
+        statement: "SELECT count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay, max(dep_delay) AS worst FROM flights
+WHERE carrier = 'UA' AND origin = 'EWR' AND sched_dep >= '2013-07-04' AND sched_dep < '2013-07-05';",
+    },
+    Stop {
+        says: "A whole key does not even need the query planner.",
+        statement: "SELECT temp, humid, wind_speed, visib FROM weather
+WHERE origin = 'JFK' AND time_hour = '2013-07-04 16:00:00';",
+    },
+    Stop {
+        says: "Joins, which wide-column databases leave to you: the airlines that are late, and how many flights that is.",
+        statement: "SELECT a.name, count(*) AS flights, round(avg(f.arr_delay), 1) AS mean_delay
+FROM flights f JOIN airlines a ON a.carrier = f.carrier
+GROUP BY a.name ORDER BY mean_delay DESC LIMIT 5;",
+    },
+    Stop {
+        says: "Time buckets over all 336,776 flights: the summer is the bad season.",
+        statement: "SELECT date_trunc('month', sched_dep)::date AS month, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay
+FROM flights GROUP BY 1 ORDER BY 1;",
+    },
+    Stop {
+        says: "Buckets of any width: the wind at LaGuardia while the storm of 7 March passed.",
+        statement: "SELECT date_bin(INTERVAL '6 hours', time_hour, TIMESTAMP '2013-01-01') AS six_hours,
+       max(wind_speed) AS wind, max(wind_gust) AS gust, min(pressure) AS pressure
+FROM weather WHERE origin = 'LGA' AND time_hour >= '2013-03-07' AND time_hour < '2013-03-09'
+GROUP BY 1 ORDER BY 1;",
+    },
+    Stop {
+        says: "The latest row of each series: the key is in descending time order, so it is the first of each partition.",
+        statement: "SELECT origin, time_hour, temp, wind_speed FROM weather PER PARTITION LIMIT 1;",
+    },
+    Stop {
+        says: "Window functions: each day's flights beside the mean of the week up to it.",
+        statement: "SELECT day, flights, round(avg(flights) OVER (ORDER BY day ROWS BETWEEN 6 PRECEDING AND CURRENT ROW), 1) AS week
+FROM (SELECT sched_dep::date AS day, count(*) AS flights FROM flights WHERE carrier = 'B6' AND origin = 'JFK' GROUP BY 1) d
+ORDER BY day DESC LIMIT 5;",
+    },
+    Stop {
+        says: "EXPLAIN shows the spans that are read, and what was not.",
+        statement: "EXPLAIN SELECT count(*) FROM flights
+WHERE carrier IN ('UA', 'AA') AND origin = 'EWR' AND sched_dep >= '2013-07-04' AND sched_dep < '2013-07-05';",
+    },
+];
+
+/// One question in the words of three databases.
+const LANGUAGES: &[(&str, &str)] = &[
+    (
+        "CQL, Cassandra's",
+        "SELECT * FROM flights WHERE carrier = 'UA' AND origin = 'EWR' AND sched_dep = '2013-07-04 10:00:00+00'",
+    ),
+    (
+        "SQL",
+        "SELECT f.* FROM flights AS f WHERE (f.carrier, f.origin, f.sched_dep) = ('UA', 'EWR', TIMESTAMPTZ '2013-07-04 06:00:00-04')",
+    ),
+    ("HBase's shell", "scan 'flights', {ROWPREFIXFILTER => 'UA#EWR#2013-07-04 10:00:00+00#'}"),
+];
+
+/// Shows all stops.
+pub(super) async fn run<W: Write>(client: &mut Client, mut printer: Printer<W>) -> Result<()> {
+    printer.tags = false;
+    for (number, stop) in STOPS.iter().enumerate() {
+        println!("\n{}. {}\n\n{}\n", number + 1, stop.says, indented(stop.statement));
+        let started = Instant::now();
+        client.run_interruptibly(stop.statement, &mut printer, &mut ()).await?;
+        println!("   {}", seconds(started.elapsed()));
+    }
+    compare_languages(client, STOPS.len() + 1).await
+}
+
+async fn compare_languages(client: &mut Client, number: usize) -> Result<()> {
+    println!("\n{number}. One question in three languages: United's departures from Newark at one time.\n");
+    let mut plans = Vec::new();
+    for (language, statement) in LANGUAGES {
+        println!("{:>18}: {statement}", language);
+        let started = Instant::now();
+        let mut answer = Lines::default();
+        client.run(statement, &mut answer, &mut ()).await?;
+        let took = seconds(started.elapsed());
+        let mut plan = Lines::default();
+        client.run(&format!("EXPLAIN {statement}"), &mut plan, &mut ()).await?;
+        println!("{:>18}  {} rows, {took}", "", answer.rows.len());
+        plans.push(spans_of(&plan.rows));
+    }
+    let same = plans.windows(2).all(|pair| pair[0] == pair[1]);
+    println!("\n{}", if same { "The three read the same spans:" } else { "What each of them reads:" });
+    plans.dedup();
+    plans.iter().for_each(|plan| println!("{}", indented(plan)));
+    Ok(())
+}
+
+/// The lines of a plan that tell what is read.
+fn spans_of(plan: &[String]) -> String {
+    let scan = plan.iter().flat_map(|lines| lines.lines()).filter(|line| line.contains("span"));
+    scan.map(str::trim).collect::<Vec<_>>().join("\n")
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Keeps the first cell of every row.
+#[derive(Default)]
+struct Lines {
+    rows: Vec<String>,
+}
+
+impl Sink for Lines {
+    fn wants_json(&self) -> bool {
+        false
+    }
+
+    fn columns(&mut self, _: Vec<Column>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, cells: Vec<Option<String>>) -> io::Result<()> {
+        self.rows.push(cells.into_iter().next().flatten().unwrap_or_default());
+        Ok(())
+    }
+
+    fn bytes(&mut self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn done(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! The program as its users meet it: arguments, output, exit codes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn keyspan(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_keyspan")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs the program and answers its stdout; it must succeed.
+fn ok(arguments: &[&str]) -> String {
+    let output = keyspan(arguments);
+    assert!(output.status.success(), "{arguments:?}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Runs the program and answers its stderr; it must fail with exit code 1.
+fn fails(arguments: &[&str]) -> String {
+    let output = keyspan(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}\n{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A folder with a database of two rows, and the folder's path and the database's.
+fn database() -> (TempDir, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, data) = (folder.path().display().to_string(), folder.path().join("db").display().to_string());
+    let script = "CREATE TABLE t (k int PRIMARY KEY, v text, n double, at timestamp, ok boolean, j json);
+        INSERT INTO t VALUES (1, 'a,\"b', 1.5, '2024-01-25 10:00:00', true, '{\"x\": [1]}'), (2, NULL, NULL, NULL, NULL, NULL);";
+    ok(&["sql", "--data", &data, "-c", script]);
+    (folder, root, data)
+}
+
+struct Server(Child);
+
+impl Server {
+    fn start(data: &str) -> (Server, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_keyspan"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data", data])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap().to_string();
+        (Server(child), format!("postgres://{address}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn sql_prints_tables_csv_and_json() {
+    let (_folder, _, data) = database();
+    let query = "SELECT k, v, n FROM t ORDER BY k";
+    let table = " k |  v   |  n  \n---+------+-----\n 1 | a,\"b | 1.5\n 2 |      |\n(2 rows)\n\n";
+    assert_eq!(ok(&["sql", "--data", &data, "-c", query]), table);
+    assert_eq!(ok(&["sql", "--data", &data, "--format", "csv", "-c", query]), "k,v,n\n1,\"a,\"\"b\",1.5\n2,,\n");
+    let json = ok(&["sql", "--data", &data, "--format", "json", "-c", "SELECT * FROM t ORDER BY k"]);
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(rows[0]["j"]["x"][0], 1);
+    assert_eq!(rows[0]["ok"], true);
+    assert!(rows[1]["v"].is_null());
+}
+
+#[test]
+fn an_error_shows_its_place_and_ends_the_script() {
+    let (_folder, root, data) = database();
+    let script = format!("{root}/script.sql");
+    fs::write(&script, "SELECT 1 AS one;\nSELECT k,\n  nothing\nFROM t;\nSELECT 2 AS two;\n").unwrap();
+    let output = keyspan(&["sql", "--data", &data, "-f", &script]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("one") && !text(&output.stdout).contains("two"));
+    let error = text(&output.stderr);
+    assert!(error.starts_with("ERROR:  column \"nothing\" does not exist\nLINE 2:   nothing\n"), "{error}");
+    assert!(error.lines().nth(2).unwrap().trim_end().ends_with('^'), "{error}");
+}
+
+#[test]
+fn scripts_come_from_stdin_with_copy_data_and_meta_commands() {
+    let (_folder, root, data) = database();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_keyspan"))
+        .args(["sql", "--data", &data])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = format!(
+        "COPY t (k, v) FROM STDIN;\n3\tthree\n4\t\\N\n\\.\n\\copy (SELECT k, v FROM t WHERE k > 2 ORDER BY k) TO '{root}/out.csv' (FORMAT csv, HEADER)\n\\d t\n\\dt\nSELECT count(*) FROM t"
+    );
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("COPY 2\n"), "{printed}");
+    assert!(printed.contains("     4\n(1 row)"), "{printed}");
+    assert_eq!(fs::read_to_string(format!("{root}/out.csv")).unwrap(), "k,v\n3,three\n4,\n");
+}
+
+#[test]
+fn files_of_every_format_go_out_and_in_again() {
+    let (_folder, root, data) = database();
+    let all = "SELECT k, v, n, at, ok, j FROM";
+    let wanted = ok(&["sql", "--data", &data, "--format", "csv", "-c", &format!("{all} t ORDER BY k")]);
+    for format in ["csv", "ndjson", "parquet"] {
+        let (file, table) = (format!("{root}/t.{format}"), format!("t_{format}"));
+        ok(&["export", "t", "--data", &data, "--to", &file]);
+        ok(&[
+            "sql",
+            "--data",
+            &data,
+            "-c",
+            &format!("CREATE TABLE {table} (k int PRIMARY KEY, j json, v text, n double, at timestamp, ok boolean)"),
+        ]);
+        let told = ok(&["import", &file, "--data", &data, "--into", &table]);
+        assert!(told.contains("2 rows"), "{told}");
+        let got = ok(&["sql", "--data", &data, "--format", "csv", "-c", &format!("{all} {table} ORDER BY k")]);
+        assert_eq!(got, wanted, "{format}");
+        ok(&["import", &file, "--data", &data, "--into", &format!("new_{format}"), "--create", "--key", "k"]);
+        let count =
+            ok(&["sql", "--data", &data, "--format", "csv", "-c", &format!("SELECT count(*) AS n FROM new_{format}")]);
+        assert_eq!(count, "n\n2\n");
+    }
+    assert!(!Path::new(&format!("{root}/t.csv.partial")).exists());
+}
+
+#[test]
+fn a_bad_import_loads_nothing() {
+    let (_folder, root, data) = database();
+    let file = format!("{root}/bad.csv");
+    fs::write(&file, "k,v\n10,x\nten,y\n").unwrap();
+    let error = fails(&["import", &file, "--data", &data, "--into", "t"]);
+    assert!(error.contains("nothing was loaded") && error.contains("column k: \"ten\""), "{error}");
+    fs::write(&file, "k,w\n10,x\n").unwrap();
+    assert!(fails(&["import", &file, "--data", &data, "--into", "t"]).contains("\"w\""));
+    assert_eq!(ok(&["sql", "--data", &data, "--format", "csv", "-c", "SELECT count(*) AS n FROM t"]), "n\n2\n");
+}
+
+#[test]
+fn a_server_answers_as_the_directory_does() {
+    let (_folder, root, data) = database();
+    let queries = ["SELECT * FROM t ORDER BY k", "SELECT k, n * 2 AS d, ok FROM t WHERE k = 1"];
+    let formats = ["table", "csv", "json"];
+    let pairs = || queries.iter().flat_map(|query| formats.map(|format| (query, format)));
+    let wanted: Vec<String> =
+        pairs().map(|(query, format)| ok(&["sql", "--data", &data, "--format", format, "-c", query])).collect();
+    let (_server, url) = Server::start(&data);
+    for ((query, format), wanted) in pairs().zip(wanted) {
+        assert_eq!(ok(&["sql", "--url", &url, "--format", format, "-c", query]), wanted);
+    }
+    assert!(fails(&["sql", "--url", &url, "-c", "SELECT missing FROM t"]).contains('^'));
+    assert!(fails(&["sql", "--data", &data, "-c", "SELECT 1"]).starts_with("ERROR:  "), "the directory is in use");
+    let file = format!("{root}/more.csv");
+    fs::write(&file, "k,v\n10,x\n11,y\n").unwrap();
+    assert!(ok(&["import", &file, "--url", &url, "--into", "t"]).contains("2 rows"));
+    ok(&[
+        "export",
+        "--query",
+        "SELECT k FROM t WHERE k >= 10 ORDER BY k",
+        "--url",
+        &url,
+        "--to",
+        &format!("{root}/out.csv"),
+    ]);
+    assert_eq!(fs::read_to_string(format!("{root}/out.csv")).unwrap(), "k\n10\n11\n");
+}
+
+#[test]
+fn sigterm_ends_a_server_cleanly() {
+    let (_folder, _, data) = database();
+    let (mut server, url) = Server::start(&data);
+    ok(&["sql", "--url", &url, "-c", "INSERT INTO t (k) VALUES (99)"]);
+    let id = server.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    assert_eq!(ok(&["sql", "--data", &data, "--format", "csv", "-c", "SELECT k FROM t WHERE k = 99"]), "k\n99\n");
+}
+
+#[test]
+fn check_tells_soundness_by_its_exit_code() {
+    let (_folder, _, data) = database();
+    ok(&["sql", "--data", &data, "-c", "CHECKPOINT"]);
+    assert!(ok(&["check", "--data", &data]).contains("no damage found"));
+    let segment = segments(Path::new(&data)).into_iter().next().unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let error = fails(&["check", "--data", &data]);
+    assert!(error.contains(segment.file_name().unwrap().to_str().unwrap()), "{error}");
+    assert!(fails(&["check", "--data", "/nonexistent/directory"]).starts_with("ERROR:  "));
+}
+
+fn segments(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(segments(&path));
+        } else if path.extension().is_some_and(|extension| extension == "parquet") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn the_demo_runs_twice_and_starts_over_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("demo").display().to_string();
+    let first = ok(&["demo", "--data", &data, "--no-serve"]);
+    assert!(first.contains("336,776 rows") && first.contains("The three read the same spans:"), "{first}");
+    assert!(!first.contains('\u{1b}') && !first.contains('\r'), "no escapes where no terminal is");
+    let second = ok(&["demo", "--data", &data, "--no-serve"]);
+    assert!(second.contains("is there already") && !second.contains("rows/s"), "{second}");
+    assert!(ok(&["demo", "--data", &data, "--no-serve", "--fresh"]).contains("rows/s"));
+    let other = folder.path().display().to_string();
+    assert!(fails(&["demo", "--data", &other, "--no-serve", "--fresh"]).contains("not a Keyspan data directory"));
+    assert!(folder.path().join("demo").exists());
+}
+
+#[test]
+fn wrong_arguments_are_exit_code_two() {
+    for arguments in [&["sql"][..], &["serve", "--data", "x", "--memory", "lots"], &["nonsense"]] {
+        assert_eq!(keyspan(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
