@@ -143,7 +143,9 @@ pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, pa
         return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));
     }
     if statement.binary {
-        return Err(Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind."));
+        return Err(
+            Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind.")
+        );
     }
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let planned = query::plan(session, &statement.query.query, &types).await?;

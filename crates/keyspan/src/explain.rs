@@ -32,8 +32,12 @@ pub(crate) async fn run(
     prepared: &Prepared,
     parameters: &[Value],
 ) -> Result<Outcome> {
-    if let Some((_, format)) = statement.options.iter().find(|(name, value)| name == "format" && !value.eq_ignore_ascii_case("text")) {
-        return Err(Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported")).with_hint("Use FORMAT text."));
+    if let Some((_, format)) =
+        statement.options.iter().find(|(name, value)| name == "format" && !value.eq_ignore_ascii_case("text"))
+    {
+        return Err(
+            Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported")).with_hint("Use FORMAT text.")
+        );
     }
     let types = prepared.parameters.iter().copied().map(Some).collect();
     let inner = Arc::new((*statement.statement).clone());
@@ -90,7 +94,10 @@ async fn describe(
             let lines = plan_lines(session, &create.query.query, parameters, options).await?;
             Ok(indented(format!("Create Table {}", create.name), lines))
         }
-        _ => Err(Error::new(ErrorKind::Syntax, "EXPLAIN shows plans of SELECT, INSERT, UPDATE, DELETE and CREATE TABLE AS")),
+        _ => Err(Error::new(
+            ErrorKind::Syntax,
+            "EXPLAIN shows plans of SELECT, INSERT, UPDATE, DELETE and CREATE TABLE AS",
+        )),
     }
 }
 

@@ -22,9 +22,9 @@
 //! - [`session`]: one client's conversation; [`Session::run`] routes each statement to its family.
 //! - [`prepared`]: a statement with its parameter types and columns settled.
 //! - [`outcome`]: tags, rows, notices.
-//! - [`transaction`]: what BEGIN opens: own writes, own catalog, savepoints, isolation.
-//! - [`locks`]: row locks of statements that read what they write.
-//! - [`ddl`], [`dml`], [`query`], [`point`], [`explain`], [`show`], [`cursor`], [`maintain`]: the statement families.
+//! - `transaction`: what BEGIN opens: own writes, own catalog, savepoints, isolation.
+//! - `locks`: row locks of statements that read what they write.
+//! - `ddl`, `dml`, `query`, `point`, `explain`, `show`, `cursor`, `maintain`: the statement families.
 //! - [`bulk`]: many rows at once, for COPY and imports.
 //! - [`copy`]: COPY's formats to batches and back; [`text`]: values as PostgreSQL prints them.
 //! - [`settings`]: SET, SHOW, RESET.
@@ -51,19 +51,20 @@ mod scan_guard;
 pub mod session;
 pub mod settings;
 mod show;
-pub mod text;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod transaction;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;
 pub use database::{Counters, Database, Options};
 pub use keyspan_cql::{
-    Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement, first_incomplete,
-    keywords, quoted,
+    Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement,
+    first_incomplete, keywords, quoted,
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+pub use keyspan_store::{CheckReport, StoreOptions, check};
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};

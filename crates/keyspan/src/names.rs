@@ -176,9 +176,7 @@ fn local_offset(zone: Tz, local_micros: i64) -> i32 {
     let Some(local) = DateTime::from_timestamp_micros(local_micros).map(|time| time.naive_utc()) else { return 0 };
     match zone.offset_from_local_datetime(&local) {
         MappedLocalTime::Single(offset) => offset.fix().local_minus_utc(),
-        MappedLocalTime::Ambiguous(first, second) => {
-            first.fix().local_minus_utc().min(second.fix().local_minus_utc())
-        }
+        MappedLocalTime::Ambiguous(first, second) => first.fix().local_minus_utc().min(second.fix().local_minus_utc()),
         MappedLocalTime::None => {
             let before = local - chrono::Duration::hours(3);
             zone.offset_from_utc_datetime(&before).fix().local_minus_utc()

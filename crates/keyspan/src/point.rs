@@ -39,7 +39,8 @@ enum Output {
 pub(crate) fn recognize(session: &Session, query: &ast::Query) -> Option<PointSelect> {
     let select = plain_select(query)?;
     let [from] = select.from.as_slice() else { return None };
-    let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } = &from.relation
+    let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
+        &from.relation
     else {
         return None;
     };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{
-    Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using, ast,
+    Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using,
+    ast,
 };
 use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of};
@@ -26,7 +27,11 @@ struct Settled {
 }
 
 /// Settles a statement.
-pub(crate) async fn prepare(session: &mut Session, parsed: Arc<Parsed>, given: Vec<Option<ColumnType>>) -> Result<Prepared> {
+pub(crate) async fn prepare(
+    session: &mut Session,
+    parsed: Arc<Parsed>,
+    given: Vec<Option<ColumnType>>,
+) -> Result<Prepared> {
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
     let mut settled = Settled { types, schema: None, plan: Plan::None };
@@ -49,7 +54,8 @@ impl Settled {
             Statement::Update(statement) => self.update(session, statement).await,
             Statement::Delete(statement) => self.delete(session, statement).await,
             Statement::Explain(statement) => {
-                let inner = Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
+                let inner =
+                    Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
                 self.schema = Some(explain::schema());
                 Ok(())
@@ -120,7 +126,8 @@ impl Settled {
             InsertSource::DefaultValues => {}
         }
         let alias = statement.alias.as_deref();
-        if let Some(ConflictAction::Update { assignments, filter }) = statement.on_conflict.as_ref().map(|c| &c.action) {
+        if let Some(ConflictAction::Update { assignments, filter }) = statement.on_conflict.as_ref().map(|c| &c.action)
+        {
             let qualifier = alias.unwrap_or(&written.table.name);
             let input = [(qualifier, written.schema.clone()), ("excluded", written.schema.clone())];
             self.assignments(session, &written, assignments, &input)?;

@@ -48,7 +48,11 @@ fn check_locks(query: &ast::Query) -> Result<()> {
 }
 
 /// Runs a planned query; its stream ends with 57014 when the statement is to end.
-pub(crate) async fn execute(session: &mut Session, planned: &PlannedQuery, parameters: &[Value]) -> Result<BatchStream> {
+pub(crate) async fn execute(
+    session: &mut Session,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+) -> Result<BatchStream> {
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, &[]);
     let stream = session.running.guard(session.queries.execute(planned, parameters, &context)).await?;

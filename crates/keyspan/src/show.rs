@@ -48,7 +48,13 @@ pub(crate) fn run(session: &mut Session, show: &Show) -> Result<Outcome> {
             if let Some(keyspace) = keyspace {
                 names::expect_keyspace(&catalog, keyspace)?;
             }
-            sorted(catalog.tables.values().filter(|table| path.contains(&table.keyspace)).map(|t| vec![t.keyspace.clone(), t.name.clone()]))
+            sorted(
+                catalog
+                    .tables
+                    .values()
+                    .filter(|table| path.contains(&table.keyspace))
+                    .map(|t| vec![t.keyspace.clone(), t.name.clone()]),
+            )
         }
         Show::Keyspaces => catalog.keyspaces.keys().map(|name| vec![name.clone()]).collect(),
         Show::Views => sorted(catalog.views.values().map(|view| vec![view.keyspace.clone(), view.name.clone()])),
@@ -129,7 +135,9 @@ pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Ou
             everything_of(&name)
         }
         Describe::Tables => catalog.tables.values().map(|t| row(&t.keyspace, "table", &t.name, "")).collect(),
-        Describe::Any(name) if name.keyspace.is_none() && catalog.keyspaces.contains_key(&name.name) => everything_of(&name.name),
+        Describe::Any(name) if name.keyspace.is_none() && catalog.keyspaces.contains_key(&name.name) => {
+            everything_of(&name.name)
+        }
         Describe::Table(name) | Describe::Any(name) => {
             match names::expect(&catalog, &session.settings.search_path(), name)? {
                 Named::Table(table) => vec![describe::table_row(&table)],
@@ -170,7 +178,8 @@ pub(crate) fn set(session: &mut Session, statement: &Set) -> Result<Outcome> {
                 if let Some(former) = former {
                     session.settings.restore(&[(key, former)]);
                 }
-                let notice = crate::outcome::Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks");
+                let notice =
+                    crate::outcome::Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks");
                 session.notice(notice);
             }
         }

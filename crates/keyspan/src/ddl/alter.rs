@@ -72,7 +72,9 @@ type Skipped = Option<(bool, &'static str, String)>;
 fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
     match action {
         AlterAction::AddColumn { if_not_exists, column, checks } => add(catalog, table, *if_not_exists, column, checks),
-        AlterAction::DropColumn { if_exists, column, cascade } => drop_column(catalog, table, *if_exists, column, *cascade),
+        AlterAction::DropColumn { if_exists, column, cascade } => {
+            drop_column(catalog, table, *if_exists, column, *cascade)
+        }
         AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
         AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
         AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
@@ -256,7 +258,8 @@ async fn alter_view(session: &mut Session, statement: &AlterTable, view: &ViewDe
                 AlterAction::RenameTo(name) => (next.keyspace.clone(), name.clone()),
                 AlterAction::SetKeyspace(keyspace) => (keyspace.clone(), next.name.clone()),
                 _ => {
-                    let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", view.name));
+                    let error =
+                        Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", view.name));
                     return Err(error.with_hint("Use CREATE OR REPLACE VIEW."));
                 }
             };

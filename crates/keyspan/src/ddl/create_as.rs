@@ -72,7 +72,8 @@ fn columns(statement: &CreateTableAs, schema: &arrow::datatypes::Schema) -> Resu
         .map(|(index, field)| {
             let name = statement.columns.get(index).unwrap_or(field.name()).clone();
             let ty = ColumnType::of_field(field).ok_or_else(|| {
-                let message = format!("column \"{name}\" has a type that tables cannot hold yet: {}", field.data_type());
+                let message =
+                    format!("column \"{name}\" has a type that tables cannot hold yet: {}", field.data_type());
                 Error::not_supported(message).with_hint("Cast it, for instance to json or text.")
             })?;
             Ok(NewColumn { name, ty, not_null: false, default: None, max_length: None, position: None })

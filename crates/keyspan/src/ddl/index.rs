@@ -16,7 +16,9 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateIndex) -> Re
     let table = names::table(&catalog, &session.settings.search_path(), &statement.table)?;
     if statement.unique {
         let error = Error::not_supported("unique indexes are not supported");
-        return Err(error.with_hint("Only the PRIMARY KEY is unique: put the columns into it, or into a table of their own."));
+        return Err(
+            error.with_hint("Only the PRIMARY KEY is unique: put the columns into it, or into a table of their own.")
+        );
     }
     let is_name = |column: &&String| column.chars().all(|c| c.is_alphanumeric() || c == '_');
     for column in statement.columns.iter().filter(is_name) {

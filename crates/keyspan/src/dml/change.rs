@@ -106,7 +106,9 @@ fn names(written: &Written, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
 fn preconditions(written: &Written, target: &Target, found: &Found, seq: u64) -> Vec<Unchanged> {
     match target {
         Target::Key(key) => vec![written.unchanged(key, seq)],
-        Target::Keys(keys) if keys.len() <= ROWS_LOCKED_MAX => keys.iter().map(|key| written.unchanged(key, seq)).collect(),
+        Target::Keys(keys) if keys.len() <= ROWS_LOCKED_MAX => {
+            keys.iter().map(|key| written.unchanged(key, seq)).collect()
+        }
         _ if found.keys.is_empty() => Vec::new(),
         _ if found.keys.len() <= ROWS_LOCKED_MAX => found.keys.iter().map(|key| written.unchanged(key, seq)).collect(),
         _ => vec![Unchanged { relation: written.relation.id, span: Span::all(), seq }],

@@ -75,10 +75,8 @@ pub(crate) fn compile_one(session: &mut Session, table: &TableDef, expression: &
 
 /// 23502 as PostgreSQL words it.
 pub(crate) fn null_value(table: &TableDef, column: &ColumnDef, row: Option<&[Value]>) -> Error {
-    let message = format!(
-        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-        column.name, table.name
-    );
+    let message =
+        format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
     let error = Error::new(ErrorKind::NotNull, message);
     match row {
         Some(row) => error.with_detail(failing_row(table, row)),

@@ -62,7 +62,11 @@ fn insert_missing(insert: &Rows, found: &Found) -> Result<Skipping> {
     Ok(decided)
 }
 
-async fn skip_existing(session: &mut Session, insert: &Rows, parameters: &[Value]) -> Result<(Vec<Vec<Value>>, Vec<Answer>)> {
+async fn skip_existing(
+    session: &mut Session,
+    insert: &Rows,
+    parameters: &[Value],
+) -> Result<(Vec<Vec<Value>>, Vec<Answer>)> {
     let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     change(session, &insert.written, &target, parameters, |_, found| {
         let decided = insert_missing(insert, found)?;
@@ -161,7 +165,12 @@ async fn update(
                 }
             }
             let new = assignments.rows(&insert.written, &both, parameters)?.remove(0);
-            mutations.push(insert.written.write(&keyed(insert, &new, old), false, insert.timing.stamp, insert.timing.ttl));
+            mutations.push(insert.written.write(
+                &keyed(insert, &new, old),
+                false,
+                insert.timing.stamp,
+                insert.timing.ttl,
+            ));
             after.push(merged(old, &new));
         }
         insert.checks.check(&insert.written.table, &insert.written.batch(&after)?)?;

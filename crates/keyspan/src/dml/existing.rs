@@ -21,7 +21,8 @@ pub(crate) async fn visit(
     columns: Vec<ScanColumn>,
     mut visit: impl FnMut(RecordBatch) -> Result<bool>,
 ) -> Result<()> {
-    let scan = Scan { relation, spans, columns, ranges: Vec::new(), order: Order::Forward, limit: None, per_prefix: None };
+    let scan =
+        Scan { relation, spans, columns, ranges: Vec::new(), order: Order::Forward, limit: None, per_prefix: None };
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
         let mut stream = session.running.guard_stream(snapshot.scan(&scan, split, Arc::default())?);
@@ -35,7 +36,12 @@ pub(crate) async fn visit(
 }
 
 /// How many live rows a span has.
-pub(crate) async fn count(session: &Session, snapshot: &Arc<dyn Snapshot>, relation: RelationId, span: Span) -> Result<u64> {
+pub(crate) async fn count(
+    session: &Session,
+    snapshot: &Arc<dyn Snapshot>,
+    relation: RelationId,
+    span: Span,
+) -> Result<u64> {
     let mut rows = 0;
     let counted = visit(session, snapshot, relation, vec![span], Vec::new(), |batch| {
         rows += batch.num_rows() as u64;

@@ -9,9 +9,7 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions,
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
-use keyspan_model::{
-    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value,
-};
+use keyspan_model::{BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
 use super::check::{Checks, null_value};
@@ -51,7 +49,9 @@ impl Intake {
         let mut places = Vec::with_capacity(columns.len());
         for name in columns {
             let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
-            let Some(place) = place else { return Err(target.table.expect_column(name).err().unwrap_or_else(|| hidden(name))) };
+            let Some(place) = place else {
+                return Err(target.table.expect_column(name).err().unwrap_or_else(|| hidden(name)));
+            };
             if places.contains(&place) {
                 let message = format!("column \"{name}\" specified more than once");
                 return Err(Error::new(ErrorKind::DuplicateColumn, message));
@@ -96,7 +96,8 @@ impl Intake {
 
     /// Every key column must get a value from somewhere, and every NOT NULL column too.
     fn check_key(&self) -> Result<()> {
-        let missing = |(place, column): &(usize, &ColumnDef)| !column.hidden && column.not_null && !self.is_given(*place);
+        let missing =
+            |(place, column): &(usize, &ColumnDef)| !column.hidden && column.not_null && !self.is_given(*place);
         match self.target.table.columns.iter().enumerate().find(missing) {
             Some((_, column)) => Err(null_value(&self.target.table, column, None)),
             None => Ok(()),

@@ -43,10 +43,13 @@ pub(crate) fn target(
     let Some(filter) = filter else { return Ok(Target::Span(Span::all())) };
     let matched = match alias {
         // The alias hides the table's name; the recognition knows only that.
-        Some(alias) if alias != written.table.name => key_of(&without_qualifier(filter, alias), &written.table, session.settings.time_zone()),
+        Some(alias) if alias != written.table.name => {
+            key_of(&without_qualifier(filter, alias), &written.table, session.settings.time_zone())
+        }
         _ => key_of(filter, &written.table, session.settings.time_zone()),
     };
-    let bind = |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
+    let bind =
+        |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
     let possible = |key: &[Value]| !key.iter().any(Value::is_null);
     Ok(match matched {
         KeyMatch::WholeKey(key) => match bind(&key)? {

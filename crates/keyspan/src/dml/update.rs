@@ -45,10 +45,8 @@ pub(crate) async fn run(session: &mut Session, statement: &Update, parameters: &
         return blind(session, &plan, key.clone()).await;
     }
     let written = plan.written.clone();
-    let (updated, answers) = change(session, &written, &target, parameters, |_, found| {
-        plan.decide(&target, found, parameters)
-    })
-    .await?;
+    let (updated, answers) =
+        change(session, &written, &target, parameters, |_, found| plan.decide(&target, found, parameters)).await?;
     plan.outcome(updated, answers, parameters)
 }
 

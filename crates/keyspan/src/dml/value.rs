@@ -79,14 +79,19 @@ impl Evaluator {
         }
     }
 
-    fn literal(&self, literal: &ast::Value, to: ColumnType, parameters: &[Value], minus: bool) -> Option<Result<Value>> {
+    fn literal(
+        &self,
+        literal: &ast::Value,
+        to: ColumnType,
+        parameters: &[Value],
+        minus: bool,
+    ) -> Option<Result<Value>> {
         let sign = if minus { "-" } else { "" };
         Some(match literal {
             ast::Value::Null => Ok(Value::Null),
             ast::Value::Boolean(value) => self.cast(Value::Boolean(*value), to),
-            ast::Value::SingleQuotedString(text) | ast::Value::DollarQuotedString(ast::DollarQuotedString { value: text, .. }) => {
-                self.text(text, to)
-            }
+            ast::Value::SingleQuotedString(text)
+            | ast::Value::DollarQuotedString(ast::DollarQuotedString { value: text, .. }) => self.text(text, to),
             ast::Value::Number(digits, _) => return self.number(&format!("{sign}{digits}"), to),
             ast::Value::Placeholder(name) => match parameter_index(name).and_then(|index| parameters.get(index)) {
                 Some(value) => self.cast(value.clone(), to),

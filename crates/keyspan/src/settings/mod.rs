@@ -107,7 +107,8 @@ impl Settings {
 
     /// All names (as they are spelled) with values and descriptions, in order.
     pub fn all(&self) -> Vec<(String, String, &'static str)> {
-        let spelled = |key: &str| definition(key).map_or((key.to_string(), ""), |d| (d.name.to_string(), d.description));
+        let spelled =
+            |key: &str| definition(key).map_or((key.to_string(), ""), |d| (d.name.to_string(), d.description));
         self.values
             .iter()
             .map(|(key, value)| {

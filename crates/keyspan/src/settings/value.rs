@@ -89,10 +89,8 @@ fn boolean(definition: &Definition, value: &str) -> Result<String> {
 fn integer(definition: &Definition, value: &str, least: i64, most: i64) -> Result<String> {
     let number: i64 = value.parse().map_err(|_| invalid(definition, value))?;
     if !(least..=most).contains(&number) {
-        let message = format!(
-            "{number} is outside the valid range for parameter \"{}\" ({least} .. {most})",
-            definition.name
-        );
+        let message =
+            format!("{number} is outside the valid range for parameter \"{}\" ({least} .. {most})", definition.name);
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
     Ok(number.to_string())
@@ -100,7 +98,8 @@ fn integer(definition: &Definition, value: &str, least: i64, most: i64) -> Resul
 
 fn duration(definition: &Definition, value: &str) -> Result<String> {
     let all = milliseconds(value).ok_or_else(|| {
-        invalid(definition, value).with_hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")
+        invalid(definition, value)
+            .with_hint("Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".")
     })?;
     const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
     let unit = UNITS.iter().find(|(_, length)| all >= *length && all % length == 0);
@@ -126,7 +125,9 @@ fn time_zone(definition: &Definition, value: &str) -> Result<String> {
             let sign = if hours < 0.0 { '-' } else { '+' };
             Ok(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
         }
-        _ => Err(invalid(definition, value).with_hint("Give an IANA name such as Europe/Berlin, or hours east of UTC.")),
+        _ => {
+            Err(invalid(definition, value).with_hint("Give an IANA name such as Europe/Berlin, or hours east of UTC."))
+        }
     }
 }
 

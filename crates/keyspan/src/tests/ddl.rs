@@ -96,7 +96,11 @@ async fn keyspaces_are_schemas() {
 #[tokio::test]
 async fn a_description_runs_again() {
     let (_database, mut s) = open();
-    run(&mut s, "CREATE TABLE t (a int, b text NOT NULL DEFAULT 'x', PRIMARY KEY (a, b)) WITH CLUSTERING ORDER BY (b DESC)").await;
+    run(
+        &mut s,
+        "CREATE TABLE t (a int, b text NOT NULL DEFAULT 'x', PRIMARY KEY (a, b)) WITH CLUSTERING ORDER BY (b DESC)",
+    )
+    .await;
     let before = rows(&mut s, "SHOW CREATE TABLE t").await;
     run(&mut s, "DROP TABLE t").await;
     run(&mut s, &before[0]).await;

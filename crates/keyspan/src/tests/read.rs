@@ -10,7 +10,9 @@ async fn a_prefix_scan_is_the_same_as_a_span() {
     run(&mut s, "INSERT INTO v VALUES ('STC', 22, 1), ('STC', 23, 2), ('T', 22, 3)").await;
     let sql = rows(&mut s, "EXPLAIN SELECT * FROM v WHERE plate = 'STC' AND n = 22 ORDER BY plate, n").await;
     let scan = rows(&mut s, "EXPLAIN SELECT * FROM v WHERE starts_with(row_key, 'STC#22#') ORDER BY plate, n").await;
-    let spans = |plan: &[String]| plan.iter().filter_map(|line| line.split("spans=").nth(1).map(str::to_string)).collect::<Vec<_>>();
+    let spans = |plan: &[String]| {
+        plan.iter().filter_map(|line| line.split("spans=").nth(1).map(str::to_string)).collect::<Vec<_>>()
+    };
     assert_eq!(spans(&sql), spans(&scan), "{sql:?} {scan:?}");
     assert_eq!(rows(&mut s, "scan 'v', {ROWPREFIXFILTER => 'STC#'}").await, ["STC 22 1", "STC 23 2"]);
     assert_eq!(rows(&mut s, "scan 'v', {LIMIT => 1, REVERSED => true}").await, ["T 22 3"]);
@@ -67,7 +69,10 @@ async fn explain_tells_of_writes_too() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
     assert_eq!(rows(&mut s, "EXPLAIN SELECT v FROM t WHERE k = 1").await[0], "Point Read on t");
-    assert_eq!(rows(&mut s, "EXPLAIN DELETE FROM t WHERE k = 1").await, ["Delete on t", "  Key: whole key, no planner"]);
+    assert_eq!(
+        rows(&mut s, "EXPLAIN DELETE FROM t WHERE k = 1").await,
+        ["Delete on t", "  Key: whole key, no planner"]
+    );
     assert_eq!(rows(&mut s, "EXPLAIN UPDATE t SET v = 1 WHERE v = 2").await[1], "  Rows found by:");
 }
 

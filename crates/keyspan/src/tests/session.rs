@@ -58,9 +58,11 @@ async fn bulk_insert_is_all_or_nothing() {
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v text NOT NULL, d int DEFAULT 3)").await;
     let name = crate::ObjectName { database: None, keyspace: None, name: "t".into(), position: 1 };
     let columns = ["k".to_string(), "v".to_string()];
-    let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int32, true), Field::new("v", DataType::Utf8, true)]));
+    let schema =
+        Arc::new(Schema::new(vec![Field::new("k", DataType::Int32, true), Field::new("v", DataType::Utf8, true)]));
     let batch = |k: Vec<i32>, v: Vec<Option<&str>>| {
-        RecordBatch::try_new(schema.clone(), vec![Arc::new(Int32Array::from(k)), Arc::new(StringArray::from(v))]).expect("fits")
+        RecordBatch::try_new(schema.clone(), vec![Arc::new(Int32Array::from(k)), Arc::new(StringArray::from(v))])
+            .expect("fits")
     };
     let mut bulk = s.bulk_insert(&name, &columns).expect("begins");
     bulk.push(&s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");

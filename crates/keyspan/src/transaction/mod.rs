@@ -24,8 +24,8 @@ use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
 pub(crate) use statement::{
-    apply_modes, begin, begin_implicit, begin_statement, check_not_failed, commit, end_implicit, release, rollback, rollback_to,
-    savepoint, set,
+    apply_modes, begin, begin_implicit, begin_statement, check_not_failed, commit, end_implicit, release, rollback,
+    rollback_to, savepoint, set,
 };
 use watch::Watched;
 

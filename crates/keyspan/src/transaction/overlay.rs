@@ -15,7 +15,9 @@ use arrow::datatypes::SchemaRef;
 use keyspan_model::{
     Catalog, Error, ErrorKind, Mutation, RelationId, Result, Scan, ScanColumn, TableDef, Value, WriteBatch,
 };
-use keyspan_store::seam::{Accepted, BatchStream, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, Store};
+use keyspan_store::seam::{
+    Accepted, BatchStream, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, Store,
+};
 use keyspan_store::{EmbeddedStore, StoreOptions};
 
 use super::relation_of;

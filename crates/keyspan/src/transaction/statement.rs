@@ -30,7 +30,8 @@ pub(crate) fn begin_statement(session: &mut Session, statement: &Statement) -> R
     }
     if let Some(transaction) = &mut session.transaction {
         transaction.statement += 1;
-        transaction.started |= !matches!(statement, Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_));
+        transaction.started |=
+            !matches!(statement, Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_));
     }
     Ok(())
 }
@@ -179,7 +180,8 @@ fn chain_if(session: &mut Session, chain: bool, modes: TransactionModes) -> Resu
 /// Writes everything in one step. Whatever happens, the transaction is over.
 async fn finish(session: &mut Session) -> Result<()> {
     let Some(mut transaction) = session.transaction.take() else { return Ok(()) };
-    let locks = std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(session.database.locks().clone()));
+    let locks =
+        std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(session.database.locks().clone()));
     let before = std::mem::take(&mut transaction.settings);
     let local = std::mem::take(&mut transaction.local);
     let (catalog, batch) = transaction.into_batch(session.settings.relaxed_durability());
@@ -202,7 +204,9 @@ async fn finish(session: &mut Session) -> Result<()> {
 
 fn concurrent_change(error: Error) -> Error {
     match error.kind {
-        ErrorKind::Serialization => error.with_hint("Another session changed tables at the same time; run the transaction again."),
+        ErrorKind::Serialization => {
+            error.with_hint("Another session changed tables at the same time; run the transaction again.")
+        }
         _ => error,
     }
 }
@@ -250,9 +254,11 @@ pub(crate) fn savepoint(session: &mut Session, name: &str) -> Result<Outcome> {
 }
 
 fn find_savepoint(transaction: &Transaction, name: &str) -> Result<usize> {
-    transaction.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
-        Error::new(ErrorKind::UndefinedSavepoint, format!("savepoint \"{name}\" does not exist"))
-    })
+    transaction
+        .savepoints
+        .iter()
+        .rposition(|savepoint| savepoint.name == name)
+        .ok_or_else(|| Error::new(ErrorKind::UndefinedSavepoint, format!("savepoint \"{name}\" does not exist")))
 }
 
 /// RELEASE SAVEPOINT.
@@ -286,7 +292,9 @@ pub(crate) fn set(session: &mut Session, statement: &SetTransaction) -> Result<O
             session.settings.set("default_transaction_isolation", &[isolation_name(level).to_string()])?;
         }
         if let Some(read_only) = statement.modes.read_only {
-            session.settings.set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+            session
+                .settings
+                .set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
         }
         session.settings_changed();
     } else if session.transaction.is_none() {
