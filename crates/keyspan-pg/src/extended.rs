@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{
@@ -156,10 +157,11 @@ impl Connection {
 
     fn describe_columns(&mut self, stored: &Stored, formats: &[Format]) -> Result<(), Failure> {
         let schema = stored.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
-        Ok(match schema {
+        match schema {
             Some(schema) => self.out.message(&row_description(schema, formats)?)?,
             None => self.out.message(&NoData::new())?,
-        })
+        }
+        Ok(())
     }
 
     /// Execute: runs a portal, or goes on with it. Zero and negative limits are none, as in Postgres.
@@ -288,9 +290,14 @@ impl Stored {
         let Some(bytes) = bytes else { return Ok(Value::Null) };
         let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
+        let declared = self.parameters[index];
         match format {
+            // What a client sends as a numeric may be written as one: `1E+30`.
+            Format::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {
+                read_text(bytes, ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: 0 }, zone)?.cast(ty)
+            }
             Format::Text => read_text(bytes, ty, zone),
-            Format::Binary => read_binary(bytes, self.parameters[index], ty, index + 1),
+            Format::Binary => read_binary(bytes, declared, ty, index + 1),
         }
     }
 }

@@ -320,13 +320,13 @@ impl Session {
                 self.changes.push(("TimeZone", zone.to_owned()));
                 return done("SET");
             }
-            ("begin", _) => {
+            ("begin" | "BEGIN" | "START", _) => {
                 self.status = TransactionStatus::Open;
                 return done("BEGIN");
             }
-            ("commit" | "rollback", _) => {
+            ("commit" | "rollback" | "COMMIT", _) => {
                 self.status = TransactionStatus::Idle;
-                return done(if word == "commit" { "COMMIT" } else { "ROLLBACK" });
+                return done(if word == "rollback" { "ROLLBACK" } else { "COMMIT" });
             }
             _ => return done("DONE"),
         };

@@ -2,5 +2,6 @@
 
 mod client;
 mod defects;
+mod driver;
 mod fuzz;
 mod protocol;
