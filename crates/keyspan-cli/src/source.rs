@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::csv::reader::Format as CsvFormat;
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use clap::ValueEnum;
 use keyspan::ColumnType;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -124,8 +124,13 @@ impl Source {
                 Ok(batch)
             })));
         }
-        let reader = BufReader::with_capacity(1 << 20, self.counted()?);
-        let builder = arrow::json::ReaderBuilder::new(self.schema.clone()).with_batch_size(BATCH_ROWS);
+        let (schema, nested) = flat(&self.schema);
+        let lines = BufReader::with_capacity(1 << 20, self.counted()?);
+        let reader: Box<dyn BufRead> = match nested.is_empty() {
+            true => Box::new(lines),
+            false => Box::new(BufReader::new(Flattened { lines, nested, line: Vec::new(), at: 0 })),
+        };
+        let builder = arrow::json::ReaderBuilder::new(schema).with_batch_size(BATCH_ROWS);
         let batches = builder.with_coerce_primitive(true).build(reader)?;
         Ok(Box::new(batches.map(|batch| batch.map_err(Failure::from))))
     }
@@ -150,6 +155,58 @@ fn skip_header(reader: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
+/// The schema with texts for lists and objects, and the names of those.
+fn flat(schema: &SchemaRef) -> (SchemaRef, Vec<String>) {
+    let is_nested = |field: &Field| ColumnType::of_field(field).is_none() && *field.data_type() != DataType::Null;
+    let fields = schema.fields().iter();
+    let nested = fields.clone().filter(|field| is_nested(field)).map(|field| field.name().clone()).collect();
+    let flat = fields.map(|field| match is_nested(field) {
+        true => Field::new(field.name(), DataType::Utf8, true),
+        false => field.as_ref().clone(),
+    });
+    (Arc::new(Schema::new(flat.collect::<Vec<_>>())), nested)
+}
+
+/// Lines of JSON objects whose lists and objects have become texts, so that they arrive as they were written: Arrow
+/// would give every object the members of all.
+struct Flattened<R> {
+    lines: R,
+    nested: Vec<String>,
+    line: Vec<u8>,
+    at: usize,
+}
+
+impl<R: BufRead> Flattened<R> {
+    fn next_line(&mut self) -> io::Result<()> {
+        self.line.clear();
+        self.at = 0;
+        self.lines.read_until(b'\n', &mut self.line)?;
+        if self.line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&self.line)?;
+        for (_, value) in object.iter_mut().filter(|(name, _)| self.nested.contains(name)) {
+            if !value.is_null() {
+                *value = serde_json::Value::String(value.to_string());
+            }
+        }
+        self.line = serde_json::to_vec(&object)?;
+        self.line.push(b'\n');
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Flattened<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.line.len() {
+            self.next_line()?;
+        }
+        let count = (&self.line[self.at..]).read(buffer)?;
+        self.at += count;
+        Ok(count)
+    }
+}
+
 /// Counts the bytes that are read.
 struct Counted {
     file: File,
@@ -169,5 +226,25 @@ pub fn column_type(field: &Field) -> ColumnType {
     match field.data_type() {
         DataType::Null => ColumnType::Text,
         _ => ColumnType::of_field(field).unwrap_or(ColumnType::Json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::AsArray;
+
+    #[test]
+    fn lists_and_objects_arrive_as_they_were_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.ndjson");
+        let lines = "{\"k\": 1, \"j\": {\"a\": 1}}\n\n{\"k\": 2, \"j\": {\"b\": [null]}}\n{\"k\": 3}";
+        std::fs::write(&path, lines).expect("written");
+        let source = Source::open(&path, None).expect("a source");
+        let batches: Vec<RecordBatch> = source.batches().expect("batches").collect::<Result<_>>().expect("rows");
+        let column = batches[0].column_by_name("j").expect("a column").as_string::<i32>().clone();
+        assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\":1}"), Some("{\"b\":[null]}"), None]);
+        let (_, nested) = flat(&source.schema);
+        assert_eq!(nested, ["j"]);
     }
 }

@@ -34,7 +34,7 @@ fn database() -> (TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let (root, data) = (folder.path().display().to_string(), folder.path().join("db").display().to_string());
     let script = "CREATE TABLE t (k int PRIMARY KEY, v text, n double, at timestamp, ok boolean, j json);
-        INSERT INTO t VALUES (1, 'a,\"b', 1.5, '2024-01-25 10:00:00', true, '{\"x\": [1]}'), (2, NULL, NULL, NULL, NULL, NULL);";
+        INSERT INTO t VALUES (1, 'a,\"b', 1.5, '2024-01-25 10:00:00', true, '{\"x\":[1]}'), (2, NULL, NULL, NULL, NULL, NULL);";
     ok(&["sql", "--data", &data, "-c", script]);
     (folder, root, data)
 }

@@ -33,6 +33,8 @@ pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
 pub struct ArrayText {
     array: ArrayRef,
     form: Form,
+    /// The texts are JSON.
+    json: bool,
 }
 
 /// How the cells are read: the frequent types without a [`Value`] for each cell.
@@ -96,7 +98,8 @@ impl ArrayText {
             _ => ColumnType::of_field(&field.clone().with_data_type(array.data_type().clone()))
                 .map_or(Form::Foreign, Form::Other),
         };
-        Ok(ArrayText { array, form })
+        let json = ColumnType::of_field(field) == Some(ColumnType::Json);
+        Ok(ArrayText { array, form, json })
     }
 
     /// Whether the cell is null.
@@ -174,6 +177,7 @@ impl ArrayText {
         }
         match &self.form {
             Form::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
+            _ if self.json => self.write(row, out)?,
             Form::Int(_) | Form::BigInt(_) => self.write(row, out)?,
             Form::Double(values) if values.value(row).is_finite() => self.write(row, out)?,
             Form::List { items, .. } => {

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Expanded;
 
 const HELP: &str = "\\d           tables and views          \\d NAME       a table's columns and key
+\\d+ NAME      its CREATE TABLE
 \\dt          tables                    \\dn           keyspaces
 \\l           databases                 \\timing       time of each statement, on or off
 \\x           a line for each column    \\i FILE       run a file's statements
@@ -38,7 +39,8 @@ impl Shell {
         match command {
             "\\q" | "\\quit" => return Ok(Next::Quit),
             "\\?" | "\\h" | "\\help" => print!("{HELP}"),
-            "\\d" | "\\d+" if !argument.is_empty() => self.run_quietly(&format!("DESCRIBE TABLE {argument}"))?,
+            "\\d" if !argument.is_empty() => self.run_quietly(&format!("SHOW COLUMNS FROM {argument}"))?,
+            "\\d+" if !argument.is_empty() => self.run_quietly(&format!("DESCRIBE TABLE {argument}"))?,
             "\\d" | "\\d+" => self.run_quietly(&format!("{TABLES} ORDER BY 1, 2"))?,
             "\\dt" | "\\dt+" => self.run_quietly(&format!("{TABLES} AND table_type <> 'VIEW' ORDER BY 1, 2"))?,
             "\\dv" => self.run_quietly(&format!("{TABLES} AND table_type = 'VIEW' ORDER BY 1, 2"))?,
