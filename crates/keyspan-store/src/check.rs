@@ -79,7 +79,9 @@ pub fn check_files(files: &Arc<dyn Files>) -> Result<CheckReport> {
     check_checkpoints(files, format, &mut report);
     let Some(manifest) = report.note(Manifest::open(files.clone(), format.store)) else { return Ok(report) };
     if let Some(why) = manifest.rebuilt() {
-        report.problems.push(corrupted(&files.display("edits"), format!("{why}; it was made anew from the newest checkpoint")));
+        report
+            .problems
+            .push(corrupted(&files.display("edits"), format!("{why}; it was made anew from the newest checkpoint")));
     }
     report.tables = manifest.state().catalog.tables.len();
     check_segments(files, manifest.state(), &mut report);

@@ -49,12 +49,14 @@ impl Format {
         let name = files.display(FORMAT_FILE);
         let format = Format::decode(&files.read(FORMAT_FILE)?, &name)?;
         if format.version != FORMAT_VERSION {
-            let message = format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", format.version);
+            let message =
+                format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", format.version);
             return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
         }
         let unknown = format.required & !KNOWN_FEATURES;
         if unknown != 0 {
-            let message = format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros());
+            let message =
+                format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros());
             return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
         }
         Ok(Some(format))

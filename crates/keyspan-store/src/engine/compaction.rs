@@ -32,7 +32,8 @@ impl Core {
         let _compacting = self.compacting.lock();
         self.drop_expired(id)?;
         while let Some(relation) = self.relation_version(id) {
-            let records: Vec<SegmentRecord> = relation.segments.iter().map(|segment| segment.record().clone()).collect();
+            let records: Vec<SegmentRecord> =
+                relation.segments.iter().map(|segment| segment.record().clone()).collect();
             let Some(pick) = pick(&relation.definition, &records, all) else { break };
             let chosen = relation.segments.iter().filter(|segment| pick.inputs.contains(&segment.id())).cloned();
             let chosen: Vec<Arc<Segment>> = chosen.collect();

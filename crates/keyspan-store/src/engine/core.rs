@@ -1,8 +1,8 @@
 //! What the parts of an open store share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 use parking_lot::{Condvar, Mutex};

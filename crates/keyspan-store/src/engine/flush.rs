@@ -103,7 +103,8 @@ impl Core {
     ) -> Result<()> {
         let id = relation.definition.id;
         let tombstones = relation.unflushed_tombstones().filter(|tombstone| tombstone.span.seq <= upto);
-        let add_tombstones = tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
+        let add_tombstones =
+            tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
         let edit = Edit { add: records.clone(), flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };
         manifest.commit(edit, true)?;
         let segments = records.into_iter().map(|record| self.segment(relation, record));
@@ -166,7 +167,8 @@ impl Core {
         if state.schema_seq != changed {
             return Vec::new();
         }
-        let schemas: Vec<&Arc<Schema>> = [&state.schema].into_iter().chain(state.pending.iter().map(|(_, schema)| schema)).collect();
+        let schemas: Vec<&Arc<Schema>> =
+            [&state.schema].into_iter().chain(state.pending.iter().map(|(_, schema)| schema)).collect();
         let named = |id: &RelationId| schemas.iter().any(|schema| schema.relations.contains_key(id));
         state.version.keys().filter(|id| !named(id)).copied().collect()
     }
@@ -206,7 +208,8 @@ impl Core {
         let needed = {
             let state = self.state.lock();
             let rows = state.version.values().filter_map(|relation| relation.first_unflushed());
-            let schemas = state.pending.iter().map(|(seq, _)| *seq).chain([state.schema_seq]).filter(|seq| *seq > catalog_seq);
+            let schemas =
+                state.pending.iter().map(|(seq, _)| *seq).chain([state.schema_seq]).filter(|seq| *seq > catalog_seq);
             rows.chain(schemas).min().unwrap_or(durable + 1).min(durable + 1)
         };
         if !log.can_forget_before(needed) {
@@ -228,7 +231,8 @@ impl Core {
             (state.version.clone(), state.visible)
         };
         for (id, relation) in version.iter() {
-            let ready = |memtable: &&Arc<_>| crate::memtable::Memtable::seqs(memtable).is_some_and(|seqs| seqs.1 <= visible);
+            let ready =
+                |memtable: &&Arc<_>| crate::memtable::Memtable::seqs(memtable).is_some_and(|seqs| seqs.1 <= visible);
             for memtable in relation.sealed.iter().filter(ready) {
                 let run = Arc::new(memtable.freeze(&relation.definition)?);
                 let mut state = self.state.lock();

@@ -103,7 +103,8 @@ impl Core {
                 .with_hint("Run the statement again."));
         }
         let new = &next.catalog;
-        let reused = next.relations.keys().any(|id| !lane.schema.relations.contains_key(id) && id.0 < current.next_relation);
+        let reused =
+            next.relations.keys().any(|id| !lane.schema.relations.contains_key(id) && id.0 < current.next_relation);
         if new.version != base + 1 || new.next_relation < current.next_relation || reused {
             return Err(Error::internal("a new catalog must count on from the current one and never use an id again"));
         }
@@ -121,8 +122,11 @@ impl Core {
                 None => false,
             };
             if touched {
-                return Err(Error::new(ErrorKind::Serialization, "could not serialize access due to concurrent update")
-                    .with_hint("Run the transaction again."));
+                return Err(Error::new(
+                    ErrorKind::Serialization,
+                    "could not serialize access due to concurrent update",
+                )
+                .with_hint("Run the transaction again."));
             }
         }
         Ok(())
@@ -235,6 +239,9 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
     if segments.any(|segment| !condition.whole_key || segment.may_contain(start)) {
         return Ok(true);
     }
-    let deleted = relation.tombstones.iter().any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.meets(start, end));
+    let deleted = relation
+        .tombstones
+        .iter()
+        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.meets(start, end));
     Ok(deleted)
 }

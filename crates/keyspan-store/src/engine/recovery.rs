@@ -66,7 +66,13 @@ impl Core {
         let cache = BlockCache::new(options.cache_budget);
         let state = published(&files, &cache, manifest.state());
         let marks = manifest.state().marks;
-        let lane = Lane { seq: state.last_seq, timestamp: marks.timestamp, clock: marks.read_time, schema: state.schema.clone(), closed: None };
+        let lane = Lane {
+            seq: state.last_seq,
+            timestamp: marks.timestamp,
+            clock: marks.read_time,
+            schema: state.schema.clone(),
+            closed: None,
+        };
         let next_segment = marks.next_segment.max(greatest_segment(files.as_ref())? + 1);
         Ok(Core {
             files,
@@ -112,7 +118,8 @@ impl Core {
 
     fn replay_record(&self, record: Record) -> Result<()> {
         let Record { seq, timestamp, clock, kind, flags, bytes } = record;
-        let body = decode_body(kind, flags, &bytes).map_err(|error| corrupted(&format!("log, record {seq}"), error.message))?;
+        let body = decode_body(kind, flags, &bytes)
+            .map_err(|error| corrupted(&format!("log, record {seq}"), error.message))?;
         drop(bytes);
         if let Some(catalog) = body.catalog {
             self.replay_schema(seq, Schema::new(Arc::new(catalog)));
@@ -183,7 +190,8 @@ impl Core {
             (live, state.dead.iter().copied().collect::<Vec<_>>(), state.marks.epoch)
         };
         let names = self.files.list(SEGMENT_DIRECTORY)?;
-        let left: BTreeSet<SegmentId> = names.iter().filter_map(|name| segment_of(name)).filter(|id| !live.contains(id)).collect();
+        let left: BTreeSet<SegmentId> =
+            names.iter().filter_map(|name| segment_of(name)).filter(|id| !live.contains(id)).collect();
         let edit = {
             let manifest = self.manifest.lock();
             let marks = Marks { epoch: epoch + 1, ..self.marks() };
@@ -206,7 +214,8 @@ fn new_store(files: &dyn Files) -> Result<Format> {
     let known = |name: &&String| ["log", "manifest", "seg", "edits"].contains(&name.as_str());
     if let Some(name) = files.list("")?.iter().find(known) {
         let message = format!("there is \"{}\" but no file \"KEYSPAN\" beside it", files.display(name));
-        return Err(Error::new(ErrorKind::Corrupted, message).with_hint("Restore the file KEYSPAN, or choose an empty directory."));
+        return Err(Error::new(ErrorKind::Corrupted, message)
+            .with_hint("Restore the file KEYSPAN, or choose an empty directory."));
     }
     // The file comes first: a directory with it and nothing else is an empty store.
     let format = Format::create(files)?;

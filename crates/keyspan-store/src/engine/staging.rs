@@ -15,8 +15,8 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::DataType;
 use keyspan_model::array::value_at;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId, Result,
-    RowWrite, Stamp, Value, WriteBatch,
+    BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId,
+    Result, RowWrite, Stamp, Value, WriteBatch,
 };
 
 use super::version::Schema;
@@ -226,7 +226,8 @@ fn check_cell(column: &str, bytes: usize) -> Result<()> {
     if bytes <= MAX_CELL_BYTES {
         return Ok(());
     }
-    let message = format!("a value of {bytes} bytes for column \"{column}\" exceeds the limit of {MAX_CELL_BYTES} bytes");
+    let message =
+        format!("a value of {bytes} bytes for column \"{column}\" exceeds the limit of {MAX_CELL_BYTES} bytes");
     Err(Error::new(ErrorKind::LimitExceeded, message))
 }
 
@@ -262,8 +263,13 @@ fn column_type(relation: &RelationDef, write: &BatchWrite, at: usize) -> Option<
 
 fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
     let keys = relation.key.iter().map(|column| column.id);
-    if write.columns.len() != write.batch.num_columns() || !keys.eq(write.columns.iter().copied().take(relation.key.len())) {
-        return Err(Error::new(ErrorKind::InvalidArgument, "a bulk write needs an array for every key column, in key order"));
+    if write.columns.len() != write.batch.num_columns()
+        || !keys.eq(write.columns.iter().copied().take(relation.key.len()))
+    {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "a bulk write needs an array for every key column, in key order",
+        ));
     }
     for (at, array) in write.batch.columns().iter().enumerate() {
         let ty = column_type(relation, write, at).expect("unknown columns were left out");

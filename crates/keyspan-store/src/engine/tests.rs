@@ -31,7 +31,14 @@ fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
 /// A table `name (p text, c bigint, v bigint, primary key (p, c))`.
 fn table(catalog: &mut Catalog, name: &str) -> TableDef {
     let column = |id: ColumnId, name: &str, ty, role| ColumnDef {
-        id, name: name.into(), ty, role, not_null: false, default: None, max_length: None, hidden: false,
+        id,
+        name: name.into(),
+        ty,
+        role,
+        not_null: false,
+        default: None,
+        max_length: None,
+        hidden: false,
     };
     let columns = vec![
         column(catalog.new_column_id(), "p", ColumnType::Text, ColumnRole::Partition),
@@ -70,7 +77,14 @@ fn key(p: &str, c: i64) -> Vec<Value> {
 
 fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
     let cells = vec![(table.columns[2].id, CellWrite::Value(Value::BigInt(v)))];
-    Mutation::Row(RowWrite { relation: table.rows, key: key(p, c), marker: true, cells, stamp: Stamp::Server(0), ttl: 0 })
+    Mutation::Row(RowWrite {
+        relation: table.rows,
+        key: key(p, c),
+        marker: true,
+        cells,
+        stamp: Stamp::Server(0),
+        ttl: 0,
+    })
 }
 
 fn write(store: &EmbeddedStore, mutations: Vec<Mutation>) -> Applied {
@@ -116,7 +130,10 @@ fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64
             let batch = batch.expect("reads");
             let (p, c) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());
             let v = batch.column(2).as_primitive::<Int64Type>();
-            rows.extend((0..batch.num_rows()).map(|at| (p.value(at).to_string(), c.value(at), v.is_valid(at).then(|| v.value(at)))));
+            rows.extend(
+                (0..batch.num_rows())
+                    .map(|at| (p.value(at).to_string(), c.value(at), v.is_valid(at).then(|| v.value(at)))),
+            );
         }
     }
     rows
@@ -184,13 +201,19 @@ fn a_batch_over_relations_and_frames_is_whole_or_not_there() {
     let files = MemoryFiles::new();
     let store = in_files(&files);
     let (t, u) = (create(&store, "t"), create(&store, "u"));
-    let part = |at: i64| format!("{:016x}", (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93));
+    let part = |at: i64| {
+        format!(
+            "{:016x}",
+            (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
+        )
+    };
     let text = |at: i64| (0..8).map(|piece| part(at * 8 + piece)).collect::<String>();
     let name = |files: &MemoryFiles| format!("log/{}", files.list("log").expect("lists").last().expect("a file"));
     let length = |files: &MemoryFiles| files.len(&name(files)).expect("looks").expect("is there") as usize;
     let before = length(&files);
     // Keys that do not compress, so that the record needs several frames of 8 MB.
-    let mutations: Vec<Mutation> = (0..80_000).map(|at| row(if at % 2 == 0 { &t } else { &u }, &text(at), at, at)).collect();
+    let mutations: Vec<Mutation> =
+        (0..80_000).map(|at| row(if at % 2 == 0 { &t } else { &u }, &text(at), at, at)).collect();
     write(&store, mutations);
     let whole = length(&files);
     assert!(whole > 9 << 20, "{whole}");
@@ -218,7 +241,9 @@ fn a_held_snapshot_does_not_move() {
     assert_eq!(read_from(&held, &t), expected(&[("a", 1, 1)]));
     assert_eq!(read_from(&flushed, &t).len(), 3002);
     // A transaction sees its own writes on top.
-    let own = held.with_writes(&WriteBatch { mutations: vec![row(&t, "c", 1, 9)], ..WriteBatch::default() }).expect("overlays");
+    let own = held
+        .with_writes(&WriteBatch { mutations: vec![row(&t, "c", 1, 9)], ..WriteBatch::default() })
+        .expect("overlays");
     assert_eq!(read_from(&own, &t), expected(&[("a", 1, 1), ("c", 1, 9)]));
     assert_eq!(read_from(&held, &t), expected(&[("a", 1, 1)]));
 }
@@ -423,7 +448,10 @@ fn replaying_twice_changes_nothing_and_files_of_a_cut_flush_are_removed() {
     let flushed = killed.fork();
     assert_eq!(read(&in_files(&flushed), &t), rows);
     assert_eq!(read(&in_files(&killed.fork()), &t), rows);
-    assert!(flushed.list("seg").expect("lists").iter().all(|name| name.starts_with("901.")), "an id is never used again");
+    assert!(
+        flushed.list("seg").expect("lists").iter().all(|name| name.starts_with("901.")),
+        "an id is never used again"
+    );
 }
 
 #[test]
@@ -435,12 +463,22 @@ fn relaxed_batches_are_visible_at_once_and_limits_are_kept() {
     block_on(store.apply(relaxed)).expect("applies");
     assert_eq!(read(&store, &t), expected(&[("a", 1, 1)]));
     let huge = RowWrite {
-        relation: t.rows, key: key(&"x".repeat(70_000), 1), marker: true, cells: vec![], stamp: Stamp::Server(0), ttl: 0,
+        relation: t.rows,
+        key: key(&"x".repeat(70_000), 1),
+        marker: true,
+        cells: vec![],
+        stamp: Stamp::Server(0),
+        ttl: 0,
     };
     let refused = block_on(store.apply(WriteBatch { mutations: vec![Mutation::Row(huge)], ..WriteBatch::default() }));
     assert_eq!(refused.expect_err("too long").kind, ErrorKind::LimitExceeded);
     let wrong = Mutation::Row(RowWrite {
-        relation: RelationId(77), key: key("a", 1), marker: true, cells: vec![], stamp: Stamp::Server(0), ttl: 0,
+        relation: RelationId(77),
+        key: key("a", 1),
+        marker: true,
+        cells: vec![],
+        stamp: Stamp::Server(0),
+        ttl: 0,
     });
     let refused = block_on(store.apply(WriteBatch { mutations: vec![wrong], ..WriteBatch::default() }));
     assert_eq!(refused.expect_err("no relation").kind, ErrorKind::UndefinedTable);
@@ -459,11 +497,14 @@ fn a_check_finds_every_damaged_file_and_a_sound_store_sound() {
         write(&store, vec![row(&t, "b", at, 1)]);
     }
     store.close().expect("closes");
-    let check = |files: &MemoryFiles| crate::check::check_files(&(Arc::new(files.clone()) as Arc<dyn Files>)).expect("checks");
+    let check =
+        |files: &MemoryFiles| crate::check::check_files(&(Arc::new(files.clone()) as Arc<dyn Files>)).expect("checks");
     let report = check(&files);
     assert!(report.is_sound(), "{report:?}");
     assert_eq!((report.tables, report.segments, report.segment_rows, report.log_records), (1, 1, 5000, 7));
-    let names = |directory: &'static str| files.list(directory).expect("lists").into_iter().map(move |name| format!("{directory}/{name}"));
+    let names = |directory: &'static str| {
+        files.list(directory).expect("lists").into_iter().map(move |name| format!("{directory}/{name}"))
+    };
     let paths: Vec<String> = names("seg").chain(names("manifest")).chain(names("log")).collect();
     for path in paths.iter().map(String::as_str).chain([FORMAT_FILE]) {
         let damaged = files.fork();

@@ -77,7 +77,12 @@ impl Core {
     fn flush_next(&self) -> Option<RelationId> {
         let log_full = self.log().size().0 > self.options.log_limit && self.log().can_forget_before(u64::MAX);
         let state = self.state.lock();
-        let relations = || state.version.iter().filter_map(|(id, relation)| Some((relation.first_unflushed()?, *id, relation.memory())));
+        let relations = || {
+            state
+                .version
+                .iter()
+                .filter_map(|(id, relation)| Some((relation.first_unflushed()?, *id, relation.memory())))
+        };
         if log_full {
             return relations().min().map(|(_, id, _)| id);
         }
@@ -94,7 +99,8 @@ impl Core {
 
     fn run_merger(&self) {
         while let Some(answers) = self.next_merge() {
-            let outcome = if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
+            let outcome =
+                if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
             if let Err(error) = &outcome {
                 tracing::warn!(%error, "a merge of segments failed");
                 std::thread::sleep(REST);
@@ -157,7 +163,8 @@ impl Core {
             if !self.is_full() {
                 return Ok(());
             }
-            if let Some(error) = self.stuck.lock().clone().or_else(|| self.log().failure()) {
+            let closed = self.lane.lock().closed.clone();
+            if let Some(error) = closed.or_else(|| self.stuck.lock().clone()).or_else(|| self.log().failure()) {
                 return Err(error);
             }
             self.nudge();

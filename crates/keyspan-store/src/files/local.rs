@@ -78,7 +78,9 @@ impl Files for LocalFiles {
     }
 
     fn sync_dir(&self, path: &str) -> Result<()> {
-        File::open(self.at(path)).and_then(|dir| dir.sync_all()).map_err(|error| self.fail("sync directory", path, &error))
+        File::open(self.at(path))
+            .and_then(|dir| dir.sync_all())
+            .map_err(|error| self.fail("sync directory", path, &error))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -192,7 +194,10 @@ impl FileReader for LocalReader {
     fn read_at(&self, offset: u64, length: usize) -> Result<Bytes> {
         let end = offset.checked_add(length as u64);
         if end.is_none_or(|end| end > self.length) {
-            return Err(super::corrupted(&self.name, format!("it ends before byte {}", offset.saturating_add(length as u64))));
+            return Err(super::corrupted(
+                &self.name,
+                format!("it ends before byte {}", offset.saturating_add(length as u64)),
+            ));
         }
         let mut buffer = vec![0; length];
         self.file.read_exact_at(&mut buffer, offset).map_err(|error| io_error("read", &self.name, &error))?;

@@ -40,9 +40,11 @@ impl MemoryFiles {
     }
 
     fn content(&self, what: &str, path: &str) -> Result<Content> {
-        self.files.lock().get(path).cloned().ok_or_else(|| {
-            io_error(what, &self.display(path), &io::Error::from(io::ErrorKind::NotFound))
-        })
+        self.files
+            .lock()
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io_error(what, &self.display(path), &io::Error::from(io::ErrorKind::NotFound)))
     }
 }
 

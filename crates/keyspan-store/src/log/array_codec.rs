@@ -67,7 +67,9 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef) -> Result<()> {
     }
     match array.data_type() {
         DataType::Boolean => put_bits(out, array.as_boolean().values()),
-        DataType::Utf8View => put_varlen(out, array.as_string_view().iter().map(|value| value.unwrap_or("").as_bytes())),
+        DataType::Utf8View => {
+            put_varlen(out, array.as_string_view().iter().map(|value| value.unwrap_or("").as_bytes()))
+        }
         DataType::Binary => put_varlen(out, array.as_binary::<i32>().iter().map(Option::unwrap_or_default)),
         ty => {
             let width = fixed_width(ty)?;
@@ -165,10 +167,25 @@ fn fixed_width(ty: &DataType) -> Result<usize> {
 
 /// The types that columns have, by their tag.
 const TYPES: [ColumnType; 19] = [
-    ColumnType::Boolean, ColumnType::TinyInt, ColumnType::SmallInt, ColumnType::Int, ColumnType::BigInt, ColumnType::VarInt,
-    ColumnType::Real, ColumnType::Double, ColumnType::Text, ColumnType::Blob, ColumnType::Uuid, ColumnType::Date,
-    ColumnType::Time, ColumnType::Timestamp, ColumnType::LocalTimestamp, ColumnType::Duration, ColumnType::Inet,
-    ColumnType::TimeUuid, ColumnType::Ascii,
+    ColumnType::Boolean,
+    ColumnType::TinyInt,
+    ColumnType::SmallInt,
+    ColumnType::Int,
+    ColumnType::BigInt,
+    ColumnType::VarInt,
+    ColumnType::Real,
+    ColumnType::Double,
+    ColumnType::Text,
+    ColumnType::Blob,
+    ColumnType::Uuid,
+    ColumnType::Date,
+    ColumnType::Time,
+    ColumnType::Timestamp,
+    ColumnType::LocalTimestamp,
+    ColumnType::Duration,
+    ColumnType::Inet,
+    ColumnType::TimeUuid,
+    ColumnType::Ascii,
 ];
 const DECIMAL: u8 = 255;
 
@@ -200,7 +217,10 @@ mod tests {
 
     #[test]
     fn every_array_is_read_back_also_from_a_slice() {
-        let uuids = FixedSizeBinaryArray::try_from_sparse_iter_with_size([Some([1u8; 16]), None, Some([3; 16])].into_iter(), 16);
+        let uuids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(
+            [Some([1u8; 16]), None, Some([3; 16])].into_iter(),
+            16,
+        );
         let decimals = Decimal128Array::from(vec![Some(1), None, Some(-3)]).with_precision_and_scale(10, 2);
         let arrays: Vec<ArrayRef> = vec![
             Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
@@ -214,8 +234,11 @@ mod tests {
             new_null_array(&DataType::Utf8View, 3),
         ];
         let columns: Vec<ColumnId> = (0..arrays.len() as u32).map(ColumnId).collect();
-        let fields: Vec<Field> =
-            columns.iter().zip(&arrays).map(|(id, array)| Field::new(id.to_string(), array.data_type().clone(), true)).collect();
+        let fields: Vec<Field> = columns
+            .iter()
+            .zip(&arrays)
+            .map(|(id, array)| Field::new(id.to_string(), array.data_type().clone(), true))
+            .collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("equal lengths");
         for batch in [batch.clone(), batch.slice(1, 2), batch.slice(0, 0)] {
             let mut bytes = Vec::new();

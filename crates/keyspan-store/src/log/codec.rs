@@ -132,7 +132,8 @@ const COMPRESS_FROM: usize = 4096;
 pub fn encode_body(catalog: Option<&Catalog>, mutations: &[LoggedMutation]) -> Result<Record> {
     let mut raw = Vec::new();
     if let Some(catalog) = catalog {
-        let json = serde_json::to_vec(catalog).map_err(|error| Error::internal(format!("a catalog cannot be written: {error}")))?;
+        let json = serde_json::to_vec(catalog)
+            .map_err(|error| Error::internal(format!("a catalog cannot be written: {error}")))?;
         put_bytes(&mut raw, &json);
     }
     put_varint(&mut raw, mutations.len() as u64);
@@ -152,14 +153,16 @@ pub fn encode_body(catalog: Option<&Catalog>, mutations: &[LoggedMutation]) -> R
 /// Reads a record's body.
 pub fn decode_body(kind: u8, flags: u8, bytes: &[u8]) -> Result<RecordBody> {
     if flags & COMPRESSED != 0 {
-        let raw = lz4_flex::block::decompress_size_prepended(bytes).map_err(|error| bad(format!("a body is not LZ4: {error}")))?;
+        let raw = lz4_flex::block::decompress_size_prepended(bytes)
+            .map_err(|error| bad(format!("a body is not LZ4: {error}")))?;
         return decode_body(kind, flags & !COMPRESSED, &raw);
     }
     let mut reader = Reader::new(bytes);
     let catalog = match kind {
         KIND_BATCH => None,
         KIND_CHANGE => Some(
-            serde_json::from_slice(reader.bytes()?).map_err(|error| bad(format!("a catalog cannot be read: {error}")))?,
+            serde_json::from_slice(reader.bytes()?)
+                .map_err(|error| bad(format!("a catalog cannot be read: {error}")))?,
         ),
         other => return Err(bad(format!("a record of unknown kind {other}"))),
     };
@@ -352,10 +355,23 @@ mod tests {
     #[test]
     fn every_mutation_is_read_back() {
         let values = [
-            Value::Boolean(true), Value::TinyInt(-1), Value::SmallInt(-2), Value::Int(-3), Value::BigInt(i64::MIN),
-            Value::Decimal(-12345, 2), Value::Real(1.5), Value::Double(-2.5), Value::Text("é".repeat(5000)),
-            Value::Blob(vec![0, 255]), Value::Uuid(Uuid::max()), Value::Date(-1), Value::Time(1), Value::Timestamp(-5),
-            Value::Duration(1, -2, 3), Value::Inet(IpAddr::from([1, 2, 3, 4])), Value::Inet(IpAddr::from([7; 16])),
+            Value::Boolean(true),
+            Value::TinyInt(-1),
+            Value::SmallInt(-2),
+            Value::Int(-3),
+            Value::BigInt(i64::MIN),
+            Value::Decimal(-12345, 2),
+            Value::Real(1.5),
+            Value::Double(-2.5),
+            Value::Text("é".repeat(5000)),
+            Value::Blob(vec![0, 255]),
+            Value::Uuid(Uuid::max()),
+            Value::Date(-1),
+            Value::Time(1),
+            Value::Timestamp(-5),
+            Value::Duration(1, -2, 3),
+            Value::Inet(IpAddr::from([1, 2, 3, 4])),
+            Value::Inet(IpAddr::from([7; 16])),
         ];
         let mut mutations: Vec<LoggedMutation> = values.into_iter().map(row).collect();
         let (relation, schema_version) = (RelationId(9), 1);

@@ -94,7 +94,8 @@ impl CommitLog {
     ) -> Result<CommitLog> {
         let state = State { durable, files: kept, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
-        let writer = Writer { files, options, shared: shared.clone(), on_durable, current: None, written: durable, dirty: None };
+        let writer =
+            Writer { files, options, shared: shared.clone(), on_durable, current: None, written: durable, dirty: None };
         let thread = std::thread::Builder::new().name("keyspan-log".into()).spawn(move || writer.run());
         let thread = thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
         Ok(CommitLog { shared, thread: Mutex::new(Some(thread)) })
@@ -348,9 +349,12 @@ impl Writer {
 
     /// Poisons the log: what the disk holds beyond `durable` is not known any more.
     fn fail(&self, commits: Vec<Commit>, cause: &Error) {
-        let error = Error::new(ErrorKind::LogPoisoned, "the commit log could not be written, and no write is taken until a restart")
-            .with_detail(cause.to_string())
-            .with_hint("Look at the disk, then start again: everything acknowledged is there.");
+        let error = Error::new(
+            ErrorKind::LogPoisoned,
+            "the commit log could not be written, and no write is taken until a restart",
+        )
+        .with_detail(cause.to_string())
+        .with_hint("Look at the disk, then start again: everything acknowledged is there.");
         tracing::error!(%cause, "the commit log failed");
         let mut state = self.shared.state.lock();
         state.failed = Some(error.clone());

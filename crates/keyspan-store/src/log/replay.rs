@@ -11,9 +11,7 @@ use keyspan_model::Result;
 use uuid::Uuid;
 
 use super::codec::Record;
-use super::frame::{
-    FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header,
-};
+use super::frame::{FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header};
 use super::wire::{Reader, bad};
 use crate::files::{FileReader, Files, corrupted};
 
@@ -130,7 +128,8 @@ impl Replay {
         match read_file_header(&header, self.store) {
             Ok(first_seq) if first_seq == file.first_seq && first_seq == self.last + 1 => {}
             Ok(_) => {
-                let what = format!("it begins with record {}, and record {} should come", file.first_seq, self.last + 1);
+                let what =
+                    format!("it begins with record {}, and record {} should come", file.first_seq, self.last + 1);
                 return Err(corrupted(&name, what));
             }
             // A file whose making was cut short holds nothing: its header is synced before its first frame is written.
@@ -194,7 +193,10 @@ impl Replay {
         let promised = self.durable >= expected || !self.ahead.is_empty() || current.later_sync()? >= expected;
         if promised {
             let position = current.position;
-            return Err(corrupted(&current.name, format!("{what}, at byte {position}; record {expected} had been acknowledged")));
+            return Err(corrupted(
+                &current.name,
+                format!("{what}, at byte {position}; record {expected} had been acknowledged"),
+            ));
         }
         tracing::debug!(file = current.name, record = expected, what, "the commit log ends");
         Ok(None)
@@ -241,7 +243,9 @@ impl Current {
         let start = self.position + FRAME_HEADER as u64;
         match self.bytes(start, header.length as usize)? {
             None => Ok(Place::Damaged("a frame ends after its file".into())),
-            Some(body) if crc32c::crc32c(&body) != header.body_crc => Ok(Place::Damaged("the checksum of a frame is wrong".into())),
+            Some(body) if crc32c::crc32c(&body) != header.body_crc => {
+                Ok(Place::Damaged("the checksum of a frame is wrong".into()))
+            }
             Some(body) => Ok(Place::Frame(header, body)),
         }
     }

@@ -57,8 +57,13 @@ impl Ledger {
             (Err(error), _) if error.kind != ErrorKind::Corrupted => Err(error),
             (Err(error), None) => Err(error),
             (found, Some(checkpoint)) => {
-                let why = found.map_or_else(|error| error.to_string(), |(_, items)| format!("it ends at edit {}", items.edit));
-                tracing::warn!(why, edit = checkpoint.edit, "the manifest's ledger is made anew from the newest checkpoint");
+                let why = found
+                    .map_or_else(|error| error.to_string(), |(_, items)| format!("it ends at edit {}", items.edit));
+                tracing::warn!(
+                    why,
+                    edit = checkpoint.edit,
+                    "the manifest's ledger is made anew from the newest checkpoint"
+                );
                 let ledger = Ledger::rebuild(&path, &checkpoint)?;
                 Ok((ledger, checkpoint, Some(why)))
             }
@@ -68,15 +73,11 @@ impl Ledger {
     fn open_existing(path: &Path) -> Result<(Ledger, Items)> {
         remove_leftovers(path)?;
         let fail = |error: sled::Error| failure(path, &error);
-        let db = sled::Config::new()
-            .path(path)
-            .cache_capacity(4 << 20)
-            .flush_every_ms(None)
-            .open()
-            .map_err(fail)?;
+        let db = sled::Config::new().path(path).cache_capacity(4 << 20).flush_every_ms(None).open().map_err(fail)?;
         db.flush().map_err(fail)?;
         let file_path = path.join("db");
-        let file = File::open(&file_path).map_err(|error| io_error("open", &file_path.display().to_string(), &error))?;
+        let file =
+            File::open(&file_path).map_err(|error| io_error("open", &file_path.display().to_string(), &error))?;
         let mut ledger = Ledger { db, file, path: path.to_path_buf(), chunks: BTreeMap::new() };
         ledger.sync()?;
         for directory in [Some(path), path.parent()].into_iter().flatten() {
@@ -89,7 +90,9 @@ impl Ledger {
 
     fn rebuild(path: &Path, checkpoint: &Items) -> Result<Ledger> {
         let aside = path.with_extension("damaged");
-        let moved = fs::remove_dir_all(&aside).or_else(absent_is_fine).and_then(|()| fs::rename(path, &aside).or_else(absent_is_fine));
+        let moved = fs::remove_dir_all(&aside)
+            .or_else(absent_is_fine)
+            .and_then(|()| fs::rename(path, &aside).or_else(absent_is_fine));
         moved.map_err(|error| io_error("rename", &path.display().to_string(), &error))?;
         let (mut ledger, _) = Ledger::open_existing(path)?;
         ledger.commit(checkpoint.edit, &checkpoint.items, &[])?;
@@ -227,7 +230,9 @@ fn failure(path: &Path, error: &sled::Error) -> Error {
     let name = path.display().to_string();
     match error {
         sled::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => io_error("write", &name, error),
-        sled::Error::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => io_error("open", &name, error),
+        sled::Error::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            io_error("open", &name, error)
+        }
         error => corrupted(&name, error),
     }
 }

@@ -129,7 +129,10 @@ impl ManifestState {
             state.read_item(key, value)?;
         }
         if state.edit != items.edit {
-            return Err(corrupted("manifest", format!("its marks are of edit {}, its newest item of edit {}", state.edit, items.edit)));
+            return Err(corrupted(
+                "manifest",
+                format!("its marks are of edit {}, its newest item of edit {}", state.edit, items.edit),
+            ));
         }
         Ok(state)
     }
@@ -228,7 +231,8 @@ impl ManifestState {
     }
 
     fn dying(&self, edit: &Edit) -> Vec<SegmentId> {
-        let dropped = self.segments.values().filter(|record| edit.drop.contains(&record.relation)).map(|record| record.id);
+        let dropped =
+            self.segments.values().filter(|record| edit.drop.contains(&record.relation)).map(|record| record.id);
         let removed = edit.remove.iter().copied().filter(|id| self.segments.contains_key(id));
         dropped.chain(removed).collect::<BTreeSet<_>>().into_iter().collect()
     }
