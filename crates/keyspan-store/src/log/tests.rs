@@ -55,7 +55,7 @@ fn written(count: u64) -> MemoryFiles {
     let files = MemoryFiles::new();
     let log = start(Arc::new(files.clone()), 0, Vec::new(), 20_000);
     for seq in 1..=count {
-        commit(&log, record(seq, if seq % 5 == 0 { 9000 } else { 50 })).expect("commits");
+        commit(&log, record(seq, if seq.is_multiple_of(5) { 9000 } else { 50 })).expect("commits");
     }
     log.close().expect("closes");
     files
@@ -69,7 +69,7 @@ fn what_was_committed_is_read_back_over_files_and_parts() {
     assert_eq!(last, 20);
     for (at, found) in records.iter().enumerate() {
         let seq = at as u64 + 1;
-        assert_eq!(found.bytes, record(seq, if seq % 5 == 0 { 9000 } else { 50 }).bytes);
+        assert_eq!(found.bytes, record(seq, if seq.is_multiple_of(5) { 9000 } else { 50 }).bytes);
         assert_eq!((found.seq, found.timestamp, found.clock), (seq, seq as i64 * 10, seq as i64));
     }
 }
