@@ -1,6 +1,8 @@
 //! A server is killed with SIGKILL at random moments, again and again on one directory: everything acknowledged is
 //! there afterwards, and every statement is whole or absent. `KEYSPAN_KILLS` says how often, `KEYSPAN_SEED` repeats.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

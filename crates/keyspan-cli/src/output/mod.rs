@@ -63,14 +63,9 @@ impl<W: Write> Printer<W> {
         Printer { out, format, expanded: Expanded::Off, tags: format == Format::Table, rows: None }
     }
 
-    /// Ends an answer that an error cut short: what is there is printed.
+    /// Leaves an answer that an error cut short: nothing makes it look whole.
     pub fn interrupt(&mut self) -> io::Result<()> {
-        if let Some(mut rows) = self.rows.take() {
-            if self.format == Format::Csv {
-                return self.out.flush();
-            }
-            rows.end(&mut self.out)?;
-        }
+        self.rows = None;
         self.out.flush()
     }
 }

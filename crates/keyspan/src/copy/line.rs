@@ -61,7 +61,7 @@ impl LineFinder {
         let mut at = start + self.seen;
         while let Some(byte) = bytes.get(at) {
             match byte {
-                b'\n' | b'\r' if !self.in_quotes && !(self.escaped && !self.csv) => {
+                b'\n' | b'\r' if !self.in_quotes && (self.csv || !self.escaped) => {
                     let following = bytes.get(at + 1);
                     if *byte == b'\r' && following.is_none() && !is_last && self.ending != Ending::Return {
                         break;
