@@ -1,11 +1,11 @@
 //! One database reached in two ways, in three storage states: what every query file is run against.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use keyspan::{Database, Session};
-use keyspan_model::{ColumnType, Error, ErrorKind, array};
+use keyspan::text::ArrayText;
+use keyspan::{Database, Error, ErrorKind, Session};
+use keyspan_pg::{RunningServer, Server, ServerOptions};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -131,23 +131,29 @@ async fn run_embedded(session: &mut Session, sql: &str) -> Result<DBOutput<Defau
     let zone = session.setting("TimeZone").unwrap_or_else(|| "UTC".into());
     let outcomes = session.execute(sql).await?;
     let outcome = outcomes.into_iter().last().ok_or_else(|| Error::new(ErrorKind::Syntax, "no statement"))?;
-    let (tag, Some(rows)) = (outcome.tag, outcome.rows) else {
-        return Ok(DBOutput::StatementComplete(0));
+    let Some(rows) = outcome.rows else {
+        return Ok(DBOutput::StatementComplete(outcome.tag.rows().unwrap_or_default()));
     };
-    let _ = tag;
-    let types: Vec<ColumnType> =
-        rows.schema().fields().iter().map(|f| ColumnType::of_field(f).unwrap_or(ColumnType::Text)).collect();
+    let schema = rows.schema().clone();
     let mut lines = Vec::new();
     for batch in rows.collect().await? {
+        let columns = schema.fields().iter().zip(batch.columns());
+        let columns: Vec<ArrayText> =
+            columns.map(|(field, column)| ArrayText::new(field, column, &zone)).collect::<keyspan::Result<_>>()?;
         for row in 0..batch.num_rows() {
-            let mut line = Vec::new();
-            for (column, ty) in batch.columns().iter().zip(&types) {
-                line.push(shown(Some(keyspan::text::value_text(&array::value_at(column, row, *ty)?, *ty, &zone)?)));
-            }
-            lines.push(line);
+            lines.push(columns.iter().map(|column| cell(column, row)).collect::<keyspan::Result<_>>()?);
         }
     }
-    Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; types.len()], rows: lines })
+    Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; schema.fields().len()], rows: lines })
+}
+
+fn cell(column: &ArrayText, row: usize) -> keyspan::Result<String> {
+    if column.is_null(row) {
+        return Ok(shown(None));
+    }
+    let mut text = String::new();
+    column.write(row, &mut text)?;
+    Ok(shown(Some(text)))
 }
 
 async fn run_wire(client: &tokio_postgres::Client, sql: &str) -> Result<DBOutput<DefaultColumnType>, TestError> {
@@ -177,7 +183,6 @@ fn shown(text: Option<String>) -> String {
 }
 
 /// A server over the database on a free port of this machine.
-pub async fn serve(database: &Database) -> Arc<keyspan_pg::RunningServer> {
-    let options = keyspan_pg::ServerOptions::loopback(0);
-    Arc::new(keyspan_pg::Server::bind(database.clone(), options).await.expect("a free port").start())
+pub async fn serve(database: &Database) -> RunningServer {
+    Server::bind(database.clone(), ServerOptions::loopback(0)).await.expect("a free port").start()
 }

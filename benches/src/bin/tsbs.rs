@@ -106,11 +106,11 @@ async fn copy(session: &mut Session, batches: Vec<RecordBatch>) -> Answer<()> {
     let Some(CopyDirection::In(copy)) = outcome.into_iter().next().and_then(|outcome| outcome.copy) else {
         return Err("COPY did not ask for data".into());
     };
-    let mut sink = session.copy_in(&copy).await?;
+    let mut sink = session.copy_in(&copy)?;
     for batch in batches {
-        sink.push(batch).await?;
+        sink.push(session, &batch).await?;
     }
-    sink.finish().await?;
+    sink.finish(session).await?;
     Ok(())
 }
 
@@ -230,7 +230,7 @@ async fn inserts(database: &Database, sessions: usize) -> Answer<f64> {
                 let key = n * each + i;
                 session.execute(&format!("INSERT INTO single VALUES ({key}, 'value {key}')")).await?;
             }
-            keyspan::Result::Ok(())
+            Ok::<(), keyspan::Error>(())
         }));
     }
     for task in tasks {
