@@ -68,7 +68,10 @@ impl Core {
         let timestamp = clock.max(lane.timestamp + 1);
         let statements = prepared.statements();
         if let Some(schema) = &schema {
-            self.state.lock().begin_relations(schema);
+            // In one step: a relation that no schema names would be taken for a dropped one.
+            let mut state = self.state.lock();
+            state.begin_relations(schema);
+            state.pending.push_back((seq, schema.clone()));
         }
         if let Err(error) = self.place(std::mem::take(&mut prepared.staged), seq, timestamp, clock) {
             lane.closed = Some(error.clone());
@@ -78,8 +81,7 @@ impl Core {
         lane.clock = clock;
         lane.timestamp = timestamp + i64::from(statements);
         if let Some(schema) = schema {
-            lane.schema = schema.clone();
-            self.state.lock().pending.push_back((seq, schema));
+            lane.schema = schema;
         }
         {
             let mut state = self.state.lock();
