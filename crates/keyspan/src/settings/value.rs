@@ -27,7 +27,8 @@ pub(super) fn canonical(definition: &Definition, values: &[String]) -> Result<St
         Kind::Word(words) => word(definition, &value, words),
         Kind::TimeZone => time_zone(definition, &value),
         Kind::DateStyle => date_style(definition, &value),
-        Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
+        // PostgreSQL looks at letters and digits only (clean_encoding_name); asyncpg sends quotes too.
+        Kind::Encoding => match value.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "").as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_string()),
             _ => Err(invalid(definition, &value).with_hint("Keyspan speaks UTF8 only.")),
         },

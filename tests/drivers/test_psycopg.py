@@ -1,0 +1,86 @@
+"""psycopg 3 and 2, asyncpg: types both ways, prepared statements, pipelines, COPY, cursors, cancellation."""
+
+import asyncio
+import datetime
+import decimal
+import threading
+import time
+import uuid
+
+import asyncpg
+import psycopg
+import psycopg2
+from server import ServerCase
+
+UTC = datetime.timezone.utc
+NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC)
+KEY = uuid.UUID("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11")
+ROW = (1, True, 5, 2**40, 1.5, decimal.Decimal("12.346"), "text é", b"\xca\xfe", KEY, datetime.date(2024, 2, 29), NOON)
+CREATE = """CREATE TABLE IF NOT EXISTS kinds (k int PRIMARY KEY, b boolean, s smallint, l bigint, d double, n decimal(10,3), t text,
+            x blob, u uuid, da date, ts timestamp)"""
+
+
+class Drivers(ServerCase):
+    def connect(self, **more):
+        return psycopg.connect(host="127.0.0.1", port=self.port, user="me", dbname="db", **more)
+
+    def test_every_type_as_text_and_binary(self):
+        with self.connect(autocommit=True) as connection:
+            connection.execute(CREATE)
+            for binary in (False, True):
+                with connection.cursor(binary=binary) as cursor:
+                    cursor.execute("DELETE FROM kinds WHERE k = 1")
+                    cursor.execute(f"INSERT INTO kinds VALUES ({', '.join(['%s'] * len(ROW))})", ROW)
+                    self.assertEqual(cursor.execute("SELECT * FROM kinds WHERE k = %s", (1,)).fetchone(), ROW)
+
+    def test_executemany_and_a_transaction(self):
+        with self.connect() as connection:
+            connection.execute("CREATE TABLE many (k int PRIMARY KEY, v text)")
+            with connection.cursor() as cursor:
+                cursor.executemany("INSERT INTO many VALUES (%s, %s)", [(n, f"v{n}") for n in range(200)])
+            self.assertEqual(connection.execute("SELECT count(*) FROM many").fetchone(), (200,))
+            connection.rollback()
+        with self.connect() as connection, self.assertRaises(psycopg.errors.UndefinedTable):
+            connection.execute("SELECT * FROM many")
+
+    def test_copy_and_a_named_cursor(self):
+        with self.connect() as connection:
+            connection.execute("CREATE TABLE copied (k int PRIMARY KEY, v text)")
+            with connection.cursor().copy("COPY copied FROM STDIN") as copy:
+                for n in range(1000):
+                    copy.write_row((n, f"line\t{n}\n"))
+            connection.commit()
+            with connection.cursor(name="slowly") as cursor:
+                cursor.itersize = 100
+                rows = list(cursor.execute("SELECT * FROM copied ORDER BY k"))
+            self.assertEqual(rows[999], (999, "line\t999\n"))
+
+    def test_cancel_stops_a_running_statement(self):
+        with self.connect(autocommit=True) as connection:
+            timer = threading.Timer(0.5, connection.cancel)
+            timer.start()
+            start = time.monotonic()
+            with self.assertRaises(psycopg.errors.QueryCanceled):
+                connection.execute("SELECT sum(a.value % 7 * b.value) FROM generate_series(1, 100000) a, generate_series(1, 100000) b")
+            self.assertLess(time.monotonic() - start, 10)
+            timer.join()
+
+    def test_psycopg2(self):
+        connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="me", dbname="db")
+        with connection, connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE old (k int PRIMARY KEY, ts timestamp)")
+            cursor.execute("INSERT INTO old VALUES (%s, %s)", (1, NOON))
+            cursor.execute("SELECT ts FROM old WHERE ts = %s", (NOON,))
+            self.assertEqual(cursor.fetchone(), (NOON,))
+        connection.close()
+
+    def test_asyncpg(self):
+        async def talk():
+            connection = await asyncpg.connect(host="127.0.0.1", port=self.port, user="me", database="db")
+            await connection.execute("CREATE TABLE asynchronous (k int PRIMARY KEY, u uuid, ts timestamp)")
+            await connection.execute("INSERT INTO asynchronous VALUES ($1, $2, $3)", 1, KEY, NOON)
+            row = await connection.fetchrow("SELECT * FROM asynchronous WHERE k = $1", 1)
+            await connection.close()
+            return tuple(row)
+
+        self.assertEqual(asyncio.run(talk()), (1, KEY, NOON))
