@@ -79,6 +79,13 @@ impl QueryEngine {
         let statement = Statement { snapshot: context.snapshot.clone(), info: context.info.clone() };
         state.config_mut().set_extension(Arc::new(statement));
         state.config_mut().options_mut().execution.time_zone = Some(context.time_zone.clone());
+        let facts = functions::Facts {
+            info: context.info.clone(),
+            search_path: Arc::new(context.search_path.clone()),
+            now: context.now,
+            catalog: context.snapshot.catalog().clone(),
+        };
+        state.config_mut().options_mut().extensions.insert(facts);
         state.mark_start_execution();
         state.execution_props_mut().query_execution_start_time = DateTime::from_timestamp_micros(context.now);
         state

@@ -22,8 +22,9 @@ use keyspan_model::{Catalog, Error, ErrorKind, TableDef, ViewDef, nearest};
 
 use crate::engine::QueryEngine;
 use crate::error::external;
+use crate::functions;
 use crate::pg_catalog;
-use crate::planning::plan_view;
+use crate::planning::{analyzed, output_schema, plan_view};
 use crate::rewrite::Mentions;
 use crate::semantics;
 use crate::session::QueryContext;
@@ -83,7 +84,21 @@ impl Names<'_> {
             Some(_) => return None,
             None => "pg_catalog",
         };
-        pg_catalog::table(schema, name, self.context).map(provider_as_source)
+        pg_catalog::table(schema, name, || self.view_columns()).map(provider_as_source)
+    }
+
+    /// The columns of all views, for the system tables that list columns. A view that cannot be planned has none, and
+    /// so have all within a view on such a system table: else views could ask for themselves.
+    fn view_columns(&self) -> pg_catalog::ViewColumns {
+        if self.depth > 0 {
+            return Vec::new();
+        }
+        let columns = |view: &ViewDef| {
+            let plan = analyzed(self.state, &plan_view(self, view).ok()?).ok()?;
+            let labels: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+            Some((view.id, output_schema(plan.schema(), &labels)))
+        };
+        self.context.snapshot.catalog().views.values().filter_map(|view| columns(view)).collect()
     }
 
     fn view(&self, view: &ViewDef) -> Result<Arc<dyn TableSource>> {
@@ -166,7 +181,14 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
+        let found = self.state.scalar_functions().get(name).cloned();
+        let other = || {
+            self.get_aggregate_meta(name).is_some()
+                || self.get_window_meta(name).is_some()
+                || self.get_higher_order_meta(name).is_some()
+        };
+        // A name that nothing has is refused once the types of its arguments are known: 42883 names them.
+        found.or_else(|| (!other() && !name.starts_with("unnest")).then(|| functions::named(name)))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
 use crate::names::parts_of;
+use crate::pg_catalog;
 use crate::semantics;
 use crate::table::KeyspanTable;
 
@@ -95,7 +96,6 @@ pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
 /// 0A000 for combinations that are not done; those of [`semantics::rewrite_query`].
 pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Rewritten> {
     let mut query = Box::new(query.clone());
-    semantics::rewrite_query(&mut query)?;
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;
@@ -104,6 +104,9 @@ pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Re
         return Err(error);
     }
     let labels = nested.labels;
+    pg_catalog::rewrite_query(&mut query);
+    // Last: it hides from the others what they look for.
+    semantics::rewrite_query(&mut query)?;
     Ok(Rewritten { query, mentions, labels })
 }
 

@@ -1,14 +1,129 @@
 //! Functions that DataFusion lacks, or whose answers differ from Postgres'. A function here replaces DataFusion's of the
 //! same name.
+//!
+//! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
+//! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`.
 
-use std::sync::Arc;
+pub mod arithmetic;
+pub mod cast;
+mod format;
+mod identity;
+mod json;
+mod list;
+mod math;
+mod overload;
+mod pattern;
+mod series;
+mod system;
+mod text;
+mod time;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::catalog::TableFunction;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
+use keyspan_model::{ColumnType, Error, nearest};
+
+use crate::error::external;
+use overload::{Named, ValueFunction};
+pub use overload::{Call, Code, Overload, Parameter};
+pub use pattern::similar_pattern;
+pub use system::Facts;
+pub use text::quote_ident;
+pub use time::{day, now};
+
+fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
+    static CATALOG: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let mut catalog: BTreeMap<&'static str, Vec<Overload>> = BTreeMap::new();
+        let tables = [
+            math::functions(),
+            text::functions(),
+            pattern::functions(),
+            time::functions(),
+            format::functions(),
+            json::functions(),
+            system::functions(),
+            identity::functions(),
+            crate::pg_catalog::functions(),
+        ];
+        for overload in tables.into_iter().flatten() {
+            catalog.entry(overload.name).or_default().push(overload);
+        }
+        catalog
+    })
+}
+
+/// The functions of this name.
+pub fn overloads(name: &str) -> Option<&'static [Overload]> {
+    catalog().get(name).map(Vec::as_slice)
+}
+
+/// Whether there is a function of this name, of ours or DataFusion's.
+pub fn exists(name: &str) -> bool {
+    catalog().contains_key(name) || ["avg", "sum", "string_agg", "bool_and", "bool_or"].contains(&name)
+}
+
+/// The function with the most similar name.
+pub fn nearest_name(name: &str) -> Option<&'static str> {
+    nearest(name, catalog().keys().copied())
+}
+
+/// A call of one of our functions with arguments that already have these types.
+///
+/// # Errors
+/// XX000 when there is none.
+pub fn value_call(name: &str, args: Vec<Expr>, types: &[ColumnType]) -> Result<Expr> {
+    let fits = |overload: &&Overload| {
+        let parameters = overload.parameters;
+        let count = parameters.len() == types.len() || (overload.variadic && types.len() + 1 >= parameters.len());
+        let each = types.iter().enumerate().all(|(index, ty)| {
+            parameters.get(index).or(parameters.last()).is_some_and(|parameter| parameter.takes(*ty))
+        });
+        count && each
+    };
+    match overloads(name).and_then(|overloads| overloads.iter().find(fits)) {
+        Some(overload) => Ok(call_overload(overload, args, types)),
+        None => Err(external(Error::internal(format!("no function {name} of these types")))),
+    }
+}
+
+/// A call of this function with arguments of these types.
+pub fn call_overload(overload: &Overload, args: Vec<Expr>, types: &[ColumnType]) -> Expr {
+    let function = ValueFunction::new(overload.clone(), types.to_vec());
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), args))
+}
+
+/// Whether a planned function only stands for a name that nothing has.
+pub fn is_missing(function: &ScalarUDF) -> bool {
+    function.inner().is::<Named>()
+}
+
+/// A function that stands for a name until the types of its arguments are known.
+pub fn named(name: &str) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Named::new(name)))
+}
 
 /// Scalar functions.
 pub fn scalar() -> Vec<Arc<ScalarUDF>> {
-    Vec::new()
+    let own = catalog().iter().filter(|(_, overloads)| overloads.iter().any(|overload| !overload.native));
+    let mut functions: Vec<Arc<ScalarUDF>> = own.map(|(name, _)| named(name)).collect();
+    functions.extend(["pg_typeof"].map(named));
+    functions.extend(list::functions());
+    functions
+}
+
+/// DataFusion's `sum`.
+pub fn sum() -> Arc<AggregateUDF> {
+    datafusion::functions_aggregate::sum::sum_udaf()
+}
+
+/// DataFusion's `count`.
+pub fn count() -> Arc<AggregateUDF> {
+    datafusion::functions_aggregate::count::count_udaf()
 }
 
 /// Aggregate functions.
@@ -23,5 +138,5 @@ pub fn window() -> Vec<Arc<WindowUDF>> {
 
 /// Functions in FROM.
 pub fn table() -> Vec<Arc<TableFunction>> {
-    Vec::new()
+    vec![Arc::new(TableFunction::new("generate_series".into(), Arc::new(series::GenerateSeries)))]
 }

@@ -63,6 +63,13 @@ impl Target {
 
 /// `expr::target`.
 pub fn explicit(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
+    let cast = written(expr, target, schema)?;
+    // A bare literal would take another type from its surroundings; what is cast to text is text.
+    let bare = target.ty == ColumnType::Text && literal_text(&cast).is_some();
+    Ok(if bare { Expr::Cast(Cast::new(Box::new(cast), target.ty.arrow())) } else { cast })
+}
+
+fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     let from = match type_of(&expr, schema)? {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,

@@ -105,6 +105,9 @@ impl VisitorMut for Marker {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let SetExpr::Values(values) = query.body.as_mut() {
+            columns_of_values(values);
+        }
         if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by {
             orders.iter_mut().for_each(|order| unmark(&mut order.expr));
         }
@@ -118,6 +121,45 @@ impl VisitorMut for Marker {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// In a column of VALUES, bare literals and parameters take the type that another row is cast to or whose number it has.
+fn columns_of_values(values: &mut ast::Values) {
+    let columns = values.rows.first().map_or(0, |row| row.len());
+    for column in 0..columns {
+        let cells = values.rows.iter().filter_map(|row| row.get(column));
+        let Some(ty) = cells.filter_map(type_of_cell).reduce(wider) else { continue };
+        for row in &mut values.rows {
+            let Some(cell) = row.get_mut(column) else { continue };
+            let bare = matches!(cell, Expr::Value(value) if !matches!(value.value, Value::Boolean(_)));
+            if bare {
+                let own = std::mem::replace(cell, null());
+                *cell = marked(own, "cast", ty.clone());
+            }
+        }
+    }
+}
+
+fn type_of_cell(cell: &Expr) -> Option<String> {
+    let Expr::BinaryOp { op, .. } = cell else { return None };
+    let mark = mark_of(op)?;
+    match mark.kind {
+        "cast" => Some(mark.detail.to_owned()),
+        "number" if mark.detail.contains(['.', 'e', 'E']) => Some("numeric".into()),
+        "number" if mark.detail.parse::<i32>().is_ok() => Some("int".into()),
+        "number" => Some("bigint".into()),
+        _ => None,
+    }
+}
+
+/// Of two number types by which literals are read, the wider; a written cast goes before both.
+fn wider(a: String, b: String) -> String {
+    let rank = |ty: &str| ["int", "bigint", "numeric"].iter().position(|each| *each == ty);
+    match (rank(&a), rank(&b)) {
+        (Some(first), Some(second)) if second > first => b,
+        (Some(_), None) => b,
+        _ => a,
     }
 }
 

@@ -2,21 +2,50 @@
 //!
 //! Every list here is used by [`crate::engine`] (rules, planners) or [`crate::rewrite`] (the statement's text as a tree),
 //! for queries and for [`crate::CompiledExprs`] alike.
+//!
+//! ```text
+//! tree ─▶ mark ─▶ planner ─▶ operator | cast | call ─▶ comparisons of one type, calls of crate::functions
+//!         places   types known, from the leaves up
+//! ```
+//!
+//! - `mark`: makes every place where types decide visible to the planner.
+//! - `planner`: literals, CASE, IN, BETWEEN, LIKE.
+//! - `types`, `common`: types of expressions; the common type of several.
+//! - `operator`, [`arithmetic`]: operators; what they give.
+//! - `cast`: casts; `zone`: time zones.
+//! - `call`: which function a call means.
+//! - `union`: the types of UNION's columns.
+//! - `label`: names of output columns.
 
+pub mod arithmetic;
+mod call;
+mod cast;
+mod common;
 mod label;
+mod mark;
+mod operator;
+mod planner;
+#[cfg(test)]
+mod tests;
+pub(crate) mod types;
+mod union;
+mod zone;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::logical_expr::planner::{ExprPlanner, TypePlanner};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
+pub use cast::{Target, cast_value, numeric_literal, text_of};
 pub use label::label;
+pub use zone::Zone;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    Vec::new()
+    vec![Arc::new(union::UnionTypes)]
 }
 
 /// Rules that run after types are coerced.
@@ -26,7 +55,7 @@ pub fn analyzer_rules_after() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 
 /// Planners of operators and literals; asked before DataFusion's own.
 pub fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
-    Vec::new()
+    vec![Arc::new(planner::PostgresPlanner)]
 }
 
 /// The planner of type names.
@@ -34,18 +63,26 @@ pub fn type_planner() -> Option<Arc<dyn TypePlanner>> {
     None
 }
 
-/// Changes a query before it is planned; called once for a statement, views' queries included.
+/// Changes a query before it is planned; called once for a statement, views' queries included. Comes last, since marks
+/// hide what other changes look for.
 ///
 /// # Errors
 /// What Postgres refuses and DataFusion would not.
-pub fn rewrite_query(_query: &mut ast::Query) -> Result<()> {
-    Ok(())
+pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
+    settled(query.visit(&mut mark::Marker))
 }
 
 /// Changes a single expression before it is compiled; also called for CHECK, DEFAULT and SET.
 ///
 /// # Errors
 /// As [`rewrite_query`].
-pub fn rewrite_expression(_expression: &mut ast::Expr) -> Result<()> {
-    Ok(())
+pub fn rewrite_expression(expression: &mut ast::Expr) -> Result<()> {
+    settled(expression.visit(&mut mark::Marker))
+}
+
+fn settled(flow: ControlFlow<keyspan_model::Error>) -> Result<()> {
+    match flow {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }

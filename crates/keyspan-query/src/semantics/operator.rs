@@ -114,10 +114,10 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
     if sides.any_other() {
         return Ok(binary_expr(sides.left, op, sides.right));
     }
+    let sides = instants(sides)?;
     let ty = match (&sides.left_type, &sides.right_type) {
         (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
-        (Ty::Known(ty), Ty::Unknown) => return half_known(op, sides, *ty),
-        (Ty::Unknown, Ty::Known(ty)) => return half_known(op, sides, *ty),
+        (&Ty::Known(ty), Ty::Unknown) | (Ty::Unknown, &Ty::Known(ty)) => return half_known(op, sides, ty),
         (Ty::Known(left), Ty::Known(right)) => match common(*left, *right) {
             Some(ty) => ty,
             None => return sides.missing(&symbol(op)),
@@ -131,9 +131,41 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
     ordered(op, left, right, ty)
 }
 
+/// `ts > $1 - interval '1 hour'`: read alone, the parameter is an interval, as in Postgres; beside an instant it can
+/// only be one itself, so it is.
+fn instants(mut sides: Sides) -> Result<Sides> {
+    let at = |ty: &Ty| matches!(ty, Ty::Known(ColumnType::Timestamp | ColumnType::LocalTimestamp));
+    let (left, right) = (at(&sides.left_type), at(&sides.right_type));
+    if left && sides.right_type == Ty::Known(ColumnType::Duration) {
+        if let Some(moved) = moved_parameter(&sides.right, &sides.left_type)? {
+            (sides.right, sides.right_type) = (moved, sides.left_type.clone());
+        }
+    } else if right && sides.left_type == Ty::Known(ColumnType::Duration) {
+        if let Some(moved) = moved_parameter(&sides.left, &sides.right_type)? {
+            (sides.left, sides.left_type) = (moved, sides.right_type.clone());
+        }
+    }
+    Ok(sides)
+}
+
+fn moved_parameter(expr: &Expr, ty: &Ty) -> Result<Option<Expr>> {
+    let Expr::ScalarFunction(function) = expr else { return Ok(None) };
+    let [Expr::Placeholder(parameter), interval] = function.args.as_slice() else { return Ok(None) };
+    let zoned = *ty == Ty::Known(ColumnType::Timestamp);
+    let name = match (function.func.name(), zoned) {
+        ("interval_add", true) => "instant_add",
+        ("interval_subtract", true) => "instant_subtract",
+        ("interval_add", false) => "local_add",
+        ("interval_subtract", false) => "local_subtract",
+        _ => return Ok(None),
+    };
+    let ty = if zoned { ColumnType::Timestamp } else { ColumnType::LocalTimestamp };
+    let args = vec![super::types::typed_parameter(parameter, ty), interval.clone()];
+    value_call(name, args, &[ty, ColumnType::Duration]).map(Some)
+}
+
 /// One side is a bare literal or parameter.
 fn half_known(op: Operator, sides: Sides, ty: ColumnType) -> Result<Expr> {
-    // `ts > $1 - interval '1 hour'`: the parameter was taken for an interval, but can only be an instant.
     let ty = match ty {
         // A literal compared with numeric keeps its digits.
         ColumnType::Decimal { .. } => {

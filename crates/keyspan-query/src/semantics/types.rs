@@ -95,17 +95,16 @@ pub fn literal_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// A literal of exactly this type.
+/// A literal of exactly this type; a text looks like a bare one.
 pub fn literal(value: &Value, ty: ColumnType) -> Result<Expr> {
     let scalar = scalar_of(value, ty).map_err(external)?;
     Ok(Expr::Literal(scalar, metadata_of(ty)))
 }
 
-/// Metadata for types that their Arrow form does not tell; a text's says that it is no bare literal.
+/// Metadata for types that their Arrow form does not tell.
 fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
     let natural = ColumnType::of_arrow(&ty.arrow()) == Some(ty);
-    (!natural || ty == ColumnType::Text)
-        .then(|| FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())])))
+    (!natural).then(|| FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())])))
 }
 
 /// The value of a literal of this type.

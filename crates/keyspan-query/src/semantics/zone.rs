@@ -25,7 +25,8 @@ impl Zone {
         if let Some(offset) = fixed(trimmed) {
             return Ok(Zone::Fixed(offset));
         }
-        chrono_tz::Tz::from_str_insensitive(trimmed).map(Zone::Named).map_err(|_| {
+        let known = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(trimmed));
+        known.map(|zone| Zone::Named(*zone)).ok_or_else(|| {
             Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized"))
         })
     }
@@ -55,6 +56,18 @@ impl Zone {
             chrono::LocalResult::None => self.offset_at(micros.saturating_sub(10_800_000_000)),
         }
     }
+
+    /// The zone's short name at an instant: `CEST`.
+    pub fn abbreviation_at(self, micros: i64) -> String {
+        match self {
+            Zone::Fixed(0) => "UTC".into(),
+            Zone::Fixed(offset) => format!("{:+03}", offset / 3600),
+            Zone::Named(zone) => match DateTime::from_timestamp_micros(micros) {
+                Some(instant) => instant.with_timezone(&zone).format("%Z").to_string(),
+                None => String::new(),
+            },
+        }
+    }
 }
 
 /// `+02`, `-05:30`, `+0530`: to the east.
@@ -68,7 +81,7 @@ fn fixed(text: &str) -> Option<i32> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let (hours, minutes) = match digits.len() {
+    let (hours, minutes): (i32, i32) = match digits.len() {
         1 | 2 => (digits.parse().ok()?, 0),
         3 | 4 => (digits[..digits.len() - 2].parse().ok()?, digits[digits.len() - 2..].parse().ok()?),
         _ => return None,

@@ -1,0 +1,71 @@
+//! Casts that Arrow's kernels do not do as Postgres does.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use keyspan_model::{ColumnBuilder, ColumnType, value_at};
+
+use super::overload::zone_of;
+use crate::error::external;
+use crate::semantics::{Target, cast_value};
+
+/// A cast from one type to another.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CastFunction {
+    from: ColumnType,
+    target: Target,
+    name: String,
+    signature: Signature,
+}
+
+impl CastFunction {
+    /// The cast between these types.
+    pub fn new(from: ColumnType, target: Target) -> CastFunction {
+        // What depends on the session's zone must not be computed before a session is known.
+        let volatility = Volatility::Stable;
+        let name = format!("cast_to_{}", target.ty.name().replace(' ', "_"));
+        CastFunction { from, target, name, signature: Signature::any(1, volatility) }
+    }
+}
+
+impl ScalarUDFImpl for CastFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.target.ty.arrow())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(self.target.ty.field(&self.name, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let zone = zone_of(&args.config_options)?;
+        let (array, scalar) = match &args.args[0] {
+            ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
+            ColumnarValue::Array(array) => (array.clone(), false),
+        };
+        let mut builder = ColumnBuilder::with_capacity(self.target.ty, array.len());
+        for row in 0..array.len() {
+            let value = value_at(array.as_ref(), row, self.from).map_err(external)?;
+            let cast = cast_value(value, self.from, self.target, zone).map_err(external)?;
+            builder.append(&cast).map_err(external)?;
+        }
+        let cast = builder.finish();
+        Ok(match scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&cast, 0)?),
+            false => ColumnarValue::Array(cast),
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! UUIDs, CQL's time UUIDs and conversions to and from blobs, and addresses.
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use uuid::Uuid;
+
+use super::overload::{Code, Overload, Parameter};
+use super::text::{bytes, text};
+use super::time::micros;
+
+use ColumnType as C;
+use Parameter::{Any, Is};
+
+const TU: Parameter = Is(C::TimeUuid);
+const TZ: Parameter = Is(C::Timestamp);
+const IP: Parameter = Is(C::Inet);
+const BLOB: Parameter = Is(C::Blob);
+
+/// 100 ns between 1582-10-15, where UUIDs' time begins, and 1970.
+const GREGORIAN: u64 = 0x01B2_1DD2_1381_4000;
+
+/// The functions.
+pub fn functions() -> Vec<Overload> {
+    let mut all = Vec::new();
+    for name in ["gen_random_uuid", "uuid"] {
+        all.push(Overload::new(name, &[], C::Uuid, |_, _| Ok(Value::Uuid(Uuid::new_v4()))).volatile());
+    }
+    all.push(Overload::new("now_timeuuid", &[], C::TimeUuid, |_, _| {
+        let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
+        Ok(Value::Uuid(time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)))
+    }).volatile());
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
+    // The least and the greatest of the 16 lower bytes, compared as signed: Cassandra's.
+    for name in ["min_timeuuid", "mintimeuuid"] {
+        add(name, &[TZ], C::TimeUuid, |_, v| Ok(Value::Uuid(time_uuid(micros(&v[0])?, 0x8080_8080_8080_8080))));
+    }
+    for name in ["max_timeuuid", "maxtimeuuid"] {
+        add(name, &[TZ], C::TimeUuid, |_, v| {
+            Ok(Value::Uuid(time_uuid_at(micros(&v[0])? , 9_999, 0x7F7F_7F7F_7F7F_7F7F)))
+        });
+    }
+    for name in ["to_timestamp", "dateof", "totimestamp"] {
+        add(name, &[TU], C::Timestamp, |_, v| Ok(Value::Timestamp(time_of(&v[0])?)));
+    }
+    for name in ["to_unix_timestamp", "unixtimestampof", "tounixtimestamp"] {
+        add(name, &[TU], C::BigInt, |_, v| Ok(Value::BigInt(time_of(&v[0])?.div_euclid(1000))));
+        add(name, &[TZ], C::BigInt, |_, v| Ok(Value::BigInt(micros(&v[0])?.div_euclid(1000))));
+    }
+    add("to_timestamp", &[Is(C::Date)], C::Timestamp, |_, v| v[0].clone().cast(C::Timestamp));
+    for name in ["to_date", "todate"] {
+        add(name, &[TU], C::Date, |_, v| Value::Timestamp(time_of(&v[0])?).cast(C::Date));
+        add(name, &[TZ], C::Date, |_, v| v[0].clone().cast(C::Date));
+    }
+    add("host", &[IP], C::Text, |_, v| address(&v[0], |ip| ip.to_string()));
+    add("family", &[IP], C::Int, |_, v| Ok(match &v[0] {
+        Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 4 } else { 6 }),
+        _ => Value::Null,
+    }));
+    add("masklen", &[IP], C::Int, |_, v| Ok(match &v[0] {
+        Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 32 } else { 128 }),
+        _ => Value::Null,
+    }));
+    add("inet_bytes", &[IP], C::Blob, |_, v| Ok(match &v[0] {
+        Value::Inet(std::net::IpAddr::V4(ip)) => Value::Blob([&[4][..], &ip.octets()[..]].concat()),
+        Value::Inet(std::net::IpAddr::V6(ip)) => Value::Blob([&[6][..], &ip.octets()[..]].concat()),
+        _ => Value::Null,
+    }));
+    blobs(&mut all);
+    all.push(Overload::new("token", &[Any], C::BigInt, |_, _| {
+        let error = Error::not_supported("token() is not supported: rows are kept in row-key order, not by a hash of it");
+        Err(error.with_hint("Compare the partition key itself."))
+    }).variadic());
+    all
+}
+
+/// CQL's `bigint_as_blob`, `blob_as_text` and the like: big-endian bytes.
+fn blobs(all: &mut Vec<Overload>) {
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
+    for name in ["text_as_blob", "textasblob"] {
+        add(name, &[Is(C::Text)], C::Blob, |_, v| Ok(Value::Blob(text(&v[0])?.as_bytes().to_vec())));
+    }
+    for name in ["int_as_blob", "intasblob"] {
+        add(name, &[Is(C::Int)], C::Blob, |_, v| Ok(match v[0] {
+            Value::Int(value) => Value::Blob(value.to_be_bytes().to_vec()),
+            _ => Value::Null,
+        }));
+    }
+    for name in ["bigint_as_blob", "bigintasblob"] {
+        add(name, &[Is(C::BigInt)], C::Blob, |_, v| Ok(match v[0] {
+            Value::BigInt(value) => Value::Blob(value.to_be_bytes().to_vec()),
+            _ => Value::Null,
+        }));
+    }
+    for name in ["uuid_as_blob", "uuidasblob"] {
+        add(name, &[Is(C::Uuid)], C::Blob, |_, v| Ok(match &v[0] {
+            Value::Uuid(value) => Value::Blob(value.as_bytes().to_vec()),
+            _ => Value::Null,
+        }));
+    }
+    for name in ["blob_as_text", "blobastext"] {
+        add(name, &[BLOB], C::Text, |_, v| match std::str::from_utf8(bytes(&v[0])?) {
+            Ok(text) => Ok(Value::Text(text.to_owned())),
+            Err(_) => Err(Error::new(ErrorKind::InvalidEncoding, "the bytes are not UTF-8")),
+        });
+    }
+    for name in ["blob_as_int", "blobasint"] {
+        add(name, &[BLOB], C::Int, |_, v| Ok(Value::Int(i32::from_be_bytes(exact(bytes(&v[0])?, C::Int)?))));
+    }
+    for name in ["blob_as_bigint", "blobasbigint"] {
+        add(name, &[BLOB], C::BigInt, |_, v| Ok(Value::BigInt(i64::from_be_bytes(exact(bytes(&v[0])?, C::BigInt)?))));
+    }
+    for name in ["blob_as_uuid", "blobasuuid"] {
+        add(name, &[BLOB], C::Uuid, |_, v| Ok(Value::Uuid(Uuid::from_bytes(exact(bytes(&v[0])?, C::Uuid)?))));
+    }
+}
+
+fn exact<const N: usize>(bytes: &[u8], ty: C) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| {
+        let message = format!("a blob of {} bytes is not a valid value of type {}", bytes.len(), ty.postgres_name());
+        Error::new(ErrorKind::InvalidParameter, message)
+    })
+}
+
+fn address(value: &Value, function: impl Fn(&std::net::IpAddr) -> String) -> Result<Value> {
+    Ok(match value {
+        Value::Inet(ip) => Value::Text(function(ip)),
+        _ => Value::Null,
+    })
+}
+
+fn time_uuid(micros: i64, lower: u64) -> Uuid {
+    time_uuid_at(micros, 0, lower)
+}
+
+/// A version 1 UUID of a time; its lower half as given. Cassandra keeps milliseconds, so `rest` fills one up.
+fn time_uuid_at(micros: i64, rest: u64, lower: u64) -> Uuid {
+    let micros = if rest > 0 { micros.div_euclid(1000) * 1000 } else { micros };
+    let ticks = (micros.wrapping_mul(10) as u64).wrapping_add(GREGORIAN).wrapping_add(rest);
+    let upper = (ticks & 0xFFFF_FFFF) << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | (ticks >> 48 & 0x0FFF);
+    Uuid::from_u64_pair(upper, lower)
+}
+
+fn time_of(value: &Value) -> Result<i64> {
+    let Value::Uuid(uuid) = value else { return Err(Error::internal("a timeuuid was expected")) };
+    let ticks = keyspan_model::value::timeuuid_time(uuid);
+    let since = i128::from(ticks) - i128::from(GREGORIAN);
+    i64::try_from(since.div_euclid(10)).map_err(|_| Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range"))
+}

@@ -1,0 +1,128 @@
+//! What a session and its database say of themselves.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::error::Result as DataFusionResult;
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+
+use super::overload::{Call, Code, Overload, Parameter};
+use super::text::text;
+use crate::error::external;
+use crate::session::SessionInfo;
+
+use ColumnType as C;
+
+const T: Parameter = Parameter::Is(C::Text);
+const B: Parameter = Parameter::Is(C::Boolean);
+const N: Parameter = Parameter::Is(C::BigInt);
+
+/// What functions may know of the statement; travels in the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The session.
+    pub info: Arc<SessionInfo>,
+    /// Keyspaces searched.
+    pub search_path: Arc<Vec<String>>,
+    /// The transaction's time, in microseconds since 1970.
+    pub now: i64,
+    /// The tables as of the statement.
+    pub catalog: Arc<Catalog>,
+}
+
+impl Facts {
+    /// The facts of a statement's configuration.
+    pub fn of(options: &ConfigOptions) -> Facts {
+        options.extensions.get::<Facts>().cloned().unwrap_or_default()
+    }
+}
+
+impl ConfigExtension for Facts {
+    const PREFIX: &'static str = "keyspan";
+}
+
+impl ExtensionOptions for Facts {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, _: &str) -> DataFusionResult<()> {
+        Err(external(Error::internal(format!("{key} cannot be set"))))
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
+
+/// The functions.
+pub fn functions() -> Vec<Overload> {
+    let mut all = Vec::new();
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    add("version", &[], C::Text, |_, _| Ok(Value::Text(version())));
+    for name in ["current_database", "current_catalog"] {
+        add(name, &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.database.clone())));
+    }
+    for name in ["current_user", "session_user", "user", "current_role"] {
+        add(name, &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
+    }
+    add("current_schema", &[], C::Text, |call, _| {
+        Ok(call.facts.search_path.first().map_or(Value::Null, |schema| Value::Text(schema.clone())))
+    });
+    add("current_setting", &[T], C::Text, |call, v| setting(call, text(&v[0])?, false));
+    add("current_setting", &[T, B], C::Text, |call, v| setting(call, text(&v[0])?, v[1] == Value::Boolean(true)));
+    add("set_config", &[T, T, B], C::Text, |_, _| {
+        Err(Error::not_supported("set_config() is not supported").with_hint("Use SET name = value."))
+    });
+    add("pg_backend_pid", &[], C::Int, |_, _| {
+        Ok(Value::Int(i32::try_from(std::process::id()).unwrap_or(i32::MAX)))
+    });
+    for name in ["txid_current", "pg_current_xact_id"] {
+        add(name, &[], C::BigInt, |_, _| {
+            Err(Error::not_supported("transactions have no numbers here: txid_current() is not supported"))
+        });
+    }
+    add("pg_is_in_recovery", &[], C::Boolean, |_, _| Ok(Value::Boolean(false)));
+    add("pg_client_encoding", &[], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
+    add("pg_encoding_to_char", &[N], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
+    for name in ["inet_server_addr", "inet_client_addr"] {
+        add(name, &[], C::Inet, |_, _| Ok(Value::Null));
+    }
+    for name in ["inet_server_port", "inet_client_port"] {
+        add(name, &[], C::Int, |_, _| Ok(Value::Null));
+    }
+    for name in ["has_table_privilege", "has_schema_privilege", "has_database_privilege"] {
+        add(name, &[T, T], C::Boolean, |_, _| Ok(Value::Boolean(true)));
+        add(name, &[N, T], C::Boolean, |_, _| Ok(Value::Boolean(true)));
+    }
+    add("obj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
+    add("col_description", &[N, Parameter::Is(C::Int)], C::Text, |_, _| Ok(Value::Null));
+    add("shobj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
+    add("pg_get_userbyid", &[N], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
+    add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
+    add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
+    all
+}
+
+fn version() -> String {
+    format!("PostgreSQL 15.0 (Keyspan {})", env!("CARGO_PKG_VERSION"))
+}
+
+fn setting(call: &Call<'_>, name: &str, missing_ok: bool) -> Result<Value> {
+    let settings = &call.facts.info.settings;
+    let found = settings.get(name).or_else(|| settings.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v));
+    match found {
+        Some(value) => Ok(Value::Text(value.clone())),
+        None if missing_ok => Ok(Value::Null),
+        None => Err(Error::new(ErrorKind::UndefinedObject, format!("unrecognized configuration parameter \"{name}\""))),
+    }
+}

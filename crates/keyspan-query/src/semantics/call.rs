@@ -1,0 +1,301 @@
+//! Calls: which of the functions of a name is meant, as Postgres resolves it from the arguments' types.
+
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{AggregateFunction, Cast, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
+use keyspan_model::{ColumnType, Error, ErrorKind};
+
+use super::arithmetic::Op;
+use super::cast::implicit;
+use super::common::{common, decimal, number_rank, scale_of};
+use super::operator::calculated;
+use super::planner::unified;
+use super::types::{Ty, fail, type_of};
+use crate::functions::{self, Overload, Parameter};
+
+/// 42883 for a name with these argument types.
+pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
+    let arguments = types.iter().map(Ty::name).collect::<Vec<_>>().join(", ");
+    let error = Error::new(ErrorKind::UndefinedFunction, format!("function {name}({arguments}) does not exist"));
+    let hint = match functions::exists(name) {
+        true => "No function matches the given name and argument types. You might need to add explicit type casts.".into(),
+        false => match functions::nearest_name(name) {
+            Some(near) => format!("Perhaps you meant \"{near}\"."),
+            None => "No function matches the given name and argument types. You might need to add explicit type casts.".into(),
+        },
+    };
+    fail(error.with_hint(hint))
+}
+
+fn types_of(args: &[Expr], schema: &DFSchema) -> Result<Vec<Ty>> {
+    args.iter().map(|arg| type_of(arg, schema)).collect()
+}
+
+/// A scalar call.
+pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    let name = function.func.name().to_owned();
+    let ScalarFunction { func, args } = function;
+    match name.as_str() {
+        "coalesce" | "greatest" | "least" => {
+            let args = unified(&name.to_uppercase(), args, schema)?;
+            return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
+        }
+        "nullif" => {
+            let [left, right] = <[Expr; 2]>::try_from(args).or_else(|args| missing(&name, &types_of(&args, schema)?))?;
+            let first = left.clone();
+            let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
+            let ty = type_of(&first, schema)?;
+            let first = if ty == Ty::Unknown { implicit(first, &ty, ColumnType::Text)? } else { first };
+            return datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first);
+        }
+        "pg_typeof" => {
+            let types = types_of(&args, schema)?;
+            let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
+            return super::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text);
+        }
+        "concat" | "concat_ws" | "format" => {
+            let types = types_of(&args, schema)?;
+            let texts = args.into_iter().zip(&types).map(|(arg, ty)| implicit(arg, ty, ColumnType::Text));
+            let texts = texts.collect::<Result<Vec<_>>>()?;
+            let wanted = vec![ColumnType::Text; texts.len()];
+            return functions::value_call(&name, texts, &wanted);
+        }
+        _ => {}
+    }
+    let types = types_of(&args, schema)?;
+    let Some(overloads) = functions::overloads(&name) else {
+        if functions::is_missing(&func) {
+            return missing(&name, &types);
+        }
+        return plain(ScalarFunction { func, args }, &types);
+    };
+    match resolve(overloads, &types) {
+        Some((overload, wanted)) => {
+            let args = args.into_iter().zip(&types).zip(&wanted).map(|((arg, from), to)| match to {
+                Some(to) => implicit(arg, from, *to),
+                None => Ok(arg),
+            });
+            let args = args.collect::<Result<Vec<_>>>()?;
+            let wanted: Vec<ColumnType> = wanted.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
+            match overload.native {
+                true => Ok(Expr::ScalarFunction(ScalarFunction { func, args })),
+                false => Ok(functions::call_overload(overload, args, &wanted)),
+            }
+        }
+        None => missing(&name, &types),
+    }
+}
+
+fn typed_null(like: &Expr, schema: &DFSchema) -> Result<Expr> {
+    use datafusion::logical_expr::ExprSchemable;
+    Ok(Expr::Literal(ScalarValue::try_from(&like.get_type(schema)?)?, None))
+}
+
+/// A function of DataFusion's that nothing is known about: bare literals are texts.
+fn plain(function: ScalarFunction, types: &[Ty]) -> Result<Expr> {
+    let ScalarFunction { func, args } = function;
+    let args = args.into_iter().zip(types).map(|(arg, ty)| match (&arg, ty) {
+        (Expr::Placeholder(_), Ty::Unknown) => implicit(arg, ty, ColumnType::Text),
+        _ => Ok(arg),
+    });
+    Ok(Expr::ScalarFunction(ScalarFunction { func, args: args.collect::<Result<Vec<_>>>()? }))
+}
+
+type Wanted = Vec<Option<ColumnType>>;
+
+/// The overload that fits best: most arguments of exactly its types, then the preferred types.
+fn resolve<'a>(overloads: &'a [Overload], types: &[Ty]) -> Option<(&'a Overload, Wanted)> {
+    let mut best: Option<(u32, &Overload, Wanted)> = None;
+    for overload in overloads {
+        let Some((cost, wanted)) = fits(overload, types) else { continue };
+        if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+            best = Some((cost, overload, wanted));
+        }
+    }
+    best.map(|(_, overload, wanted)| (overload, wanted))
+}
+
+fn fits(overload: &Overload, types: &[Ty]) -> Option<(u32, Wanted)> {
+    let fixed = overload.parameters.len();
+    if types.len() != fixed && !(overload.variadic && types.len() + 1 >= fixed) {
+        return None;
+    }
+    let mut cost = 0;
+    let mut wanted = Vec::with_capacity(types.len());
+    for (index, ty) in types.iter().enumerate() {
+        let parameter = overload.parameters.get(index).or(overload.parameters.last())?;
+        let (each, to) = fit(*parameter, ty)?;
+        cost += each;
+        wanted.push(to);
+    }
+    Some((cost, wanted))
+}
+
+/// How well an argument fits a parameter (0: exactly), and what it is cast to.
+fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
+    match (parameter, ty) {
+        (Parameter::Any, Ty::Unknown) => Some((1, Some(ColumnType::Text))),
+        (Parameter::Any, Ty::Known(ty)) => Some((1, Some(*ty))),
+        (Parameter::Any, Ty::Other(_)) => Some((1, None)),
+        (Parameter::Is(to), Ty::Unknown) => {
+            // Among several, Postgres prefers text for a bare literal, then the widest number.
+            let cost = match to {
+                ColumnType::Text => 1,
+                ColumnType::Timestamp | ColumnType::Double => 2,
+                _ => 3,
+            };
+            Some((cost, Some(to)))
+        }
+        (Parameter::Numeric, Ty::Unknown) => Some((3, Some(decimal(10)))),
+        (Parameter::Numeric, Ty::Known(from)) => match from {
+            ColumnType::Decimal { .. } => Some((0, Some(*from))),
+            ColumnType::VarInt => Some((0, Some(decimal(0)))),
+            from if number_rank(*from)? <= 4 => Some((4, Some(decimal(0)))),
+            _ => None,
+        },
+        (Parameter::Is(to), Ty::Known(from)) if *from == to => Some((0, Some(to))),
+        (Parameter::Is(to), Ty::Known(from)) => {
+            // Implicit casts go up only.
+            (common(*from, to) == Some(to)).then(|| {
+                let up = match (number_rank(*from), number_rank(to)) {
+                    (Some(from), Some(to)) if to == 8 && from < 7 => 3,
+                    (Some(from), Some(to)) => u32::from(to.saturating_sub(from)).min(2),
+                    _ => 2,
+                };
+                (up, Some(to))
+            })
+        }
+        (_, Ty::Other(_)) => None,
+    }
+}
+
+/// An aggregate's arguments as Postgres takes them.
+pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
+    let name = function.func.name().to_owned();
+    let types = types_of(&function.params.args, schema)?;
+    if name == "avg" {
+        if let [Ty::Known(ty)] = types.as_slice() {
+            if number_rank(*ty).is_some_and(|rank| rank <= 6) {
+                return average(function, *ty);
+            }
+        }
+    }
+    function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
+    Ok(settled(Expr::AggregateFunction(function), &name))
+}
+
+/// A window call's arguments as Postgres takes them.
+pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
+    let name = function.fun.name().to_owned();
+    let types = types_of(&function.params.args, schema)?;
+    let args = std::mem::take(&mut function.params.args);
+    if name == "avg" {
+        if let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice()) {
+            if number_rank(*ty).is_some_and(|rank| rank <= 6) {
+                function.params.args = vec![implicit(arg.clone(), &types[0], total_type(*ty))?];
+                let mut counted = function.clone();
+                function.fun = WindowFunctionDefinition::AggregateUDF(functions::sum());
+                counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
+                let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
+                return quotient(total, rows, *ty);
+            }
+        }
+    }
+    function.params.args = arguments(&name, args, &types)?;
+    Ok(settled(Expr::WindowFunction(Box::new(function)), &name))
+}
+
+/// Row numbers and ranks are `bigint`.
+fn settled(expr: Expr, name: &str) -> Expr {
+    match name {
+        "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
+        "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),
+        _ => expr,
+    }
+}
+
+fn total_type(ty: ColumnType) -> ColumnType {
+    match ty {
+        ColumnType::Decimal { scale, .. } => decimal(scale),
+        _ => decimal(0),
+    }
+}
+
+/// `avg` of exact numbers is their sum by their count, as numeric.
+fn average(mut function: AggregateFunction, ty: ColumnType) -> Result<Expr> {
+    let args = std::mem::take(&mut function.params.args);
+    let cast = |arg: Expr| implicit(arg, &Ty::Known(ty), total_type(ty));
+    function.params.args = args.into_iter().map(cast).collect::<Result<_>>()?;
+    let mut counted = function.clone();
+    function.func = functions::sum();
+    counted.func = functions::count();
+    quotient(Expr::AggregateFunction(function), Expr::AggregateFunction(counted), ty)
+}
+
+fn quotient(total: Expr, rows: Expr, ty: ColumnType) -> Result<Expr> {
+    let scale = scale_of(ty);
+    let rows = implicit(rows, &Ty::Known(ColumnType::BigInt), decimal(0))?;
+    // Of no rows the sum is null, so the quotient is null and not a division by zero.
+    calculated(Op::Divide, total, rows, decimal(scale.max(16)))
+}
+
+fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
+    let first = types.first().cloned();
+    let number = first.as_ref().and_then(Ty::known).and_then(number_rank);
+    let pairs = args.into_iter().zip(types);
+    let all = |pairs: std::iter::Zip<std::vec::IntoIter<Expr>, std::slice::Iter<'_, Ty>>, to: ColumnType| {
+        pairs.map(|(arg, ty)| implicit(arg, ty, to)).collect::<Result<Vec<_>>>()
+    };
+    match name {
+        "sum" => match (number, first) {
+            (Some(4), _) => all(pairs, decimal(0)),
+            (Some(_), _) => Ok(pairs.map(|(arg, _)| arg).collect()),
+            _ => missing(name, types),
+        },
+        "avg" => match number {
+            Some(_) => all(pairs, ColumnType::Double),
+            None => missing(name, types),
+        },
+        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "corr" | "covar_pop"
+        | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => match number {
+            Some(_) => all(pairs, ColumnType::Double),
+            None => missing(name, types),
+        },
+        "string_agg" => match types {
+            [Ty::Known(ColumnType::Text | ColumnType::Ascii) | Ty::Unknown, _] => Ok(pairs.map(|(arg, _)| bare(arg)).collect()),
+            _ => missing(name, types),
+        },
+        "bool_and" | "bool_or" => match types {
+            [Ty::Known(ColumnType::Boolean) | Ty::Unknown] => all(pairs, ColumnType::Boolean),
+            _ => missing(name, types),
+        },
+        "percentile_cont" | "approx_percentile_cont" | "approx_percentile_cont_with_weight" | "quantile_cont" => {
+            all(pairs, ColumnType::Double)
+        }
+        "ntile" | "lag" | "lead" | "nth_value" => {
+            let widen = |(index, (arg, ty)): (usize, (Expr, &Ty))| match ty {
+                Ty::Known(ColumnType::Int | ColumnType::SmallInt) if (index == 1) != (name == "ntile") => {
+                    implicit(arg, ty, ColumnType::BigInt)
+                }
+                _ => Ok(arg),
+            };
+            pairs.enumerate().map(widen).collect()
+        }
+        _ => Ok(pairs.map(|(arg, ty)| if *ty == Ty::Unknown { bare(arg) } else { arg }).collect()),
+    }
+}
+
+/// A parameter of an aggregate that nothing gives a type to is text.
+fn bare(arg: Expr) -> Expr {
+    match &arg {
+        Expr::Placeholder(placeholder) if placeholder.field.is_none() => {
+            super::types::typed_parameter(placeholder, ColumnType::Text)
+        }
+        // DataFusion asks for a plain literal here.
+        Expr::Literal(scalar, Some(_)) => Expr::Literal(scalar.clone(), None),
+        _ => arg,
+    }
+}
+

@@ -1,0 +1,252 @@
+//! The planner of operators that DataFusion asks first; through the marks of [`super::mark`] it also sees literals,
+//! casts, calls, CASE, IN, BETWEEN and LIKE, from the leaves up and with the types of what they are made of.
+
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Case, InList};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Between, Expr, Like, Operator};
+use datafusion::common::TableReference;
+use arrow::datatypes::Field;
+use keyspan_model::{ColumnType, Error, ErrorKind};
+
+use super::arithmetic::Op;
+use super::cast::{Target, explicit, implicit, number};
+use super::common::common_of_all;
+use super::mark::{Mark, mark_of};
+use super::operator::{binary, calculated, compared};
+use super::types::{Ty, fail, literal, literal_text, type_of};
+use super::{call, common};
+use crate::error::external;
+use crate::functions::{similar_pattern, value_call};
+
+/// Plans expressions as Postgres does.
+#[derive(Debug)]
+pub struct PostgresPlanner;
+
+impl ExprPlanner for PostgresPlanner {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let planned = match mark_of(&expr.op) {
+            Some(mark) => Some(marked(&mark, expr.left.clone(), schema)?),
+            None => binary(&expr.op, expr.left.clone(), expr.right.clone(), schema)?,
+        };
+        Ok(match planned {
+            Some(planned) => PlannerResult::Planned(planned),
+            None => PlannerResult::Original(expr),
+        })
+    }
+
+    fn plan_compound_identifier(
+        &self,
+        _: &Field,
+        _: Option<&TableReference>,
+        _: &[String],
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Original(Vec::new()))
+    }
+}
+
+fn marked(mark: &Mark<'_>, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match mark.kind {
+        "number" => number(mark.detail),
+        "negate" => negate(expr, schema),
+        "cast" => explicit(expr, Target::parse(mark.detail).map_err(external)?, schema),
+        "interval" => interval(&expr, mark.detail),
+        _ => after(expr, schema),
+    }
+}
+
+/// `interval '1' day`: a unit outside of the text belongs to a bare number in it.
+fn interval(expr: &Expr, unit: &str) -> Result<Expr> {
+    let Some(text) = literal_text(expr) else {
+        return fail(Error::not_supported("an interval must be written as a string literal"));
+    };
+    let bare = !unit.is_empty() && text.trim().parse::<f64>().is_ok();
+    let text = if bare { format!("{text} {unit}") } else { text.to_owned() };
+    let value = keyspan_model::Value::parse(&text, ColumnType::Duration).map_err(external)?;
+    literal(&value, ColumnType::Duration)
+}
+
+fn negate(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let ty = match type_of(&expr, schema)? {
+        Ty::Known(ty) => ty,
+        Ty::Unknown => ColumnType::Double,
+        Ty::Other(_) => return Ok(Expr::Negative(Box::new(expr))),
+    };
+    if ty == ColumnType::Duration {
+        return value_call("interval_negate", vec![expr], &[ty]);
+    }
+    let Some((left, _, result)) = super::arithmetic::types(Op::Subtract, ty, ty) else {
+        let message = format!("operator does not exist: - {}", super::types::type_name(ty));
+        let hint = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
+        return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
+    };
+    // From -0.0, so that a negated float zero keeps its sign.
+    let zero = match left {
+        ColumnType::Double => keyspan_model::Value::Double(0.0),
+        ColumnType::Real => keyspan_model::Value::Real(0.0),
+        left => keyspan_model::Value::Int(0).cast(left).map_err(external)?,
+    };
+    let expr = implicit(expr, &Ty::Known(ty), left)?;
+    calculated(Op::Subtract, literal(&zero, left)?, expr, result)
+}
+
+/// What DataFusion has planned, with the types of its parts brought together.
+fn after(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr {
+        Expr::Alias(alias) => after(*alias.expr, schema),
+        Expr::ScalarFunction(function) => call::scalar(function, schema),
+        Expr::AggregateFunction(function) => call::aggregate(function, schema),
+        Expr::WindowFunction(function) => call::window(*function, schema),
+        Expr::InList(list) => in_list(list, schema),
+        Expr::Between(between) => between_expr(between, schema),
+        Expr::Like(like) => Ok(Expr::Like(like_texts(like, schema)?)),
+        Expr::SimilarTo(like) => similar(like_texts(like, schema)?),
+        Expr::Case(case) => case_expr(case, schema),
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) => {
+            compared(binary.op, *binary.left, *binary.right, schema)
+        }
+        Expr::InSubquery(subquery) => in_subquery(subquery, schema),
+        other => Ok(other),
+    }
+}
+
+/// Every member takes the tested value's type; members of another type are compared one by one.
+fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
+    let InList { expr, list, negated } = list;
+    let op = if negated { Operator::NotEq } else { Operator::Eq };
+    let mut members = Vec::with_capacity(list.len());
+    let mut uniform = true;
+    let mut tested = None;
+    let mut rest = Vec::with_capacity(list.len());
+    for member in list {
+        let comparison = compared(op, expr.as_ref().clone(), member, schema)?;
+        if let Expr::BinaryExpr(binary) = &comparison {
+            let same = tested.as_ref().is_none_or(|tested| tested == binary.left.as_ref());
+            uniform &= same && matches!(binary.right.as_ref(), Expr::Literal(..) | Expr::Placeholder(_));
+            tested.get_or_insert_with(|| binary.left.as_ref().clone());
+            members.push(binary.right.as_ref().clone());
+        } else {
+            uniform = false;
+        }
+        rest.push(comparison);
+    }
+    if uniform && !members.is_empty() {
+        let tested = tested.map_or(expr, Box::new);
+        return Ok(Expr::InList(InList { expr: tested, list: members, negated }));
+    }
+    let joined = if negated { Operator::And } else { Operator::Or };
+    let all = balanced(rest, joined);
+    Ok(all.unwrap_or(Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(negated)), None)))
+}
+
+/// Joins many conditions without a deep tree.
+fn balanced(mut exprs: Vec<Expr>, op: Operator) -> Option<Expr> {
+    while exprs.len() > 1 {
+        let mut next = Vec::with_capacity(exprs.len().div_ceil(2));
+        let mut pairs = exprs.into_iter();
+        while let Some(left) = pairs.next() {
+            next.push(match pairs.next() {
+                Some(right) => datafusion::logical_expr::binary_expr(left, op, right),
+                None => left,
+            });
+        }
+        exprs = next;
+    }
+    exprs.pop()
+}
+
+fn between_expr(between: Between, schema: &DFSchema) -> Result<Expr> {
+    let Between { expr, negated, low, high } = between;
+    let (from, to, joined) = match negated {
+        false => (Operator::GtEq, Operator::LtEq, Operator::And),
+        true => (Operator::Lt, Operator::Gt, Operator::Or),
+    };
+    let low = compared(from, expr.as_ref().clone(), *low, schema)?;
+    let high = compared(to, *expr, *high, schema)?;
+    Ok(datafusion::logical_expr::binary_expr(low, joined, high))
+}
+
+fn like_texts(like: Like, schema: &DFSchema) -> Result<Like> {
+    let types = (type_of(&like.expr, schema)?, type_of(&like.pattern, schema)?);
+    let text = |ty: &Ty| matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Text | ColumnType::Ascii));
+    if !text(&types.0) || !text(&types.1) {
+        let symbol = if like.case_insensitive { "~~*" } else { "~~" };
+        let message = format!("operator does not exist: {} {symbol} {}", types.0.name(), types.1.name());
+        let hint = "No operator matches the given name and argument types. You might need to add explicit type casts.";
+        return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
+    }
+    let expr = Box::new(implicit(*like.expr, &types.0, ColumnType::Text)?);
+    let pattern = Box::new(implicit(*like.pattern, &types.1, ColumnType::Text)?);
+    Ok(Like { expr, pattern, ..like })
+}
+
+/// SIMILAR TO, its pattern as a regular expression.
+fn similar(like: Like) -> Result<Expr> {
+    let Some(pattern) = literal_text(&like.pattern) else {
+        return fail(Error::not_supported("SIMILAR TO needs a literal pattern"));
+    };
+    let pattern = similar_pattern(pattern, like.escape_char.unwrap_or('\\')).map_err(external)?;
+    let pattern = literal(&keyspan_model::Value::Text(pattern), ColumnType::Text)?;
+    let op = if like.negated { Operator::RegexNotMatch } else { Operator::RegexMatch };
+    Ok(datafusion::logical_expr::binary_expr(*like.expr, op, pattern))
+}
+
+fn case_expr(case: Case, schema: &DFSchema) -> Result<Expr> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let mut whens = Vec::with_capacity(when_then_expr.len());
+    let mut branches = Vec::new();
+    for (when, then) in when_then_expr {
+        whens.push(match &expr {
+            Some(operand) => compared(Operator::Eq, operand.as_ref().clone(), *when, schema)?,
+            None => {
+                let ty = type_of(&when, schema)?;
+                if !matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Boolean)) {
+                    let message = format!("argument of CASE/WHEN must be type boolean, not type {}", ty.name());
+                    return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+                }
+                implicit(*when, &ty, ColumnType::Boolean)?
+            }
+        });
+        branches.push(*then);
+    }
+    let has_else = else_expr.is_some();
+    branches.extend(else_expr.map(|expr| *expr));
+    let mut branches = unified("CASE", branches, schema)?;
+    let else_expr = if has_else { branches.pop().map(Box::new) } else { None };
+    let pairs = whens.into_iter().zip(branches).map(|(when, then)| (Box::new(when), Box::new(then)));
+    Ok(Expr::Case(Case { expr: None, when_then_expr: pairs.collect(), else_expr }))
+}
+
+/// The expressions as one type; 42804 if there is none.
+pub fn unified(what: &str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
+    match common_of_all(&types) {
+        Ok(Some(ty)) => exprs.into_iter().zip(&types).map(|(expr, from)| implicit(expr, from, ty)).collect(),
+        Ok(None) => Ok(exprs),
+        Err((a, b)) => {
+            let message = format!("{what} types {} and {} cannot be matched", a.name(), b.name());
+            fail(Error::new(ErrorKind::DatatypeMismatch, message))
+        }
+    }
+}
+
+/// The tested value takes the type of the subquery's column, as far as it is a literal; else types must agree.
+fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let plan = subquery.subquery.subquery.schema();
+    if plan.fields().len() != 1 {
+        return Ok(Expr::InSubquery(subquery));
+    }
+    let (left, right) = (type_of(&subquery.expr, schema)?, super::types::field_type(plan.field(0)));
+    match (&left, &right) {
+        (Ty::Unknown, Ty::Known(ty)) => *subquery.expr = implicit(*subquery.expr, &left, *ty)?,
+        (Ty::Known(a), Ty::Known(b)) if common::common(*a, *b).is_none() => {
+            let message = format!("operator does not exist: {} = {}", left.name(), right.name());
+            let hint =
+                "No operator matches the given name and argument types. You might need to add explicit type casts.";
+            return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
+        }
+        _ => {}
+    }
+    Ok(Expr::InSubquery(subquery))
+}
