@@ -270,6 +270,14 @@ impl Bench {
         Ok((labels, rows))
     }
 
+    /// Runs a query and counts its rows, whatever their types.
+    pub async fn run(&self, sql: &str) -> Result<usize> {
+        let planned = self.session.plan(&*parse(sql)?, &self.context).await?;
+        let stream = self.session.execute(&planned, &[], &self.context).await?;
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        Ok(batches.iter().map(RecordBatch::num_rows).sum())
+    }
+
     /// The lines of EXPLAIN.
     pub async fn explain(&self, sql: &str, analyze: bool) -> Result<String> {
         let planned = self.session.plan(&*parse(sql)?, &self.context).await?;

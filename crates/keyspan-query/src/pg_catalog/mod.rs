@@ -1,16 +1,99 @@
 //! The system tables: `pg_catalog` and `information_schema`, so that embedded and wire answer alike.
+//!
+//! They are for programs that ask what there is: psql, drivers, SQLAlchemy. Columns are Postgres 15's (`columns.txt`);
+//! rows come from the catalog of the statement's snapshot when a table is scanned. What Keyspan has not (triggers,
+//! publications, …) is an empty table. An `oid` is `bigint` here and `name`, `"char"` are `text`.
+//!
+//! - `definition`: names, columns and their types.
+//! - `source`: what the rows are made from; OIDs; names to OIDs and back.
+//! - `relations`, `session_rows`, `information`: the rows.
+//! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
+
+mod definition;
+mod functions;
+mod information;
+mod lookup;
+mod relations;
+mod rewrite;
+mod row;
+mod session_rows;
+mod source;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use keyspan_model::TableId;
 
-use crate::session::QueryContext;
+use crate::table::Statement;
+use definition::Definition;
+use source::Source;
+
+pub use functions::functions;
+pub use rewrite::rewrite_query;
 
 /// Schemas that hold system tables.
 pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];
 
-/// The system table of this name. Its rows may come from `context.snapshot.catalog()`, or, if it must be new at each
-/// execution, from the [`crate::table::Statement`] in the session's configuration when it is scanned.
-pub fn table(_schema: &str, _name: &str, _context: &QueryContext) -> Option<Arc<dyn TableProvider>> {
-    None
+/// The columns of the views: what only planning their queries can tell.
+pub type ViewColumns = Vec<(TableId, SchemaRef)>;
+
+/// The system table of this name. Its rows come from the snapshot that a statement runs on; only the columns of views
+/// are settled here, and only for the tables that show them.
+pub fn table(schema: &str, name: &str, views: impl FnOnce() -> ViewColumns) -> Option<Arc<dyn TableProvider>> {
+    let definition = definition::find(schema, name)?;
+    let views = Arc::new(if matches!(name, "pg_attribute" | "columns") { views() } else { Vec::new() });
+    Some(Arc::new(SystemTable { definition, views }))
+}
+
+#[derive(Debug)]
+struct SystemTable {
+    definition: &'static Definition,
+    views: Arc<ViewColumns>,
+}
+
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        self.definition.arrow.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let statement = state
+            .config()
+            .get_extension::<Statement>()
+            .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
+        let source = Source {
+            catalog: statement.snapshot.catalog().clone(),
+            info: statement.info.clone(),
+            search_path: Arc::default(),
+            views: self.views.clone(),
+        };
+        let rows = match self.definition.schema {
+            "information_schema" => information::rows(&self.definition.name, &source),
+            _ => relations::rows(&self.definition.name, &source)
+                .or_else(|| session_rows::rows(&self.definition.name, &source))
+                .unwrap_or_default(),
+        };
+        let batch = row::batch(self.definition, &rows)?;
+        let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema(), projection.cloned())?;
+        Ok(exec)
+    }
 }

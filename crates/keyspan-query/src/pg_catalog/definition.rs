@@ -1,0 +1,252 @@
+//! The system tables' names and columns, read from `columns.txt`, and the types, from `types.txt`.
+//!
+//! A line of `columns.txt` is `name oid kind column:type column:type! …` with Postgres' types; `!` says not null.
+//! A line of `types.txt` is a row of `pg_type`, its full name last.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use keyspan_model::{ColumnDef, ColumnType};
+
+/// A system table.
+#[derive(Debug)]
+pub struct Definition {
+    /// `pg_catalog` or `information_schema`.
+    pub schema: &'static str,
+    /// Unique in its schema.
+    pub name: &'static str,
+    /// As in Postgres.
+    pub oid: i64,
+    /// `r` or `v`.
+    pub kind: &'static str,
+    /// In order.
+    pub columns: Vec<SystemColumn>,
+    /// The columns as Arrow has them.
+    pub arrow: SchemaRef,
+}
+
+/// A column of a system table.
+#[derive(Debug)]
+pub struct SystemColumn {
+    /// Unique in its table.
+    pub name: &'static str,
+    /// Postgres' name of its type.
+    pub type_name: &'static str,
+    /// Whether it is never null.
+    pub not_null: bool,
+    /// What it holds.
+    pub holds: Holds,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// One value.
+    One(ColumnType),
+    /// A list of texts.
+    Texts,
+    /// A list of `smallint`.
+    Smalls,
+    /// A list of OIDs.
+    Oids,
+}
+
+/// All system tables.
+pub fn all() -> &'static [Definition] {
+    static ALL: OnceLock<Vec<Definition>> = OnceLock::new();
+    ALL.get_or_init(|| include_str!("columns.txt").lines().filter_map(definition).collect())
+}
+
+/// The system table of this name.
+pub fn find(schema: &str, name: &str) -> Option<&'static Definition> {
+    all().iter().find(|each| each.schema == schema && each.name == name)
+}
+
+fn definition(line: &'static str) -> Option<Definition> {
+    let mut words = line.split(' ');
+    let name = words.next()?;
+    let (schema, name) = name.split_once('.').unwrap_or(("pg_catalog", name));
+    let (oid, kind) = (words.next()?.parse().ok()?, words.next()?);
+    let columns: Vec<SystemColumn> = words.filter_map(column).collect();
+    let fields = columns.iter().map(field).collect::<Vec<_>>();
+    Some(Definition { schema, name, oid, kind, columns, arrow: Arc::new(Schema::new(fields)) })
+}
+
+fn column(text: &'static str) -> Option<SystemColumn> {
+    let (name, type_name) = text.split_once(':')?;
+    let not_null = type_name.ends_with('!');
+    let type_name = type_name.trim_end_matches('!');
+    Some(SystemColumn { name, type_name, not_null, holds: holds(type_name) })
+}
+
+fn holds(type_name: &str) -> Holds {
+    Holds::One(match type_name {
+        "int2[]" | "int2vector" => return Holds::Smalls,
+        "oid[]" | "oidvector" | "regtype[]" => return Holds::Oids,
+        list if list.ends_with("[]") => return Holds::Texts,
+        "bool" => ColumnType::Boolean,
+        "int2" => ColumnType::SmallInt,
+        "int4" => ColumnType::Int,
+        "int8" | "oid" | "xid" | "regtype" => ColumnType::BigInt,
+        "float4" => ColumnType::Real,
+        "timestamptz" => ColumnType::Timestamp,
+        "interval" => ColumnType::Duration,
+        "inet" => ColumnType::Inet,
+        "bytea" => ColumnType::Blob,
+        _ => ColumnType::Text,
+    })
+}
+
+fn field(column: &SystemColumn) -> Field {
+    let list = |ty: DataType| Field::new(column.name, DataType::new_list(ty, true), true);
+    match column.holds {
+        Holds::One(ty) => ty.field(column.name, true),
+        Holds::Texts => list(DataType::Utf8View),
+        Holds::Smalls => list(DataType::Int16),
+        Holds::Oids => list(DataType::Int64),
+    }
+}
+
+/// A type of Postgres: a row of `pg_type`.
+#[derive(Debug)]
+pub struct PgType {
+    /// As in Postgres.
+    pub oid: i64,
+    /// Short name, as `int4`.
+    pub name: &'static str,
+    /// Bytes, or -1.
+    pub length: i64,
+    /// Whether values are passed by value.
+    pub by_value: bool,
+    /// `b`, `p`, `r`.
+    pub kind: &'static str,
+    /// One letter.
+    pub category: &'static str,
+    /// Whether it is the preferred one of its category.
+    pub preferred: bool,
+    /// Type of the elements of a list, or 0.
+    pub element: i64,
+    /// The list of this type, or 0.
+    pub array: i64,
+    /// 100 of texts, else 0; 950 of `name`.
+    pub collation: i64,
+    /// One letter.
+    pub align: &'static str,
+    /// One letter.
+    pub storage: &'static str,
+    /// Name in SQL, as `integer`.
+    pub sql_name: &'static str,
+}
+
+/// The types that there are.
+pub fn types() -> &'static [PgType] {
+    static TYPES: OnceLock<Vec<PgType>> = OnceLock::new();
+    TYPES.get_or_init(|| include_str!("types.txt").lines().filter_map(pg_type).collect())
+}
+
+fn pg_type(line: &'static str) -> Option<PgType> {
+    let words: Vec<&'static str> = line.splitn(15, ' ').collect();
+    let number = |index: usize| words.get(index)?.parse::<i64>().ok();
+    Some(PgType {
+        oid: number(0)?,
+        name: words.get(1)?,
+        length: number(2)?,
+        by_value: words.get(3) == Some(&"t"),
+        kind: words.get(4)?,
+        category: words.get(5)?,
+        preferred: words.get(6) == Some(&"t"),
+        element: number(8)?,
+        array: number(9)?,
+        collation: number(10)?,
+        align: words.get(11)?,
+        storage: words.get(12)?,
+        sql_name: words.get(14)?,
+    })
+}
+
+/// The type with this OID.
+pub fn type_of_oid(oid: i64) -> Option<&'static PgType> {
+    types().iter().find(|ty| ty.oid == oid)
+}
+
+/// The type of this name, short or in SQL; `int4[]` too.
+pub fn type_of_name(name: &str) -> Option<&'static PgType> {
+    let name = name.trim().to_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name).trim_matches('"');
+    if let Some(element) = name.strip_suffix("[]") {
+        return type_of_oid(type_of_name(element)?.array);
+    }
+    let alias = match name {
+        "int" => "int4",
+        "decimal" => "numeric",
+        "float" => "float8",
+        "blob" => "bytea",
+        "duration" => "interval",
+        "timeuuid" => "uuid",
+        "varint" => "numeric",
+        "ascii" => "text",
+        "double" => "float8",
+        "tinyint" => "int2",
+        other => other,
+    };
+    types().iter().find(|ty| ty.name == alias || ty.sql_name == alias)
+}
+
+/// OID and modifier of a column's type, as clients are told.
+pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
+    use ColumnType as C;
+    let oid = match ty {
+        C::Boolean => 16,
+        C::TinyInt | C::SmallInt => 21,
+        C::Int => 23,
+        C::BigInt => 20,
+        C::VarInt | C::Decimal { .. } => 1700,
+        C::Real => 700,
+        C::Double => 701,
+        C::Text | C::Ascii => 25,
+        C::Blob => 17,
+        C::Uuid | C::TimeUuid => 2950,
+        C::Date => 1082,
+        C::Time => 1083,
+        C::Timestamp => 1184,
+        C::LocalTimestamp => 1114,
+        C::Duration => 1186,
+        C::Inet => 869,
+        C::Json => 3802,
+    };
+    match (ty, max_length) {
+        (C::Text, Some(length)) => (1043, i64::from(length) + 4),
+        (C::VarInt, _) => (oid, (38 << 16) + 4),
+        (C::Decimal { precision, scale }, _) => (oid, (i64::from(precision) << 16) + i64::from(scale) + 4),
+        _ => (oid, -1),
+    }
+}
+
+/// [`column_type`] of a column.
+pub fn type_of_column(column: &ColumnDef) -> (i64, i64) {
+    column_type(column.ty, column.max_length)
+}
+
+/// OID of the type of a system table's column.
+pub fn type_of_system(column: &SystemColumn) -> i64 {
+    type_of_name(column.type_name).map_or(25, |ty| ty.oid)
+}
+
+/// `format_type`: the name of a type in SQL, with its modifier.
+pub fn format_type(oid: i64, modifier: i64) -> String {
+    if oid == 0 {
+        return "-".into();
+    }
+    let Some(ty) = type_of_oid(oid) else { return "???".into() };
+    let (name, list) = match type_of_oid(ty.element).filter(|_| ty.name.starts_with('_')) {
+        Some(element) => (element, "[]"),
+        None => (ty, ""),
+    };
+    let arguments = match name.name {
+        _ if modifier < 4 => String::new(),
+        "varchar" | "bpchar" => format!("({})", modifier - 4),
+        "numeric" => format!("({},{})", (modifier - 4) >> 16, (modifier - 4) & 0x7ff),
+        _ => String::new(),
+    };
+    format!("{}{arguments}{list}", name.sql_name)
+}

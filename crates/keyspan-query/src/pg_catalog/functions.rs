@@ -1,0 +1,264 @@
+//! Functions that only questions about the catalog use.
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
+
+use super::definition::{format_type, type_of_name, type_of_oid};
+use super::relations::descending;
+use super::source::{Source, check_oid, index_oid, key_oid, table_oid};
+use crate::functions::{Call, Code, Overload, Parameter, quote_ident};
+
+use ColumnType as C;
+
+const T: Parameter = Parameter::Is(C::Text);
+const B: Parameter = Parameter::Is(C::Boolean);
+const N: Parameter = Parameter::Is(C::BigInt);
+const I: Parameter = Parameter::Is(C::Int);
+
+/// The functions.
+pub fn functions() -> Vec<Overload> {
+    let mut all = Vec::new();
+    names(&mut all);
+    texts(&mut all);
+    nothing(&mut all);
+    all
+}
+
+/// OIDs to names and back.
+fn names(all: &mut Vec<Overload>) {
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    add("pg_table_is_visible", &[N], C::Boolean, |call, v| {
+        let source = Source::of(&call.facts);
+        let class = number(&v[0]).and_then(|oid| source.class_of_oid(oid));
+        Ok(class.map_or(Value::Null, |class| Value::Boolean(source.is_visible(&class))))
+    });
+    for name in ["pg_type_is_visible", "pg_function_is_visible", "pg_collation_is_visible", "pg_opclass_is_visible"] {
+        add(name, &[N], C::Boolean, |_, _| Ok(Value::Boolean(true)));
+    }
+    add("to_regclass", &[T], C::BigInt, |call, v| {
+        let class = text(&v[0]).and_then(|name| Source::of(&call.facts).class_of_name(name));
+        Ok(class.map_or(Value::Null, |class| Value::BigInt(class.oid)))
+    });
+    add("to_regtype", &[T], C::BigInt, |_, v| Ok(type_oid(&v[0])));
+    add("to_regnamespace", &[T], C::BigInt, |call, v| Ok(namespace_oid(call, &v[0])));
+    add("to_regrole", &[T], C::BigInt, |call, v| {
+        Ok(if text(&v[0]) == Some(Source::of(&call.facts).user()) { Value::BigInt(super::source::OWNER) } else { Value::Null })
+    });
+    for name in ["to_regproc", "to_regprocedure"] {
+        add(name, &[T], C::BigInt, |_, _| Ok(Value::Null));
+    }
+    add("reg_oid", &[T, N], C::BigInt, |_, v| Ok(v[1].clone()));
+    add("reg_oid", &[T, I], C::BigInt, |_, v| v[1].clone().cast(C::BigInt));
+    add("reg_oid", &[T, T], C::BigInt, reg_oid);
+    add("reg_name", &[T, N], C::Text, |call, v| Ok(Value::Text(reg_name(call, &v[0], number(&v[1]).unwrap_or(0)))));
+    add("reg_name", &[T, T], C::Text, |call, v| match reg_oid(call, v)? {
+        Value::BigInt(oid) => Ok(Value::Text(reg_name(call, &v[0], oid))),
+        other => Ok(other),
+    });
+    add("like_escape", &[T, T], C::Text, |_, v| like_escape(&v[0], &v[1]));
+}
+
+/// Definitions as text.
+fn texts(all: &mut Vec<Overload>) {
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    for parameters in [&[N][..], &[N, B], &[N, I]] {
+        add("pg_get_viewdef", parameters, C::Text, |call, v| Ok(view_text(call, &v[0])));
+    }
+    for parameters in [&[N][..], &[N, I, B]] {
+        add("pg_get_indexdef", parameters, C::Text, |call, v| Ok(index_definition(call, v)));
+    }
+    for parameters in [&[N][..], &[N, B]] {
+        add("pg_get_constraintdef", parameters, C::Text, |call, v| Ok(constraint_text(call, &v[0])));
+    }
+    add("pg_size_pretty", &[N], C::Text, |_, v| Ok(number(&v[0]).map_or(Value::Null, |size| Value::Text(size_text(size)))));
+    let format: Code = |_, v| {
+        let modifier = match &v[1] {
+            Value::Int(value) => i64::from(*value),
+            _ => -1,
+        };
+        Ok(number(&v[0]).map_or(Value::Null, |oid| Value::Text(format_type(oid, modifier))))
+    };
+    all.push(Overload::new("format_type", &[N, I], C::Text, format).with_nulls());
+}
+
+/// What is asked of things that are not there, and sizes, which the catalog does not know.
+fn nothing(all: &mut Vec<Overload>) {
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let null: Code = |_, _| Ok(Value::Null);
+    for name in ["pg_get_statisticsobjdef_columns", "pg_get_function_result", "pg_get_function_arguments"] {
+        add(name, &[N], C::Text, null);
+    }
+    for name in ["pg_get_function_identity_arguments", "pg_get_triggerdef", "pg_get_ruledef", "pg_get_partkeydef"] {
+        add(name, &[N], C::Text, null);
+        add(name, &[N, B], C::Text, null);
+    }
+    add("pg_get_serial_sequence", &[T, T], C::Text, null);
+    add("pg_relation_is_publishable", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
+    add("pg_my_temp_schema", &[], C::BigInt, |_, _| Ok(Value::BigInt(0)));
+    add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
+    for name in ["pg_table_size", "pg_relation_size", "pg_total_relation_size", "pg_indexes_size", "pg_database_size"] {
+        add(name, &[N], C::BigInt, null);
+    }
+    for name in ["pg_database_size", "pg_table_size", "pg_relation_size", "pg_total_relation_size"] {
+        add(name, &[T], C::BigInt, null);
+    }
+    let yes: Code = |_, _| Ok(Value::Boolean(true));
+    for name in ["has_column_privilege", "has_any_column_privilege"] {
+        for parameters in [&[N, T][..], &[T, T], &[T, T, T], &[N, T, T], &[N, I, T]] {
+            add(name, parameters, C::Boolean, yes);
+        }
+    }
+    for name in ["has_table_privilege", "has_schema_privilege", "has_database_privilege", "pg_has_role"] {
+        for parameters in [&[T, T, T][..], &[T, N, T]] {
+            add(name, parameters, C::Boolean, yes);
+        }
+    }
+    for parameters in [&[T, T][..], &[N, T]] {
+        add("pg_has_role", parameters, C::Boolean, yes);
+        add("has_function_privilege", parameters, C::Boolean, yes);
+    }
+    add("obj_description", &[N], C::Text, null);
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::BigInt(value) => Some(*value),
+        Value::Int(value) => Some(i64::from(*value)),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn type_oid(value: &Value) -> Value {
+    text(value).and_then(type_of_name).map_or(Value::Null, |ty| Value::BigInt(ty.oid))
+}
+
+fn namespace_oid(call: &Call<'_>, value: &Value) -> Value {
+    let name = text(value).map(super::source::name_parts).and_then(|mut parts| parts.pop()).unwrap_or_default();
+    Source::of(&call.facts).namespaces().get(&name).map_or(Value::Null, |oid| Value::BigInt(*oid))
+}
+
+/// `'name'::regclass` and the like: digits are an OID, a name must be known.
+fn reg_oid(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (kind, name) = (text(&values[0]).unwrap_or_default(), text(&values[1]).unwrap_or_default());
+    if let Ok(oid) = name.parse::<i64>() {
+        return Ok(Value::BigInt(oid));
+    }
+    let source = Source::of(&call.facts);
+    let (found, error, message) = match kind {
+        "regclass" => {
+            let found = source.class_of_name(name).map(|class| class.oid);
+            (found, ErrorKind::UndefinedTable, format!("relation \"{name}\" does not exist"))
+        }
+        "regtype" => {
+            let found = type_of_name(name).map(|ty| ty.oid);
+            (found, ErrorKind::UndefinedObject, format!("type \"{name}\" does not exist"))
+        }
+        "regnamespace" => {
+            let found = number(&namespace_oid(call, &values[1]));
+            (found, ErrorKind::UndefinedSchema, format!("schema \"{name}\" does not exist"))
+        }
+        "regrole" => {
+            let found = (source.user() == name).then_some(super::source::OWNER);
+            (found, ErrorKind::UndefinedObject, format!("role \"{name}\" does not exist"))
+        }
+        _ => (None, ErrorKind::UndefinedFunction, format!("function \"{name}\" does not exist")),
+    };
+    found.map(Value::BigInt).ok_or_else(|| Error::new(error, message))
+}
+
+/// The name behind an OID as Postgres prints it; the digits if there is none.
+fn reg_name(call: &Call<'_>, kind: &Value, oid: i64) -> String {
+    let source = Source::of(&call.facts);
+    let found = match text(kind).unwrap_or_default() {
+        _ if oid == 0 => Some("-".into()),
+        "regclass" => source.class_of_oid(oid).map(|class| match source.is_visible(&class) {
+            true => quote_ident(&class.name),
+            false => format!("{}.{}", quote_ident(&class.schema), quote_ident(&class.name)),
+        }),
+        "regtype" => type_of_oid(oid).map(|_| format_type(oid, -1)),
+        "regnamespace" => source.namespaces().iter().find(|(_, each)| **each == oid).map(|(name, _)| quote_ident(name)),
+        "regrole" => (oid == super::source::OWNER).then(|| quote_ident(source.user())),
+        _ => None,
+    };
+    found.unwrap_or_else(|| oid.to_string())
+}
+
+/// A LIKE pattern of another escape character as one of the backslash.
+fn like_escape(pattern: &Value, escape: &Value) -> Result<Value> {
+    let (pattern, escape) = (text(pattern).unwrap_or_default(), text(escape).unwrap_or_default());
+    let mut escapes = escape.chars();
+    let escape = match (escapes.next(), escapes.next()) {
+        (first, None) => first,
+        _ => return Err(Error::new(ErrorKind::InvalidParameter, "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")),
+    };
+    let mut result = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if Some(c) == escape {
+            result.push('\\');
+            result.extend(chars.next());
+        } else if c == '\\' {
+            result.push_str("\\\\");
+        } else {
+            result.push(c);
+        }
+    }
+    Ok(Value::Text(result))
+}
+
+fn view_text(call: &Call<'_>, oid: &Value) -> Value {
+    let source = Source::of(&call.facts);
+    let view = source.catalog.views.values().find(|view| Some(table_oid(view.id)) == number(oid));
+    view.map_or(Value::Null, |view| Value::Text(format!(" {};", view.sql)))
+}
+
+/// `CREATE UNIQUE INDEX …` of a table's key.
+pub fn index_text(table: &TableDef) -> String {
+    let (schema, name) = (quote_ident(&table.keyspace), quote_ident(&table.name));
+    let index = quote_ident(&super::source::key_name(table));
+    let column = |column: &keyspan_model::ColumnDef| {
+        format!("{}{}", quote_ident(&column.name), if descending(column) { " DESC" } else { "" })
+    };
+    let columns: Vec<String> = table.key().map(column).collect();
+    format!("CREATE UNIQUE INDEX {index} ON {schema}.{name} USING btree ({})", columns.join(", "))
+}
+
+fn index_definition(call: &Call<'_>, values: &[Value]) -> Value {
+    let source = Source::of(&call.facts);
+    let oid = number(&values[0]).unwrap_or(0);
+    let Some(table) = source.table_around(oid).filter(|table| index_oid(table.id) == oid) else { return Value::Null };
+    match values.get(1).and_then(number).and_then(|column| usize::try_from(column).ok()) {
+        None | Some(0) => Value::Text(index_text(table)),
+        Some(column) => table.key().nth(column - 1).map_or(Value::Null, |column| Value::Text(quote_ident(&column.name))),
+    }
+}
+
+fn constraint_text(call: &Call<'_>, oid: &Value) -> Value {
+    let source = Source::of(&call.facts);
+    let oid = number(oid).unwrap_or(0);
+    let Some(table) = source.table_around(oid) else { return Value::Null };
+    if key_oid(table.id) == oid {
+        let columns: Vec<String> = table.key().map(|column| quote_ident(&column.name)).collect();
+        return Value::Text(format!("PRIMARY KEY ({})", columns.join(", ")));
+    }
+    let checks = table.checks.iter().enumerate();
+    let check = checks.map(|(place, check)| (check_oid(table.id, place), check)).find(|(each, _)| *each == oid);
+    check.map_or(Value::Null, |(_, check)| Value::Text(format!("CHECK ({})", check.sql)))
+}
+
+fn size_text(size: i64) -> String {
+    let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let (mut size, mut unit) = (i128::from(size), 0);
+    while size.abs() >= 10 * 1024 && unit + 1 < units.len() {
+        size = (size + 512).div_euclid(1024);
+        unit += 1;
+    }
+    format!("{size} {}", units[unit])
+}

@@ -1,0 +1,184 @@
+//! The rows of `information_schema`: tables, columns, schemas, keys, checks.
+
+use arrow::datatypes::Schema;
+use keyspan_model::{ColumnDef, ColumnType, TableDef};
+
+use super::definition::{column_type, format_type, type_of_oid};
+use super::row::Row;
+use super::source::{Source, has_key, key_name, shown};
+
+/// The rows of a table.
+pub fn rows(name: &str, source: &Source) -> Vec<Row> {
+    match name {
+        "information_schema_catalog_name" => vec![Row::new().with("catalog_name", source.database())],
+        "schemata" => schemata(source),
+        "tables" => tables(source),
+        "columns" => columns(source),
+        "views" => views(source),
+        "table_constraints" => table_constraints(source),
+        "key_column_usage" => key_columns(source),
+        "constraint_column_usage" => constraint_columns(source),
+        "check_constraints" => checks(source),
+        "enabled_roles" => vec![Row::new().with("role_name", source.user())],
+        _ => Vec::new(),
+    }
+}
+
+fn schemata(source: &Source) -> Vec<Row> {
+    let row = |(name, _): (String, i64)| {
+        Row::new().with("catalog_name", source.database()).with("schema_name", name).with("schema_owner", source.user())
+    };
+    source.namespaces().into_iter().map(row).collect()
+}
+
+fn relation(source: &Source, schema: &str, name: &str) -> Row {
+    Row::new().with("table_catalog", source.database()).with("table_schema", schema).with("table_name", name)
+}
+
+fn tables(source: &Source) -> Vec<Row> {
+    let system = super::definition::all().iter().map(|table| {
+        let kind = if table.kind == "r" { "BASE TABLE" } else { "VIEW" };
+        relation(source, table.schema, table.name).with("table_type", kind).with("is_insertable_into", "NO")
+    });
+    let own = source.catalog.tables.values().map(|table| {
+        let row = relation(source, &table.keyspace, &table.name).with("table_type", "BASE TABLE");
+        row.with("is_insertable_into", "YES")
+    });
+    let views = source.catalog.views.values().map(|view| {
+        relation(source, &view.keyspace, &view.name).with("table_type", "VIEW").with("is_insertable_into", "NO")
+    });
+    system.chain(own).chain(views).map(|row| row.with("is_typed", "NO")).collect()
+}
+
+fn views(source: &Source) -> Vec<Row> {
+    let row = |view: &std::sync::Arc<keyspan_model::ViewDef>| {
+        let row = relation(source, &view.keyspace, &view.name).with("view_definition", format!(" {};", view.sql));
+        row.with("check_option", "NONE").with("is_updatable", "NO").with("is_insertable_into", "NO")
+    };
+    source.catalog.views.values().map(row).collect()
+}
+
+fn yes(value: bool) -> &'static str {
+    if value { "YES" } else { "NO" }
+}
+
+/// What the type of a column says.
+fn typed(row: Row, source: &Source, oid: i64, modifier: i64) -> Row {
+    let numeric = match oid {
+        21 => Some((16_i64, 2_i64, Some(0_i64))),
+        23 => Some((32, 2, Some(0))),
+        20 => Some((64, 2, Some(0))),
+        700 => Some((24, 2, None)),
+        701 => Some((53, 2, None)),
+        1700 if modifier >= 4 => Some(((modifier - 4) >> 16, 10, Some((modifier - 4) & 0x7ff))),
+        _ => None,
+    };
+    let row = match type_of_oid(oid) {
+        Some(ty) if ty.name.starts_with('_') => row.with("data_type", "ARRAY").with("udt_name", ty.name),
+        Some(ty) => row.with("data_type", format_type(oid, -1)).with("udt_name", ty.name),
+        None => row.with("data_type", "USER-DEFINED"),
+    };
+    let length = (oid == 1043 && modifier >= 4).then_some(modifier - 4);
+    row.with("udt_catalog", source.database())
+        .with("udt_schema", "pg_catalog")
+        .with("character_maximum_length", length)
+        .with("character_octet_length", matches!(oid, 25 | 1043).then_some(1_i64 << 30))
+        .with("numeric_precision", numeric.map(|each| each.0))
+        .with("numeric_precision_radix", numeric.map(|each| each.1))
+        .with("numeric_scale", numeric.and_then(|each| each.2))
+        .with("datetime_precision", matches!(oid, 1083 | 1114 | 1184 | 1186).then_some(6_i64))
+        .with("is_self_referencing", "NO")
+        .with("is_identity", "NO")
+        .with("identity_cycle", "NO")
+        .with("is_generated", "NEVER")
+}
+
+fn columns(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in super::definition::all() {
+        for (place, column) in table.columns.iter().enumerate() {
+            let row = relation(source, table.schema, table.name).with("column_name", column.name);
+            let row = row.with("ordinal_position", place + 1).with("is_nullable", yes(!column.not_null));
+            let row = row.with("dtd_identifier", (place + 1).to_string()).with("is_updatable", "NO");
+            rows.push(typed(row, source, super::definition::type_of_system(column), -1));
+        }
+    }
+    for table in source.catalog.tables.values() {
+        rows.extend(shown(table).map(|(number, column)| column_row(source, table, number, column)));
+    }
+    for (id, schema) in source.views.iter() {
+        if let Some(view) = source.catalog.views.get(id) {
+            rows.extend(view_columns(source, &view.keyspace, &view.name, schema));
+        }
+    }
+    rows
+}
+
+fn column_row(source: &Source, table: &TableDef, number: usize, column: &ColumnDef) -> Row {
+    let row = relation(source, &table.keyspace, &table.name).with("column_name", &column.name);
+    let row = row.with("ordinal_position", number).with("is_nullable", yes(!(column.not_null || column.is_key())));
+    let row = row.with("column_default", column.default.as_ref()).with("is_updatable", "YES");
+    let (oid, modifier) = column_type(column.ty, column.max_length);
+    typed(row.with("dtd_identifier", number.to_string()), source, oid, modifier)
+}
+
+fn view_columns(source: &Source, keyspace: &str, name: &str, schema: &Schema) -> Vec<Row> {
+    let each = schema.fields().iter().enumerate().map(|(place, field)| {
+        let row = relation(source, keyspace, name).with("column_name", field.name());
+        let row = row.with("ordinal_position", place + 1).with("is_nullable", "YES").with("is_updatable", "NO");
+        let (oid, modifier) = column_type(ColumnType::of_field(field).unwrap_or(ColumnType::Text), None);
+        typed(row.with("dtd_identifier", (place + 1).to_string()), source, oid, modifier)
+    });
+    each.collect()
+}
+
+fn constraint(source: &Source, table: &TableDef, name: &str) -> Row {
+    relation(source, &table.keyspace, &table.name)
+        .with("constraint_catalog", source.database())
+        .with("constraint_schema", &table.keyspace)
+        .with("constraint_name", name)
+}
+
+fn table_constraints(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        let key = has_key(table).then(|| constraint(source, table, &key_name(table)).with("constraint_type", "PRIMARY KEY"));
+        let checks = table.checks.iter();
+        let checks = checks.map(|check| constraint(source, table, &check.name).with("constraint_type", "CHECK"));
+        let fixed = |row: Row| row.with("is_deferrable", "NO").with("initially_deferred", "NO").with("enforced", "YES");
+        rows.extend(key.into_iter().chain(checks).map(fixed));
+    }
+    rows
+}
+
+fn key_columns(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values().filter(|table| has_key(table)) {
+        let name = key_name(table);
+        for (place, column) in table.key().enumerate() {
+            let row = constraint(source, table, &name).with("column_name", &column.name);
+            rows.push(row.with("ordinal_position", place + 1));
+        }
+    }
+    rows
+}
+
+fn constraint_columns(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values().filter(|table| has_key(table)) {
+        let name = key_name(table);
+        rows.extend(table.key().map(|column| constraint(source, table, &name).with("column_name", &column.name)));
+    }
+    rows
+}
+
+fn checks(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for check in &table.checks {
+            let row = Row::new().with("constraint_catalog", source.database()).with("constraint_schema", &table.keyspace);
+            rows.push(row.with("constraint_name", &check.name).with("check_clause", &check.sql));
+        }
+    }
+    rows
+}

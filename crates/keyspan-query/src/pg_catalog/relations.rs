@@ -1,0 +1,274 @@
+//! Rows about tables, views, columns, keys, constraints and types.
+
+use arrow::datatypes::Schema;
+use keyspan_model::{ColumnRole, ColumnType, TableDef, ViewDef};
+
+use super::definition::{self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system};
+use super::row::Row;
+use super::source::{
+    INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, default_oid, has_key, index_oid, key_name, key_numbers,
+    key_oid, row_type_oid, shown, table_oid,
+};
+
+/// The rows of a table of `pg_catalog`; `None` for those of other kinds.
+pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
+    Some(match name {
+        "pg_namespace" => namespaces(source),
+        "pg_class" => classes(source),
+        "pg_attribute" => attributes(source),
+        "pg_attrdef" => defaults(source),
+        "pg_index" => indexes(source),
+        "pg_constraint" => constraints(source),
+        "pg_type" => types(source),
+        "pg_tables" => tables(source),
+        "pg_views" => views(source),
+        "pg_indexes" => index_list(source),
+        _ => return None,
+    })
+}
+
+fn schema_oid(source: &Source, name: &str) -> i64 {
+    source.namespaces().get(name).copied().unwrap_or(0)
+}
+
+fn namespaces(source: &Source) -> Vec<Row> {
+    let row = |(name, oid): (String, i64)| Row::new().with("oid", oid).with("nspname", name).with("nspowner", OWNER);
+    source.namespaces().into_iter().map(row).collect()
+}
+
+fn classes(source: &Source) -> Vec<Row> {
+    let spaces = source.namespaces();
+    let space = |name: &str| spaces.get(name).copied().unwrap_or(0);
+    let class = |oid: i64, name: &str, schema: &str, kind: &str, columns: usize| {
+        Row::new()
+            .with("oid", oid)
+            .with("relname", name)
+            .with("relnamespace", space(schema))
+            .with("relowner", OWNER)
+            .with("relkind", kind)
+            .with("relnatts", columns)
+            .with("relpersistence", "p")
+            .with("relreplident", if kind == "r" { "d" } else { "n" })
+            .with("reltuples", -1_i64)
+            .flags(&["relispopulated"])
+    };
+    let mut rows: Vec<Row> = definition::all()
+        .iter()
+        .map(|table| class(table.oid, table.name, table.schema, table.kind, table.columns.len()))
+        .collect();
+    for table in source.catalog.tables.values() {
+        let row = class(table_oid(table.id), &table.name, &table.keyspace, "r", shown(table).count());
+        rows.push(
+            row.with("reltype", row_type_oid(table.id))
+                .with("relam", TABLE_METHOD)
+                .with("relfilenode", table_oid(table.id))
+                .with("relhasindex", has_key(table))
+                .with("relchecks", table.checks.len()),
+        );
+        if has_key(table) {
+            let row = class(index_oid(table.id), &key_name(table), &table.keyspace, "i", table.key_len());
+            rows.push(row.with("relam", INDEX_METHOD).with("relfilenode", index_oid(table.id)));
+        }
+    }
+    for view in source.catalog.views.values() {
+        let columns = source.views.iter().find(|(id, _)| *id == view.id).map_or(view.columns.len(), |(_, s)| s.fields().len());
+        let row = class(table_oid(view.id), &view.name, &view.keyspace, "v", columns);
+        rows.push(row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]));
+    }
+    rows
+}
+
+fn attribute(relation: i64, name: &str, number: usize, (oid, modifier): (i64, i64)) -> Row {
+    let ty = type_of_oid(oid);
+    let row = Row::new()
+        .with("attrelid", relation)
+        .with("attname", name)
+        .with("atttypid", oid)
+        .with("atttypmod", modifier)
+        .with("attnum", number)
+        .with("attstattarget", -1_i64)
+        .with("attcacheoff", -1_i64)
+        .flags(&["attislocal"]);
+    match ty {
+        Some(ty) => row
+            .with("attlen", ty.length)
+            .with("attbyval", ty.by_value)
+            .with("attalign", ty.align)
+            .with("attstorage", ty.storage)
+            .with("attcollation", ty.collation)
+            .with("attndims", i64::from(ty.name.starts_with('_'))),
+        None => row,
+    }
+}
+
+fn attributes(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in definition::all() {
+        rows.extend(table.columns.iter().enumerate().map(|(place, column)| system_attribute(table, place, column)));
+    }
+    for table in source.catalog.tables.values() {
+        for (number, column) in shown(table) {
+            let row = attribute(table_oid(table.id), &column.name, number, type_of_column(column));
+            rows.push(
+                row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", column.default.is_some()),
+            );
+        }
+        if has_key(table) {
+            let key = table.key().enumerate();
+            let key = key.map(|(place, c)| attribute(index_oid(table.id), &c.name, place + 1, type_of_column(c)));
+            rows.extend(key);
+        }
+    }
+    for (id, schema) in source.views.iter() {
+        rows.extend(view_attributes(table_oid(*id), schema));
+    }
+    rows
+}
+
+fn view_attributes(relation: i64, schema: &Schema) -> Vec<Row> {
+    let fields = schema.fields().iter().enumerate();
+    let each = fields.map(|(place, field)| {
+        let ty = ColumnType::of_field(field).unwrap_or(ColumnType::Text);
+        attribute(relation, field.name(), place + 1, column_type(ty, None))
+    });
+    each.collect()
+}
+
+fn system_attribute(table: &Definition, place: usize, column: &SystemColumn) -> Row {
+    attribute(table.oid, column.name, place + 1, (type_of_system(column), -1)).with("attnotnull", column.not_null)
+}
+
+fn defaults(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for (number, column) in shown(table) {
+            if let Some(default) = &column.default {
+                let row = Row::new().with("oid", default_oid(column)).with("adrelid", table_oid(table.id));
+                rows.push(row.with("adnum", number).with("adbin", default));
+            }
+        }
+    }
+    rows
+}
+
+fn keyed(source: &Source) -> impl Iterator<Item = &TableDef> {
+    source.catalog.tables.values().map(AsRef::as_ref).filter(|table| has_key(table))
+}
+
+fn indexes(source: &Source) -> Vec<Row> {
+    let row = |table: &TableDef| {
+        let each = |value: fn(&keyspan_model::ColumnDef) -> i64| table.key().map(value).collect::<Vec<i64>>();
+        Row::new()
+            .with("indexrelid", index_oid(table.id))
+            .with("indrelid", table_oid(table.id))
+            .with("indnatts", table.key_len())
+            .with("indnkeyatts", table.key_len())
+            .flags(&["indisunique", "indisprimary", "indimmediate", "indisvalid", "indisready", "indislive"])
+            .with("indkey", key_numbers(table))
+            .with("indcollation", each(|column| type_of_oid(type_of_column(column).0).map_or(0, |ty| ty.collation)))
+            .with("indclass", each(|_| 0))
+            // Postgres' bits: descending, nulls first.
+            .with("indoption", each(|column| if descending(column) { 3 } else { 0 }))
+    };
+    keyed(source).map(row).collect()
+}
+
+/// Whether a key column is in descending order.
+pub fn descending(column: &keyspan_model::ColumnDef) -> bool {
+    matches!(column.role, ColumnRole::Clustering { descending: true })
+}
+
+fn constraints(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        let space = schema_oid(source, &table.keyspace);
+        let constraint = |oid: i64, name: &str, kind: &str| {
+            Row::new()
+                .with("oid", oid)
+                .with("conname", name)
+                .with("connamespace", space)
+                .with("contype", kind)
+                .with("conrelid", table_oid(table.id))
+                .flags(&["convalidated", "conislocal", "connoinherit"])
+        };
+        if has_key(table) {
+            let row = constraint(key_oid(table.id), &key_name(table), "p");
+            rows.push(row.with("conindid", index_oid(table.id)).with("conkey", key_numbers(table)));
+        }
+        for (place, check) in table.checks.iter().enumerate() {
+            rows.push(constraint(check_oid(table.id, place), &check.name, "c").with("conbin", &check.sql));
+        }
+    }
+    rows
+}
+
+fn type_row(ty: &PgType) -> Row {
+    Row::new()
+        .with("oid", ty.oid)
+        .with("typname", ty.name)
+        .with("typnamespace", 11_i64)
+        .with("typowner", OWNER)
+        .with("typlen", ty.length)
+        .with("typbyval", ty.by_value)
+        .with("typtype", ty.kind)
+        .with("typcategory", ty.category)
+        .with("typispreferred", ty.preferred)
+        .flags(&["typisdefined"])
+        .with("typdelim", ",")
+        .with("typelem", ty.element)
+        .with("typarray", ty.array)
+        .with("typinput", format!("{}in", ty.name))
+        .with("typoutput", format!("{}out", ty.name))
+        .with("typreceive", format!("{}recv", ty.name))
+        .with("typsend", format!("{}send", ty.name))
+        .with("typalign", ty.align)
+        .with("typstorage", ty.storage)
+        .with("typtypmod", -1_i64)
+        .with("typcollation", ty.collation)
+}
+
+fn types(source: &Source) -> Vec<Row> {
+    let mut rows: Vec<Row> = definition::types().iter().map(type_row).collect();
+    let tables = source.catalog.tables.values().map(|table| (table.id, &table.keyspace, &table.name));
+    let views = source.catalog.views.values().map(|view| (view.id, &view.keyspace, &view.name));
+    for (id, keyspace, name) in tables.chain(views) {
+        let row = Row::new()
+            .with("oid", row_type_oid(id))
+            .with("typname", name)
+            .with("typnamespace", schema_oid(source, keyspace))
+            .with("typowner", OWNER)
+            .with("typlen", -1_i64)
+            .with("typtype", "c")
+            .with("typcategory", "C")
+            .with("typdelim", ",")
+            .with("typrelid", table_oid(id));
+        rows.push(row.with("typalign", "d").with("typstorage", "x").with("typtypmod", -1_i64).flags(&["typisdefined"]));
+    }
+    rows
+}
+
+fn tables(source: &Source) -> Vec<Row> {
+    let row = |table: &TableDef| {
+        let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
+        row.with("tableowner", source.user()).with("hasindexes", has_key(table)).with("hasrules", false)
+            .with("hastriggers", false)
+            .with("rowsecurity", false)
+    };
+    source.catalog.tables.values().map(|table| row(table)).collect()
+}
+
+fn views(source: &Source) -> Vec<Row> {
+    let row = |view: &ViewDef| {
+        let row = Row::new().with("schemaname", &view.keyspace).with("viewname", &view.name);
+        row.with("viewowner", source.user()).with("definition", format!(" {};", view.sql))
+    };
+    source.catalog.views.values().map(|view| row(view)).collect()
+}
+
+fn index_list(source: &Source) -> Vec<Row> {
+    let row = |table: &TableDef| {
+        let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
+        row.with("indexname", key_name(table)).with("indexdef", super::functions::index_text(table))
+    };
+    keyed(source).map(row).collect()
+}

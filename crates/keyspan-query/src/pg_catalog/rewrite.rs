@@ -1,0 +1,298 @@
+//! Forms of SQL that only questions about the catalog use, as forms that the planner knows.
+//!
+//! - `x::regclass` and its kin: an OID (`reg_oid`) inside of expressions, the name (`reg_name`) where it is printed.
+//! - `OPERATOR(pg_catalog.~)`, `COLLATE`, `LIKE … ESCAPE`, `= ANY (ARRAY[…])`, `generate_subscripts`.
+//! - A correlated subquery that looks one row up becomes an aggregate over it: only such are planned.
+//! - A subquery over tables that never have a row ([`ALWAYS_EMPTY`]) is null.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
+
+use super::lookup;
+use super::session_rows::ALWAYS_EMPTY;
+use crate::names::parts_of;
+
+/// Changes a query; called after its columns have their labels and before places are marked.
+pub fn rewrite_query(query: &mut Query) {
+    let _ = query.visit(&mut Rewriter);
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut bodies = vec![query.body.as_mut()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => self::select(select),
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let own = std::mem::replace(expr, null());
+        *expr = expression(own);
+        ControlFlow::Continue(())
+    }
+}
+
+/// NULL.
+pub fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn text(value: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
+}
+
+/// A call by name.
+pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(ast::Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn select(select: &mut Select) {
+    for table in &mut select.from {
+        unqualified(&mut table.relation);
+        table.joins.iter_mut().for_each(|join| unqualified(&mut join.relation));
+    }
+    let nothing = is_empty(select);
+    for item in &mut select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+        if nothing && has_subquery(expr) {
+            *expr = null();
+        }
+        if let Some(printed) = printed(expr) {
+            *expr = printed;
+        }
+    }
+}
+
+/// `pg_catalog.generate_series(…)` in FROM.
+fn unqualified(factor: &mut TableFactor) {
+    let (TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. }) = factor else { return };
+    if let [schema, function] = name.0.as_slice() {
+        if schema.as_ident().is_some_and(|schema| schema.value.eq_ignore_ascii_case("pg_catalog")) {
+            *name = ObjectName(vec![function.clone()]);
+        }
+    }
+}
+
+/// Whether a SELECT gives no row whatever there is: it has no aggregates and reads a table that never has a row.
+pub fn is_empty(select: &Select) -> bool {
+    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
+    if grouped || select.having.is_some() || select.projection.iter().any(lookup::aggregates) {
+        return false;
+    }
+    let empty = |factor: &TableFactor| match factor {
+        TableFactor::Table { name, args: None, .. } => parts_of(name).is_some_and(|(schema, name)| {
+            schema.is_none_or(|schema| schema == "pg_catalog") && ALWAYS_EMPTY.contains(&name.as_str())
+        }),
+        _ => false,
+    };
+    let inner = |join: &ast::Join| matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_));
+    let plain = |join: &ast::Join| inner(join) || matches!(join.join_operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_));
+    select.from.iter().any(|table| {
+        let all_plain = table.joins.iter().all(plain);
+        all_plain && (empty(&table.relation) || table.joins.iter().any(|join| inner(join) && empty(&join.relation)))
+    })
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    expr.visit(&mut Finder).is_break()
+}
+
+/// The kind of a `reg…` type.
+fn reg_kind(data_type: &DataType) -> Option<&'static str> {
+    let name = data_type.to_string().to_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name).to_owned();
+    ["regclass", "regtype", "regnamespace", "regrole", "regproc", "regprocedure"].into_iter().find(|kind| *kind == name)
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    let name = data_type.to_string().to_lowercase();
+    matches!(name.strip_prefix("pg_catalog.").unwrap_or(&name), "text" | "varchar" | "character varying" | "name")
+}
+
+/// An output column of a `reg…` type, by name.
+fn printed(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast { expr, data_type, array: false, .. } => {
+            let kind = reg_kind(data_type)?;
+            Some(call("reg_name", vec![text(kind), expr.as_ref().clone()]))
+        }
+        Expr::Function(function) => {
+            let (_, name) = parts_of(&function.name)?;
+            let kind = ["regclass", "regtype", "regnamespace", "regrole"].into_iter().find(|kind| name == format!("to_{kind}"))?;
+            Some(call("reg_name", vec![text(kind), expr.clone()]))
+        }
+        _ => None,
+    }
+}
+
+fn expression(expr: Expr) -> Expr {
+    match expr {
+        Expr::Cast { kind, expr, data_type, array: false, format } => cast(kind, *expr, data_type, format),
+        Expr::Collate { expr, .. } => expression(*expr),
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if toast_options(&right) => expression(*left),
+        Expr::BinaryOp { left, op, right } => Expr::BinaryOp { left, op: operator(op), right },
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some } => match array_items(*right) {
+            Ok(list) => Expr::InList { expr: left, list, negated: false },
+            Err(right) => Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right: Box::new(right), is_some },
+        },
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => match array_items(*right) {
+            Ok(list) => Expr::InList { expr: left, list, negated: true },
+            Err(right) => Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right: Box::new(right) },
+        },
+        Expr::Like { negated, any, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(like_pattern(*pattern, &escape));
+            Expr::Like { negated, any, expr, pattern, escape_char: None }
+        }
+        Expr::ILike { negated, any, expr, pattern, escape_char: Some(escape) } => {
+            let pattern = Box::new(like_pattern(*pattern, &escape));
+            Expr::ILike { negated, any, expr, pattern, escape_char: None }
+        }
+        Expr::Subquery(query) => lookup::scalar(query),
+        Expr::Function(function) => self::function(function),
+        other => other,
+    }
+}
+
+fn cast(kind: ast::CastKind, expr: Expr, data_type: DataType, format: Option<ast::CastFormat>) -> Expr {
+    if let Some(reg) = reg_kind(&data_type) {
+        return call("reg_oid", vec![text(reg), expr]);
+    }
+    if is_text(&data_type) {
+        if let Some(printed) = printed(&expr) {
+            return printed;
+        }
+    }
+    let data_type = match data_type {
+        DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, size)) => {
+            let element = Box::new(element_type(*element));
+            DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, size))
+        }
+        other => other,
+    };
+    Expr::Cast { kind, expr: Box::new(expr), data_type, array: false, format }
+}
+
+/// Types of list elements that only Postgres' catalog has.
+fn element_type(data_type: DataType) -> DataType {
+    let name = data_type.to_string().to_lowercase();
+    match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
+        "oid" | "regclass" | "regtype" => DataType::BigInt(None),
+        "int2" => DataType::SmallInt(None),
+        "int4" => DataType::Int(None),
+        "int8" => DataType::BigInt(None),
+        "text" | "name" | "varchar" | "\"char\"" => DataType::Text,
+        _ => data_type,
+    }
+}
+
+/// `OPERATOR(pg_catalog.~)`.
+fn operator(op: BinaryOperator) -> BinaryOperator {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = &op else { return op };
+    match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["pg_catalog", symbol] => match *symbol {
+            "~" => BinaryOperator::PGRegexMatch,
+            "~*" => BinaryOperator::PGRegexIMatch,
+            "!~" => BinaryOperator::PGRegexNotMatch,
+            "!~*" => BinaryOperator::PGRegexNotIMatch,
+            "~~" => BinaryOperator::PGLikeMatch,
+            "!~~" => BinaryOperator::PGNotLikeMatch,
+            "=" => BinaryOperator::Eq,
+            "<>" => BinaryOperator::NotEq,
+            "<" => BinaryOperator::Lt,
+            "<=" => BinaryOperator::LtEq,
+            ">" => BinaryOperator::Gt,
+            ">=" => BinaryOperator::GtEq,
+            "||" => BinaryOperator::StringConcat,
+            "+" => BinaryOperator::Plus,
+            "-" => BinaryOperator::Minus,
+            _ => op,
+        },
+        _ => op,
+    }
+}
+
+fn array_items(expr: Expr) -> Result<Vec<Expr>, Expr> {
+    match expr {
+        Expr::Array(array) if !array.elem.is_empty() => Ok(array.elem),
+        Expr::Nested(inner) if matches!(*inner, Expr::Array(_)) => array_items(*inner),
+        other => Err(other),
+    }
+}
+
+fn like_pattern(pattern: Expr, escape: &ast::ValueWithSpan) -> Expr {
+    match &escape.value {
+        Value::SingleQuotedString(character) if character == "\\" => pattern,
+        _ => call("like_escape", vec![pattern, Expr::Value(escape.clone())]),
+    }
+}
+
+fn function(mut function: ast::Function) -> Expr {
+    let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
+    match (name.as_str(), &mut function.args) {
+        ("array", FunctionArguments::Subquery(query)) => match lookup::list(query) {
+            Some(list) => list,
+            None => Expr::Function(function),
+        },
+        ("generate_subscripts", FunctionArguments::List(list)) => match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(array)), _] => subscripts(array),
+            _ => Expr::Function(function),
+        },
+        _ => Expr::Function(function),
+    }
+}
+
+/// The subscripts of a list, one per row.
+fn subscripts(array: &Expr) -> Expr {
+    let number = |digits: &str| Expr::Value(Value::Number(digits.into(), false).into());
+    let length = Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(call("array_length", vec![array.clone()])),
+        data_type: DataType::BigInt(None),
+        array: false,
+        format: None,
+    };
+    call("unnest", vec![call("generate_series", vec![number("1"), length])])
+}
+
+/// psql's `array(select 'toast.' || x from unnest(tc.reloptions) x)`: there are no TOAST tables.
+fn toast_options(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let FunctionArguments::Subquery(query) = &function.args else { return false };
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [from] = select.from.as_slice() else { return false };
+    let written = from.relation.to_string().to_lowercase();
+    written.contains("unnest(tc.reloptions)")
+}

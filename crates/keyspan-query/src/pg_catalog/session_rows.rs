@@ -1,0 +1,97 @@
+//! Rows about the database, its one role, access methods and settings. Of everything else there is nothing.
+
+use super::row::Row;
+use super::source::{DATABASE, INDEX_METHOD, OWNER, Source, TABLE_METHOD};
+
+/// UTF8.
+const ENCODING: i64 = 6;
+
+/// Tables of `pg_catalog` that never have a row.
+pub const ALWAYS_EMPTY: &[&str] = &[
+    "pg_auth_members",
+    "pg_event_trigger",
+    "pg_foreign_server",
+    "pg_foreign_table",
+    "pg_inherits",
+    "pg_partitioned_table",
+    "pg_policy",
+    "pg_publication",
+    "pg_publication_namespace",
+    "pg_publication_rel",
+    "pg_rewrite",
+    "pg_sequence",
+    "pg_statistic_ext",
+    "pg_subscription",
+    "pg_trigger",
+];
+
+/// The rows of a table of `pg_catalog`.
+pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
+    Some(match name {
+        "pg_database" => vec![database(source)],
+        "pg_roles" | "pg_authid" => vec![role(source)],
+        "pg_user" => vec![user(source)],
+        "pg_am" => methods(),
+        "pg_settings" => settings(source),
+        "pg_collation" => collations(),
+        "pg_tablespace" => tablespaces(),
+        "pg_language" => {
+            vec![Row::new().with("oid", 14_i64).with("lanname", "sql").with("lanowner", OWNER).flags(&["lanpltrusted"])]
+        }
+        _ => return None,
+    })
+}
+
+fn database(source: &Source) -> Row {
+    Row::new()
+        .with("oid", DATABASE)
+        .with("datname", source.database())
+        .with("datdba", OWNER)
+        .with("encoding", ENCODING)
+        .with("datlocprovider", "c")
+        .flags(&["datallowconn"])
+        .with("datconnlimit", -1_i64)
+        .with("dattablespace", 1_663_i64)
+        .with("datcollate", "C.UTF-8")
+        .with("datctype", "C.UTF-8")
+}
+
+fn role(source: &Source) -> Row {
+    Row::new()
+        .with("oid", OWNER)
+        .with("rolname", source.user())
+        .flags(&["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin"])
+        .with("rolreplication", false)
+        .with("rolbypassrls", true)
+        .with("rolconnlimit", -1_i64)
+}
+
+fn user(source: &Source) -> Row {
+    let row = Row::new().with("usename", source.user()).with("usesysid", OWNER).with("usecreatedb", true);
+    row.with("usesuper", true).with("userepl", false).with("usebypassrls", true)
+}
+
+fn methods() -> Vec<Row> {
+    let method = |oid: i64, name: &str, kind: &str| Row::new().with("oid", oid).with("amname", name).with("amtype", kind);
+    vec![method(TABLE_METHOD, "keyspan", "t"), method(INDEX_METHOD, "btree", "i")]
+}
+
+fn collations() -> Vec<Row> {
+    let row = |(oid, name, provider): (i64, &str, &str)| {
+        let row = Row::new().with("oid", oid).with("collname", name).with("collnamespace", 11_i64);
+        row.with("collowner", OWNER).with("collprovider", provider).with("collencoding", -1_i64).flags(&["collisdeterministic"])
+    };
+    [(100, "default", "d"), (950, "C", "c")].map(row).into()
+}
+
+fn tablespaces() -> Vec<Row> {
+    vec![Row::new().with("oid", 1_663_i64).with("spcname", "pg_default").with("spcowner", OWNER)]
+}
+
+fn settings(source: &Source) -> Vec<Row> {
+    let row = |(name, value): (&String, &String)| {
+        let row = Row::new().with("name", name).with("setting", value).with("category", "Keyspan").with("context", "user");
+        row.with("vartype", "string").with("source", "session").with("reset_val", value).with("pending_restart", false)
+    };
+    source.info.settings.iter().map(row).collect()
+}
