@@ -10,13 +10,30 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 /// The ten tags; the first is the host's name.
 pub const TAGS: [&str; 10] = [
-    "hostname", "region", "datacenter", "rack", "os", "arch", "team", "service", "service_version", "service_environment",
+    "hostname",
+    "region",
+    "datacenter",
+    "rack",
+    "os",
+    "arch",
+    "team",
+    "service",
+    "service_version",
+    "service_environment",
 ];
 
 /// The ten fields.
 pub const FIELDS: [&str; 10] = [
-    "usage_user", "usage_system", "usage_idle", "usage_nice", "usage_iowait", "usage_irq", "usage_softirq", "usage_steal",
-    "usage_guest", "usage_guest_nice",
+    "usage_user",
+    "usage_system",
+    "usage_idle",
+    "usage_nice",
+    "usage_iowait",
+    "usage_irq",
+    "usage_softirq",
+    "usage_steal",
+    "usage_guest",
+    "usage_guest_nice",
 ];
 
 /// First instant of the data: 2016-01-01 00:00:00 UTC, in microseconds.
@@ -26,7 +43,14 @@ pub const START: i64 = 1_451_606_400_000_000;
 pub const STEP: i64 = 10_000_000;
 
 const REGIONS: [&str; 9] = [
-    "us-east-1", "us-west-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-southeast-1", "ap-southeast-2", "ap-northeast-1",
+    "us-east-1",
+    "us-west-1",
+    "us-west-2",
+    "eu-west-1",
+    "eu-central-1",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ap-northeast-1",
     "sa-east-1",
 ];
 
@@ -171,7 +195,8 @@ impl Iterator for Rows {
         let tag = |n: usize| -> ArrayRef {
             Arc::new(hosts.iter().map(|host| Some(self.tags[*host][n].as_str())).collect::<StringViewArray>())
         };
-        let mut columns = vec![tag(0), Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")) as ArrayRef];
+        let mut columns =
+            vec![tag(0), Arc::new(TimestampMicrosecondArray::from(times).with_timezone("UTC")) as ArrayRef];
         columns.extend((1..10).map(tag));
         columns.extend(fields.into_iter().map(|values| Arc::new(Float64Array::from(values)) as ArrayRef));
         Some(RecordBatch::try_new(schema(), columns).expect("columns were built for this schema"))
@@ -200,13 +225,15 @@ pub fn queries(shape: Shape) -> Vec<Query> {
     ] {
         let list = aggregates("max", fields);
         let filter = format!("{} AND {}", host_filter(shape, hosts, &mut random), window(shape, hours, &mut random));
-        let sql = format!("SELECT date_trunc('minute', ts) AS minute, {list} FROM cpu WHERE {filter} GROUP BY 1 ORDER BY 1");
+        let sql =
+            format!("SELECT date_trunc('minute', ts) AS minute, {list} FROM cpu WHERE {filter} GROUP BY 1 ORDER BY 1");
         queries.push(Query { name, sql });
     }
     for (name, hosts) in [("cpu-max-all-1", 1), ("cpu-max-all-8", 8)] {
         let list = aggregates("max", 10);
         let filter = format!("{} AND {}", host_filter(shape, hosts, &mut random), window(shape, 8, &mut random));
-        let sql = format!("SELECT date_trunc('hour', ts) AS hour, {list} FROM cpu WHERE {filter} GROUP BY 1 ORDER BY 1");
+        let sql =
+            format!("SELECT date_trunc('hour', ts) AS hour, {list} FROM cpu WHERE {filter} GROUP BY 1 ORDER BY 1");
         queries.push(Query { name, sql });
     }
     for (name, fields) in [("double-groupby-1", 1), ("double-groupby-5", 5), ("double-groupby-all", 10)] {
@@ -234,7 +261,11 @@ pub fn queries(shape: Shape) -> Vec<Query> {
 }
 
 fn aggregates(function: &str, fields: usize) -> String {
-    FIELDS[..fields].iter().map(|name| format!("{function}({name}) AS {function}_{name}")).collect::<Vec<_>>().join(", ")
+    FIELDS[..fields]
+        .iter()
+        .map(|name| format!("{function}({name}) AS {function}_{name}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn host_filter(shape: Shape, hosts: usize, random: &mut Random) -> String {

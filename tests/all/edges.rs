@@ -56,7 +56,10 @@ fn crates_depend_in_one_direction() {
 fn each_engine_has_one_room() {
     for (name, names) in dependencies() {
         for (engine, rooms) in ROOMS {
-            assert!(!names.iter().any(|n| n == engine) || rooms.contains(&name.as_str()), "{name} may not use {engine}");
+            assert!(
+                !names.iter().any(|n| n == engine) || rooms.contains(&name.as_str()),
+                "{name} may not use {engine}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Transactions under concurrency: totals are kept, snapshots stand still, increments are not lost.
 
 use keyspan::{Database, Session};
-use keyspan_model::{ErrorKind, Value, array, ColumnType};
+use keyspan_model::{ColumnType, ErrorKind, Value, array};
 use keyspan_tests::random::Random;
 
 async fn number(session: &mut Session, sql: &str) -> i64 {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Mutation, Order, RelationId, RowDelete, RowWrite,
-    Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch, array,
+    BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Mutation, Order, RelationId,
+    RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch, array,
 };
 use keyspan_store::clock::ManualClock;
 use keyspan_store::seam::{ReadAt, ScanCounters, Snapshot, Store};
@@ -89,7 +89,8 @@ impl Model {
             }
         }
         for ((key, column), write) in &self.cells {
-            if let (true, Some(at)) = (write.live(self.deleted_at(key), now), columns.iter().position(|c| c == column)) {
+            if let (true, Some(at)) = (write.live(self.deleted_at(key), now), columns.iter().position(|c| c == column))
+            {
                 let row = rows.entry(key.clone()).or_insert_with(|| vec![Value::Null; columns.len()]);
                 row[at] = write.value.clone().unwrap();
             }
@@ -238,7 +239,8 @@ impl Run {
     }
 
     async fn write_batch(&mut self) {
-        let rows = if self.random.below(3) == 0 { 1_024 + self.random.below(3_000) } else { 1 + self.random.below(200) };
+        let rows =
+            if self.random.below(3) == 0 { 1_024 + self.random.below(3_000) } else { 1 + self.random.below(200) };
         let (stamp, ttl) = (Stamp::Server(0), self.ttl());
         let mut keys: BTreeMap<Key, ()> = BTreeMap::new();
         for _ in 0..rows {
@@ -254,7 +256,8 @@ impl Run {
         ];
         let mut data = Vec::new();
         for (id, ty) in self.values() {
-            let values: Vec<Value> = keys.iter().map(|_| if self.random.below(5) == 0 { Value::Null } else { self.value(ty) }).collect();
+            let values: Vec<Value> =
+                keys.iter().map(|_| if self.random.below(5) == 0 { Value::Null } else { self.value(ty) }).collect();
             columns.push(ColumnId(id));
             arrays.push(array::array_of(ty, &values).unwrap());
             data.push((id, ty, values));
@@ -286,7 +289,8 @@ impl Run {
         }
         let until = key.1 + self.random.below(3_000) as i64 * SECOND;
         let (from, to) = if self.random.below(4) == 0 { (i64::MIN, i64::MAX) } else { (key.1, until) };
-        let span = if from == i64::MIN { Span::prefix(vec![Value::Text(key.0.clone())]) } else { self.span(&key.0, from, to) };
+        let span =
+            if from == i64::MIN { Span::prefix(vec![Value::Text(key.0.clone())]) } else { self.span(&key.0, from, to) };
         let server = self.apply(Mutation::DeleteSpan(SpanDelete { relation, span, stamp })).await;
         let ts = if let Stamp::At(at) = stamp { at } else { server };
         self.model.spans.push((key.0, from, to, ts));
@@ -394,7 +398,14 @@ impl Run {
         self.check(vec![span], order, limit, 1, |k| k.0 == key.0 && (key.1..=until).contains(&k.1)).await;
     }
 
-    async fn check(&mut self, spans: Vec<Span>, order: Order, limit: Option<usize>, want: usize, filter: impl Fn(&Key) -> bool) {
+    async fn check(
+        &mut self,
+        spans: Vec<Span>,
+        order: Order,
+        limit: Option<usize>,
+        want: usize,
+        filter: impl Fn(&Key) -> bool,
+    ) {
         let (_, columns, types) = self.columns();
         let scan = Scan { relation: self.table.rows, spans, columns, ranges: vec![], order, limit, per_prefix: None };
         let mut found = read(&*self.store.snapshot(ReadAt::Newest).unwrap(), &scan, want, &types).await;
@@ -477,7 +488,10 @@ async fn random_operations_agree_with_a_map() {
         flushes += f;
         compactions += c;
     }
-    assert!(flushes > 20 && compactions > 5, "the data never left memory: {flushes} flushes, {compactions} compactions");
+    assert!(
+        flushes > 20 && compactions > 5,
+        "the data never left memory: {flushes} flushes, {compactions} compactions"
+    );
 }
 
 /// Relation ids are part of the mutation: a truncated table's old rows cannot be written by mistake.

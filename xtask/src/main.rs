@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 /// Python packages of the driver tests and of the comparison with other engines.
-const PYTHON_PACKAGES: &[&str] = &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
+const PYTHON_PACKAGES: &[&str] =
+    &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
 
 const USAGE: &str = "usage: cargo xtask <command>
   ci        everything CI runs: fmt, clippy, docs, tests, drivers
@@ -51,7 +52,16 @@ fn drivers() -> Result<(), String> {
     let python = python()?;
     step("build", cargo(&["build", "--quiet", "--package", "keyspan-cli"]))?;
     let mut run = Command::new(python);
-    run.args(["-m", "unittest", "discover", "--verbose", "--start-directory", "tests/drivers", "--pattern", "test_*.py"]);
+    run.args([
+        "-m",
+        "unittest",
+        "discover",
+        "--verbose",
+        "--start-directory",
+        "tests/drivers",
+        "--pattern",
+        "test_*.py",
+    ]);
     step("drivers", run)
 }
 
@@ -80,7 +90,8 @@ fn cargo(arguments: &[&str]) -> Command {
 fn step(name: &str, mut command: Command) -> Result<(), String> {
     println!("== {name}");
     let start = Instant::now();
-    let status = command.current_dir(root()).status().map_err(|error| format!("{name}: cannot run {command:?}: {error}"))?;
+    let status =
+        command.current_dir(root()).status().map_err(|error| format!("{name}: cannot run {command:?}: {error}"))?;
     if !status.success() {
         return Err(format!("{name} failed: {command:?}"));
     }

@@ -125,7 +125,12 @@ fn duck(arguments: &Arguments, shape: Shape, queries: &[Query], folder: &Path) -
     }
 }
 
-fn try_duck(arguments: &Arguments, shape: Shape, queries: &[Query], folder: &Path) -> Answer<BTreeMap<String, Measured>> {
+fn try_duck(
+    arguments: &Arguments,
+    shape: Shape,
+    queries: &[Query],
+    folder: &Path,
+) -> Answer<BTreeMap<String, Measured>> {
     let (rows, list) = (folder.join("rows.parquet"), folder.join("queries.json"));
     let mut writer = ArrowWriter::try_new(File::create(&rows)?, tsbs::schema(), None)?;
     for batch in Rows::new(shape, 100_000) {
@@ -135,19 +140,30 @@ fn try_duck(arguments: &Arguments, shape: Shape, queries: &[Query], folder: &Pat
     let pairs: Vec<(&str, &str)> = queries.iter().map(|query| (query.name, query.sql.as_str())).collect();
     serde_json::to_writer(File::create(&list)?, &pairs)?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("duck.py");
-    let output = Command::new(&arguments.python).arg(script).args([&rows, &list]).arg(arguments.repeat.to_string()).output()?;
+    let output =
+        Command::new(&arguments.python).arg(script).args([&rows, &list]).arg(arguments.repeat.to_string()).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    println!("DuckDB {}: loaded from Parquet in {:.1} s", answer["version"], answer["load_s"].as_f64().unwrap_or_default());
+    println!(
+        "DuckDB {}: loaded from Parquet in {:.1} s",
+        answer["version"],
+        answer["load_s"].as_f64().unwrap_or_default()
+    );
     let queries = answer["queries"].as_object().ok_or("no answers")?;
     let number = |value: &serde_json::Value, name: &str| value[name].as_f64().unwrap_or(f64::NAN);
-    let measured = |value| Measured { ms: number(value, "ms"), rows: number(value, "rows") as usize, sum: number(value, "sum") };
+    let measured =
+        |value| Measured { ms: number(value, "ms"), rows: number(value, "rows") as usize, sum: number(value, "sum") };
     Ok(queries.iter().map(|(name, value)| (name.clone(), measured(value))).collect())
 }
 
-async fn compare(database: &Database, queries: &[Query], repeat: usize, duck: &BTreeMap<String, Measured>) -> Answer<()> {
+async fn compare(
+    database: &Database,
+    queries: &[Query],
+    repeat: usize,
+    duck: &BTreeMap<String, Measured>,
+) -> Answer<()> {
     let (mut session, mut logs) = (database.session(), Vec::new());
     println!("{:24} {:>10} {:>10} {:>8} {:>9}", "query", "keyspan ms", "duckdb ms", "ratio", "rows");
     for query in queries {

@@ -13,9 +13,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
-use keyspan_model::{
-    Applied, Catalog, ColumnRange, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
-};
+use keyspan_model::{Applied, Catalog, ColumnRange, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch};
 
 /// Batches of rows as they are read; dropping it stops the read.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;

@@ -106,7 +106,7 @@ pub struct Notice {
 
 impl Notice {
     /// A plain notice.
-    pub fn notice(message: impl Into<String>) -> Notice {
+    pub fn plain(message: impl Into<String>) -> Notice {
         Notice { severity: Severity::Notice, sqlstate: "00000", message: message.into(), hint: None }
     }
 

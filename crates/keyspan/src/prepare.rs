@@ -280,10 +280,10 @@ impl Settled {
         match &*query.body {
             ast::SetExpr::Select(select) => {
                 for (item, ty) in select.projection.iter().zip(columns) {
-                    if let ast::SelectItem::UnnamedExpr(expression) = item {
-                        if let Some(index) = as_parameter(expression) {
-                            self.settle(index, *ty);
-                        }
+                    if let ast::SelectItem::UnnamedExpr(expression) = item
+                        && let Some(index) = as_parameter(expression)
+                    {
+                        self.settle(index, *ty);
                     }
                 }
             }
@@ -335,10 +335,10 @@ fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
 fn parameters_in(expression: &ast::Expr) -> Vec<usize> {
     let mut found = Vec::new();
     let _ = ast::visit_expressions(expression, |expression| {
-        if let ast::Expr::Value(literal) = expression {
-            if let ast::Value::Placeholder(name) = &literal.value {
-                found.extend(parameter_index(name));
-            }
+        if let ast::Expr::Value(literal) = expression
+            && let ast::Value::Placeholder(name) = &literal.value
+        {
+            found.extend(parameter_index(name));
         }
         ControlFlow::<()>::Continue(())
     });

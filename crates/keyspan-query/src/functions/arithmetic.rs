@@ -50,7 +50,9 @@ impl ArithmeticFunction {
     fn rows(&self, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
         let sides = [&args[0], &args[1]].map(|arg| match arg {
             ColumnarValue::Array(array) => (array.clone(), true),
-            ColumnarValue::Scalar(scalar) => (scalar.to_array_of_size(1).unwrap_or_else(|_| arrow::array::new_null_array(&DataType::Null, 1)), false),
+            ColumnarValue::Scalar(scalar) => {
+                (scalar.to_array_of_size(1).unwrap_or_else(|_| arrow::array::new_null_array(&DataType::Null, 1)), false)
+            }
         });
         let types = sides.iter().map(|(array, _)| ColumnType::of_arrow(array.data_type())).collect::<Option<Vec<_>>>();
         let Some(types) = types else {

@@ -15,7 +15,18 @@ use Parameter::{Is, Numeric};
 
 const T: Parameter = Is(C::Text);
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
@@ -35,10 +46,10 @@ pub fn functions() -> Vec<Overload> {
 
 /// Patterns, longest first where one begins another.
 const PATTERNS: &[&str] = &[
-    "YYYY", "IYYY", "Y,YYY", "YYY", "IYY", "YY", "IY", "Y", "I", "MONTH", "Month", "month", "MON", "Mon", "mon", "MM", "MI",
-    "MS", "DDD", "DAY", "Day", "day", "DD", "DY", "Dy", "dy", "D", "IDDD", "ID", "IW", "WW", "W", "CC", "Q", "J", "HH24", "HH12",
-    "HH", "SSSSS", "SSSS", "SS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "A.M.", "P.M.", "a.m.", "p.m.", "AM", "PM",
-    "am", "pm", "BC", "AD", "bc", "ad", "TZH", "TZM", "TZ", "tz", "OF", "RM",
+    "YYYY", "IYYY", "Y,YYY", "YYY", "IYY", "YY", "IY", "Y", "I", "MONTH", "Month", "month", "MON", "Mon", "mon", "MM",
+    "MI", "MS", "DDD", "DAY", "Day", "day", "DD", "DY", "Dy", "dy", "D", "IDDD", "ID", "IW", "WW", "W", "CC", "Q", "J",
+    "HH24", "HH12", "HH", "SSSSS", "SSSS", "SS", "US", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "A.M.", "P.M.",
+    "a.m.", "p.m.", "AM", "PM", "am", "pm", "BC", "AD", "bc", "ad", "TZH", "TZM", "TZ", "tz", "OF", "RM",
 ];
 
 #[derive(Debug, PartialEq)]
@@ -84,7 +95,8 @@ fn pattern_at(text: &str) -> Option<&'static str> {
     let exact = PATTERNS.iter().filter(|pattern| text.starts_with(**pattern)).max_by_key(|pattern| pattern.len());
     let any_case = || {
         let fits = |pattern: &&&str| {
-            pattern.chars().all(|c| !c.is_lowercase()) && text.get(..pattern.len()).is_some_and(|t| t.eq_ignore_ascii_case(pattern))
+            pattern.chars().all(|c| !c.is_lowercase())
+                && text.get(..pattern.len()).is_some_and(|t| t.eq_ignore_ascii_case(pattern))
         };
         PATTERNS.iter().filter(fits).max_by_key(|pattern| pattern.len())
     };
@@ -327,7 +339,8 @@ fn of_number(_: &Call<'_>, values: &[Value]) -> Result<Value> {
             _ => return Ok(Value::Null),
         },
     };
-    let digits = rescale(digits, scale, places).ok_or_else(|| Error::new(ErrorKind::NumericOverflow, "numeric out of range"))?;
+    let digits =
+        rescale(digits, scale, places).ok_or_else(|| Error::new(ErrorKind::NumericOverflow, "numeric out of range"))?;
     let unit = 10_u128.pow(u32::from(places.unsigned_abs()));
     let (whole, fraction) = (digits.unsigned_abs() / unit, digits.unsigned_abs() % unit);
     Ok(Value::Text(laid_out(&template, digits < 0, whole, fraction)))
@@ -451,7 +464,9 @@ fn read(input: &str, template: &str) -> Result<Fields> {
                 let separator = plain.chars().all(|c| !c.is_alphanumeric());
                 match rest.strip_prefix(plain) {
                     Some(after) => rest = after,
-                    None if separator => rest = rest.strip_prefix(|c: char| !c.is_alphanumeric() && c != '-' && c != '+').unwrap_or(rest),
+                    None if separator => {
+                        rest = rest.strip_prefix(|c: char| !c.is_alphanumeric() && c != '-' && c != '+').unwrap_or(rest)
+                    }
                     None => rest = rest.get(plain.len()..).unwrap_or_default(),
                 }
                 continue;
@@ -517,14 +532,24 @@ impl Fields {
         let read = text.len() - rest.len();
         match name {
             "YYYY" => self.year = Some(value),
-            "YY" => self.year = Some(if value < 70 { 2000 + value } else if value < 100 { 1900 + value } else { value }),
+            "YY" => {
+                self.year = Some(if value < 70 {
+                    2000 + value
+                } else if value < 100 {
+                    1900 + value
+                } else {
+                    value
+                })
+            }
             "MM" => self.month = Some(value),
             "DD" => self.day = Some(value),
             "DDD" => self.ordinal = Some(value),
             "HH24" | "HH12" | "HH" => self.hour = value,
             "MI" => self.minute = value,
             "SS" => self.second = value,
-            "MS" | "US" | "FF3" | "FF6" => self.micros = value * 10_i64.pow(u32::try_from(6 - read.min(6)).unwrap_or(0)),
+            "MS" | "US" | "FF3" | "FF6" => {
+                self.micros = value * 10_i64.pow(u32::try_from(6 - read.min(6)).unwrap_or(0))
+            }
             "SSSS" | "SSSSS" => self.second = value,
             other => return Err(Error::not_supported(format!("reading \"{other}\" of a template is not supported"))),
         }

@@ -24,10 +24,13 @@ pub fn functions() -> Vec<Overload> {
     for name in ["gen_random_uuid", "uuid"] {
         all.push(Overload::new(name, &[], C::Uuid, |_, _| Ok(Value::Uuid(Uuid::new_v4()))).volatile());
     }
-    all.push(Overload::new("now_timeuuid", &[], C::TimeUuid, |_, _| {
-        let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
-        Ok(Value::Uuid(time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)))
-    }).volatile());
+    all.push(
+        Overload::new("now_timeuuid", &[], C::TimeUuid, |_, _| {
+            let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
+            Ok(Value::Uuid(time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)))
+        })
+        .volatile(),
+    );
     let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     // The least and the greatest of the 16 lower bytes, compared as signed: Cassandra's.
     for name in ["min_timeuuid", "mintimeuuid"] {
@@ -35,7 +38,7 @@ pub fn functions() -> Vec<Overload> {
     }
     for name in ["max_timeuuid", "maxtimeuuid"] {
         add(name, &[TZ], C::TimeUuid, |_, v| {
-            Ok(Value::Uuid(time_uuid_at(micros(&v[0])? , 9_999, 0x7F7F_7F7F_7F7F_7F7F)))
+            Ok(Value::Uuid(time_uuid_at(micros(&v[0])?, 9_999, 0x7F7F_7F7F_7F7F_7F7F)))
         });
     }
     for name in ["to_timestamp", "dateof", "totimestamp"] {
@@ -51,24 +54,34 @@ pub fn functions() -> Vec<Overload> {
         add(name, &[TZ], C::Date, |_, v| v[0].clone().cast(C::Date));
     }
     add("host", &[IP], C::Text, |_, v| address(&v[0], |ip| ip.to_string()));
-    add("family", &[IP], C::Int, |_, v| Ok(match &v[0] {
-        Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 4 } else { 6 }),
-        _ => Value::Null,
-    }));
-    add("masklen", &[IP], C::Int, |_, v| Ok(match &v[0] {
-        Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 32 } else { 128 }),
-        _ => Value::Null,
-    }));
-    add("inet_bytes", &[IP], C::Blob, |_, v| Ok(match &v[0] {
-        Value::Inet(std::net::IpAddr::V4(ip)) => Value::Blob([&[4][..], &ip.octets()[..]].concat()),
-        Value::Inet(std::net::IpAddr::V6(ip)) => Value::Blob([&[6][..], &ip.octets()[..]].concat()),
-        _ => Value::Null,
-    }));
+    add("family", &[IP], C::Int, |_, v| {
+        Ok(match &v[0] {
+            Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 4 } else { 6 }),
+            _ => Value::Null,
+        })
+    });
+    add("masklen", &[IP], C::Int, |_, v| {
+        Ok(match &v[0] {
+            Value::Inet(ip) => Value::Int(if ip.is_ipv4() { 32 } else { 128 }),
+            _ => Value::Null,
+        })
+    });
+    add("inet_bytes", &[IP], C::Blob, |_, v| {
+        Ok(match &v[0] {
+            Value::Inet(std::net::IpAddr::V4(ip)) => Value::Blob([&[4][..], &ip.octets()[..]].concat()),
+            Value::Inet(std::net::IpAddr::V6(ip)) => Value::Blob([&[6][..], &ip.octets()[..]].concat()),
+            _ => Value::Null,
+        })
+    });
     blobs(&mut all);
-    all.push(Overload::new("token", &[Any], C::BigInt, |_, _| {
-        let error = Error::not_supported("token() is not supported: rows are kept in row-key order, not by a hash of it");
-        Err(error.with_hint("Compare the partition key itself."))
-    }).variadic());
+    all.push(
+        Overload::new("token", &[Any], C::BigInt, |_, _| {
+            let error =
+                Error::not_supported("token() is not supported: rows are kept in row-key order, not by a hash of it");
+            Err(error.with_hint("Compare the partition key itself."))
+        })
+        .variadic(),
+    );
     all
 }
 
@@ -79,22 +92,28 @@ fn blobs(all: &mut Vec<Overload>) {
         add(name, &[Is(C::Text)], C::Blob, |_, v| Ok(Value::Blob(text(&v[0])?.as_bytes().to_vec())));
     }
     for name in ["int_as_blob", "intasblob"] {
-        add(name, &[Is(C::Int)], C::Blob, |_, v| Ok(match v[0] {
-            Value::Int(value) => Value::Blob(value.to_be_bytes().to_vec()),
-            _ => Value::Null,
-        }));
+        add(name, &[Is(C::Int)], C::Blob, |_, v| {
+            Ok(match v[0] {
+                Value::Int(value) => Value::Blob(value.to_be_bytes().to_vec()),
+                _ => Value::Null,
+            })
+        });
     }
     for name in ["bigint_as_blob", "bigintasblob"] {
-        add(name, &[Is(C::BigInt)], C::Blob, |_, v| Ok(match v[0] {
-            Value::BigInt(value) => Value::Blob(value.to_be_bytes().to_vec()),
-            _ => Value::Null,
-        }));
+        add(name, &[Is(C::BigInt)], C::Blob, |_, v| {
+            Ok(match v[0] {
+                Value::BigInt(value) => Value::Blob(value.to_be_bytes().to_vec()),
+                _ => Value::Null,
+            })
+        });
     }
     for name in ["uuid_as_blob", "uuidasblob"] {
-        add(name, &[Is(C::Uuid)], C::Blob, |_, v| Ok(match &v[0] {
-            Value::Uuid(value) => Value::Blob(value.as_bytes().to_vec()),
-            _ => Value::Null,
-        }));
+        add(name, &[Is(C::Uuid)], C::Blob, |_, v| {
+            Ok(match &v[0] {
+                Value::Uuid(value) => Value::Blob(value.as_bytes().to_vec()),
+                _ => Value::Null,
+            })
+        });
     }
     for name in ["blob_as_text", "blobastext"] {
         add(name, &[BLOB], C::Text, |_, v| match std::str::from_utf8(bytes(&v[0])?) {

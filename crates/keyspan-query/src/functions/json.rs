@@ -25,7 +25,9 @@ pub fn functions() -> Vec<Overload> {
     add("json_element_text_at", &[J, I], C::Text, |_, v| plain(element(&parse(&v[0])?, &v[1])));
     add("json_path", &[J, T], C::Json, |_, v| json(path(&parse(&v[0])?, &steps(text(&v[1])?))));
     add("json_path_text", &[J, T], C::Text, |_, v| plain(path(&parse(&v[0])?, &steps(text(&v[1])?))));
-    add("json_contains", &[J, J], C::Boolean, |_, v| Ok(Value::Boolean(contains(&parse(&v[0])?, &parse(&v[1])?, true))));
+    add("json_contains", &[J, J], C::Boolean, |_, v| {
+        Ok(Value::Boolean(contains(&parse(&v[0])?, &parse(&v[1])?, true)))
+    });
     add("json_exists", &[J, T], C::Boolean, exists);
     add("json_concat", &[J, J], C::Json, concat);
     add("json_remove", &[J, T], C::Json, remove);
@@ -45,22 +47,46 @@ pub fn functions() -> Vec<Overload> {
     }
     for prefix in ["json", "jsonb"] {
         all.push(Overload::new(names(prefix, "build_object"), &[], C::Json, build_object));
-        all.push(Overload::new(names(prefix, "build_object"), &[Any], C::Json, build_object).variadic().with_nulls().stable());
+        all.push(
+            Overload::new(names(prefix, "build_object"), &[Any], C::Json, build_object)
+                .variadic()
+                .with_nulls()
+                .stable(),
+        );
         all.push(Overload::new(names(prefix, "build_array"), &[], C::Json, build_array));
-        all.push(Overload::new(names(prefix, "build_array"), &[Any], C::Json, build_array).variadic().with_nulls().stable());
+        all.push(
+            Overload::new(names(prefix, "build_array"), &[Any], C::Json, build_array).variadic().with_nulls().stable(),
+        );
     }
     for name in ["to_json", "to_jsonb"] {
-        all.push(Overload::new(name, &[Any], C::Json, |call, v| Ok(Value::Text(printed(&of(call, 0, &v[0]))))).stable());
+        all.push(
+            Overload::new(name, &[Any], C::Json, |call, v| Ok(Value::Text(printed(&of(call, 0, &v[0]))))).stable(),
+        );
     }
-    all.push(Overload::new("json_element", &[Any], C::Json, |call, v| Ok(Value::Text(printed(&of(call, 0, &v[0]))))).with_nulls().stable());
+    all.push(
+        Overload::new("json_element", &[Any], C::Json, |call, v| Ok(Value::Text(printed(&of(call, 0, &v[0])))))
+            .with_nulls()
+            .stable(),
+    );
     all
 }
 
 fn names(prefix: &str, suffix: &str) -> &'static str {
     let all = [
-        "json_typeof", "jsonb_typeof", "json_array_length", "jsonb_array_length", "json_strip_nulls", "jsonb_strip_nulls",
-        "json_extract_path", "jsonb_extract_path", "json_extract_path_text", "jsonb_extract_path_text",
-        "json_build_object", "jsonb_build_object", "json_build_array", "jsonb_build_array",
+        "json_typeof",
+        "jsonb_typeof",
+        "json_array_length",
+        "jsonb_array_length",
+        "json_strip_nulls",
+        "jsonb_strip_nulls",
+        "json_extract_path",
+        "jsonb_extract_path",
+        "json_extract_path_text",
+        "jsonb_extract_path_text",
+        "json_build_object",
+        "jsonb_build_object",
+        "json_build_array",
+        "jsonb_build_array",
     ];
     let wanted = format!("{prefix}_{suffix}");
     all.into_iter().find(|name| *name == wanted).expect("every pair of prefix and suffix is in the list")
@@ -220,7 +246,8 @@ fn remove_at(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let Json::Array(items) = &mut value else {
         return Err(Error::new(ErrorKind::InvalidParameter, "cannot delete from object using integer index"));
     };
-    let place = if *index < 0 { i64::try_from(items.len()).unwrap_or(0) + i64::from(*index) } else { i64::from(*index) };
+    let place =
+        if *index < 0 { i64::try_from(items.len()).unwrap_or(0) + i64::from(*index) } else { i64::from(*index) };
     if let Some(place) = usize::try_from(place).ok().filter(|place| *place < items.len()) {
         items.remove(place);
     }
@@ -284,7 +311,9 @@ fn of(call: &Call<'_>, index: usize, value: &Value) -> Json {
 fn build_object(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     if values.len() % 2 != 0 {
         let error = Error::new(ErrorKind::InvalidParameter, "argument list must have even number of elements");
-        return Err(error.with_hint("The arguments of jsonb_build_object() must consist of alternating keys and values."));
+        return Err(
+            error.with_hint("The arguments of jsonb_build_object() must consist of alternating keys and values.")
+        );
     }
     let mut fields = serde_json::Map::new();
     for (index, pair) in values.chunks(2).enumerate() {

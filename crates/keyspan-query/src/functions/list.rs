@@ -19,7 +19,10 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let any = |count| Signature::any(count, Volatility::Immutable);
     vec![
         Arc::new(ScalarUDF::from(ListFunction { name: "json_of_list", signature: any(1) })),
-        Arc::new(ScalarUDF::from(ListFunction { name: "current_schemas", signature: Signature::any(1, Volatility::Stable) })),
+        Arc::new(ScalarUDF::from(ListFunction {
+            name: "current_schemas",
+            signature: Signature::any(1, Volatility::Stable),
+        })),
     ]
 }
 

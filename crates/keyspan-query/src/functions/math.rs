@@ -34,33 +34,60 @@ pub fn functions() -> Vec<Overload> {
         all.push(Overload::new(name, &[Numeric], C::Int, code).returning(whole));
         all.push(Overload::new(name, &[Numeric, Is(C::Int)], C::Int, code).returning(first));
     }
-    for (parameters, ty) in [(&[Is(C::Int), Is(C::Int)] as &'static [Parameter], C::Int), (&[Is(C::BigInt), Is(C::BigInt)], C::BigInt)] {
-        all.push(Overload::new("mod", parameters, ty, |call, values| apply(Op::Modulo, &values[0], &values[1], call.result)));
-        all.push(Overload::new("div", parameters, ty, |call, values| apply(Op::Divide, &values[0], &values[1], call.result)));
+    for (parameters, ty) in
+        [(&[Is(C::Int), Is(C::Int)] as &'static [Parameter], C::Int), (&[Is(C::BigInt), Is(C::BigInt)], C::BigInt)]
+    {
+        all.push(Overload::new("mod", parameters, ty, |call, values| {
+            apply(Op::Modulo, &values[0], &values[1], call.result)
+        }));
+        all.push(Overload::new("div", parameters, ty, |call, values| {
+            apply(Op::Divide, &values[0], &values[1], call.result)
+        }));
         all.push(Overload::new("gcd", parameters, ty, |call, values| common_divisor(call, values, false)));
         all.push(Overload::new("lcm", parameters, ty, |call, values| common_divisor(call, values, true)));
     }
-    all.push(Overload::new("mod", &[Numeric, Numeric], C::Int, |call, values| apply(Op::Modulo, &values[0], &values[1], call.result)).returning(widest));
+    all.push(
+        Overload::new("mod", &[Numeric, Numeric], C::Int, |call, values| {
+            apply(Op::Modulo, &values[0], &values[1], call.result)
+        })
+        .returning(widest),
+    );
     all.push(Overload::new("div", &[Numeric, Numeric], C::Int, div).returning(whole));
     for name in ["power", "pow"] {
         let pair: &'static [Parameter] = &[Is(C::Double), Is(C::Double)];
-        all.push(Overload::new(name, pair, C::Double, |call, values| apply(Op::Power, &values[0], &values[1], call.result)));
-        all.push(Overload::new(name, &[Numeric, Numeric], C::Int, |call, values| apply(Op::Power, &values[0], &values[1], call.result)).returning(|_| C::Decimal { precision: 38, scale: 16 }));
+        all.push(Overload::new(name, pair, C::Double, |call, values| {
+            apply(Op::Power, &values[0], &values[1], call.result)
+        }));
+        all.push(
+            Overload::new(name, &[Numeric, Numeric], C::Int, |call, values| {
+                apply(Op::Power, &values[0], &values[1], call.result)
+            })
+            .returning(|_| C::Decimal { precision: 38, scale: 16 }),
+        );
     }
     all.extend(doubles());
     all.push(Overload::new("factorial", &[Is(C::BigInt)], C::VarInt, factorial));
     let bucket: &'static [Parameter] = &[Is(C::Double), Is(C::Double), Is(C::Double), Is(C::Int)];
     all.push(Overload::new("width_bucket", bucket, C::Int, width_bucket));
     all.push(Overload::new("pi", &[], C::Double, |_, _| Ok(Value::Double(std::f64::consts::PI))));
-    all.push(Overload::new("random", &[], C::Double, |_, _| {
-        let bits = uuid::Uuid::new_v4().as_u64_pair().1 << 2 >> 11;
-        Ok(Value::Double(bits as f64 / (1_u64 << 53) as f64))
-    }).volatile());
-    all.push(Overload { native: false, volatility: Volatility::Immutable, ..Overload::new("scale", &[Numeric], C::Int, |_, values| match values[0] {
-        Value::Decimal(_, scale) => Ok(Value::Int(i32::from(scale))),
-        _ => Ok(Value::Null),
-    }) });
-    all.push(Overload::new("to_hex", &[Is(C::BigInt)], C::Text, |_, values| Ok(Value::Text(format!("{:x}", big(&values[0])?)))));
+    all.push(
+        Overload::new("random", &[], C::Double, |_, _| {
+            let bits = uuid::Uuid::new_v4().as_u64_pair().1 << 2 >> 11;
+            Ok(Value::Double(bits as f64 / (1_u64 << 53) as f64))
+        })
+        .volatile(),
+    );
+    all.push(Overload {
+        native: false,
+        volatility: Volatility::Immutable,
+        ..Overload::new("scale", &[Numeric], C::Int, |_, values| match values[0] {
+            Value::Decimal(_, scale) => Ok(Value::Int(i32::from(scale))),
+            _ => Ok(Value::Null),
+        })
+    });
+    all.push(Overload::new("to_hex", &[Is(C::BigInt)], C::Text, |_, values| {
+        Ok(Value::Text(format!("{:x}", big(&values[0])?)))
+    }));
     all.push(Overload::new("to_hex", &[Is(C::Int)], C::Text, |_, values| match values[0] {
         Value::Int(value) => Ok(Value::Text(format!("{value:x}"))),
         _ => Ok(Value::Null),
@@ -249,7 +276,8 @@ fn trunc(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 fn shown(digits: Option<i128>, scale: i8, result: C) -> Result<Value> {
     let C::Decimal { scale: wanted, .. } = result else { return Err(Error::internal("numeric was expected")) };
-    let value = digits.and_then(|digits| rescale(digits, scale, wanted)).filter(|value| value.unsigned_abs() < 10_u128.pow(38));
+    let value =
+        digits.and_then(|digits| rescale(digits, scale, wanted)).filter(|value| value.unsigned_abs() < 10_u128.pow(38));
     value.map(|digits| Value::Decimal(digits, wanted)).ok_or_else(|| out_of_range(result))
 }
 

@@ -28,8 +28,8 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
 use keyspan_model::{ColumnType, Error, nearest};
 
 use crate::error::external;
-use overload::{Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter};
+use overload::{Named, ValueFunction};
 pub use pattern::similar_pattern;
 pub use system::Facts;
 pub use text::quote_ident;

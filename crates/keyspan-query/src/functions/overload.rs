@@ -88,7 +88,12 @@ pub struct Overload {
 
 impl Overload {
     /// A strict function whose result only depends on its arguments.
-    pub const fn new(name: &'static str, parameters: &'static [Parameter], returns: ColumnType, code: Code) -> Overload {
+    pub const fn new(
+        name: &'static str,
+        parameters: &'static [Parameter],
+        returns: ColumnType,
+        code: Code,
+    ) -> Overload {
         Overload {
             name,
             parameters,
@@ -297,4 +302,3 @@ impl ScalarUDFImpl for Named {
         Err(external(Error::internal(format!("function {} was not resolved", self.name))))
     }
 }
-

@@ -36,7 +36,10 @@ pub fn similar_pattern(pattern: &str, escape: char) -> Result<String> {
         match c {
             c if c == escape => {
                 let Some(next) = characters.next() else {
-                    return Err(Error::new(ErrorKind::InvalidArgument, "LIKE pattern must not end with escape character"));
+                    return Err(Error::new(
+                        ErrorKind::InvalidArgument,
+                        "LIKE pattern must not end with escape character",
+                    ));
                 };
                 push_plain(&mut result, next);
             }

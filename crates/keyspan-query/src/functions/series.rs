@@ -27,7 +27,9 @@ impl TableFunctionImpl for GenerateSeries {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
         let scalars = args.exprs().iter().map(|expr| match expr {
             Expr::Literal(scalar, _) => Ok(scalar.clone()),
-            other => Err(external(Error::not_supported(format!("generate_series() in FROM needs constants, not {other}")))),
+            other => {
+                Err(external(Error::not_supported(format!("generate_series() in FROM needs constants, not {other}"))))
+            }
         });
         let scalars = scalars.collect::<Result<Vec<ScalarValue>>>()?;
         let zone = zone_of(args.session().config_options())?;
@@ -44,14 +46,16 @@ impl TableFunctionImpl for GenerateSeries {
 
 fn missing() -> Error {
     let message = "function generate_series of these argument types does not exist";
-    Error::new(ErrorKind::UndefinedFunction, message)
-        .with_hint("Use (integer, integer [, integer]), the same of bigint or numeric, or (timestamp, timestamp, interval).")
+    Error::new(ErrorKind::UndefinedFunction, message).with_hint(
+        "Use (integer, integer [, integer]), the same of bigint or numeric, or (timestamp, timestamp, interval).",
+    )
 }
 
 fn series(scalars: &[ScalarValue], zone: Zone) -> Result<(ColumnType, Vec<Value>)> {
     let types = scalars.iter().map(|scalar| ColumnType::of_arrow(&scalar.data_type())).collect::<Option<Vec<_>>>();
     let types = types.filter(|types| types.len() == 2 || types.len() == 3).ok_or_else(|| external(missing()))?;
-    let values = scalars.iter().zip(&types).map(|(scalar, ty)| scalar_value(scalar, *ty)).collect::<Result<Vec<_>>>()?;
+    let values =
+        scalars.iter().zip(&types).map(|(scalar, ty)| scalar_value(scalar, *ty)).collect::<Result<Vec<_>>>()?;
     use ColumnType as C;
     let whole = |ty: &C| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt);
     let ty = if types.iter().all(|ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int)) {
@@ -72,7 +76,8 @@ fn series(scalars: &[ScalarValue], zone: Zone) -> Result<(ColumnType, Vec<Value>
     if values.iter().any(Value::is_null) {
         return Ok((ty, Vec::new()));
     }
-    let rows = if matches!(ty, C::Timestamp | C::LocalTimestamp) { times(&values, ty, zone) } else { numbers(&values, ty) };
+    let rows =
+        if matches!(ty, C::Timestamp | C::LocalTimestamp) { times(&values, ty, zone) } else { numbers(&values, ty) };
     Ok((ty, rows.map_err(external)?))
 }
 
@@ -120,7 +125,13 @@ fn times(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model::Result<
         check(rows.len())?;
         let local = if zoned { to_local(at, zone) } else { at };
         let local = super::time::by_calendar(local, i64::from(months), i64::from(days))?;
-        let moved = if zoned && (months != 0 || days != 0) { to_instant(local, zone) } else if zoned { at } else { local };
+        let moved = if zoned && (months != 0 || days != 0) {
+            to_instant(local, zone)
+        } else if zoned {
+            at
+        } else {
+            local
+        };
         at = moved + nanos / 1000;
     }
     Ok(rows)

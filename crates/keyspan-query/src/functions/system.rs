@@ -67,7 +67,8 @@ impl ExtensionOptions for Facts {
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("version", &[], C::Text, |_, _| Ok(Value::Text(version())));
     for name in ["current_database", "current_catalog"] {
         add(name, &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.database.clone())));
@@ -83,9 +84,7 @@ pub fn functions() -> Vec<Overload> {
     add("set_config", &[T, T, B], C::Text, |_, _| {
         Err(Error::not_supported("set_config() is not supported").with_hint("Use SET name = value."))
     });
-    add("pg_backend_pid", &[], C::Int, |_, _| {
-        Ok(Value::Int(i32::try_from(std::process::id()).unwrap_or(i32::MAX)))
-    });
+    add("pg_backend_pid", &[], C::Int, |_, _| Ok(Value::Int(i32::try_from(std::process::id()).unwrap_or(i32::MAX))));
     for name in ["txid_current", "pg_current_xact_id"] {
         add(name, &[], C::BigInt, |_, _| {
             Err(Error::not_supported("transactions have no numbers here: txid_current() is not supported"))
@@ -119,7 +118,8 @@ fn version() -> String {
 
 fn setting(call: &Call<'_>, name: &str, missing_ok: bool) -> Result<Value> {
     let settings = &call.facts.info.settings;
-    let found = settings.get(name).or_else(|| settings.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v));
+    let found =
+        settings.get(name).or_else(|| settings.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, v)| v));
     match found {
         Some(value) => Ok(Value::Text(value.clone())),
         None if missing_ok => Ok(Value::Null),

@@ -43,7 +43,11 @@ pub fn functions() -> Vec<Overload> {
     add("split_part", &[T, T, I], C::Text, split_part);
     add("replace", &[T, T, T], C::Text, |_, v| {
         let from = text(&v[1])?;
-        Ok(Value::Text(if from.is_empty() { text(&v[0])?.to_owned() } else { text(&v[0])?.replace(from, text(&v[2])?) }))
+        Ok(Value::Text(if from.is_empty() {
+            text(&v[0])?.to_owned()
+        } else {
+            text(&v[0])?.replace(from, text(&v[2])?)
+        }))
     });
     add("translate", &[T, T, T], C::Text, translate);
     add("repeat", &[T, I], C::Text, repeat);
@@ -67,16 +71,21 @@ pub fn functions() -> Vec<Overload> {
     add("quote_literal", &[T], C::Text, |_, v| map(v, quote_literal));
     add("encode", &[Is(C::Blob), T], C::Text, encode);
     add("decode", &[T, T], C::Blob, decode);
-    add("blob_concat", &[Is(C::Blob), Is(C::Blob)], C::Blob, |_, v| Ok(Value::Blob([bytes(&v[0])?, bytes(&v[1])?].concat())));
+    add("blob_concat", &[Is(C::Blob), Is(C::Blob)], C::Blob, |_, v| {
+        Ok(Value::Blob([bytes(&v[0])?, bytes(&v[1])?].concat()))
+    });
     add("convert_from", &[Is(C::Blob), T], C::Text, |_, v| utf8(bytes(&v[0])?));
     add("convert_to", &[T, T], C::Blob, |_, v| Ok(Value::Blob(text(&v[0])?.as_bytes().to_vec())));
     all.push(Overload::new("concat", &[T], C::Text, concat).variadic().with_nulls());
     all.push(Overload::new("concat_ws", &[T, T], C::Text, concat_ws).variadic().with_nulls());
     all.push(Overload::new("format", &[T, T], C::Text, format).variadic().with_nulls());
-    all.push(Overload::new("quote_nullable", &[T], C::Text, |_, v| match &v[0] {
-        Value::Text(text) => Ok(Value::Text(quote_literal(text))),
-        _ => Ok(Value::Text("NULL".into())),
-    }).with_nulls());
+    all.push(
+        Overload::new("quote_nullable", &[T], C::Text, |_, v| match &v[0] {
+            Value::Text(text) => Ok(Value::Text(quote_literal(text))),
+            _ => Ok(Value::Text("NULL".into())),
+        })
+        .with_nulls(),
+    );
     all
 }
 
@@ -130,7 +139,9 @@ fn chr(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
     match u32::try_from(code).ok().filter(|code| *code != 0).and_then(char::from_u32) {
         Some(c) => Ok(Value::Text(c.to_string())),
         None if code == 0 => Err(Error::new(ErrorKind::LimitExceeded, "null character not permitted")),
-        None => Err(Error::new(ErrorKind::LimitExceeded, format!("requested character not valid for encoding: {code}"))),
+        None => {
+            Err(Error::new(ErrorKind::LimitExceeded, format!("requested character not valid for encoding: {code}")))
+        }
     }
 }
 
@@ -285,7 +296,9 @@ fn formatted(kind: char, value: &Value) -> Result<String> {
         ('s', Value::Text(text)) => Ok(text.clone()),
         ('s', _) => Ok(String::new()),
         ('I', Value::Text(text)) => Ok(quote_ident(text)),
-        ('I', _) => Err(Error::new(ErrorKind::InvalidParameter, "null values cannot be formatted as an SQL identifier")),
+        ('I', _) => {
+            Err(Error::new(ErrorKind::InvalidParameter, "null values cannot be formatted as an SQL identifier"))
+        }
         ('L', Value::Text(text)) => Ok(quote_literal(text)),
         ('L', _) => Ok("NULL".into()),
         (kind, _) => {
@@ -306,7 +319,10 @@ fn padded(text: &str, width: &str) -> String {
 pub fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$');
-    let reserved = ["all", "and", "as", "case", "desc", "from", "group", "in", "limit", "not", "null", "on", "or", "order", "select", "table", "to", "user", "where", "with"];
+    let reserved = [
+        "all", "and", "as", "case", "desc", "from", "group", "in", "limit", "not", "null", "on", "or", "order",
+        "select", "table", "to", "user", "where", "with",
+    ];
     if plain && !reserved.contains(&name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
@@ -333,11 +349,14 @@ fn encode(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
     Ok(Value::Text(match name.to_lowercase().as_str() {
         "hex" => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         "base64" => base64(bytes),
-        "escape" => bytes.iter().map(|byte| match byte {
-            b'\\' => "\\\\".to_owned(),
-            0 | 128.. => format!("\\{byte:03o}"),
-            byte => char::from(*byte).to_string(),
-        }).collect(),
+        "escape" => bytes
+            .iter()
+            .map(|byte| match byte {
+                b'\\' => "\\\\".to_owned(),
+                0 | 128.. => format!("\\{byte:03o}"),
+                byte => char::from(*byte).to_string(),
+            })
+            .collect(),
         _ => return Err(unknown_encoding(name)),
     }))
 }
@@ -372,7 +391,10 @@ fn decode(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
 }
 
 fn unbase64(text: &str) -> Result<Value> {
-    let invalid = || Error::new(ErrorKind::InvalidParameter, "invalid base64 end sequence").with_hint("Input data is missing padding, is truncated, or is otherwise corrupted.");
+    let invalid = || {
+        Error::new(ErrorKind::InvalidParameter, "invalid base64 end sequence")
+            .with_hint("Input data is missing padding, is truncated, or is otherwise corrupted.")
+    };
     let (mut bits, mut count, mut bytes, mut ends) = (0_u32, 0, Vec::new(), 0);
     for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         if byte == b'=' {

@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::math::number;
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-use crate::semantics::{Zone, cast_value, Target};
+use crate::semantics::{Target, Zone, cast_value};
 
 use ColumnType as C;
 use Parameter::Is;
@@ -42,15 +42,25 @@ pub fn functions() -> Vec<Overload> {
     add("date_trunc", &[T, TS], C::LocalTimestamp, trunc);
     add("date_trunc", &[T, IV], C::Duration, trunc_interval);
     add("age", &[TS, TS], C::Duration, age);
-    add("timezone", &[T, TS], C::Timestamp, |_, v| Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::parse(text(&v[0])?)?))));
-    add("timezone", &[T, TZ], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::parse(text(&v[0])?)?))));
-    add("timezone", &[IV, TS], C::Timestamp, |_, v| Ok(Value::Timestamp(to_instant(micros(&v[1])?, interval_zone(&v[0])))));
-    add("timezone", &[IV, TZ], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(to_local(micros(&v[1])?, interval_zone(&v[0])))));
+    add("timezone", &[T, TS], C::Timestamp, |_, v| {
+        Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+    });
+    add("timezone", &[T, TZ], C::LocalTimestamp, |_, v| {
+        Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+    });
+    add("timezone", &[IV, TS], C::Timestamp, |_, v| {
+        Ok(Value::Timestamp(to_instant(micros(&v[1])?, interval_zone(&v[0]))))
+    });
+    add("timezone", &[IV, TZ], C::LocalTimestamp, |_, v| {
+        Ok(Value::Timestamp(to_local(micros(&v[1])?, interval_zone(&v[0]))))
+    });
     add("to_timestamp", &[F], C::Timestamp, from_epoch);
     add("to_timestamp", &[T, T], C::Timestamp, super::format::to_timestamp);
     add("to_date", &[T, T], C::Date, super::format::to_date);
     add("make_date", &[I, I, I], C::Date, make_date);
-    add("make_time", &[I, I, F], C::Time, |_, v| Ok(Value::Time(clock(int(&v[0]), int(&v[1]), number(&v[2])?, "time")?)));
+    add("make_time", &[I, I, F], C::Time, |_, v| {
+        Ok(Value::Time(clock(int(&v[0]), int(&v[1]), number(&v[2])?, "time")?))
+    });
     add("make_timestamp", &[I, I, I, I, I, F], C::LocalTimestamp, make_timestamp);
     add("make_timestamptz", &[I, I, I, I, I, F], C::Timestamp, |call, v| {
         let local = make_timestamp(call, v)?;
@@ -80,7 +90,8 @@ const EXTRACTED: C = C::Decimal { precision: 38, scale: 6 };
 /// Those that the session's zone or the clock decides.
 fn with_zone() -> Vec<Overload> {
     let mut all = Vec::new();
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("date_part", &[T, TZ], C::Double, part);
     add("extract", &[T, TZ], EXTRACTED, extract);
     add("date_trunc", &[T, TZ], C::Timestamp, trunc);
@@ -108,7 +119,9 @@ fn with_zone() -> Vec<Overload> {
         difference_in_parts(today, then)
     });
     all.push(Overload::new("clock_timestamp", &[], C::Timestamp, |_, _| Ok(Value::Timestamp(clock_now()))).volatile());
-    all.push(Overload::new("timeofday", &[], C::Text, |_, _| Ok(Value::Text(chrono::Utc::now().to_rfc2822()))).volatile());
+    all.push(
+        Overload::new("timeofday", &[], C::Text, |_, _| Ok(Value::Text(chrono::Utc::now().to_rfc2822()))).volatile(),
+    );
     all
 }
 
@@ -119,7 +132,9 @@ fn operators() -> Vec<Overload> {
     add("date_add", &[D, I], C::Date, |_, v| shifted_date(&v[0], int(&v[1])));
     add("date_subtract", &[D, I], C::Date, |_, v| shifted_date(&v[0], -int(&v[1])));
     add("date_difference", &[D, D], C::Int, |_, v| match (&v[0], &v[1]) {
-        (Value::Date(a), Value::Date(b)) => a.checked_sub(*b).map(Value::Int).ok_or_else(|| overflow("date out of range")),
+        (Value::Date(a), Value::Date(b)) => {
+            a.checked_sub(*b).map(Value::Int).ok_or_else(|| overflow("date out of range"))
+        }
         _ => Ok(Value::Null),
     });
     add("local_add", &[TS, IV], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(moved(micros(&v[0])?, &v[1], 1)?)));
@@ -166,7 +181,8 @@ pub fn day(days: i32, ty: ColumnType) -> Expr {
     match ty {
         C::Date => date,
         ty => {
-            let cast = datafusion::logical_expr::ScalarUDF::from(super::cast::CastFunction::new(C::Date, Target::of(ty)));
+            let cast =
+                datafusion::logical_expr::ScalarUDF::from(super::cast::CastFunction::new(C::Date, Target::of(ty)));
             cast.call(vec![date])
         }
     }
@@ -276,7 +292,8 @@ fn instant_moved(call: &Call<'_>, values: &[Value], sign: i64) -> Result<Value> 
 
 /// Days and the rest, as Postgres subtracts.
 fn difference(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let difference = micros(&values[0])?.checked_sub(micros(&values[1])?).ok_or_else(|| overflow("interval out of range"))?;
+    let difference =
+        micros(&values[0])?.checked_sub(micros(&values[1])?).ok_or_else(|| overflow("interval out of range"))?;
     let days = i32::try_from(difference / DAY).map_err(|_| overflow("interval out of range"))?;
     Ok(Value::Duration(0, days, difference % DAY * 1000))
 }
@@ -300,9 +317,11 @@ fn scaled(interval: &Value, by: f64) -> Result<Value> {
     let (m, d) = (f64::from(months) * by, f64::from(days) * by);
     let from_months = ((m - m.trunc()) * 30.0 * 1e6).round() / 1e6;
     let from_days = d - d.trunc() + (from_months - from_months.trunc());
-    let whole_days = d.trunc() + from_months.trunc() + (from_days * 1e6).round().div_euclid(1e6).max(0.0).trunc().min(0.0);
+    let whole_days =
+        d.trunc() + from_months.trunc() + (from_days * 1e6).round().div_euclid(1e6).max(0.0).trunc().min(0.0);
     let clock = nanos as f64 * by + (from_days * 86_400.0 * 1e6).round() * 1000.0;
-    if !m.is_finite() || m.abs() > f64::from(i32::MAX) || whole_days.abs() > f64::from(i32::MAX) || clock.abs() > 9.2e18 {
+    if !m.is_finite() || m.abs() > f64::from(i32::MAX) || whole_days.abs() > f64::from(i32::MAX) || clock.abs() > 9.2e18
+    {
         return Err(error());
     }
     Ok(Value::Duration(m.trunc() as i32, whole_days as i32, (clock / 1000.0).round() as i64 * 1000))
@@ -377,7 +396,10 @@ fn field(call: &Call<'_>, values: &[Value]) -> Result<(i128, i8)> {
         "dow" => whole(i64::from(date.weekday().num_days_from_sunday())),
         "isodow" => whole(i64::from(date.weekday().number_from_monday())),
         "doy" => whole(i64::from(date.ordinal())),
-        "julian" => Ok((i128::from(at.div_euclid(DAY) + 2_440_588) * 1_000_000 + i128::from(clock) * 1_000_000 / i128::from(DAY), 6)),
+        "julian" => Ok((
+            i128::from(at.div_euclid(DAY) + 2_440_588) * 1_000_000 + i128::from(clock) * 1_000_000 / i128::from(DAY),
+            6,
+        )),
         _ => Err(unknown_unit(&unit, ty)),
     }
 }
@@ -469,7 +491,9 @@ fn trunc_interval(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 }
 
 fn age(call: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let local = |value: &Value| micros(value).map(|at| if call.types[0] == C::Timestamp { to_local(at, call.zone) } else { at });
+    let local = |value: &Value| {
+        micros(value).map(|at| if call.types[0] == C::Timestamp { to_local(at, call.zone) } else { at })
+    };
     difference_in_parts(local(&values[0])?, local(&values[1])?)
 }
 
@@ -479,7 +503,8 @@ fn difference_in_parts(a: i64, b: i64) -> Result<Value> {
     let ((end, end_clock), (start, start_clock)) = (split(later)?, split(earlier)?);
     let mut clock = end_clock - start_clock;
     let mut days = i64::from(end.day()) - i64::from(start.day());
-    let mut months = (i64::from(end.year()) - i64::from(start.year())) * 12 + i64::from(end.month()) - i64::from(start.month());
+    let mut months =
+        (i64::from(end.year()) - i64::from(start.year())) * 12 + i64::from(end.month()) - i64::from(start.month());
     if clock < 0 {
         clock += DAY;
         days -= 1;

@@ -20,10 +20,13 @@ pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
     let arguments = types.iter().map(Ty::name).collect::<Vec<_>>().join(", ");
     let error = Error::new(ErrorKind::UndefinedFunction, format!("function {name}({arguments}) does not exist"));
     let hint = match functions::exists(name) {
-        true => "No function matches the given name and argument types. You might need to add explicit type casts.".into(),
+        true => {
+            "No function matches the given name and argument types. You might need to add explicit type casts.".into()
+        }
         false => match functions::nearest_name(name) {
             Some(near) => format!("Perhaps you meant \"{near}\"."),
-            None => "No function matches the given name and argument types. You might need to add explicit type casts.".into(),
+            None => "No function matches the given name and argument types. You might need to add explicit type casts."
+                .into(),
         },
     };
     fail(error.with_hint(hint))
@@ -43,7 +46,8 @@ pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
         }
         "nullif" => {
-            let [left, right] = <[Expr; 2]>::try_from(args).or_else(|args| missing(&name, &types_of(&args, schema)?))?;
+            let [left, right] =
+                <[Expr; 2]>::try_from(args).or_else(|args| missing(&name, &types_of(&args, schema)?))?;
             let first = left.clone();
             let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
             let ty = type_of(&first, schema)?;
@@ -258,13 +262,15 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
             Some(_) => all(pairs, ColumnType::Double),
             None => missing(name, types),
         },
-        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "corr" | "covar_pop"
-        | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => match number {
+        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "corr"
+        | "covar_pop" | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => match number {
             Some(_) => all(pairs, ColumnType::Double),
             None => missing(name, types),
         },
         "string_agg" => match types {
-            [Ty::Known(ColumnType::Text | ColumnType::Ascii) | Ty::Unknown, _] => Ok(pairs.map(|(arg, _)| bare(arg)).collect()),
+            [Ty::Known(ColumnType::Text | ColumnType::Ascii) | Ty::Unknown, _] => {
+                Ok(pairs.map(|(arg, _)| bare(arg)).collect())
+            }
             _ => missing(name, types),
         },
         "bool_and" | "bool_or" => match types {
@@ -298,4 +304,3 @@ fn bare(arg: Expr) -> Expr {
         _ => arg,
     }
 }
-

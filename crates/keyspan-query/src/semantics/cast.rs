@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
 use datafusion::common::DFSchema;
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ScalarUDF};
@@ -42,13 +42,16 @@ impl Target {
         let lower = lower.trim_matches('"');
         let (base, arguments) = match (lower.find('('), lower.find(')')) {
             (Some(open), Some(close)) if open < close => {
-                let arguments: Vec<i64> = lower[open + 1..close].split(',').filter_map(|a| a.trim().parse().ok()).collect();
+                let arguments: Vec<i64> =
+                    lower[open + 1..close].split(',').filter_map(|a| a.trim().parse().ok()).collect();
                 (format!("{}{}", &lower[..open], &lower[close + 1..]), arguments)
             }
             _ => (lower.to_owned(), Vec::new()),
         };
         let base = base.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" | "cstring" | "xid" = base.as_str() {
+        if let "regclass" | "regtype" | "regproc" | "regprocedure" | "regnamespace" | "regrole" | "cstring" | "xid" =
+            base.as_str()
+        {
             return Ok(Target::of(ColumnType::Text));
         }
         // In a cast, too, plain `timestamp` is the instant: it is the language's own type of that name.
@@ -86,7 +89,9 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
 /// A value of a known type as another, for operators and functions.
 pub fn implicit(expr: Expr, from: &Ty, to: ColumnType) -> Result<Expr> {
     match from {
-        Ty::Unknown => unknown_as(expr, Target { any_scale: matches!(to, ColumnType::Decimal { .. }), ..Target::of(to) }),
+        Ty::Unknown => {
+            unknown_as(expr, Target { any_scale: matches!(to, ColumnType::Decimal { .. }), ..Target::of(to) })
+        }
         Ty::Known(from) => convert(expr, *from, Target::of(to)),
         Ty::Other(_) => Ok(expr),
     }
@@ -258,7 +263,9 @@ fn is_native(from: ColumnType, to: ColumnType) -> bool {
         return from <= to;
     }
     match (from, to) {
-        (from, ColumnType::Decimal { precision, scale }) if width(from).is_some() => precision - scale.unsigned_abs() >= 19,
+        (from, ColumnType::Decimal { precision, scale }) if width(from).is_some() => {
+            precision - scale.unsigned_abs() >= 19
+        }
         (from, ColumnType::VarInt) => width(from).is_some(),
         (ColumnType::Decimal { precision: p, scale: s }, ColumnType::Decimal { precision, scale }) => {
             scale >= s && precision - scale.unsigned_abs() >= p - s.unsigned_abs()
@@ -312,7 +319,9 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
         })?,
         (Value::Timestamp(at), C::LocalTimestamp) if from == C::Timestamp => Value::Timestamp(at + east(at)),
         (Value::Timestamp(at), C::Timestamp) if from == C::LocalTimestamp => Value::Timestamp(at - east_of_local(at)),
-        (Value::Timestamp(at), C::Date | C::Time) if from == C::Timestamp => Value::Timestamp(at + east(at)).cast(to)?,
+        (Value::Timestamp(at), C::Date | C::Time) if from == C::Timestamp => {
+            Value::Timestamp(at + east(at)).cast(to)?
+        }
         (value @ Value::Date(_), C::Timestamp) => match value.cast(C::LocalTimestamp)? {
             Value::Timestamp(at) => Value::Timestamp(at - east_of_local(at)),
             other => other,

@@ -30,7 +30,13 @@ pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Opti
         B::PGRegexMatch | B::PGRegexIMatch | B::PGRegexNotMatch | B::PGRegexNotIMatch => regex(op, sides).map(Some),
         B::PGLikeMatch | B::PGILikeMatch | B::PGNotLikeMatch | B::PGNotILikeMatch => {
             let like = |negated, insensitive, left, right| {
-                Expr::Like(datafusion::logical_expr::Like::new(negated, Box::new(left), Box::new(right), None, insensitive))
+                Expr::Like(datafusion::logical_expr::Like::new(
+                    negated,
+                    Box::new(left),
+                    Box::new(right),
+                    None,
+                    insensitive,
+                ))
             };
             let (left, right) = texts(op, sides)?;
             Ok(Some(match op {
@@ -231,7 +237,8 @@ fn narrowed(op: Operator, sides: &Sides) -> Option<Expr> {
 
 /// Types whose Arrow form does not sort as they do are compared through a form that does.
 fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr> {
-    let equality = matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
+    let equality =
+        matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
     let form = match ty {
         ColumnType::Duration => "interval_length",
         ColumnType::Json => "json_normal",
@@ -272,11 +279,13 @@ fn concat(sides: Sides) -> Result<Option<Expr>> {
         return Ok(None);
     }
     match (&sides.left_type, &sides.right_type) {
-        (Ty::Known(ColumnType::Blob), Ty::Known(ColumnType::Blob) | Ty::Unknown) | (Ty::Unknown, Ty::Known(ColumnType::Blob)) => {
+        (Ty::Known(ColumnType::Blob), Ty::Known(ColumnType::Blob) | Ty::Unknown)
+        | (Ty::Unknown, Ty::Known(ColumnType::Blob)) => {
             let (left, right) = sides.both(ColumnType::Blob)?;
             value_call("blob_concat", vec![left, right], &[ColumnType::Blob, ColumnType::Blob]).map(Some)
         }
-        (Ty::Known(ColumnType::Json), Ty::Known(ColumnType::Json) | Ty::Unknown) | (Ty::Unknown, Ty::Known(ColumnType::Json)) => {
+        (Ty::Known(ColumnType::Json), Ty::Known(ColumnType::Json) | Ty::Unknown)
+        | (Ty::Unknown, Ty::Known(ColumnType::Json)) => {
             let (left, right) = sides.both(ColumnType::Json)?;
             value_call("json_concat", vec![left, right], &[ColumnType::Json, ColumnType::Json]).map(Some)
         }
@@ -430,7 +439,9 @@ fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
             let left = implicit(sides.left, &sides.left_type, C::Json)?;
             return value_call("json_contains", vec![sides.right, left], &[C::Json, C::Json]).map(Some);
         }
-        B::Arrow | B::LongArrow | B::HashArrow | B::HashLongArrow | B::Question => return sides.missing(&op.to_string()),
+        B::Arrow | B::LongArrow | B::HashArrow | B::HashLongArrow | B::Question => {
+            return sides.missing(&op.to_string());
+        }
         _ => return Ok(None),
     };
     if sides.any_other() {

@@ -1,13 +1,13 @@
 //! The planner of operators that DataFusion asks first; through the marks of [`super::mark`] it also sees literals,
 //! casts, calls, CASE, IN, BETWEEN and LIKE, from the leaves up and with the types of what they are made of.
 
+use arrow::datatypes::Field;
 use datafusion::common::DFSchema;
+use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Case, InList};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
-use datafusion::common::TableReference;
-use arrow::datatypes::Field;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::arithmetic::Op;

@@ -26,9 +26,9 @@ impl Zone {
             return Ok(Zone::Fixed(offset));
         }
         let known = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(trimmed));
-        known.map(|zone| Zone::Named(*zone)).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized"))
-        })
+        known
+            .map(|zone| Zone::Named(*zone))
+            .ok_or_else(|| Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized")))
     }
 
     /// Seconds to the east of UTC at an instant, given in microseconds since 1970.

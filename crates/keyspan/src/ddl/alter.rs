@@ -60,7 +60,7 @@ async fn alter_table(session: &mut Session, statement: &AlterTable, path: &[Stri
     for (exists, what, name) in skipped.await? {
         match exists {
             true => skipping(session, what, &name),
-            false => session.notice(Notice::notice(format!("{what} \"{name}\" does not exist, skipping"))),
+            false => session.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
         }
     }
     Ok(())

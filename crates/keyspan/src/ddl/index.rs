@@ -26,7 +26,7 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateIndex) -> Re
     }
     let default = || format!("{}_{}_idx", table.name, statement.columns.join("_"));
     let name = statement.name.clone().unwrap_or_else(default);
-    let notice = Notice::notice(format!("index \"{name}\" is not built: there are no secondary indexes yet"));
+    let notice = Notice::plain(format!("index \"{name}\" is not built: there are no secondary indexes yet"));
     session.notice(notice.with_hint("Put columns that queries select by first in the PRIMARY KEY."));
     Ok(Outcome::done(Tag::plain("CREATE INDEX")))
 }

@@ -60,7 +60,7 @@ pub(crate) async fn alter(session: &mut Session, statement: &AlterKeyspace) -> R
         Ok(true)
     });
     if !found.await? {
-        session.notice(Notice::notice(format!("schema \"{name}\" does not exist, skipping")));
+        session.notice(Notice::plain(format!("schema \"{name}\" does not exist, skipping")));
     }
     Ok(Outcome::done(Tag::plain("ALTER SCHEMA")))
 }

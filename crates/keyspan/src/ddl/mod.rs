@@ -80,11 +80,11 @@ fn exists(name: &str) -> Error {
 /// What IF NOT EXISTS says when there is one.
 fn skipping(session: &mut Session, what: &str, name: &str) {
     let message = format!("{what} \"{name}\" already exists, skipping");
-    session.notice(crate::outcome::Notice { sqlstate: "42P07", ..crate::outcome::Notice::notice(message) });
+    session.notice(crate::outcome::Notice { sqlstate: "42P07", ..crate::outcome::Notice::plain(message) });
 }
 
 /// What IF EXISTS says when there is none.
 fn missing(session: &mut Session, what: &str, name: &ObjectName) {
     let message = format!("{what} \"{}\" does not exist, skipping", names::plain(name));
-    session.notice(crate::outcome::Notice::notice(message));
+    session.notice(crate::outcome::Notice::plain(message));
 }

@@ -231,7 +231,7 @@ fn placed(error: Error, position: Option<usize>) -> Error {
 /// The notice for a table without a key, naming a better one.
 pub(super) fn no_key(table: &TableDef) -> Notice {
     let message = format!("table \"{}\" has no PRIMARY KEY: its rows are kept in arrival order", table.name);
-    let notice = Notice::notice(message);
+    let notice = Notice::plain(message);
     match better_key(table) {
         Some(key) => notice.with_hint(format!("Queries read only what they need with a key, for instance {key}.")),
         None => notice,

@@ -10,7 +10,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{Condition, ast};
 use keyspan_model::array::array_of;
-use keyspan_model::{ColumnType, Result, TableDef, Value};
+use keyspan_model::{ColumnType, Mutation, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
 use super::row::Written;
@@ -81,6 +81,9 @@ pub(crate) fn schema(table: &TableDef) -> SchemaRef {
     let columns = table.columns.iter().filter(|column| !column.hidden).map(|c| c.ty.field(&c.name, true));
     Arc::new(Schema::new(std::iter::once(applied).chain(columns).collect::<Vec<_>>()))
 }
+
+/// What a conditional write decided: its mutations, the rows it concerns, and an answer for each condition.
+pub(crate) type Decision<Rows> = (Vec<Mutation>, (Rows, Vec<Answer>));
 
 /// One answer: applied, or the row that was in the way, if there was one.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, Row
 
 use super::change::{Found, change};
 use super::check::null_value;
-use super::condition::{self, Answer, Compiled};
+use super::condition::{self, Answer, Compiled, Decision};
 use super::existing;
 use super::returning::Returning;
 use super::row::Written;
@@ -103,7 +103,7 @@ impl Plan {
         Mutation::Row(RowWrite { relation: self.written.relation.id, key, marker: false, cells, stamp, ttl: 0 })
     }
 
-    fn decide(&self, found: &Found, parameters: &[Value]) -> Result<(Vec<Mutation>, (RecordBatch, Vec<Answer>))> {
+    fn decide(&self, found: &Found, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
             let mutations = found.keys.iter().map(|key| self.delete(key.clone())).collect();
             return Ok((mutations, (found.rows.clone(), Vec::new())));

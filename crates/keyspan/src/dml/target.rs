@@ -89,12 +89,11 @@ fn quote(name: &str) -> String {
 fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
     let mut filter = filter.clone();
     let _ = ast::visit_expressions_mut(&mut filter, |expression| {
-        if let ast::Expr::CompoundIdentifier(parts) = expression {
-            if let [qualifier, column] = parts.as_slice() {
-                if crate::ddl::folded(qualifier) == alias {
-                    *expression = ast::Expr::Identifier(column.clone());
-                }
-            }
+        if let ast::Expr::CompoundIdentifier(parts) = expression
+            && let [qualifier, column] = parts.as_slice()
+            && crate::ddl::folded(qualifier) == alias
+        {
+            *expression = ast::Expr::Identifier(column.clone());
         }
         ControlFlow::<()>::Continue(())
     });

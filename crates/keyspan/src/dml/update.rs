@@ -10,7 +10,7 @@ use keyspan_model::{Error, ErrorKind, Result, Value};
 use super::assign::Assignments;
 use super::change::{Found, change};
 use super::check::Checks;
-use super::condition::{self, Answer, Compiled};
+use super::condition::{self, Answer, Compiled, Decision};
 use super::returning::Returning;
 use super::row::{NewRow, Written, merged};
 use super::target::{self, Target};
@@ -97,12 +97,7 @@ impl Plan {
         self.creates && self.condition.is_none() && self.returning.is_none() && self.checks.are_about(table, assigned)
     }
 
-    fn decide(
-        &self,
-        target: &Target,
-        found: &Found,
-        parameters: &[Value],
-    ) -> Result<(Vec<keyspan_model::Mutation>, (Vec<Vec<Value>>, Vec<Answer>))> {
+    fn decide(&self, target: &Target, found: &Found, parameters: &[Value]) -> Result<Decision<Vec<Vec<Value>>>> {
         let written = &self.written;
         let missing = match target {
             Target::Key(key) if found.keys.is_empty() => Some(empty_row(written, key)),

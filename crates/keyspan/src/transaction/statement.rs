@@ -116,10 +116,11 @@ pub(crate) fn begin(session: &mut Session, modes: TransactionModes) -> Result<Ou
 
 /// Opens a transaction for a text of several statements.
 pub(crate) fn begin_implicit(session: &mut Session) {
-    if session.transaction.is_none() && open(session, TransactionModes::default()).is_ok() {
-        if let Some(transaction) = &mut session.transaction {
-            transaction.implicit = true;
-        }
+    if session.transaction.is_none()
+        && open(session, TransactionModes::default()).is_ok()
+        && let Some(transaction) = &mut session.transaction
+    {
+        transaction.implicit = true;
     }
 }
 
