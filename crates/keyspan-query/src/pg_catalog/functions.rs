@@ -25,7 +25,8 @@ pub fn functions() -> Vec<Overload> {
 
 /// OIDs to names and back.
 fn names(all: &mut Vec<Overload>) {
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("pg_table_is_visible", &[N], C::Boolean, |call, v| {
         let source = Source::of(&call.facts);
         let class = number(&v[0]).and_then(|oid| source.class_of_oid(oid));
@@ -41,7 +42,11 @@ fn names(all: &mut Vec<Overload>) {
     add("to_regtype", &[T], C::BigInt, |_, v| Ok(type_oid(&v[0])));
     add("to_regnamespace", &[T], C::BigInt, |call, v| Ok(namespace_oid(call, &v[0])));
     add("to_regrole", &[T], C::BigInt, |call, v| {
-        Ok(if text(&v[0]) == Some(Source::of(&call.facts).user()) { Value::BigInt(super::source::OWNER) } else { Value::Null })
+        Ok(if text(&v[0]) == Some(Source::of(&call.facts).user()) {
+            Value::BigInt(super::source::OWNER)
+        } else {
+            Value::Null
+        })
     });
     for name in ["to_regproc", "to_regprocedure"] {
         add(name, &[T], C::BigInt, |_, _| Ok(Value::Null));
@@ -59,17 +64,20 @@ fn names(all: &mut Vec<Overload>) {
 
 /// Definitions as text.
 fn texts(all: &mut Vec<Overload>) {
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     for parameters in [&[N][..], &[N, B], &[N, I]] {
         add("pg_get_viewdef", parameters, C::Text, |call, v| Ok(view_text(call, &v[0])));
     }
-    for parameters in [&[N][..], &[N, I, B]] {
+    for parameters in [&[N][..], &[N, N, B]] {
         add("pg_get_indexdef", parameters, C::Text, |call, v| Ok(index_definition(call, v)));
     }
     for parameters in [&[N][..], &[N, B]] {
         add("pg_get_constraintdef", parameters, C::Text, |call, v| Ok(constraint_text(call, &v[0])));
     }
-    add("pg_size_pretty", &[N], C::Text, |_, v| Ok(number(&v[0]).map_or(Value::Null, |size| Value::Text(size_text(size)))));
+    add("pg_size_pretty", &[N], C::Text, |_, v| {
+        Ok(number(&v[0]).map_or(Value::Null, |size| Value::Text(size_text(size))))
+    });
     let format: Code = |_, v| {
         let modifier = match &v[1] {
             Value::Int(value) => i64::from(*value),
@@ -82,7 +90,8 @@ fn texts(all: &mut Vec<Overload>) {
 
 /// What is asked of things that are not there, and sizes, which the catalog does not know.
 fn nothing(all: &mut Vec<Overload>) {
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     let null: Code = |_, _| Ok(Value::Null);
     for name in ["pg_get_statisticsobjdef_columns", "pg_get_function_result", "pg_get_function_arguments"] {
         add(name, &[N], C::Text, null);
@@ -195,8 +204,10 @@ fn like_escape(pattern: &Value, escape: &Value) -> Result<Value> {
     let mut escapes = escape.chars();
     let escape = match (escapes.next(), escapes.next()) {
         (first, None) => first,
-        _ => return Err(Error::new(ErrorKind::InvalidParameter, "invalid escape string")
-            .with_hint("Escape string must be empty or one character.")),
+        _ => {
+            return Err(Error::new(ErrorKind::InvalidParameter, "invalid escape string")
+                .with_hint("Escape string must be empty or one character."));
+        }
     };
     let mut result = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
@@ -236,7 +247,9 @@ fn index_definition(call: &Call<'_>, values: &[Value]) -> Value {
     let Some(table) = source.table_around(oid).filter(|table| index_oid(table.id) == oid) else { return Value::Null };
     match values.get(1).and_then(number).and_then(|column| usize::try_from(column).ok()) {
         None | Some(0) => Value::Text(index_text(table)),
-        Some(column) => table.key().nth(column - 1).map_or(Value::Null, |column| Value::Text(quote_ident(&column.name))),
+        Some(column) => {
+            table.key().nth(column - 1).map_or(Value::Null, |column| Value::Text(quote_ident(&column.name)))
+        }
     }
 }
 

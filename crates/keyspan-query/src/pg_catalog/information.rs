@@ -142,7 +142,8 @@ fn constraint(source: &Source, table: &TableDef, name: &str) -> Row {
 fn table_constraints(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
-        let key = has_key(table).then(|| constraint(source, table, &key_name(table)).with("constraint_type", "PRIMARY KEY"));
+        let key =
+            has_key(table).then(|| constraint(source, table, &key_name(table)).with("constraint_type", "PRIMARY KEY"));
         let checks = table.checks.iter();
         let checks = checks.map(|check| constraint(source, table, &check.name).with("constraint_type", "CHECK"));
         let fixed = |row: Row| row.with("is_deferrable", "NO").with("initially_deferred", "NO").with("enforced", "YES");
@@ -176,7 +177,8 @@ fn checks(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for check in &table.checks {
-            let row = Row::new().with("constraint_catalog", source.database()).with("constraint_schema", &table.keyspace);
+            let row =
+                Row::new().with("constraint_catalog", source.database()).with("constraint_schema", &table.keyspace);
             rows.push(row.with("constraint_name", &check.name).with("check_clause", &check.sql));
         }
     }

@@ -32,7 +32,8 @@ pub fn aggregates(item: &SelectItem) -> bool {
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
             let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
-            let known = ["count", "min", "max", "sum", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "every"];
+            let known =
+                ["count", "min", "max", "sum", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "every"];
             let json = name.ends_with("_agg");
             match self.depth == 0 && (json || known.contains(&name.as_str())) {
                 true => ControlFlow::Break(()),
@@ -122,9 +123,10 @@ fn looked_up(select: &mut Select) -> Option<Vec<Expr>> {
 
 /// How the tables in FROM are referred to, if all are system tables.
 fn inner_names(select: &Select) -> Option<Vec<String>> {
-    let factors = select.from.iter().flat_map(|table| {
-        std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation))
-    });
+    let factors = select
+        .from
+        .iter()
+        .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
     let names = factors.map(|factor| match factor {
         TableFactor::Table { name, alias, args: None, .. } => {
             let (schema, name) = parts_of(name)?;

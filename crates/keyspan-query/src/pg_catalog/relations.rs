@@ -3,7 +3,9 @@
 use arrow::datatypes::Schema;
 use keyspan_model::{ColumnRole, ColumnType, TableDef, ViewDef};
 
-use super::definition::{self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system};
+use super::definition::{
+    self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
+};
 use super::row::Row;
 use super::source::{
     INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, default_oid, has_key, index_oid, key_name, key_numbers,
@@ -71,7 +73,8 @@ fn classes(source: &Source) -> Vec<Row> {
         }
     }
     for view in source.catalog.views.values() {
-        let columns = source.views.iter().find(|(id, _)| *id == view.id).map_or(view.columns.len(), |(_, s)| s.fields().len());
+        let columns =
+            source.views.iter().find(|(id, _)| *id == view.id).map_or(view.columns.len(), |(_, s)| s.fields().len());
         let row = class(table_oid(view.id), &view.name, &view.keyspace, "v", columns);
         rows.push(row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]));
     }
@@ -250,7 +253,9 @@ fn types(source: &Source) -> Vec<Row> {
 fn tables(source: &Source) -> Vec<Row> {
     let row = |table: &TableDef| {
         let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
-        row.with("tableowner", source.user()).with("hasindexes", has_key(table)).with("hasrules", false)
+        row.with("tableowner", source.user())
+            .with("hasindexes", has_key(table))
+            .with("hasrules", false)
             .with("hastriggers", false)
             .with("rowsecurity", false)
     };

@@ -111,7 +111,9 @@ pub fn is_empty(select: &Select) -> bool {
         _ => false,
     };
     let inner = |join: &ast::Join| matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_));
-    let plain = |join: &ast::Join| inner(join) || matches!(join.join_operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_));
+    let plain = |join: &ast::Join| {
+        inner(join) || matches!(join.join_operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_))
+    };
     select.from.iter().any(|table| {
         let all_plain = table.joins.iter().all(plain);
         all_plain && (empty(&table.relation) || table.joins.iter().any(|join| inner(join) && empty(&join.relation)))
@@ -151,7 +153,9 @@ fn printed(expr: &Expr) -> Option<Expr> {
         }
         Expr::Function(function) => {
             let (_, name) = parts_of(&function.name)?;
-            let kind = ["regclass", "regtype", "regnamespace", "regrole"].into_iter().find(|kind| name == format!("to_{kind}"))?;
+            let kind = ["regclass", "regtype", "regnamespace", "regrole"]
+                .into_iter()
+                .find(|kind| name == format!("to_{kind}"))?;
             Some(call("reg_name", vec![text(kind), expr.clone()]))
         }
         _ => None,

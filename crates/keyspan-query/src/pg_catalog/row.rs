@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int16Builder, Int64Builder, ListBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder};
+use arrow::array::{
+    ArrayRef, Int16Builder, Int64Builder, ListBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder,
+};
 use datafusion::error::Result;
 use keyspan_model::{ColumnBuilder, ColumnType, Value};
 
@@ -157,9 +159,7 @@ fn numbers(cell: Option<&Cell>) -> Option<&Vec<i64>> {
 fn value(column: &SystemColumn, ty: ColumnType, cell: Option<&Cell>) -> Value {
     match (cell, ty) {
         (Some(Cell::Flag(value)), ColumnType::Boolean) => Value::Boolean(*value),
-        (Some(Cell::Number(value)), ColumnType::SmallInt) => {
-            Value::SmallInt(i16::try_from(*value).unwrap_or(i16::MAX))
-        }
+        (Some(Cell::Number(value)), ColumnType::SmallInt) => Value::SmallInt(i16::try_from(*value).unwrap_or(i16::MAX)),
         (Some(Cell::Number(value)), ColumnType::Int) => Value::Int(i32::try_from(*value).unwrap_or(i32::MAX)),
         (Some(Cell::Number(value)), ColumnType::BigInt) => Value::BigInt(*value),
         (Some(Cell::Number(value)), ColumnType::Real) => Value::Real(*value as f32),

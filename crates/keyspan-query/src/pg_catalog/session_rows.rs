@@ -72,14 +72,18 @@ fn user(source: &Source) -> Row {
 }
 
 fn methods() -> Vec<Row> {
-    let method = |oid: i64, name: &str, kind: &str| Row::new().with("oid", oid).with("amname", name).with("amtype", kind);
+    let method =
+        |oid: i64, name: &str, kind: &str| Row::new().with("oid", oid).with("amname", name).with("amtype", kind);
     vec![method(TABLE_METHOD, "keyspan", "t"), method(INDEX_METHOD, "btree", "i")]
 }
 
 fn collations() -> Vec<Row> {
     let row = |(oid, name, provider): (i64, &str, &str)| {
         let row = Row::new().with("oid", oid).with("collname", name).with("collnamespace", 11_i64);
-        row.with("collowner", OWNER).with("collprovider", provider).with("collencoding", -1_i64).flags(&["collisdeterministic"])
+        row.with("collowner", OWNER)
+            .with("collprovider", provider)
+            .with("collencoding", -1_i64)
+            .flags(&["collisdeterministic"])
     };
     [(100, "default", "d"), (950, "C", "c")].map(row).into()
 }
@@ -90,7 +94,8 @@ fn tablespaces() -> Vec<Row> {
 
 fn settings(source: &Source) -> Vec<Row> {
     let row = |(name, value): (&String, &String)| {
-        let row = Row::new().with("name", name).with("setting", value).with("category", "Keyspan").with("context", "user");
+        let row =
+            Row::new().with("name", name).with("setting", value).with("category", "Keyspan").with("context", "user");
         row.with("vartype", "string").with("source", "session").with("reset_val", value).with("pending_restart", false)
     };
     source.info.settings.iter().map(row).collect()

@@ -190,9 +190,9 @@ fn namespace_hash(name: &str) -> i64 {
     if name == "public" {
         return 2_200;
     }
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     KEYSPACES.0 + i64::try_from(hash % KEYSPACES.1).unwrap_or(0)
 }
 
