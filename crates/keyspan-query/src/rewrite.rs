@@ -42,7 +42,8 @@ impl Mentions {
 pub enum Effort {
     /// What repeats among the expressions of one SELECT.
     Usual,
-    /// Every expression beside a `*`, because something in the `*` has its name.
+    /// Every expression beside a `*`, because something in the `*` has its name, and every bare one of the outermost
+    /// SELECT, because two may have become the same.
     RenameAll,
 }
 
@@ -237,7 +238,7 @@ impl Nested<'_> {
                 }
             };
             let repeated = !seen.insert(planned_name(item, &label, given, top));
-            if repeated || (stars && self.effort == Effort::RenameAll) {
+            if repeated || (self.effort == Effort::RenameAll && (stars || (top && !given))) {
                 rename(item, format!("{label}{MARK}{index}"));
             } else if !top && !given && !rest.contains(&label) {
                 rename(item, label.clone());

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use keyspan_model::{ColumnBuilder, ColumnType, Error, value_at};
 
 use crate::error::external;
+use crate::semantics::types::field_of;
 use crate::semantics::arithmetic::{Op, apply, division_by_zero, out_of_range};
 
 /// An arithmetic operator with its result's type.
@@ -102,7 +103,7 @@ impl ScalarUDFImpl for ArithmeticFunction {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
-        Ok(Arc::new(self.result.field(self.op.symbol(), nullable)))
+        Ok(Arc::new(field_of(self.result, self.op.symbol(), nullable)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

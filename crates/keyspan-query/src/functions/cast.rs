@@ -5,13 +5,16 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use keyspan_model::{ColumnBuilder, ColumnType, value_at};
 
 use super::overload::zone_of;
 use crate::error::external;
+use crate::semantics::types::field_of;
 use crate::semantics::{Target, cast_value};
 
 /// A cast from one type to another.
@@ -47,7 +50,18 @@ impl ScalarUDFImpl for CastFunction {
     }
 
     fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::new(self.target.ty.field(&self.name, true)))
+        Ok(Arc::new(field_of(self.target.ty, &self.name, true)))
+    }
+
+    /// What Arrow does as well becomes DataFusion's own cast, which its optimizer sees through.
+    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match args.pop() {
+            Some(arg) if self.target.is_native_from(self.from) => {
+                let cast = Cast::new(Box::new(arg), self.target.ty.arrow());
+                Ok(ExprSimplifyResult::Simplified(Expr::Cast(cast)))
+            }
+            arg => Ok(ExprSimplifyResult::Original(arg.into_iter().collect())),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -102,7 +102,7 @@ fn doubles() -> Vec<Overload> {
         one("sqrt", |_, values| {
             let value = number(&values[0])?;
             if value < 0.0 {
-                return Err(Error::new(ErrorKind::InvalidParameter, "cannot take square root of a negative number"));
+                return Err(Error::new(ErrorKind::Power, "cannot take square root of a negative number"));
             }
             Ok(Value::Double(value.sqrt()))
         }),
@@ -118,12 +118,12 @@ fn doubles() -> Vec<Overload> {
         one("log", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log10", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log2", |_, values| logarithm(number(&values[0])?, f64::log2)),
-        Overload::new("log", &[Is(C::Double), Is(C::Double)], C::Double, |_, values| {
-            let base = number(&values[0])?.ln();
-            match logarithm(number(&values[1])?, f64::ln)? {
-                Value::Double(_) if base == 0.0 => Err(division_by_zero()),
-                Value::Double(value) => Ok(Value::Double(value / base)),
-                other => Ok(other),
+        Overload::new("log", &[Numeric, Numeric], C::Decimal { precision: 38, scale: 16 }, |call, values| {
+            let base = logarithm(number(&values[0])?, f64::ln)?;
+            match (logarithm(number(&values[1])?, f64::ln)?, base) {
+                (_, Value::Double(0.0)) => Err(division_by_zero()),
+                (Value::Double(value), Value::Double(base)) => exact(value / base, call.result),
+                (other, _) => Ok(other),
             }
         }),
         one("degrees", |_, values| Ok(Value::Double(number(&values[0])?.to_degrees()))),
@@ -144,6 +144,11 @@ fn doubles() -> Vec<Overload> {
     ]
 }
 
+/// All digits of a double as a numeric.
+fn exact(value: f64, ty: C) -> Result<Value> {
+    Value::parse(&format!("{value:.20}"), ty)
+}
+
 fn within_one(value: f64, function: fn(f64) -> f64) -> Result<Value> {
     if value.abs() > 1.0 {
         return Err(Error::new(ErrorKind::NumericOverflow, "input is out of range"));
@@ -157,7 +162,7 @@ fn logarithm(value: f64, function: fn(f64) -> f64) -> Result<Value> {
         value if value < 0.0 => "cannot take logarithm of a negative number",
         value => return Ok(Value::Double(function(value))),
     };
-    Err(Error::new(ErrorKind::InvalidParameter, message))
+    Err(Error::new(ErrorKind::Logarithm, message))
 }
 
 fn first(types: &[C]) -> C {

@@ -86,14 +86,19 @@ pub fn value_call(name: &str, args: Vec<Expr>, types: &[ColumnType]) -> Result<E
         count && each
     };
     match overloads(name).and_then(|overloads| overloads.iter().find(fits)) {
-        Some(overload) => Ok(call_overload(overload, args, types)),
+        Some(overload) => Ok(call_overload(overload, args, types, None)),
         None => Err(external(Error::internal(format!("no function {name} of these types")))),
     }
 }
 
-/// A call of this function with arguments of these types.
-pub fn call_overload(overload: &Overload, args: Vec<Expr>, types: &[ColumnType]) -> Expr {
-    let function = ValueFunction::new(overload.clone(), types.to_vec());
+/// A call of this function with arguments of these types; `result` goes before the type that it declares.
+pub fn call_overload(
+    overload: &Overload,
+    args: Vec<Expr>,
+    types: &[ColumnType],
+    result: Option<ColumnType>,
+) -> Expr {
+    let function = ValueFunction::new(overload.clone(), types.to_vec(), result);
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), args))
 }
 

@@ -17,7 +17,7 @@ use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
 use super::system::Facts;
 use crate::error::external;
 use crate::semantics::Zone;
-use crate::semantics::types::literal;
+use crate::semantics::types::{field_of, literal};
 
 /// What a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +149,11 @@ pub struct ValueFunction {
 
 impl ValueFunction {
     /// The function for arguments of these types.
-    pub fn new(overload: Overload, types: Vec<ColumnType>) -> ValueFunction {
-        let result = match overload.returns {
+    pub fn new(overload: Overload, types: Vec<ColumnType>, result: Option<ColumnType>) -> ValueFunction {
+        let result = result.unwrap_or_else(|| match overload.returns {
             Returns::Is(ty) => ty,
             Returns::From(of) => of(&types),
-        };
+        });
         let signature = match types.len() {
             0 => Signature::nullary(overload.volatility),
             count => Signature::any(count, overload.volatility),
@@ -216,7 +216,7 @@ pub fn zone_of(options: &ConfigOptions) -> Result<Zone> {
 
 impl PartialEq for ValueFunction {
     fn eq(&self, other: &Self) -> bool {
-        self.overload.name == other.overload.name && self.types == other.types
+        self.overload.name == other.overload.name && self.types == other.types && self.result == other.result
     }
 }
 
@@ -224,7 +224,7 @@ impl Eq for ValueFunction {}
 
 impl Hash for ValueFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.overload.name, &self.types).hash(state);
+        (self.overload.name, &self.types, self.result).hash(state);
     }
 }
 
@@ -242,7 +242,7 @@ impl ScalarUDFImpl for ValueFunction {
     }
 
     fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::new(self.result.field(self.overload.name, true)))
+        Ok(Arc::new(field_of(self.result, self.overload.name, true)))
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {

@@ -38,6 +38,7 @@ pub fn functions() -> Vec<Overload> {
     }
     add("left", &[T, I], C::Text, |_, v| Ok(Value::Text(side(v, true)?)));
     add("right", &[T, I], C::Text, |_, v| Ok(Value::Text(side(v, false)?)));
+    add("boolean_output", &[Is(C::Boolean)], C::Text, |_, v| Ok(Value::Text(v[0].to_text(C::Boolean))));
     add("strpos", &[T, T], C::Int, |_, v| position(text(&v[0])?, text(&v[1])?));
     add("position", &[T, T], C::Int, |_, v| position(text(&v[1])?, text(&v[0])?));
     add("split_part", &[T, T, I], C::Text, split_part);
@@ -150,7 +151,7 @@ fn range(values: &[Value]) -> Result<(usize, usize)> {
     let from = int(&values[1]);
     let end = match values.get(2) {
         Some(length) if int(length) < 0 => {
-            return Err(Error::new(ErrorKind::InvalidParameter, "negative substring length not allowed"));
+            return Err(Error::new(ErrorKind::Substring, "negative substring length not allowed"));
         }
         Some(length) => from + int(length),
         None => i64::MAX,
@@ -233,7 +234,7 @@ fn pad(values: &[Value], left: bool) -> Result<Value> {
 fn overlay(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
     let (own, new, from) = (text(&values[0])?, text(&values[1])?, int(&values[2]));
     if from <= 0 {
-        return Err(Error::new(ErrorKind::InvalidParameter, "negative substring length not allowed"));
+        return Err(Error::new(ErrorKind::Substring, "negative substring length not allowed"));
     }
     let replaced = values.get(3).map_or(i64::try_from(new.chars().count()).unwrap_or(0), int);
     let before: String = own.chars().take(usize::try_from(from - 1).unwrap_or(0)).collect();

@@ -341,7 +341,16 @@ fn justify(interval: &Value, hours: bool, days: bool) -> Result<Value> {
     Ok(Value::Duration(months, whole, nanos))
 }
 
+const UNITS: &[&str] = &[
+    "hour", "hours", "minute", "minutes", "second", "seconds", "millisecond", "milliseconds", "microsecond", "microseconds",
+    "timezone", "timezone_hour", "timezone_minute", "year", "years", "isoyear", "decade", "century", "millennium", "quarter",
+    "month", "months", "week", "day", "days", "dow", "isodow", "doy", "julian",
+];
+
 fn unknown_unit(unit: &str, ty: C) -> Error {
+    if UNITS.contains(&unit) {
+        return Error::not_supported(format!("unit \"{unit}\" not supported for type {}", ty.postgres_name()));
+    }
     let message = format!("unit \"{unit}\" not recognized for type {}", ty.postgres_name());
     Error::new(ErrorKind::InvalidParameter, message)
 }
@@ -353,7 +362,9 @@ fn part(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 fn extract(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (digits, scale) = field(call, values)?;
-    Ok(Value::Decimal(digits * 10_i128.pow(u32::from((6 - scale).unsigned_abs())), 6))
+    let C::Decimal { scale: wanted, .. } = call.result else { return Err(Error::internal("numeric was expected")) };
+    let shown = crate::semantics::arithmetic::rescale(digits, scale, wanted);
+    shown.map(|digits| Value::Decimal(digits, wanted)).ok_or_else(|| overflow("field out of range"))
 }
 
 /// A field's value, as digits and how many of them stand after the point.
@@ -510,9 +521,8 @@ fn difference_in_parts(a: i64, b: i64) -> Result<Value> {
         days -= 1;
     }
     if days < 0 {
-        // Postgres borrows the length of the earlier month when going forward, of the one before the later else.
-        let from = if sign > 0 { start } else { end.checked_sub_months(Months::new(1)).unwrap_or(end) };
-        days += i64::from(days_in(from));
+        // Postgres borrows the length of the earlier month.
+        days += i64::from(days_in(start));
         months -= 1;
     }
     let narrow = |value: i64| i32::try_from(value * sign).map_err(|_| overflow("interval out of range"));

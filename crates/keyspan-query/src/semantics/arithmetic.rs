@@ -171,11 +171,11 @@ fn double(op: Op, a: f64, b: f64) -> Result<f64> {
         Op::Multiply => a * b,
         Op::Divide => a / b,
         Op::Power if a == 0.0 && b < 0.0 => {
-            return Err(Error::new(ErrorKind::InvalidParameter, "zero raised to a negative power is undefined"));
+            return Err(Error::new(ErrorKind::Power, "zero raised to a negative power is undefined"));
         }
         Op::Power if a < 0.0 && b.is_finite() && b.fract() != 0.0 => {
             let message = "a negative number raised to a non-integer power yields a complex result";
-            return Err(Error::new(ErrorKind::InvalidParameter, message));
+            return Err(Error::new(ErrorKind::Power, message));
         }
         Op::Power => a.powf(b),
         _ => return Err(Error::internal("no such operator of doubles")),
@@ -292,7 +292,7 @@ fn power(a: (i128, i8), b: (i128, i8), scale: i8) -> Result<Value> {
     }
     let approximate = |(digits, scale): (i128, i8)| digits as f64 / 10_f64.powi(i32::from(scale));
     let value = double(Op::Power, approximate(a), approximate(b))?;
-    Value::Double(value).cast(decimal(scale))
+    Value::parse(&format!("{value:.20}"), decimal(scale)).map_err(|_| overflow())
 }
 
 /// The scale that Postgres gives to the quotient of these two values (`select_div_scale`).

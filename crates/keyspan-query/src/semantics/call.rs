@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::arithmetic::Op;
-use super::cast::implicit;
+use super::cast::{argument, implicit};
 use super::common::{common, decimal, number_rank, scale_of};
 use super::operator::calculated;
 use super::planner::unified;
@@ -61,7 +61,11 @@ pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         "concat" | "concat_ws" | "format" => {
             let types = types_of(&args, schema)?;
-            let texts = args.into_iter().zip(&types).map(|(arg, ty)| implicit(arg, ty, ColumnType::Text));
+            // These print a boolean as `t`, where a cast to text gives `true`.
+            let texts = args.into_iter().zip(&types).map(|(arg, ty)| match ty {
+                Ty::Known(ColumnType::Boolean) => functions::value_call("boolean_output", vec![arg], &[ColumnType::Boolean]),
+                ty => implicit(arg, ty, ColumnType::Text),
+            });
             let texts = texts.collect::<Result<Vec<_>>>()?;
             let wanted = vec![ColumnType::Text; texts.len()];
             return functions::value_call(&name, texts, &wanted);
@@ -85,10 +89,33 @@ pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let wanted: Vec<ColumnType> = wanted.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
             match overload.native {
                 true => Ok(Expr::ScalarFunction(ScalarFunction { func, args })),
-                false => Ok(functions::call_overload(overload, args, &wanted)),
+                false => {
+                    let result = shown_scale(&name, &args, &wanted);
+                    Ok(functions::call_overload(overload, args, &wanted, result))
+                }
             }
         }
         None => missing(&name, &types),
+    }
+}
+
+/// Results whose digits after the point a literal argument decides: `round(x, 2)`, `extract(year from x)`.
+fn shown_scale(name: &str, args: &[Expr], types: &[ColumnType]) -> Option<ColumnType> {
+    match (name, args) {
+        ("round" | "trunc", [_, Expr::Literal(ScalarValue::Int32(Some(places)), _)]) => {
+            let places = i8::try_from((*places).clamp(0, 37)).ok()?;
+            Some(decimal(places))
+        }
+        ("extract", [unit, _]) => {
+            let scale = match super::types::literal_text(unit)? {
+                "epoch" if types.get(1) == Some(&ColumnType::Date) => 0,
+                "second" | "seconds" | "epoch" | "julian" => 6,
+                "millisecond" | "milliseconds" => 3,
+                _ => 0,
+            };
+            Some(decimal(scale))
+        }
+        _ => None,
     }
 }
 
@@ -198,7 +225,7 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     if name == "avg" {
         if let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice()) {
             if number_rank(*ty).is_some_and(|rank| rank <= 6) {
-                function.params.args = vec![implicit(arg.clone(), &types[0], total_type(*ty))?];
+                function.params.args = vec![argument(arg.clone(), *ty, total_type(*ty))?];
                 let mut counted = function.clone();
                 function.fun = WindowFunctionDefinition::AggregateUDF(functions::sum());
                 counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
@@ -230,7 +257,7 @@ fn total_type(ty: ColumnType) -> ColumnType {
 /// `avg` of exact numbers is their sum by their count, as numeric.
 fn average(mut function: AggregateFunction, ty: ColumnType) -> Result<Expr> {
     let args = std::mem::take(&mut function.params.args);
-    let cast = |arg: Expr| implicit(arg, &Ty::Known(ty), total_type(ty));
+    let cast = |arg: Expr| argument(arg, ty, total_type(ty));
     function.params.args = args.into_iter().map(cast).collect::<Result<_>>()?;
     let mut counted = function.clone();
     function.func = functions::sum();
@@ -250,7 +277,11 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
     let number = first.as_ref().and_then(Ty::known).and_then(number_rank);
     let pairs = args.into_iter().zip(types);
     let all = |pairs: std::iter::Zip<std::vec::IntoIter<Expr>, std::slice::Iter<'_, Ty>>, to: ColumnType| {
-        pairs.map(|(arg, ty)| implicit(arg, ty, to)).collect::<Result<Vec<_>>>()
+        let cast = |(arg, ty): (Expr, &Ty)| match ty {
+            Ty::Known(from) => argument(arg, *from, to),
+            ty => implicit(arg, ty, to),
+        };
+        pairs.map(cast).collect::<Result<Vec<_>>>()
     };
     match name {
         "sum" => match (number, first) {

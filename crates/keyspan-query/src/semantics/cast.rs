@@ -36,6 +36,11 @@ impl Target {
         Target { ty, max_length: None, any_scale: false }
     }
 
+    /// Whether Arrow's cast from this type is exact and cannot fail.
+    pub fn is_native_from(self, from: ColumnType) -> bool {
+        is_native(from, self.ty) && self.max_length.is_none()
+    }
+
     /// The type of this name, as it stands in a cast.
     pub fn parse(name: &str) -> keyspan_model::Result<Target> {
         let lower = name.to_lowercase().replace("pg_catalog.", "");
@@ -83,7 +88,12 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
         let message = format!("cannot cast type {} to {}", type_name(from), type_name(target.ty));
         return fail(Error::new(ErrorKind::CannotCoerce, message));
     }
-    convert(expr, from, target)
+    convert(expr, from, target, true)
+}
+
+/// An aggregate's argument as another type.
+pub fn argument(expr: Expr, from: ColumnType, to: ColumnType) -> Result<Expr> {
+    convert(expr, from, Target::of(to), true)
 }
 
 /// A value of a known type as another, for operators and functions.
@@ -92,7 +102,7 @@ pub fn implicit(expr: Expr, from: &Ty, to: ColumnType) -> Result<Expr> {
         Ty::Unknown => {
             unknown_as(expr, Target { any_scale: matches!(to, ColumnType::Decimal { .. }), ..Target::of(to) })
         }
-        Ty::Known(from) => convert(expr, *from, Target::of(to)),
+        Ty::Known(from) => convert(expr, *from, Target::of(to), false),
         Ty::Other(_) => Ok(expr),
     }
 }
@@ -213,7 +223,9 @@ fn radix(text: &str) -> Option<i64> {
     parse("0x", 16).or_else(|| parse("0o", 8)).or_else(|| parse("0b", 2))
 }
 
-fn convert(expr: Expr, from: ColumnType, target: Target) -> Result<Expr> {
+/// `named` gives the cast a name of its own: DataFusion names its casts as what they cast, so that `sum(x)` and
+/// `sum(x::bigint)` would be one.
+fn convert(expr: Expr, from: ColumnType, target: Target, named: bool) -> Result<Expr> {
     let same = from == target.ty && target.max_length.is_none();
     if same {
         let plain = matches!(&expr, Expr::Literal(scalar, None) if matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_)));
@@ -230,9 +242,8 @@ fn convert(expr: Expr, from: ColumnType, target: Target) -> Result<Expr> {
             return literal(&value, target.ty);
         }
     }
-    if is_native(from, target.ty) && target.max_length.is_none() {
-        let field = Arc::new(target.ty.field("", true));
-        return Ok(Expr::Cast(Cast::new_from_field(Box::new(expr), field)));
+    if !named && target.is_native_from(from) {
+        return Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow())));
     }
     Ok(function(expr, from, target))
 }
@@ -266,7 +277,6 @@ fn is_native(from: ColumnType, to: ColumnType) -> bool {
         (from, ColumnType::Decimal { precision, scale }) if width(from).is_some() => {
             precision - scale.unsigned_abs() >= 19
         }
-        (from, ColumnType::VarInt) => width(from).is_some(),
         (ColumnType::Decimal { precision: p, scale: s }, ColumnType::Decimal { precision, scale }) => {
             scale >= s && precision - scale.unsigned_abs() >= p - s.unsigned_abs()
         }

@@ -49,12 +49,18 @@ fn text(value: impl Into<String>) -> Expr {
 
 /// The digits of a marked number.
 fn number_of(expr: &Expr) -> Option<&str> {
+    if let Expr::Nested(inner) = expr {
+        return number_of(inner);
+    }
     let Expr::BinaryOp { op, .. } = expr else { return None };
     mark_of(op).filter(|mark| mark.kind == "number").map(|mark| mark.detail)
 }
 
 /// A number where SQL wants a bare one (`ORDER BY 1`, `ROWS 5 PRECEDING`) without its mark.
 fn unmark(expr: &mut Expr) {
+    if matches!(expr, Expr::Nested(_)) {
+        return;
+    }
     if let Some(digits) = number_of(expr) {
         *expr = Expr::Value(Value::Number(digits.to_owned(), false).into());
     }
@@ -133,12 +139,19 @@ fn columns_of_values(values: &mut ast::Values) {
         for row in &mut values.rows {
             let Some(cell) = row.get_mut(column) else { continue };
             let bare = matches!(cell, Expr::Value(value) if !matches!(value.value, Value::Boolean(_)));
-            if bare {
+            // Beside a float, a number is a float, too.
+            let float = number_of(cell).is_some() && is_float(&ty);
+            if bare || float {
                 let own = std::mem::replace(cell, null());
                 *cell = marked(own, "cast", ty.clone());
             }
         }
     }
+}
+
+fn is_float(ty: &str) -> bool {
+    let ty = ty.to_lowercase();
+    ty.contains("double") || ty.contains("float")
 }
 
 fn type_of_cell(cell: &Expr) -> Option<String> {
@@ -275,12 +288,13 @@ fn is_array(data_type: &ast::DataType) -> bool {
 
 fn unary(op: UnaryOperator, expr: Expr) -> Expr {
     match op {
+        // Of a literal at once, so that the least integer can be written.
         UnaryOperator::Minus => match number_of(&expr) {
-            Some(digits) if !digits.starts_with('-') => {
-                let negative = format!("-{digits}");
-                marked(null(), "number", negative)
+            Some(digits) => {
+                let negated = digits.strip_prefix('-').map_or_else(|| format!("-{digits}"), str::to_owned);
+                marked(null(), "number", negated)
             }
-            _ => marked(expr, "negate", ""),
+            None => marked(expr, "negate", ""),
         },
         UnaryOperator::Plus => expr,
         UnaryOperator::PGAbs => call("abs", vec![expr]),
@@ -313,6 +327,7 @@ fn function_call(mut function: Function) -> Expr {
     };
     match name.as_str() {
         "first" | "last" => first_or_last(&mut function, &name),
+        "variance" => function.name = ObjectName::from(vec![Ident::new("var_samp")]),
         "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
         "json_agg" | "jsonb_agg" => return json_agg(function),
         _ => {}

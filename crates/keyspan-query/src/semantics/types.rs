@@ -101,6 +101,15 @@ pub fn literal(value: &Value, ty: ColumnType) -> Result<Expr> {
     Ok(Expr::Literal(scalar, metadata_of(ty)))
 }
 
+/// A field of this type; with metadata only where the Arrow form does not tell the type, since DataFusion takes fields
+/// that differ in metadata for different (literals have none).
+pub fn field_of(ty: ColumnType, name: &str, nullable: bool) -> Field {
+    match metadata_of(ty) {
+        Some(_) => ty.field(name, nullable),
+        None => Field::new(name, ty.arrow(), nullable),
+    }
+}
+
 /// Metadata for types that their Arrow form does not tell.
 fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
     let natural = ColumnType::of_arrow(&ty.arrow()) == Some(ty);
