@@ -55,47 +55,55 @@ impl Write {
 
 type Key = (String, i64);
 
+/// What the writes say of one row.
+#[derive(Default)]
+struct ModelRow {
+    marker: Option<Write>,
+    cells: BTreeMap<u32, Write>,
+    deleted: Option<i64>,
+}
+
+/// A deletion of the times from..=to of a partition, and its write timestamp.
+type DeletedSpan = (i64, i64, i64);
+
 #[derive(Default)]
 struct Model {
-    markers: BTreeMap<Key, Write>,
-    cells: BTreeMap<(Key, u32), Write>,
-    deleted: BTreeMap<Key, i64>,
-    spans: Vec<(String, i64, i64, i64)>,
+    rows: BTreeMap<Key, ModelRow>,
+    spans: BTreeMap<String, Vec<DeletedSpan>>,
 }
 
 impl Model {
     fn put(&mut self, key: &Key, column: Option<u32>, write: Write) {
+        let row = self.rows.entry(key.clone()).or_default();
         let slot = match column {
-            None => self.markers.entry(key.clone()).or_insert(write.clone()),
-            Some(column) => self.cells.entry((key.clone(), column)).or_insert(write.clone()),
+            None => row.marker.get_or_insert_with(|| write.clone()),
+            Some(column) => row.cells.entry(column).or_insert_with(|| write.clone()),
         };
         if write.beats(slot) {
             *slot = write;
         }
     }
 
-    fn deleted_at(&self, key: &Key) -> i64 {
-        let covering = self.spans.iter().filter(|(p, from, to, _)| *p == key.0 && (*from..=*to).contains(&key.1));
-        let spans = covering.map(|span| span.3).max().unwrap_or(i64::MIN);
-        spans.max(*self.deleted.get(key).unwrap_or(&i64::MIN))
+    fn delete(&mut self, key: &Key, ts: i64) {
+        let row = self.rows.entry(key.clone()).or_default();
+        row.deleted = row.deleted.max(Some(ts));
     }
 
-    /// The live rows: key, then each column's value.
-    fn rows(&self, columns: &[u32], now: i64) -> BTreeMap<Key, Vec<Value>> {
-        let mut rows: BTreeMap<Key, Vec<Value>> = BTreeMap::new();
-        for (key, marker) in &self.markers {
-            if marker.live(self.deleted_at(key), now) {
-                rows.insert(key.clone(), vec![Value::Null; columns.len()]);
-            }
-        }
-        for ((key, column), write) in &self.cells {
-            if let (true, Some(at)) = (write.live(self.deleted_at(key), now), columns.iter().position(|c| c == column))
-            {
-                let row = rows.entry(key.clone()).or_insert_with(|| vec![Value::Null; columns.len()]);
-                row[at] = write.value.clone().unwrap();
-            }
-        }
-        rows
+    fn deleted_at(&self, key: &Key, row: &ModelRow) -> i64 {
+        let spans = self.spans.get(&key.0).into_iter().flatten();
+        let covering = spans.filter(|(from, to, _)| (*from..=*to).contains(&key.1)).map(|span| span.2);
+        covering.chain(row.deleted).max().unwrap_or(i64::MIN)
+    }
+
+    /// The row's values, one for each column, if it is live.
+    fn live(&self, key: &Key, columns: &[u32], now: i64) -> Option<Vec<Value>> {
+        let row = self.rows.get(key)?;
+        let deleted = self.deleted_at(key, row);
+        let live = |write: &&Write| write.live(deleted, now);
+        let cell = |id| row.cells.get(id).filter(live).and_then(|write| write.value.clone());
+        let values: Vec<Value> = columns.iter().map(|id| cell(id).unwrap_or(Value::Null)).collect();
+        let lives = row.marker.as_ref().is_some_and(|marker| live(&marker)) || values.iter().any(|v| *v != Value::Null);
+        lives.then_some(values)
     }
 }
 
@@ -283,8 +291,7 @@ impl Run {
             let values = vec![Value::Text(key.0.clone()), Value::Timestamp(key.1)];
             let server = self.apply(Mutation::DeleteRow(RowDelete { relation, key: values, stamp })).await;
             let ts = if let Stamp::At(at) = stamp { at } else { server };
-            let slot = self.model.deleted.entry(key).or_insert(i64::MIN);
-            *slot = ts.max(*slot);
+            self.model.delete(&key, ts);
             return;
         }
         let until = key.1 + self.random.below(3_000) as i64 * SECOND;
@@ -293,7 +300,7 @@ impl Run {
             if from == i64::MIN { Span::prefix(vec![Value::Text(key.0.clone())]) } else { self.span(&key.0, from, to) };
         let server = self.apply(Mutation::DeleteSpan(SpanDelete { relation, span, stamp })).await;
         let ts = if let Stamp::At(at) = stamp { at } else { server };
-        self.model.spans.push((key.0, from, to, ts));
+        self.model.spans.entry(key.0).or_default().push((from, to, ts));
     }
 
     /// The keys of one partition between two times, both included, in key order.
@@ -316,7 +323,7 @@ impl Run {
         if table.columns.len() > 4 && self.random.below(2) == 0 {
             let at = 2 + self.random.below(table.columns.len() - 2);
             let gone = table.columns.remove(at).id.0;
-            self.model.cells.retain(|(_, column), _| *column != gone);
+            self.model.rows.values_mut().for_each(|row| drop(row.cells.remove(&gone)));
         } else {
             let ty = [ColumnType::Int, ColumnType::Text][self.random.below(2)];
             let id = catalog.new_column_id();
@@ -375,8 +382,10 @@ impl Run {
 
     fn expected(&self, filter: impl Fn(&Key) -> bool) -> Vec<(Key, Vec<Value>)> {
         let (ids, _, _) = self.columns();
-        let rows = self.model.rows(&ids, self.clock_now()).into_iter().filter(|(key, _)| filter(key));
-        let mut rows: Vec<_> = rows.collect();
+        let now = self.clock_now();
+        let keys = self.model.rows.keys().filter(|key| filter(key));
+        let mut rows: Vec<_> =
+            keys.filter_map(|key| Some((key.clone(), self.model.live(key, &ids, now)?))).collect();
         if self.descending {
             rows.sort_by(|a, b| (&a.0.0, -a.0.1).cmp(&(&b.0.0, -b.0.1)));
         }

@@ -6,8 +6,9 @@ from server import ServerCase
 
 
 class Psql(ServerCase):
-    def psql(self, *commands, check=True, stdin=None):
-        arguments = ["psql", "-X", "-h", "127.0.0.1", "-p", str(self.port), "-U", "me", "-d", "db", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+    def psql(self, *commands, check=True, stdin=None, footers=False):
+        arguments = ["psql", "-X", "-h", "127.0.0.1", "-p", str(self.port), "-U", "me", "-d", "db", "-A", "-v", "ON_ERROR_STOP=1"]
+        arguments += [] if footers else ["-t"]
         for command in commands:
             arguments += ["-c", command]
         done = subprocess.run(arguments, capture_output=True, text=True, input=stdin, timeout=60)
@@ -47,7 +48,7 @@ class Psql(ServerCase):
         self.assertIn("public|newest|view", listed)
 
     def test_description_of_a_table(self):
-        described = self.psql("\\d readings")
+        described = self.psql("\\d readings", footers=True)
         self.assertIn("site|text||not null|", described)
         self.assertIn("ts|timestamp with time zone||not null|", described)
         self.assertIn("v|double precision|||", described)
