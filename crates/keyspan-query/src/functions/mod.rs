@@ -92,12 +92,7 @@ pub fn value_call(name: &str, args: Vec<Expr>, types: &[ColumnType]) -> Result<E
 }
 
 /// A call of this function with arguments of these types; `result` goes before the type that it declares.
-pub fn call_overload(
-    overload: &Overload,
-    args: Vec<Expr>,
-    types: &[ColumnType],
-    result: Option<ColumnType>,
-) -> Expr {
+pub fn call_overload(overload: &Overload, args: Vec<Expr>, types: &[ColumnType], result: Option<ColumnType>) -> Expr {
     let function = ValueFunction::new(overload.clone(), types.to_vec(), result);
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), args))
 }

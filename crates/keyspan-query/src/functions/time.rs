@@ -342,9 +342,35 @@ fn justify(interval: &Value, hours: bool, days: bool) -> Result<Value> {
 }
 
 const UNITS: &[&str] = &[
-    "hour", "hours", "minute", "minutes", "second", "seconds", "millisecond", "milliseconds", "microsecond", "microseconds",
-    "timezone", "timezone_hour", "timezone_minute", "year", "years", "isoyear", "decade", "century", "millennium", "quarter",
-    "month", "months", "week", "day", "days", "dow", "isodow", "doy", "julian",
+    "hour",
+    "hours",
+    "minute",
+    "minutes",
+    "second",
+    "seconds",
+    "millisecond",
+    "milliseconds",
+    "microsecond",
+    "microseconds",
+    "timezone",
+    "timezone_hour",
+    "timezone_minute",
+    "year",
+    "years",
+    "isoyear",
+    "decade",
+    "century",
+    "millennium",
+    "quarter",
+    "month",
+    "months",
+    "week",
+    "day",
+    "days",
+    "dow",
+    "isodow",
+    "doy",
+    "julian",
 ];
 
 fn unknown_unit(unit: &str, ty: C) -> Error {

@@ -1,45 +1,150 @@
 //! The names Postgres gives to output columns: `avg`, `case`, `?column?`.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, Query, SelectItem, SetExpr, TrimWhereField};
 
 /// The label of an expression without an alias, as Postgres' `FigureColname` gives it.
 pub fn label(expr: &Expr) -> String {
-    name_of(expr).unwrap_or_else(|| "?column?".into())
+    match figure(expr) {
+        Some(Figure::Firm(name) | Figure::Weak(name)) => name,
+        None => "?column?".into(),
+    }
 }
 
-fn name_of(expr: &Expr) -> Option<String> {
+/// A name, and whether a cast or CASE around it keeps it.
+enum Figure {
+    Firm(String),
+    Weak(String),
+}
+
+fn firm(name: impl Into<String>) -> Option<Figure> {
+    Some(Figure::Firm(name.into()))
+}
+
+fn figure(expr: &Expr) -> Option<Figure> {
     match expr {
-        Expr::Identifier(name) => Some(folded(name)),
-        Expr::CompoundIdentifier(names) => names.last().map(folded),
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => name_of(inner),
-        Expr::Function(function) => {
-            let part = function.name.0.last().and_then(|part| part.as_ident());
-            part.map(folded)
-        }
-        Expr::Cast { expr, data_type, .. } => name_of(expr).or_else(|| Some(type_label(data_type))),
-        Expr::Case { else_result, .. } => {
-            else_result.as_ref().and_then(|expr| name_of(expr)).or_else(|| Some("case".into()))
-        }
-        Expr::Exists { .. } => Some("exists".into()),
-        Expr::Extract { .. } => Some("extract".into()),
-        Expr::Substring { .. } => Some("substring".into()),
-        Expr::Trim { .. } => Some("btrim".into()),
-        Expr::Position { .. } => Some("position".into()),
-        Expr::Overlay { .. } => Some("overlay".into()),
-        Expr::Ceil { .. } => Some("ceil".into()),
-        Expr::Floor { .. } => Some("floor".into()),
-        Expr::Array(_) => Some("array".into()),
-        Expr::TypedString(typed) => Some(type_label(&typed.data_type)),
-        Expr::Interval(_) => Some("interval".into()),
+        Expr::Identifier(name) => firm(folded(name)),
+        Expr::CompoundIdentifier(names) => firm(folded(names.last()?)),
+        Expr::CompoundFieldAccess { root, .. } => figure(root),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figure(inner),
+        Expr::Function(function) => firm(folded(function.name.0.last()?.as_ident()?)),
+        Expr::Cast { expr, data_type, .. } => kept(figure(expr), || type_label(data_type)),
+        Expr::TypedString(typed) => Some(Figure::Weak(type_label(&typed.data_type))),
+        Expr::Interval(_) => Some(Figure::Weak("interval".into())),
+        Expr::Case { else_result, .. } => kept(else_result.as_ref().and_then(|expr| figure(expr)), || "case".into()),
+        Expr::Subquery(query) => of_query(query),
+        Expr::Exists { .. } => firm("exists"),
+        Expr::Extract { .. } => firm("extract"),
+        Expr::Substring { .. } => firm("substring"),
+        Expr::Trim { trim_where, .. } => firm(match trim_where {
+            Some(TrimWhereField::Leading) => "ltrim",
+            Some(TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        Expr::Position { .. } => firm("position"),
+        Expr::Overlay { .. } => firm("overlay"),
+        Expr::Ceil { .. } => firm("ceil"),
+        Expr::Floor { .. } => firm("floor"),
+        Expr::AtTimeZone { .. } => firm("timezone"),
+        Expr::Array(_) => firm("array"),
+        Expr::Tuple(_) => firm("row"),
         _ => None,
     }
 }
 
-fn type_label(data_type: &DataType) -> String {
-    let name = data_type.to_string().to_lowercase();
-    keyspan_model::ColumnType::parse(&name, &[]).map_or(name, keyspan_model::ColumnType::postgres_name)
+fn kept(inner: Option<Figure>, other: impl FnOnce() -> String) -> Option<Figure> {
+    match inner {
+        Some(Figure::Firm(name)) => Some(Figure::Firm(name)),
+        _ => Some(Figure::Weak(other())),
+    }
 }
 
-fn folded(name: &datafusion::sql::sqlparser::ast::Ident) -> String {
+/// A scalar subquery is named as its column.
+fn of_query(query: &Query) -> Option<Figure> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    match select.projection.first()? {
+        SelectItem::UnnamedExpr(expr) => figure(expr),
+        SelectItem::ExprWithAlias { alias, .. } => firm(folded(alias)),
+        _ => None,
+    }
+}
+
+/// The type's short name in Postgres, which is not the one that SQL prefers.
+fn type_label(data_type: &DataType) -> String {
+    let name = data_type.to_string().to_lowercase();
+    let name = name.trim_matches('"');
+    let (base, rest) = name.split_once('(').unwrap_or((name, ""));
+    let base = base.trim().rsplit('.').next().unwrap_or_default();
+    let suffix = rest.split_once(')').map_or("", |(_, suffix)| suffix.trim());
+    match base {
+        "int" | "integer" => "int4",
+        "bigint" => "int8",
+        "smallint" => "int2",
+        "double precision" | "double" | "float" => "float8",
+        "real" => "float4",
+        "boolean" => "bool",
+        "decimal" | "dec" => "numeric",
+        "character varying" => "varchar",
+        "char" | "character" => "bpchar",
+        "blob" => "bytea",
+        "timestamp with time zone" => "timestamptz",
+        "timestamp without time zone" => "timestamp",
+        "timestamp" if suffix == "with time zone" => "timestamptz",
+        "time without time zone" => "time",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::expression;
+
+    /// As PostgreSQL 15 labels them.
+    const LABELS: &[(&str, &str)] = &[
+        ("1 + 1", "?column?"),
+        ("true", "?column?"),
+        ("count(*)", "count"),
+        ("coalesce(1, 2)", "coalesce"),
+        ("CASE WHEN true THEN 1 END", "case"),
+        ("CASE WHEN true THEN 1 ELSE x.a END", "a"),
+        ("CASE WHEN true THEN 1 ELSE 2::int END", "case"),
+        ("1::int", "int4"),
+        ("1::bigint", "int8"),
+        ("1::numeric(10,2)", "numeric"),
+        ("1::double precision", "float8"),
+        ("'x'::varchar(3)", "varchar"),
+        ("'x'::char(3)", "bpchar"),
+        ("'2024-01-01'::timestamptz", "timestamptz"),
+        ("'2024-01-01'::timestamp without time zone", "timestamp"),
+        ("(x.a)::text", "a"),
+        ("CAST(1 AS text)", "text"),
+        ("date '2024-01-01'", "date"),
+        ("interval '1 day'", "interval"),
+        ("current_timestamp", "current_timestamp"),
+        ("extract(year from now())", "extract"),
+        ("position('a' in 'b')", "position"),
+        ("trim('x')", "btrim"),
+        ("trim(leading 'x' from 'y')", "ltrim"),
+        ("now() AT TIME ZONE 'UTC'", "timezone"),
+        ("EXISTS (SELECT 1)", "exists"),
+        ("(SELECT 1)", "?column?"),
+        ("(SELECT max(y) FROM z)", "max"),
+        ("ARRAY[1]", "array"),
+        ("(1, 2)", "row"),
+        ("pg_catalog.upper('x')", "upper"),
+        ("j -> 'a'", "?column?"),
+        ("x.a COLLATE \"C\"", "a"),
+    ];
+
+    #[test]
+    fn labels_are_those_of_postgres() {
+        for (sql, wanted) in LABELS {
+            assert_eq!(label(&expression(sql)), *wanted, "{sql}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value,
     VisitorMut, WindowType,
 };
-use keyspan_model::Error;
+use keyspan_model::{Error, ErrorKind};
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -37,6 +37,12 @@ pub fn mark_of(op: &BinaryOperator) -> Option<Mark<'_>> {
 fn marked(expr: Expr, kind: &str, detail: impl Into<String>) -> Expr {
     let op = BinaryOperator::PGCustomBinaryOperator(vec![OWN.into(), kind.into(), detail.into()]);
     Expr::BinaryOp { left: Box::new(expr), op, right: Box::new(null()) }
+}
+
+/// Words that begin the next clause, which the parser takes for a table's name where that is missing.
+fn is_reserved(word: &str) -> bool {
+    let words = ["where", "group", "order", "having", "limit", "offset", "union", "on", "using", "select", "from"];
+    words.iter().any(|each| each.eq_ignore_ascii_case(word))
 }
 
 fn null() -> Expr {
@@ -95,6 +101,19 @@ impl VisitorMut for Marker {
         if let Expr::Interval(interval) = expr {
             let unit = interval.leading_field.as_ref().map(ToString::to_string).unwrap_or_default();
             *expr = marked(std::mem::replace(interval.value.as_mut(), null()), "interval", unit.to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<Error> {
+        if let ast::TableFactor::Table { name, .. } = factor {
+            if let [part] = name.0.as_slice() {
+                let reserved = part.as_ident().filter(|name| name.quote_style.is_none() && is_reserved(&name.value));
+                if let Some(name) = reserved {
+                    let message = format!("syntax error at or near \"{}\"", name.value);
+                    return ControlFlow::Break(Error::new(ErrorKind::Syntax, message));
+                }
+            }
         }
         ControlFlow::Continue(())
     }

@@ -15,6 +15,7 @@
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
 //! - `union`: the types of UNION's columns.
+//! - `outer`: names that only an enclosing query can mean.
 //! - `label`: names of output columns.
 
 pub mod arithmetic;
@@ -24,6 +25,7 @@ mod common;
 mod label;
 mod mark;
 mod operator;
+mod outer;
 mod planner;
 #[cfg(test)]
 mod tests;
@@ -69,6 +71,7 @@ pub fn type_planner() -> Option<Arc<dyn TypePlanner>> {
 /// # Errors
 /// What Postgres refuses and DataFusion would not.
 pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
+    settled(query.visit(&mut outer::OuterNames::default()))?;
     settled(query.visit(&mut mark::Marker))
 }
 
