@@ -491,7 +491,7 @@ impl Fields {
                 let each = length.map_or(*each, |length| &each[..length]);
                 text.get(..each.len()).is_some_and(|start| start.eq_ignore_ascii_case(each))
             };
-            let place = names.iter().position(|each| fits(&each))?;
+            let place = names.iter().position(fits)?;
             Some((place, &text[length.unwrap_or(names[place].len())..]))
         };
         match name {

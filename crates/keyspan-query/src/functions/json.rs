@@ -309,7 +309,7 @@ fn of(call: &Call<'_>, index: usize, value: &Value) -> Json {
 }
 
 fn build_object(call: &Call<'_>, values: &[Value]) -> Result<Value> {
-    if values.len() % 2 != 0 {
+    if !values.len().is_multiple_of(2) {
         let error = Error::new(ErrorKind::InvalidParameter, "argument list must have even number of elements");
         return Err(
             error.with_hint("The arguments of jsonb_build_object() must consist of alternating keys and values.")

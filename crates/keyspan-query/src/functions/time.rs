@@ -100,9 +100,7 @@ fn with_zone() -> Vec<Overload> {
     for name in ["now", "current_timestamp", "transaction_timestamp", "statement_timestamp"] {
         add(name, &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.now)));
     }
-    for name in ["localtimestamp"] {
-        add(name, &[], C::LocalTimestamp, |call, _| Ok(Value::Timestamp(to_local(call.facts.now, call.zone))));
-    }
+    add("localtimestamp", &[], C::LocalTimestamp, |call, _| Ok(Value::Timestamp(to_local(call.facts.now, call.zone))));
     for name in ["current_date", "today"] {
         add(name, &[], C::Date, |call, _| Value::Timestamp(to_local(call.facts.now, call.zone)).cast(C::Date));
     }

@@ -87,9 +87,9 @@ impl TableProvider for SystemTable {
             views: self.views.clone(),
         };
         let rows = match self.definition.schema {
-            "information_schema" => information::rows(&self.definition.name, &source),
-            _ => relations::rows(&self.definition.name, &source)
-                .or_else(|| session_rows::rows(&self.definition.name, &source))
+            "information_schema" => information::rows(self.definition.name, &source),
+            _ => relations::rows(self.definition.name, &source)
+                .or_else(|| session_rows::rows(self.definition.name, &source))
                 .unwrap_or_default(),
         };
         let batch = row::batch(self.definition, &rows)?;

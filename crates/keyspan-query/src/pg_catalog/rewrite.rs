@@ -91,10 +91,10 @@ fn select(select: &mut Select) {
 /// `pg_catalog.generate_series(…)` in FROM.
 fn unqualified(factor: &mut TableFactor) {
     let (TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. }) = factor else { return };
-    if let [schema, function] = name.0.as_slice() {
-        if schema.as_ident().is_some_and(|schema| schema.value.eq_ignore_ascii_case("pg_catalog")) {
-            *name = ObjectName(vec![function.clone()]);
-        }
+    if let [schema, function] = name.0.as_slice()
+        && schema.as_ident().is_some_and(|schema| schema.value.eq_ignore_ascii_case("pg_catalog"))
+    {
+        *name = ObjectName(vec![function.clone()]);
     }
 }
 
@@ -194,10 +194,10 @@ fn cast(kind: ast::CastKind, expr: Expr, data_type: DataType, format: Option<ast
     if let Some(reg) = reg_kind(&data_type) {
         return call("reg_oid", vec![text(reg), expr]);
     }
-    if is_text(&data_type) {
-        if let Some(printed) = printed(&expr) {
-            return printed;
-        }
+    if is_text(&data_type)
+        && let Some(printed) = printed(&expr)
+    {
+        return printed;
     }
     let data_type = match data_type {
         DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, size)) => {

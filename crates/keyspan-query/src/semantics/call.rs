@@ -208,12 +208,11 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.func.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
-    if name == "avg" {
-        if let [Ty::Known(ty)] = types.as_slice() {
-            if number_rank(*ty).is_some_and(|rank| rank <= 6) {
-                return average(function, *ty);
-            }
-        }
+    if name == "avg"
+        && let [Ty::Known(ty)] = types.as_slice()
+        && number_rank(*ty).is_some_and(|rank| rank <= 6)
+    {
+        return average(function, *ty);
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
     Ok(settled(Expr::AggregateFunction(function), &name))
@@ -224,17 +223,16 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.fun.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
     let args = std::mem::take(&mut function.params.args);
-    if name == "avg" {
-        if let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice()) {
-            if number_rank(*ty).is_some_and(|rank| rank <= 6) {
-                function.params.args = vec![argument(arg.clone(), *ty, total_type(*ty))?];
-                let mut counted = function.clone();
-                function.fun = WindowFunctionDefinition::AggregateUDF(functions::sum());
-                counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
-                let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
-                return quotient(total, rows, *ty);
-            }
-        }
+    if name == "avg"
+        && let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice())
+        && number_rank(*ty).is_some_and(|rank| rank <= 6)
+    {
+        function.params.args = vec![argument(arg.clone(), *ty, total_type(*ty))?];
+        let mut counted = function.clone();
+        function.fun = WindowFunctionDefinition::AggregateUDF(functions::sum());
+        counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
+        let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
+        return quotient(total, rows, *ty);
     }
     function.params.args = arguments(&name, args, &types)?;
     Ok(settled(Expr::WindowFunction(Box::new(function)), &name))

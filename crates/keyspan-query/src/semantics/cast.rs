@@ -136,10 +136,10 @@ fn unknown_as(expr: Expr, target: Target) -> Result<Expr> {
 
 /// A literal's text as a value; if the session's zone decides what it means, at execution.
 fn parsed(text: &str, target: Target) -> Result<Expr> {
-    if target.any_scale {
-        if let Some((value, ty)) = numeric_literal(text) {
-            return literal(&value, ty);
-        }
+    if target.any_scale
+        && let Some((value, ty)) = numeric_literal(text)
+    {
+        return literal(&value, ty);
     }
     let asked = Cell::new(false);
     let resolve = |name: Option<&str>, local: i64| match name {
@@ -231,16 +231,17 @@ fn convert(expr: Expr, from: ColumnType, target: Target, named: bool) -> Result<
         let plain = matches!(&expr, Expr::Literal(scalar, None) if matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_)));
         return if plain { unknown_as(expr, target) } else { Ok(expr) };
     }
-    if let Expr::Placeholder(placeholder) = &expr {
-        if from == ColumnType::Text && target.ty == ColumnType::Ascii {
-            return Ok(typed_parameter(placeholder, target.ty));
-        }
+    if let Expr::Placeholder(placeholder) = &expr
+        && from == ColumnType::Text
+        && target.ty == ColumnType::Ascii
+    {
+        return Ok(typed_parameter(placeholder, target.ty));
     }
-    if !needs_zone(from, target.ty) {
-        if let Some(value) = value_of_literal(&expr, from) {
-            let value = cast_value(value, from, target, Zone::Fixed(0)).map_err(external)?;
-            return literal(&value, target.ty);
-        }
+    if !needs_zone(from, target.ty)
+        && let Some(value) = value_of_literal(&expr, from)
+    {
+        let value = cast_value(value, from, target, Zone::Fixed(0)).map_err(external)?;
+        return literal(&value, target.ty);
     }
     if !named && target.is_native_from(from) {
         return Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow())));

@@ -106,13 +106,13 @@ impl VisitorMut for Marker {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut ast::TableFactor) -> ControlFlow<Error> {
-        if let ast::TableFactor::Table { name, .. } = factor {
-            if let [part] = name.0.as_slice() {
-                let reserved = part.as_ident().filter(|name| name.quote_style.is_none() && is_reserved(&name.value));
-                if let Some(name) = reserved {
-                    let message = format!("syntax error at or near \"{}\"", name.value);
-                    return ControlFlow::Break(Error::new(ErrorKind::Syntax, message));
-                }
+        if let ast::TableFactor::Table { name, .. } = factor
+            && let [part] = name.0.as_slice()
+        {
+            let reserved = part.as_ident().filter(|name| name.quote_style.is_none() && is_reserved(&name.value));
+            if let Some(name) = reserved {
+                let message = format!("syntax error at or near \"{}\"", name.value);
+                return ControlFlow::Break(Error::new(ErrorKind::Syntax, message));
             }
         }
         ControlFlow::Continue(())
@@ -376,10 +376,10 @@ fn first_or_last(function: &mut Function, name: &str) {
 
 /// `json_agg(x)`: the list of the values' JSON texts, then one text of them.
 fn json_agg(mut function: Function) -> Expr {
-    if let FunctionArguments::List(list) = &mut function.args {
-        if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = list.args.as_mut_slice() {
-            *value = call("json_element", vec![std::mem::replace(value, null())]);
-        }
+    if let FunctionArguments::List(list) = &mut function.args
+        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = list.args.as_mut_slice()
+    {
+        *value = call("json_element", vec![std::mem::replace(value, null())]);
     }
     function.name = ObjectName::from(vec![Ident::new("array_agg")]);
     call("json_of_list", vec![marked(Expr::Function(function), "after", "")])

@@ -146,10 +146,11 @@ fn instants(mut sides: Sides) -> Result<Sides> {
         if let Some(moved) = moved_parameter(&sides.right, &sides.left_type)? {
             (sides.right, sides.right_type) = (moved, sides.left_type.clone());
         }
-    } else if right && sides.left_type == Ty::Known(ColumnType::Duration) {
-        if let Some(moved) = moved_parameter(&sides.left, &sides.right_type)? {
-            (sides.left, sides.left_type) = (moved, sides.right_type.clone());
-        }
+    } else if right
+        && sides.left_type == Ty::Known(ColumnType::Duration)
+        && let Some(moved) = moved_parameter(&sides.left, &sides.right_type)?
+    {
+        (sides.left, sides.left_type) = (moved, sides.right_type.clone());
     }
     Ok(sides)
 }

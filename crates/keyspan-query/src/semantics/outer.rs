@@ -42,12 +42,12 @@ impl VisitorMut for OuterNames {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let (Expr::CompoundIdentifier(names), Some((own, outer))) = (expr, self.scopes.split_last()) {
-            if let [table, _] = names.as_slice() {
-                let table = folded(table);
-                if !own.contains(&table) && outer.iter().any(|scope| scope.contains(&table)) {
-                    names.insert(0, Ident::with_quote('"', OUTER));
-                }
+        if let (Expr::CompoundIdentifier(names), Some((own, outer))) = (expr, self.scopes.split_last())
+            && let [table, _] = names.as_slice()
+        {
+            let table = folded(table);
+            if !own.contains(&table) && outer.iter().any(|scope| scope.contains(&table)) {
+                names.insert(0, Ident::with_quote('"', OUTER));
             }
         }
         ControlFlow::Continue(())

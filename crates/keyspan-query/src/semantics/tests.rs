@@ -58,7 +58,7 @@ async fn answers_are_those_of_postgres() {
 async fn parameters_take_the_type_of_their_surroundings() {
     let bench = Bench::new(Rows::default());
     let query = "SELECT $1::int + 1, $2 || 'x', 'a' = $3 FROM (VALUES (1)) AS v(x) WHERE x > $4 + 1 LIMIT $5";
-    let planned = bench.session.plan(&*crate::testing::parse(query).expect("a query"), &bench.context).await;
+    let planned = bench.session.plan(&crate::testing::parse(query).expect("a query"), &bench.context).await;
     let types: Vec<String> = planned.expect("a plan").parameters.iter().map(|ty| ty.name()).collect();
     assert_eq!(types, ["int", "text", "text", "int", "bigint"]);
     let rows = bench.query_with("SELECT $1 + 1", &[Value::Int(41)]).await;
@@ -139,7 +139,7 @@ async fn instants_beside_parameters_make_instants() {
     let bench = Bench::new(Rows::default());
     let sql = "SELECT x FROM (VALUES ('2024-07-01 12:00Z'::timestamptz, 1.5::double precision)) AS t(x, y) \
                WHERE x > $1 - interval '1 hour' AND y < $2 + 1 AND x BETWEEN $3 AND $4 AND y IN ($5, 1.5)";
-    let planned = bench.session.plan(&*crate::testing::parse(sql).expect("a query"), &bench.context).await;
+    let planned = bench.session.plan(&crate::testing::parse(sql).expect("a query"), &bench.context).await;
     let types: Vec<String> = planned.expect("a plan").parameters.iter().map(|ty| ty.name()).collect();
     assert_eq!(types, ["timestamp", "int", "timestamp", "timestamp", "double"]);
 }

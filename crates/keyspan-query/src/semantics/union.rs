@@ -36,10 +36,10 @@ impl AnalyzerRule for UnionTypes {
 
 /// The branch's type of a column; a bare literal's is not known yet.
 fn branch_type(branch: &LogicalPlan, column: usize) -> Result<Ty> {
-    if let LogicalPlan::Projection(projection) = branch {
-        if let Some(expr) = projection.expr.get(column) {
-            return type_of(expr, projection.input.schema());
-        }
+    if let LogicalPlan::Projection(projection) = branch
+        && let Some(expr) = projection.expr.get(column)
+    {
+        return type_of(expr, projection.input.schema());
     }
     Ok(field_type(branch.schema().field(column)))
 }
