@@ -211,7 +211,7 @@ async fn basics(database: &Database, shape: Shape) -> Answer<()> {
     for _ in 0..2_000 {
         let ts = tsbs::START + random.below(shape.hours * 360) as i64 * tsbs::STEP;
         let host = random.below(shape.hosts);
-        let sql = format!("SELECT * FROM cpu WHERE hostname = 'host_{host}' AND ts = {}", tsbs::instant(ts));
+        let sql = format!("SELECT * FROM cpu WHERE hostname = 'host_{host}' AND ts = {}", plain(ts));
         let start = Instant::now();
         let rows: usize = session.query(&sql, &[]).await?.collect().await?.iter().map(RecordBatch::num_rows).sum();
         times.push(start.elapsed());
@@ -223,7 +223,7 @@ async fn basics(database: &Database, shape: Shape) -> Answer<()> {
     for _ in 0..50 {
         let host = random.below(shape.hosts);
         let end = tsbs::START + 2_000 * tsbs::STEP;
-        let sql = format!("SELECT * FROM cpu WHERE hostname = 'host_{host}' AND ts < {}", tsbs::instant(end));
+        let sql = format!("SELECT * FROM cpu WHERE hostname = 'host_{host}' AND ts < {}", plain(end));
         let start = Instant::now();
         session.query(&sql, &[]).await?.collect().await?;
         times.push(start.elapsed());
@@ -253,6 +253,11 @@ async fn inserts(database: &Database, sessions: usize) -> Answer<f64> {
         task.await??;
     }
     Ok((sessions * each) as f64 / start.elapsed().as_secs_f64())
+}
+
+/// An instant as text without a cast, as people write it.
+fn plain(micros: i64) -> String {
+    tsbs::instant(micros).trim_end_matches("::timestamptz").to_string()
 }
 
 /// The given percentile in milliseconds.

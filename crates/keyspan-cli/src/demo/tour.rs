@@ -22,7 +22,7 @@ WHERE carrier = 'HA' AND origin = 'JFK' ORDER BY sched_dep LIMIT 5;",
     },
     Stop {
         says: "A time range within a partition is a shorter span: United from Newark on Independence Day.",
-        statement: "SELECT count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay, max(dep_delay) AS worst FROM flights
+        statement: "SELECT count(*) AS flights, avg(dep_delay)::decimal(10,1) AS mean_delay, max(dep_delay) AS worst FROM flights
 WHERE carrier = 'UA' AND origin = 'EWR' AND sched_dep >= '2013-07-04' AND sched_dep < '2013-07-05';",
     },
     Stop {
@@ -32,19 +32,19 @@ WHERE origin = 'JFK' AND time_hour = '2013-07-04 16:00:00';",
     },
     Stop {
         says: "Joins, which wide-column databases leave to you: the airlines that are late, and how many flights that is.",
-        statement: "SELECT a.name, count(*) AS flights, round(avg(f.arr_delay), 1) AS mean_delay
+        statement: "SELECT a.name, count(*) AS flights, avg(f.arr_delay)::decimal(10,1) AS mean_delay
 FROM flights f JOIN airlines a ON a.carrier = f.carrier
 GROUP BY a.name ORDER BY mean_delay DESC LIMIT 5;",
     },
     Stop {
         says: "Time buckets over all 336,776 flights, by New York's clocks: the summer is the bad season.",
-        statement: "SELECT date_trunc('month', sched_dep AT TIME ZONE 'America/New_York')::date AS month, count(*) AS flights, round(avg(dep_delay), 1) AS mean_delay
+        statement: "SELECT date_trunc('month', sched_dep AT TIME ZONE 'America/New_York')::date AS month, count(*) AS flights, avg(dep_delay)::decimal(10,1) AS mean_delay
 FROM flights GROUP BY 1 ORDER BY 1;",
     },
     Stop {
         says: "Buckets of any width: the wind at LaGuardia while the storm of 7 March passed.",
         statement: "SELECT date_bin(INTERVAL '6 hours', time_hour, TIMESTAMP '2013-01-01') AS six_hours,
-       round(max(wind_speed), 1) AS wind, round(max(wind_gust), 1) AS gust, min(pressure) AS pressure
+       max(wind_speed)::decimal(10,1) AS wind, max(wind_gust)::decimal(10,1) AS gust, min(pressure) AS pressure
 FROM weather WHERE origin = 'LGA' AND time_hour >= '2013-03-07' AND time_hour < '2013-03-09'
 GROUP BY 1 ORDER BY 1;",
     },
@@ -54,7 +54,7 @@ GROUP BY 1 ORDER BY 1;",
     },
     Stop {
         says: "Window functions: each day's flights beside the mean of the week up to it.",
-        statement: "SELECT day, flights, round(avg(flights) OVER (ORDER BY day ROWS BETWEEN 6 PRECEDING AND CURRENT ROW), 1) AS week
+        statement: "SELECT day, flights, (avg(flights) OVER (ORDER BY day ROWS BETWEEN 6 PRECEDING AND CURRENT ROW))::decimal(10,1) AS week
 FROM (SELECT sched_dep::date AS day, count(*) AS flights FROM flights WHERE carrier = 'B6' AND origin = 'JFK' GROUP BY 1) d
 ORDER BY day DESC LIMIT 5;",
     },
