@@ -14,6 +14,7 @@ mod math;
 mod overload;
 mod pattern;
 mod series;
+mod step;
 mod system;
 mod text;
 mod time;

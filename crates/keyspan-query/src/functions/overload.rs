@@ -9,11 +9,13 @@ use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
 
+use super::step;
 use super::system::Facts;
 use crate::error::external;
 use crate::semantics::Zone;
@@ -251,8 +253,19 @@ impl ScalarUDFImpl for ValueFunction {
                 let value = Value::Timestamp(start.timestamp_micros());
                 Ok(ExprSimplifyResult::Simplified(literal(&value, ColumnType::Timestamp)?))
             }
+            ("date_trunc", _) => {
+                let zone = zone_of(info.config_options())?;
+                Ok(match step::of_trunc(&args, self.result, zone) {
+                    Some(step) => ExprSimplifyResult::Simplified(step),
+                    None => ExprSimplifyResult::Original(args),
+                })
+            }
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
+    }
+
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        Ok(step::ordering(self.overload.name, inputs).unwrap_or_default())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -266,6 +279,9 @@ impl ScalarUDFImpl for ValueFunction {
         if constant && self.overload.volatility != Volatility::Volatile {
             let array = self.rows(&call, &args.args, 1)?;
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
+        }
+        if let Some(steps) = step::whole(self.overload.name, &self.types, &args.args) {
+            return steps.map(ColumnarValue::Array);
         }
         Ok(ColumnarValue::Array(self.rows(&call, &args.args, args.number_rows)?))
     }

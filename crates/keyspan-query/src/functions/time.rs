@@ -597,7 +597,7 @@ fn make_timestamp(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 }
 
 /// 2000-01-03, a Monday: where Timescale's buckets begin.
-const MONDAY: i64 = 10_959 * DAY;
+pub const MONDAY: i64 = 10_959 * DAY;
 
 /// The start of the step that holds a time. Without an origin, steps begin at a Monday's midnight UTC; steps of months
 /// at the first of a month.

@@ -89,6 +89,12 @@ async fn what_postgres_has_not() {
             "SELECT CASE WHEN true THEN uuid '50554d6e-29bb-11e5-b345-feff819cdc9f' END".to_owned(),
             "50554d6e-29bb-11e5-b345-feff819cdc9f",
         ),
+        (format!("SELECT date_trunc('day', at) FROM {table} WHERE v = 2"), "2024-01-02 00:00:00+00"),
+        (
+            format!("SELECT time_bucket('2 days', at), count(*) FROM {table} GROUP BY 1 ORDER BY 1"),
+            "2024-01-01 00:00:00+00 2|2024-01-03 00:00:00+00 1",
+        ),
+        (format!("SELECT date_trunc('week', at), count(*) FROM {table} GROUP BY 1"), "2024-01-01 00:00:00+00 3"),
         ("SELECT 1::tinyint + 1::tinyint".to_owned(), "2"),
         ("SELECT 100::tinyint * 2::tinyint".to_owned(), "22003 tinyint out of range"),
         ("SELECT 12345678901234567890123456789012345678 * 10.0".to_owned(), "22003 value overflows numeric format"),

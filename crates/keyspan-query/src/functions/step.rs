@@ -1,0 +1,86 @@
+//! Steps of time over whole batches: what dashboards group by, so it is worth a loop of its own.
+//!
+//! `date_bin` and `time_bucket` keep the order of their times; where the session's zone is UTC, `date_trunc` is one of
+//! them.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, TimestampMicrosecondArray};
+use arrow::datatypes::TimestampMicrosecondType;
+use arrow::error::ArrowError;
+use datafusion::error::Result;
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{ColumnarValue, Expr};
+use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+
+use super::overload::scalar_value;
+use super::time::{DAY, MONDAY, parts};
+use crate::semantics::Zone;
+use crate::semantics::types::{literal, literal_text};
+
+use ColumnType as C;
+
+/// Whether the function puts times into steps, in order.
+fn keeps_order(name: &str) -> bool {
+    matches!(name, "date_bin" | "time_bucket")
+}
+
+/// The order of a step function's results; `None` for other functions.
+pub fn ordering(name: &str, inputs: &[ExprProperties]) -> Option<SortProperties> {
+    let [step, at, origin @ ..] = inputs else { return None };
+    let constant = |each: &ExprProperties| each.sort_properties == SortProperties::Singleton;
+    (keeps_order(name) && constant(step) && origin.iter().all(constant)).then_some(at.sort_properties)
+}
+
+/// The whole batch at once, if the step is a constant number of microseconds.
+pub fn whole(name: &str, types: &[C], args: &[ColumnarValue]) -> Option<Result<ArrayRef>> {
+    let [ColumnarValue::Scalar(step), ColumnarValue::Array(at), rest @ ..] = args else { return None };
+    if !keeps_order(name) || !matches!(types[1], C::Timestamp | C::LocalTimestamp) {
+        return None;
+    }
+    let origin = match rest {
+        [] => MONDAY,
+        [ColumnarValue::Scalar(origin)] => match scalar_value(origin, types[2]).ok()? {
+            Value::Timestamp(origin) => origin,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (months, days, nanos) = match scalar_value(step, C::Duration).ok()? {
+        step @ Value::Duration(..) => parts(&step),
+        _ => return None,
+    };
+    let step = i64::from(days).checked_mul(DAY)?.checked_add(nanos / 1000)?;
+    let at = at.as_primitive_opt::<TimestampMicrosecondType>()?;
+    (months == 0 && step > 0).then(|| stepped(at, step, origin))
+}
+
+fn stepped(at: &TimestampMicrosecondArray, step: i64, origin: i64) -> Result<ArrayRef> {
+    let overflow = || {
+        let error = Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range");
+        ArrowError::ExternalError(Box::new(error))
+    };
+    let start = |at: i64| at.checked_sub(at.checked_sub(origin)?.rem_euclid(step));
+    let steps: TimestampMicrosecondArray = at.try_unary(|at| start(at).ok_or_else(overflow))?;
+    Ok(Arc::new(steps.with_timezone_opt(at.timezone())))
+}
+
+/// `date_trunc(unit, at)` as a step, where it is one.
+pub fn of_trunc(args: &[Expr], ty: C, zone: Zone) -> Option<Expr> {
+    let [unit, at] = args else { return None };
+    let unzoned = ty == C::LocalTimestamp || (ty == C::Timestamp && matches!(zone, Zone::Fixed(0)));
+    if !unzoned {
+        return None;
+    }
+    let nanos = match literal_text(unit)?.to_lowercase().as_str() {
+        "second" | "seconds" => 1_000_000_000,
+        "minute" | "minutes" => 60_000_000_000,
+        "hour" | "hours" => 3_600_000_000_000,
+        "day" | "days" => 86_400_000_000_000,
+        "week" => 7 * 86_400_000_000_000,
+        _ => return None,
+    };
+    let step = literal(&Value::Duration(0, 0, nanos), C::Duration).ok()?;
+    let origin = literal(&Value::Timestamp(MONDAY), ty).ok()?;
+    super::value_call("date_bin", vec![step, at.clone(), origin], &[C::Duration, ty, ty]).ok()
+}
