@@ -384,8 +384,7 @@ impl Run {
         let (ids, _, _) = self.columns();
         let now = self.clock_now();
         let keys = self.model.rows.keys().filter(|key| filter(key));
-        let mut rows: Vec<_> =
-            keys.filter_map(|key| Some((key.clone(), self.model.live(key, &ids, now)?))).collect();
+        let mut rows: Vec<_> = keys.filter_map(|key| Some((key.clone(), self.model.live(key, &ids, now)?))).collect();
         if self.descending {
             rows.sort_by(|a, b| (&a.0.0, -a.0.1).cmp(&(&b.0.0, -b.0.1)));
         }

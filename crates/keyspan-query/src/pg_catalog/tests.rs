@@ -85,8 +85,8 @@ async fn psql_describes_a_table() {
         "v|double precision|∅|f|∅||",
     ];
     assert_eq!(columns, expected);
-    let index = "m_pkey|t|t|f|t|CREATE UNIQUE INDEX m_pkey ON public.m USING btree (host, \"at\" DESC)";
-    assert_eq!(rows(&query("indisclustered")).await, [format!("{index}|PRIMARY KEY (host, \"at\")|p|f|f|f|0")]);
+    let index = "m_pkey|t|t|f|t|CREATE UNIQUE INDEX m_pkey ON public.m USING btree (host, at DESC)";
+    assert_eq!(rows(&query("indisclustered")).await, [format!("{index}|PRIMARY KEY (host, at)|p|f|f|f|0")]);
     assert_eq!(rows(&query("r.contype = 'c'")).await, ["m_v_check|CHECK (v > 0)"]);
 }
 
