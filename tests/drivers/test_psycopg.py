@@ -61,8 +61,8 @@ class Drivers(ServerCase):
             timer.start()
             start = time.monotonic()
             with self.assertRaises(psycopg.errors.QueryCanceled):
-                connection.execute("SELECT sum(a % 7 * b) FROM generate_series(1, 100000) AS x(a), generate_series(1, 100000) AS y(b)")
-            self.assertLess(time.monotonic() - start, 10)
+                connection.execute("SELECT sum(a % 7 * b + c) FROM generate_series(1, 5000) AS x(a), generate_series(1, 5000) AS y(b), generate_series(1, 50) AS z(c)")
+            self.assertLess(time.monotonic() - start, 15)
             timer.join()
 
     def test_psycopg2(self):
