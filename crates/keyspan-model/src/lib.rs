@@ -37,7 +37,7 @@ pub use display::timestamp_text;
 pub use error::{Error, ErrorKind, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
 pub use mutation::{
-    Applied, BatchWrite, CellWrite, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
+    Applied, BatchWrite, CellWrite, LoadedRows, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
 };
 pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor};
 pub use schema::{

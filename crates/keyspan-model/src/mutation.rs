@@ -1,5 +1,8 @@
 //! What a write asks of a store: mutations with their stamps, and the keys that must not have changed.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 
 use crate::schema::{ColumnId, RelationId};
@@ -82,6 +85,29 @@ pub struct SpanDelete {
     pub stamp: Stamp,
 }
 
+/// Rows of one statement that a store has written out beforehand, in parts. Nobody sees them until this mutation is
+/// applied; if its last clone is dropped before that, they are gone.
+#[derive(Clone, Debug)]
+pub struct LoadedRows {
+    /// The relation.
+    pub relation: RelationId,
+    /// Write timestamp of the first part; under a server's stamp each further part counts as one more statement, so that
+    /// of two rows with one key the later wins.
+    pub stamp: Stamp,
+    /// How many statements the parts count for: at least 1.
+    pub parts: u32,
+    /// Rows written.
+    pub rows: u64,
+    /// What only the store that wrote them can read.
+    pub handle: Arc<dyn Any + Send + Sync>,
+}
+
+impl PartialEq for LoadedRows {
+    fn eq(&self, other: &LoadedRows) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle) && self.stamp == other.stamp
+    }
+}
+
 /// One change to one relation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
@@ -89,10 +115,52 @@ pub enum Mutation {
     Row(RowWrite),
     /// Many rows.
     Batch(BatchWrite),
+    /// More rows than memory should hold.
+    Load(LoadedRows),
     /// One row deleted.
     DeleteRow(RowDelete),
     /// A span deleted.
     DeleteSpan(SpanDelete),
+}
+
+impl Mutation {
+    /// The relation that it changes.
+    pub fn relation(&self) -> RelationId {
+        match self {
+            Mutation::Row(write) => write.relation,
+            Mutation::Batch(write) => write.relation,
+            Mutation::Load(rows) => rows.relation,
+            Mutation::DeleteRow(delete) => delete.relation,
+            Mutation::DeleteSpan(delete) => delete.relation,
+        }
+    }
+
+    /// Its write timestamp, as asked for.
+    pub fn stamp(&self) -> Stamp {
+        match self {
+            Mutation::Row(write) => write.stamp,
+            Mutation::Batch(write) => write.stamp,
+            Mutation::Load(rows) => rows.stamp,
+            Mutation::DeleteRow(delete) => delete.stamp,
+            Mutation::DeleteSpan(delete) => delete.stamp,
+        }
+    }
+
+    /// The last statement of its batch that it takes a server's timestamp of; 0 where it brings its own.
+    pub fn last_statement(&self) -> u32 {
+        let parts = if let Mutation::Load(rows) = self { rows.parts } else { 1 };
+        self.stamp().last_statement(parts)
+    }
+}
+
+impl Stamp {
+    /// The last of `parts` statements that begin with this one; 0 for a timestamp that was given.
+    pub fn last_statement(self, parts: u32) -> u32 {
+        match self {
+            Stamp::Server(statement) => statement + parts.saturating_sub(1),
+            Stamp::At(_) => 0,
+        }
+    }
 }
 
 /// A precondition: nothing in these keys was committed after `seq`; else the batch fails with 40001.

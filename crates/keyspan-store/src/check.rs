@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use keyspan_model::{Error, ErrorKind, Result, SegmentId};
+use keyspan_model::{Error, ErrorKind, RelationId, Result, SegmentId};
 
 use crate::files::{Files, LocalFiles, corrupted};
 use crate::format::Format;
-use crate::log::{Replay, decode_body, log_files};
+use crate::log::{LoggedMutation, Replay, decode_body, log_files};
 use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
-use crate::segment::{SEGMENT_DIRECTORY, verify_segment};
+use crate::segment::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, verify_segment};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,8 +125,39 @@ fn check_log(files: &Arc<dyn Files>, format: Format, manifest: &ManifestState, r
     let mut replay = Replay::new(files.clone(), format.store, found, manifest.marks.durable_seq);
     while let Some(record) = replay.next_record()? {
         let body = decode_body(record.kind, record.flags, &record.bytes);
-        body.map_err(|error| corrupted(&files.display(&format!("log, record {}", record.seq)), error.message))?;
+        let body =
+            body.map_err(|error| corrupted(&files.display(&format!("log, record {}", record.seq)), error.message))?;
         report.log_records += 1;
+        let loads = body.mutations.into_iter().filter_map(|mutation| match mutation {
+            LoggedMutation::Load { relation, segments, .. } => Some((relation, segments)),
+            _ => None,
+        });
+        for (relation, segments) in loads {
+            check_loaded(files, manifest, (relation, record.seq), segments, report);
+        }
     }
     Ok(())
+}
+
+/// Segments that so far only the log names.
+fn check_loaded(
+    files: &Arc<dyn Files>,
+    manifest: &ManifestState,
+    (id, seq): (RelationId, u64),
+    segments: Vec<SegmentRecord>,
+    report: &mut CheckReport,
+) {
+    if manifest.flushed.get(&id).is_some_and(|flushed| *flushed >= seq) {
+        return;
+    }
+    let relation = manifest.catalog.relation(id);
+    for record in segments.into_iter().map(|record| record.placed(0, seq)) {
+        report.left_over.retain(|name| ![data_path(record.id), index_path(record.id)].contains(name));
+        let verified = relation.as_ref().and_then(|relation| report.note(verify_segment(files, relation, &record)));
+        if let Some(verified) = verified {
+            report.segments += 1;
+            report.segment_rows += verified.rows;
+            report.segment_bytes += verified.bytes;
+        }
+    }
 }

@@ -38,6 +38,7 @@ fn record(relation: &RelationDef, id: u64, seq: (u64, u64), time: (i64, i64), ro
         index_bytes: 100,
         index_crc: 0,
         meta,
+        ts_base: 0,
     }
 }
 

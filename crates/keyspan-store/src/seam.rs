@@ -13,7 +13,10 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
-use keyspan_model::{Applied, Catalog, ColumnRange, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch};
+use keyspan_model::{
+    Applied, BatchWrite, Catalog, ColumnRange, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
+    Stamp, Value, WriteBatch,
+};
 
 /// Batches of rows as they are read; dropping it stops the read.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
@@ -61,6 +64,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Errors: 40001 when a precondition fails, 53100 on a full disk, 54000 for an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
 
+    /// Begins to write rows of one statement out, of any number, that are to be seen only when the mutation is applied
+    /// that [`Load::finish`] answers. The relation may be one that is yet to be made.
+    ///
+    /// Errors: 53100 on a full disk.
+    fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>>;
+
     /// A snapshot of all tables, fixed from now on.
     fn snapshot(&self, at: ReadAt) -> Result<Arc<dyn Snapshot>>;
 
@@ -69,6 +78,19 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Flushes, then merges the segments of every relation as far as they can be.
     async fn compact(&self) -> Result<()>;
+}
+
+/// Rows of one statement on their way out; dropped before its end, nothing is left of them.
+#[async_trait]
+pub trait Load: Send {
+    /// Takes rows. Batches have the same columns, stamp and seconds to live; of two rows with one key the later wins.
+    /// Memory stays bounded: waits while what came before is written.
+    ///
+    /// Errors: 53100 on a full disk, 54000 for an oversize key or cell. After an error the load is over.
+    async fn write(&mut self, write: BatchWrite) -> Result<()>;
+
+    /// Waits until all rows are durable. They are seen when the mutation is applied.
+    async fn finish(self: Box<Self>) -> Result<Mutation>;
 }
 
 /// What of a scan the store answers exactly, so that nobody need check again.

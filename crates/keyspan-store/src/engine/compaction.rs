@@ -33,7 +33,7 @@ impl Core {
         self.drop_expired(id)?;
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
-                relation.segments.iter().map(|segment| segment.record().clone()).collect();
+                relation.flushed_segments().map(|segment| segment.record().clone()).collect();
             let Some(pick) = pick(&relation.definition, &records, all) else { break };
             let chosen = relation.segments.iter().filter(|segment| pick.inputs.contains(&segment.id())).cloned();
             let chosen: Vec<Arc<Segment>> = chosen.collect();
@@ -48,9 +48,10 @@ impl Core {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
         let Some(relation) = self.relation_version(id) else { return Ok(()) };
-        let records: Vec<SegmentRecord> = relation.segments.iter().map(|segment| segment.record().clone()).collect();
-        let gone: BTreeSet<SegmentId> =
-            expired(&relation.definition, &records, &relation.memory_extents(), now).into_iter().collect();
+        let records: Vec<SegmentRecord> = relation.flushed_segments().map(|segment| segment.record().clone()).collect();
+        let mut elsewhere = relation.memory_extents();
+        elsewhere.extend(relation.unflushed_segments().map(|segment| segment.record().meta.all.clone()));
+        let gone: BTreeSet<SegmentId> = expired(&relation.definition, &records, &elsewhere, now).into_iter().collect();
         if gone.is_empty() {
             return Ok(());
         }

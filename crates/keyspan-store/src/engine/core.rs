@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
@@ -38,6 +38,8 @@ pub struct Core {
     pub flushing: Mutex<()>,
     /// Taken while segments are merged: one merge at a time.
     pub compacting: Mutex<()>,
+    /// Held for reading while files of a load are written or removed; closing waits for it.
+    pub loads: RwLock<()>,
     /// Next unused segment id.
     pub next_segment: AtomicU64,
     /// Dead segments whose files may still be read by somebody.

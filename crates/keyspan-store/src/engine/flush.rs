@@ -105,7 +105,9 @@ impl Core {
         let tombstones = relation.unflushed_tombstones().filter(|tombstone| tombstone.span.seq <= upto);
         let add_tombstones =
             tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
-        let edit = Edit { add: records.clone(), flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };
+        let loaded = relation.unflushed_segments().filter(|segment| segment.record().meta.seq.1 <= upto);
+        let add = loaded.map(|segment| segment.record().clone()).chain(records.iter().cloned()).collect();
+        let edit = Edit { add, flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };
         manifest.commit(edit, true)?;
         let segments = records.into_iter().map(|record| self.segment(relation, record));
         let segments: Vec<Arc<Segment>> = segments.collect();

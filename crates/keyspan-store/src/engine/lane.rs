@@ -20,6 +20,7 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::run::{SortedRun, SpanTombstone};
 use crate::seam::ScanCounters;
+use crate::segment::{Segment, SegmentRecord};
 
 /// What the lane keeps from batch to batch.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ struct Arrivals {
     runs: Vec<(RelationId, Arc<MemoryRun>)>,
     tombstones: Vec<(RelationId, Tombstone)>,
     full: Vec<RelationId>,
+    segments: Vec<(RelationId, Arc<Segment>)>,
 }
 
 impl Core {
@@ -90,6 +92,8 @@ impl Core {
                 state.show(seq);
             }
         }
+        // From here on the log may name their files, whatever becomes of its sync.
+        prepared.loaded.iter().for_each(|loaded| loaded.keep(self));
         let (answer, durable) = oneshot::channel();
         let record = Record { seq, timestamp, clock, ..prepared.record };
         let relaxed = prepared.relaxed;
@@ -164,13 +168,17 @@ impl Core {
                     let span = SpanTombstone { start, end, ts, deleted_at: clock, seq };
                     arrivals.tombstones.push((relation, Tombstone { number, span }));
                 }
+                Err(Effect::Load(records, _)) => {
+                    let place = |record: SegmentRecord| (relation, self.segment(current, record.placed(ts, seq)));
+                    arrivals.segments.extend(records.into_iter().map(place));
+                }
                 Err(Effect::Row(..) | Effect::DeleteRow(..)) => unreachable!("they are row entries"),
             }
         }
         drop(version);
-        let sealed = !arrivals.full.is_empty();
+        let due = !arrivals.full.is_empty() || !arrivals.segments.is_empty();
         self.state.lock().arrive(arrivals, added);
-        if sealed {
+        if due {
             self.nudge();
         }
         Ok(())
@@ -182,6 +190,9 @@ impl Published {
         self.memory += added;
         for (id, run) in arrivals.runs {
             self.change(id, |relation| relation.runs.push(run));
+        }
+        for (id, segment) in arrivals.segments {
+            self.change(id, |relation| relation.segments.push(segment));
         }
         for (id, tombstone) in arrivals.tombstones {
             self.change(id, |relation| Arc::make_mut(&mut relation.tombstones).push(tombstone));

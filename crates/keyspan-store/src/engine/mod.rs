@@ -13,6 +13,7 @@ mod core;
 mod disk;
 mod flush;
 mod lane;
+mod load;
 mod options;
 mod recovery;
 mod snapshot;
@@ -29,20 +30,22 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use keyspan_model::{Applied, Catalog, Error, Result, WriteBatch};
+use keyspan_model::{Applied, Catalog, Error, RelationDef, Result, Stamp, WriteBatch};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::files::{Files, LocalFiles, MemoryFiles};
 use crate::policy::most_runs_in_window;
 use crate::run::SortedRun;
-use crate::seam::{Caps, ReadAt, Snapshot, Store};
+use crate::seam::{Caps, Load, ReadAt, Snapshot, Store};
 use crate::segment::SegmentRecord;
 
+pub use load::Loaded;
 pub use options::{RelationStats, StoreOptions, StoreStats};
 pub use snapshot::StoreSnapshot;
 
 use self::core::{Core, Work, closed};
+use self::load::StoreLoad;
 use self::staging::Prepared;
 use self::version::RelationVersion;
 
@@ -85,6 +88,8 @@ impl EmbeddedStore {
         self.core.lane.lock().closed = Some(closed());
         self.core.aborting.store(true, Ordering::Relaxed);
         self.end_workers();
+        // Loads under way end at their next batch, and leave no file.
+        drop(self.core.loads.write());
         self.core.aborting.store(false, Ordering::Relaxed);
         if self.core.lock.lock().is_none() {
             return Ok(());
@@ -200,6 +205,11 @@ impl Store for EmbeddedStore {
         self.core.wait_for_room().await?;
         let schema = self.core.state.lock().newest_schema().clone();
         self.enter(Prepared::batch(&schema, batch)?).await
+    }
+
+    fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>> {
+        self.core.check_disk()?;
+        Ok(Box::new(StoreLoad::new(&self.core, relation, stamp)))
     }
 
     fn snapshot(&self, at: ReadAt) -> Result<Arc<dyn Snapshot>> {

@@ -13,14 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::core::{Core, Work};
 use super::disk;
 use super::lane::Lane;
 use super::options::StoreOptions;
-use super::staging::stage;
+use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
 use crate::files::{FileLock, Files, corrupted};
 use crate::format::Format;
@@ -84,6 +84,7 @@ impl Core {
             manifest: Mutex::new(manifest),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            loads: RwLock::new(()),
             next_segment: AtomicU64::new(next_segment),
             graveyard: Mutex::default(),
             work: Mutex::new(Work::default()),
@@ -126,11 +127,7 @@ impl Core {
         }
         let schema = self.lane.lock().schema.clone();
         let staged = stage(&schema, body.mutations)?;
-        let last = staged.iter().map(|staged| match staged.stamp {
-            keyspan_model::Stamp::Server(statement) => i64::from(statement),
-            keyspan_model::Stamp::At(_) => 0,
-        });
-        let last = timestamp + last.max().unwrap_or(0);
+        let last = timestamp + i64::from(last_statement(&staged));
         self.place(staged, seq, timestamp, clock)?;
         {
             let mut lane = self.lane.lock();
@@ -186,7 +183,10 @@ impl Core {
         let (live, dead, epoch) = {
             let manifest = self.manifest.lock();
             let state = manifest.state();
-            let live: BTreeSet<SegmentId> = state.segments.keys().copied().collect();
+            let mut live: BTreeSet<SegmentId> = state.segments.keys().copied().collect();
+            // Those that so far only the log names.
+            let version = self.state.lock().version.clone();
+            live.extend(version.values().flat_map(|relation| &relation.segments).map(|segment| segment.id()));
             (live, state.dead.iter().copied().collect::<Vec<_>>(), state.marks.epoch)
         };
         let names = self.files.list(SEGMENT_DIRECTORY)?;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_model::{Catalog, Mutation, RelationId, Result, Scan, ScanColumn, Stamp, Value, WriteBatch};
+use keyspan_model::{Catalog, Mutation, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
 use parking_lot::Mutex;
 
 use super::core::Core;
 use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
 use crate::run::{Run, SortedRun};
-use crate::scan::{ScanSource, output_schema, touches};
+use crate::scan::{ScanSource, output_schema};
 use crate::seam::{Accepted, BatchStream, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
 
 /// A snapshot of an embedded store. It outlives the store.
@@ -84,7 +84,8 @@ impl StoreSnapshot {
         runs.extend(memtables.map(|memtable| Run::Memtable(memtable.view(self.seq, definition.clone()))));
         let seen = version.runs.iter().filter(|run| run.meta().seq.1 <= self.seq);
         runs.extend(seen.cloned().map(Run::Memory));
-        runs.extend(version.segments.iter().map(|segment| Run::Segment(segment.clone())));
+        let seen = version.segments.iter().filter(|segment| segment.record().meta.seq.1 <= self.seq);
+        runs.extend(seen.map(|segment| Run::Segment(segment.clone())));
     }
 }
 
@@ -122,14 +123,10 @@ impl Snapshot for StoreSnapshot {
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
-        batch.mutations.iter().try_for_each(|mutation| self.schema.relation(touches(mutation)).map(drop))?;
+        batch.mutations.iter().try_for_each(|mutation| self.schema.relation(mutation.relation()).map(drop))?;
         // Later than everything that can be seen, so that own writes win as they will when they commit.
         let timestamp = self.now.max(self.timestamp + 1);
-        let statement = |mutation: &Mutation| match stamp_of(mutation) {
-            Stamp::Server(statement) => i64::from(statement),
-            Stamp::At(_) => 0,
-        };
-        let last = batch.mutations.iter().map(statement).max().unwrap_or(0);
+        let last = batch.mutations.iter().map(Mutation::last_statement).max().unwrap_or(0);
         let mut own = self.own.clone();
         own.push((Arc::new(batch.clone()), timestamp));
         Ok(Arc::new(StoreSnapshot {
@@ -137,7 +134,7 @@ impl Snapshot for StoreSnapshot {
             schema: self.schema.clone(),
             seq: self.seq,
             now: self.now,
-            timestamp: timestamp + last,
+            timestamp: timestamp + i64::from(last),
             own,
             sources: Mutex::default(),
         }))
@@ -145,14 +142,5 @@ impl Snapshot for StoreSnapshot {
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
         output_schema(self.schema.relation(relation)?, columns)
-    }
-}
-
-fn stamp_of(mutation: &Mutation) -> Stamp {
-    match mutation {
-        Mutation::Row(write) => write.stamp,
-        Mutation::Batch(write) => write.stamp,
-        Mutation::DeleteRow(delete) => delete.stamp,
-        Mutation::DeleteSpan(delete) => delete.stamp,
     }
 }

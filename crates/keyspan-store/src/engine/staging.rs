@@ -19,10 +19,12 @@ use keyspan_model::{
     Result, RowWrite, Stamp, Value, WriteBatch,
 };
 
+use super::load::Loaded;
 use super::version::Schema;
 use crate::log::{LoggedMutation, Record, encode_body};
 use crate::memory_run::MemoryRun;
 use crate::row::RowEntry;
+use crate::segment::SegmentRecord;
 
 /// Rows from which a bulk write stays columnar; fewer go to the memtable one by one.
 pub const BULK_ROWS: usize = 1024;
@@ -42,6 +44,8 @@ pub struct Prepared {
     pub relaxed: bool,
     /// The catalog as it was, and the new one.
     pub change: Option<(u64, Arc<Schema>)>,
+    /// Rows written out beforehand, which must stay once the batch has its place.
+    pub loaded: Vec<Arc<Loaded>>,
 }
 
 /// One mutation made ready.
@@ -66,6 +70,8 @@ pub enum Effect {
     DeleteSpan(Vec<u8>, Option<Vec<u8>>),
     /// Sorted rows with seconds to live; stamped in the lane.
     Run(Box<MemoryRun>, u32),
+    /// Segments written beforehand, and how many statements their parts count for; they get their place in the lane.
+    Load(Vec<SegmentRecord>, u32),
 }
 
 /// A precondition with encoded keys.
@@ -110,31 +116,46 @@ impl Prepared {
                 (Bound::Included(first), Bound::Included(last)) if first == last && first.len() == relation.key.len());
             conditions.push(Condition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
         }
+        let loads = batch.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Load(rows) => Some(Loaded::of(rows)),
+            _ => None,
+        });
+        let loaded = loads.collect::<Result<_>>()?;
         let logged = logged(schema, batch.mutations)?;
         let record = encode_body(catalog, &logged)?;
         let staged = stage(schema, logged)?;
-        Ok(Prepared { staged, record, conditions, relaxed: batch.relaxed, change })
+        Ok(Prepared { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
     }
 
     /// How many timestamps `Stamp::Server` asks for beyond the first.
     pub fn statements(&self) -> u32 {
-        let statement = |staged: &Staged| match staged.stamp {
-            Stamp::Server(statement) => statement,
-            Stamp::At(_) => 0,
-        };
-        self.staged.iter().map(statement).max().unwrap_or(0)
+        last_statement(&self.staged)
     }
+}
+
+/// The last statement that a batch takes a server's timestamp of.
+pub fn last_statement(staged: &[Staged]) -> u32 {
+    let last = |staged: &Staged| match staged.effect {
+        Effect::Load(_, parts) => staged.stamp.last_statement(parts),
+        _ => staged.stamp.last_statement(1),
+    };
+    staged.iter().map(last).max().unwrap_or(0)
 }
 
 /// The mutations as the log holds them.
 pub fn logged(schema: &Schema, mutations: Vec<Mutation>) -> Result<Vec<LoggedMutation>> {
     let mut logged = Vec::with_capacity(mutations.len());
     for mutation in mutations {
-        let relation = schema.relation(relation_of(&mutation))?;
+        let relation = schema.relation(mutation.relation())?;
         let schema_version = relation.schema_version;
         match mutation {
             Mutation::Row(write) => logged.push(logged_row(relation, write)?),
             Mutation::Batch(write) => logged_bulk(relation, write, &mut logged)?,
+            Mutation::Load(rows) => {
+                let segments = Loaded::of(&rows)?.records();
+                let (relation, stamp, parts) = (rows.relation, rows.stamp, rows.parts);
+                logged.push(LoggedMutation::Load { relation, schema_version, stamp, parts, segments });
+            }
             Mutation::DeleteRow(delete) => {
                 let key = whole_key(relation, &delete.key)?;
                 let (relation, stamp) = (delete.relation, delete.stamp);
@@ -164,21 +185,13 @@ pub fn stage(schema: &Schema, logged: Vec<LoggedMutation>) -> Result<Vec<Staged>
                 let run = MemoryRun::from_write(definition, &known_columns(definition, write.clone())?, 0, 0, 0)?;
                 Effect::Run(Box::new(run), write.ttl)
             }
+            LoggedMutation::Load { segments, parts, .. } => Effect::Load(segments, parts),
             LoggedMutation::DeleteRow { key, .. } => Effect::DeleteRow(key),
             LoggedMutation::DeleteSpan { start, end, .. } => Effect::DeleteSpan(start, end),
         };
         staged.push(Staged { relation, stamp, effect });
     }
     Ok(staged)
-}
-
-fn relation_of(mutation: &Mutation) -> RelationId {
-    match mutation {
-        Mutation::Row(write) => write.relation,
-        Mutation::Batch(write) => write.relation,
-        Mutation::DeleteRow(delete) => delete.relation,
-        Mutation::DeleteSpan(delete) => delete.relation,
-    }
 }
 
 fn whole_key(relation: &RelationDef, key: &[Value]) -> Result<Vec<u8>> {
@@ -245,7 +258,7 @@ fn logged_bulk(relation: &RelationDef, write: BatchWrite, logged: &mut Vec<Logge
 }
 
 /// The write without columns that the relation does not have any more.
-fn known_columns(relation: &RelationDef, write: BatchWrite) -> Result<BatchWrite> {
+pub fn known_columns(relation: &RelationDef, write: BatchWrite) -> Result<BatchWrite> {
     let known = |at: &usize| column_type(relation, &write, *at).is_some();
     let keep: Vec<usize> = (0..write.columns.len()).filter(known).collect();
     if keep.len() == write.columns.len() {
@@ -261,7 +274,8 @@ fn column_type(relation: &RelationDef, write: &BatchWrite, at: usize) -> Option<
     key.or_else(|| relation.value(id).map(|column| column.ty))
 }
 
-fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
+/// Errors: a batch that is not of the relation's types (42804), a value that is too long (54000).
+pub fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
     let keys = relation.key.iter().map(|column| column.id);
     if write.columns.len() != write.batch.num_columns()
         || !keys.eq(write.columns.iter().copied().take(relation.key.len()))

@@ -20,11 +20,11 @@ use crate::seam::ScanCounters;
 
 const START: i64 = 1_700_000_000_000_000;
 
-fn options() -> StoreOptions {
+pub(super) fn options() -> StoreOptions {
     StoreOptions { clock: Arc::new(ManualClock::new(START)), background: false, ..StoreOptions::default() }
 }
 
-fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
+pub(super) fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
     EmbeddedStore::open_files(Arc::new(files.clone()), options()).expect("opens")
 }
 
@@ -62,7 +62,7 @@ fn table(catalog: &mut Catalog, name: &str) -> TableDef {
     }
 }
 
-fn create(store: &EmbeddedStore, name: &str) -> TableDef {
+pub(super) fn create(store: &EmbeddedStore, name: &str) -> TableDef {
     let mut next = (*store.catalog()).clone();
     next.version += 1;
     let table = table(&mut next, name);
@@ -71,11 +71,11 @@ fn create(store: &EmbeddedStore, name: &str) -> TableDef {
     table
 }
 
-fn key(p: &str, c: i64) -> Vec<Value> {
+pub(super) fn key(p: &str, c: i64) -> Vec<Value> {
     vec![Value::Text(p.into()), Value::BigInt(c)]
 }
 
-fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
+pub(super) fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
     let cells = vec![(table.columns[2].id, CellWrite::Value(Value::BigInt(v)))];
     Mutation::Row(RowWrite {
         relation: table.rows,
@@ -87,11 +87,11 @@ fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
     })
 }
 
-fn write(store: &EmbeddedStore, mutations: Vec<Mutation>) -> Applied {
+pub(super) fn write(store: &EmbeddedStore, mutations: Vec<Mutation>) -> Applied {
     block_on(store.apply(WriteBatch { mutations, ..WriteBatch::default() })).expect("applies")
 }
 
-fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64) -> Mutation {
+pub(super) fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64) -> Mutation {
     let schema = ArrowSchema::new(
         table.columns.iter().map(|column| Field::new(&column.name, column.ty.arrow(), true)).collect::<Vec<_>>(),
     );
@@ -112,7 +112,7 @@ fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64) -> Mutati
     })
 }
 
-fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
+pub(super) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
     let scan = Scan {
         relation: table.rows,
         spans: vec![Span::all()],
@@ -139,11 +139,11 @@ fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64
     rows
 }
 
-fn read(store: &EmbeddedStore, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
+pub(super) fn read(store: &EmbeddedStore, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
     read_from(&store.snapshot(ReadAt::Acknowledged).expect("a snapshot"), table)
 }
 
-fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, Option<i64>)> {
+pub(super) fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, Option<i64>)> {
     rows.iter().map(|(p, c, v)| (p.to_string(), *c, Some(*v))).collect()
 }
 

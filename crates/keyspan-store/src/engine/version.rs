@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Rules: whatever one snapshot needs is taken under one lock ([`State`]), so its version holds every batch up to its
-//! seq. A run without a seq a row (a frozen memtable, a segment) is put into a version only when its greatest seq is
-//! visible, so no later snapshot can be older than it.
+//! seq. A run without a seq a row (a frozen memtable, a flushed segment) is put into a version only when its greatest seq
+//! is visible, so no later snapshot can be older than it. Runs of bulk writes and loaded segments are of one batch each:
+//! a snapshot leaves out those that are newer than it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -105,7 +106,18 @@ impl RelationVersion {
         let memtables = self.memtables().filter_map(|memtable| memtable.seqs()).map(|seqs| seqs.0);
         let runs = self.runs.iter().map(|run| run.meta().seq.0);
         let tombstones = self.unflushed_tombstones().map(|tombstone| tombstone.span.seq);
-        memtables.chain(runs).chain(tombstones).min()
+        let segments = self.unflushed_segments().map(|segment| segment.record().meta.seq.0);
+        memtables.chain(runs).chain(tombstones).chain(segments).min()
+    }
+
+    /// Loaded segments that only the commit log names yet.
+    pub fn unflushed_segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.segments.iter().filter(|segment| segment.record().meta.seq.1 > self.flushed)
+    }
+
+    /// Segments that the manifest names.
+    pub fn flushed_segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.segments.iter().filter(|segment| segment.record().meta.seq.1 <= self.flushed)
     }
 
     /// Span tombstones that the manifest does not have yet.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use keyspan_model::{Error, ErrorKind, RelationId, Result};
 
 use super::core::{Answer, Core, closed};
+use super::version::RelationVersion;
 
 /// How often the flusher looks at the disk and at graves by itself.
 const TICK: Duration = Duration::from_millis(500);
@@ -77,6 +78,11 @@ impl Core {
     fn flush_next(&self) -> Option<RelationId> {
         let log_full = self.log().size().0 > self.options.log_limit && self.log().can_forget_before(u64::MAX);
         let state = self.state.lock();
+        let loaded = |relation: &Arc<RelationVersion>| relation.unflushed_segments().next().is_some();
+        if let Some((id, _)) = state.version.iter().find(|(_, relation)| loaded(relation)) {
+            // The manifest is to name them soon: until then they are not merged, and need the log.
+            return Some(*id);
+        }
         let relations = || {
             state
                 .version
@@ -144,14 +150,20 @@ impl Core {
         memory >= self.options.memory_budget || self.log().size().0 > self.options.log_limit.saturating_mul(2)
     }
 
+    /// Fails with 53100 while the disk has less free space than the mark.
+    pub fn check_disk(&self) -> Result<()> {
+        if !self.disk_low.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::DiskFull, "no space left for writes: the disk is almost full")
+            .with_hint("Free space on the disk, or DROP or TRUNCATE tables: that and reading still work."))
+    }
+
     /// Waits until there is room for a batch.
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
     pub async fn wait_for_room(&self) -> Result<()> {
-        if self.disk_low.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::DiskFull, "no space left for writes: the disk is almost full")
-                .with_hint("Free space on the disk, or DROP or TRUNCATE tables: that and reading still work."));
-        }
+        self.check_disk()?;
         let (memory, budget) = (self.state.lock().memory, self.options.memory_budget);
         if memory >= budget / 2 || self.log().size().0 > self.options.log_limit {
             self.nudge();

@@ -14,7 +14,7 @@ use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
 
 /// Bytes that a row is taken to have on disk, where a segment is to be cut by rows.
-const ROW_BYTES: u64 = 32;
+pub const ROW_BYTES: u64 = 32;
 
 /// What is merged into segments.
 pub struct Inputs {

@@ -10,6 +10,7 @@
 //!   2 bulk        ttl(u32) flags(u8: 1 marker, 2 null deletes) rows(varint) count { column(u32) array }*
 //!   3 delete row  key(bytes)
 //!   4 delete span start(bytes) ended(u8) [end(bytes)]
+//!   5 load        parts(u32) segments(bytes, JSON: records as the manifest keeps them, without their place)
 //! stamp     = 0 statement(u32) | 1 timestamp(i64)
 //! cell      = 0 (tombstone) | value
 //! value     = tag(u8) and bytes by type, see `put_value`
@@ -23,6 +24,7 @@ use uuid::Uuid;
 use super::array_codec::{get_batch, put_batch};
 use super::frame::{COMPRESSED, KIND_BATCH, KIND_CHANGE};
 use super::wire::{Reader, bad, put_bytes, put_varint};
+use crate::segment::SegmentRecord;
 
 /// One mutation as the log and the apply lane hold it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,19 @@ pub enum LoggedMutation {
         schema_version: u32,
         /// The rows.
         write: BatchWrite,
+    },
+    /// Segments begin to live: their files are durable, and nothing but this record names them until the manifest does.
+    Load {
+        /// The relation.
+        relation: RelationId,
+        /// Version of the table's definition that it was written under.
+        schema_version: u32,
+        /// Write timestamp of the first part.
+        stamp: Stamp,
+        /// How many statements the parts count for.
+        parts: u32,
+        /// The segments, their timestamps counted from 0.
+        segments: Vec<SegmentRecord>,
     },
     /// One row deleted.
     DeleteRow {
@@ -83,6 +98,7 @@ impl LoggedMutation {
         match self {
             LoggedMutation::Row { relation, .. }
             | LoggedMutation::DeleteRow { relation, .. }
+            | LoggedMutation::Load { relation, .. }
             | LoggedMutation::DeleteSpan { relation, .. } => *relation,
             LoggedMutation::Bulk { write, .. } => write.relation,
         }
@@ -93,6 +109,7 @@ impl LoggedMutation {
         match self {
             LoggedMutation::Row { stamp, .. }
             | LoggedMutation::DeleteRow { stamp, .. }
+            | LoggedMutation::Load { stamp, .. }
             | LoggedMutation::DeleteSpan { stamp, .. } => *stamp,
             LoggedMutation::Bulk { write, .. } => write.stamp,
         }
@@ -211,6 +228,13 @@ fn put_mutation(out: &mut Vec<u8>, mutation: &LoggedMutation) -> Result<()> {
             out.push(u8::from(write.marker) | u8::from(write.null_deletes) << 1);
             put_batch(out, &write.columns, &write.batch)?;
         }
+        LoggedMutation::Load { relation, schema_version, stamp, parts, segments } => {
+            put_head(out, 5, *relation, *schema_version, *stamp);
+            out.extend_from_slice(&parts.to_le_bytes());
+            let json = serde_json::to_vec(segments)
+                .map_err(|error| Error::internal(format!("a segment's record cannot be written: {error}")))?;
+            put_bytes(out, &json);
+        }
         LoggedMutation::DeleteRow { relation, schema_version, key, stamp } => {
             put_head(out, 3, *relation, *schema_version, *stamp);
             put_bytes(out, key);
@@ -254,6 +278,12 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
             let start = reader.bytes()?.to_vec();
             let end = if reader.u8()? != 0 { Some(reader.bytes()?.to_vec()) } else { None };
             LoggedMutation::DeleteSpan { relation, schema_version, start, end, stamp }
+        }
+        5 => {
+            let parts = reader.u32()?;
+            let segments = serde_json::from_slice(reader.bytes()?)
+                .map_err(|error| bad(format!("a segment's record cannot be read: {error}")))?;
+            LoggedMutation::Load { relation, schema_version, stamp, parts, segments }
         }
         other => return Err(bad(format!("a mutation of unknown kind {other}"))),
     })

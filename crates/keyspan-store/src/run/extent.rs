@@ -76,6 +76,12 @@ impl Extent {
         self.rows > 0 && self.key.0.as_slice() <= key && key <= self.key.1.as_slice()
     }
 
+    /// The extent of the same rows with `base` added to every write timestamp.
+    pub fn shifted(mut self, base: i64) -> Extent {
+        self.ts = self.ts.map(|(first, last)| (first.saturating_add(base), last.saturating_add(base)));
+        self
+    }
+
     /// Widens this extent by another; `first_row` stays.
     pub fn widen(&mut self, other: &Extent) {
         if other.rows == 0 {

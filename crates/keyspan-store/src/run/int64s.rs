@@ -49,6 +49,15 @@ impl Int64s {
         }
     }
 
+    /// The numbers with `base` added; null stays null.
+    pub fn shifted(self, base: i64) -> Int64s {
+        match self {
+            Int64s::Constant(value) => Int64s::Constant(value.saturating_add(base)),
+            Int64s::Array(array) if base != 0 => Int64s::Array(array.unary(|value| value.saturating_add(base))),
+            same => same,
+        }
+    }
+
     /// The column of these numbers, constant if they are.
     pub fn from_options(values: Vec<Option<i64>>) -> Int64s {
         match values.first() {

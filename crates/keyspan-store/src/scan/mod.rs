@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use keyspan_model::{ColumnId, Error, ErrorKind, Order, RelationDef, Result, Scan, ScanColumn};
 
-pub use overlay::{stamp, touches};
+pub use overlay::stamp;
 
 use crate::run::{Run, SpanTombstone};
 use crate::seam::Accepted;

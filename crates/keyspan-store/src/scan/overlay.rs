@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use keyspan_model::{KeyEncoder, Mutation, RelationId, Result, Stamp, WriteBatch};
+use keyspan_model::{KeyEncoder, Mutation, Result, Stamp, WriteBatch};
 
 use super::ScanSource;
+use crate::engine::Loaded;
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::row::RowEntry;
-use crate::run::{Run, SpanTombstone};
+use crate::run::{Run, SortedRun, SpanTombstone};
 
 impl ScanSource {
     /// This source with those of the batch's mutations that touch its relation. `timestamp` is what `Stamp::Server(0)`
@@ -18,7 +19,7 @@ impl ScanSource {
         let relation = Arc::clone(&self.relation);
         let encoder = KeyEncoder::new(&relation.key);
         let memtable = Arc::new(Memtable::new(&relation));
-        let mine = batch.mutations.iter().filter(|mutation| touches(mutation) == relation.id);
+        let mine = batch.mutations.iter().filter(|mutation| mutation.relation() == relation.id);
         for (order, mutation) in mine.enumerate() {
             // Rank in the batch: of two equal stamps the tie rules decide, so the order only keeps entries apart.
             let seq = order as u64 + 1;
@@ -36,6 +37,10 @@ impl ScanSource {
                     let run = MemoryRun::from_write(&relation, write, ts, self.now, seq)?;
                     source.runs.push(Run::Memory(Arc::new(run)));
                 }
+                Mutation::Load(rows) => {
+                    let segments = Loaded::of(rows)?.segments(&relation, stamp(rows.stamp, timestamp), seq);
+                    source.runs.extend(segments.into_iter().map(|segment| Run::Segment(segment as Arc<dyn SortedRun>)));
+                }
                 Mutation::DeleteSpan(delete) => {
                     let (start, end) = encoder.span_bytes(&delete.span)?;
                     let ts = stamp(delete.stamp, timestamp);
@@ -47,16 +52,6 @@ impl ScanSource {
             source.runs.push(Run::Memtable(memtable.view(u64::MAX, relation)));
         }
         Ok(source)
-    }
-}
-
-/// The relation that a mutation changes.
-pub fn touches(mutation: &Mutation) -> RelationId {
-    match mutation {
-        Mutation::Row(write) => write.relation,
-        Mutation::Batch(write) => write.relation,
-        Mutation::DeleteRow(delete) => delete.relation,
-        Mutation::DeleteSpan(delete) => delete.relation,
     }
 }
 

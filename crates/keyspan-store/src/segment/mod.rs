@@ -37,7 +37,7 @@ mod tests;
 pub use cache::BlockCache;
 pub use plan::SystemPlan;
 pub use reader::Segment;
-pub use record::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
+pub use record::{NO_SEQ, SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
 pub use verify::{Verified, verify_segment};
 pub use writer::SegmentWriter;
 

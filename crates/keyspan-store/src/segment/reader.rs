@@ -104,12 +104,20 @@ impl Segment {
         for role in RowSystem::ALL.into_iter().map(Role::Row).chain(cells) {
             let shape = match (opened.index.column(role), opened.index.constant(role)) {
                 (Some(_), _) => Shape::Column,
-                (None, Some(number)) => Shape::Constant(number),
+                (None, Some(number)) => Shape::Constant(number + self.base(role)),
                 (None, None) => Shape::Absent,
             };
             plan.widen(role, shape);
         }
         Ok(())
+    }
+
+    /// What is to be added to the numbers of a system column.
+    fn base(&self, role: Role) -> i64 {
+        match role {
+            Role::Row(RowSystem::Ts | RowSystem::DeletedTs) | Role::Cell(_, CellSystem::Ts) => self.record.ts_base,
+            _ => 0,
+        }
     }
 
     /// The least encoded keys at which the segment can be divided into parts of about `rows` rows: keys of blocks.
@@ -137,7 +145,7 @@ impl Segment {
         }
         let opened = Arc::new(self.open()?);
         *known = Arc::downgrade(&opened);
-        self.full_meta.get_or_init(|| opened.index.meta());
+        self.full_meta.get_or_init(|| self.record.corrected(opened.index.meta()));
         self.cache.put(self.key_of(INDEX, 0), Arc::clone(&opened), opened.index.memory(), false);
         Ok(opened)
     }
@@ -365,13 +373,14 @@ impl Reading<'_> {
     }
 
     fn numbers(&self, role: Role) -> Result<Int64s> {
-        match self.array(role)? {
+        let numbers = match self.array(role)? {
             Some(array) => match array.as_primitive_opt::<Int64Type>() {
-                Some(numbers) => Ok(Int64s::Array(numbers.clone()).compact()),
-                None => Err(self.opened.damaged("a system column is not of numbers")),
+                Some(numbers) => Int64s::Array(numbers.clone()).compact(),
+                None => return Err(self.opened.damaged("a system column is not of numbers")),
             },
-            None => Ok(self.opened.index.constant(role).map_or(Int64s::Null, Int64s::Constant)),
-        }
+            None => self.opened.index.constant(role).map_or(Int64s::Null, Int64s::Constant),
+        };
+        Ok(numbers.shifted(self.segment.base(role)))
     }
 
     fn flags(&self, role: Role) -> Result<Bits> {

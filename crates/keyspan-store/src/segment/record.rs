@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::RunMeta;
 
+/// The commit order that the files of a segment have which was written before its batch had its place.
+pub const NO_SEQ: (u64, u64) = (0, 0);
+
 /// A segment as the manifest knows it. Some hundred bytes, whatever the segment's size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SegmentRecord {
@@ -24,6 +27,14 @@ pub struct SegmentRecord {
     pub index_crc: u32,
     /// Counts and boxes of the whole segment; `groups` is empty here and filled when the index is read.
     pub meta: RunMeta,
+    /// What is added to every write timestamp in the segment's files, in microseconds. A segment that was written before
+    /// its batch had its place counts its timestamps from 0, and its files' seq does not count; `meta` is final.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ts_base: i64,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl SegmentRecord {
@@ -31,6 +42,24 @@ impl SegmentRecord {
     pub fn window_bounds(&self, relation: &RelationDef) -> Option<(&[u8], &[u8])> {
         let bounds = self.meta.all.columns.get(relation.window?)?;
         Some((&bounds.0, &bounds.1))
+    }
+
+    /// The record of a segment written before its batch had its place: here is the place.
+    pub fn placed(mut self, ts_base: i64, seq: u64) -> SegmentRecord {
+        self.ts_base = ts_base;
+        self.meta.all = self.meta.all.shifted(ts_base);
+        self.meta.seq = (seq, seq);
+        self
+    }
+
+    /// What the files say of the segment, as it counts.
+    pub fn corrected(&self, mut meta: RunMeta) -> RunMeta {
+        if meta.seq == NO_SEQ {
+            meta.seq = self.meta.seq;
+        }
+        meta.all = meta.all.shifted(self.ts_base);
+        meta.groups = meta.groups.into_iter().map(|group| group.shifted(self.ts_base)).collect();
+        meta
     }
 
     /// Bytes on disk of both files.

@@ -191,6 +191,7 @@ impl SegmentWriter {
             index_bytes: bytes.len() as u64,
             index_crc: crc32c::crc32c(&bytes),
             meta,
+            ts_base: 0,
         }))
     }
 

@@ -110,8 +110,10 @@ impl Transaction {
         Stamp::Server(self.statement)
     }
 
-    /// Adds a statement's writes.
+    /// Adds a statement's writes. A load counts as several statements: the next one is later than all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
+        let last = batch.mutations.iter().map(Mutation::last_statement).max();
+        self.statement = self.statement.max(last.unwrap_or(0));
         self.writes.mutations.append(&mut batch.mutations);
         self.writes.unchanged.append(&mut batch.unchanged);
     }
@@ -146,7 +148,7 @@ impl Transaction {
 
     /// Whether it has written to a relation.
     pub(crate) fn has_written(&self, relation: RelationId) -> bool {
-        self.writes.mutations.iter().any(|mutation| relation_of(mutation) == relation)
+        self.writes.mutations.iter().any(|mutation| mutation.relation() == relation)
     }
 
     /// Whether reads and writes are checked at COMMIT against what others have committed since its snapshot.
@@ -179,7 +181,7 @@ impl Transaction {
         }
         if let Some((_, catalog)) = &self.catalog {
             let live: Vec<_> = catalog.tables.values().flat_map(|t| t.relations()).map(|r| r.id).collect();
-            batch.mutations.retain(|mutation| live.contains(&relation_of(mutation)));
+            batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
             batch.unchanged.retain(|condition| live.contains(&condition.relation));
         }
         (self.catalog, batch)
@@ -191,16 +193,8 @@ fn span_of(mutation: &Mutation) -> (RelationId, Span) {
     match mutation {
         Mutation::Row(write) => (write.relation, Span::prefix(write.key.clone())),
         Mutation::Batch(write) => (write.relation, Span::all()),
+        Mutation::Load(rows) => (rows.relation, Span::all()),
         Mutation::DeleteRow(delete) => (delete.relation, Span::prefix(delete.key.clone())),
         Mutation::DeleteSpan(delete) => (delete.relation, delete.span.clone()),
-    }
-}
-
-fn relation_of(mutation: &Mutation) -> RelationId {
-    match mutation {
-        Mutation::Row(write) => write.relation,
-        Mutation::Batch(write) => write.relation,
-        Mutation::DeleteRow(delete) => delete.relation,
-        Mutation::DeleteSpan(delete) => delete.relation,
     }
 }

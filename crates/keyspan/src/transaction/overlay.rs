@@ -20,8 +20,6 @@ use keyspan_store::seam::{
 };
 use keyspan_store::{EmbeddedStore, StoreOptions};
 
-use super::relation_of;
-
 /// The committed state with a transaction's own catalog and own writes.
 #[derive(Debug)]
 struct Overlay {
@@ -38,14 +36,14 @@ pub(super) fn snapshot(
 ) -> Result<Arc<dyn Snapshot>> {
     let known = |relation: RelationId| committed.catalog().relation(relation).is_some();
     let (old, new): (Vec<Mutation>, Vec<Mutation>) =
-        writes.mutations.iter().cloned().partition(|mutation| known(relation_of(mutation)));
+        writes.mutations.iter().cloned().partition(|mutation| known(mutation.relation()));
     let batch = |mutations| WriteBatch { mutations, unchanged: Vec::new(), relaxed: true };
     let own = own_store(&committed, catalog, batch(new))?;
     let committed = if old.is_empty() { committed } else { committed.with_writes(&batch(old))? };
     Ok(Arc::new(Overlay { committed, own, catalog: catalog.clone() }))
 }
 
-/// A snapshot of a store that holds the transaction's new tables.
+/// A snapshot of an empty store with the transaction's new tables, and its writes to them on top.
 fn own_store(committed: &Arc<dyn Snapshot>, catalog: &Catalog, batch: WriteBatch) -> Result<Arc<dyn Snapshot>> {
     let options = StoreOptions { background: false, ..StoreOptions::default() };
     let store = EmbeddedStore::in_memory(options)?;
@@ -55,13 +53,14 @@ fn own_store(committed: &Arc<dyn Snapshot>, catalog: &Catalog, batch: WriteBatch
     own.views.clear();
     let live: Vec<RelationId> = own.tables.values().map(|table| table.rows).collect();
     let mut batch = batch;
-    batch.mutations.retain(|mutation| live.contains(&relation_of(mutation)));
+    batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
     let store_for_work = store.clone();
     // The in-memory store does no IO, so its futures are ready as soon as its own threads have run.
-    let work = async move { store_for_work.change(base, own, Some(batch)).await.map(drop) };
+    let work = async move { store_for_work.change(base, own, None).await.map(drop) };
     std::thread::scope(|scope| scope.spawn(|| futures::executor::block_on(work)).join())
         .map_err(|_| Error::internal("the transaction's own store failed"))??;
-    store.snapshot(ReadAt::Newest)
+    // On top, not applied: rows that were loaded beforehand lie in the files of the real store.
+    store.snapshot(ReadAt::Newest)?.with_writes(&batch)
 }
 
 /// Fails for a table whose definition the transaction has changed since the committed snapshot.
@@ -123,7 +122,7 @@ impl Snapshot for Overlay {
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
-        let known = |mutation: &Mutation| self.committed.catalog().relation(relation_of(mutation)).is_some();
+        let known = |mutation: &Mutation| self.committed.catalog().relation(mutation.relation()).is_some();
         let (old, new): (Vec<_>, Vec<_>) = batch.mutations.iter().cloned().partition(known);
         let batch = |mutations| WriteBatch { mutations, unchanged: Vec::new(), relaxed: true };
         Ok(Arc::new(Overlay {

@@ -1,0 +1,363 @@
+//! Loading: a statement with more rows than memory should hold writes them out while they come.
+//!
+//! ```text
+//! batches ─▶ part (64 MB) ─▶ sorted, folded ─▶ segments, synced ─▶ ... ─▶ Mutation::Load ─▶ lane, log: visible, all at once
+//!            gathered          by a thread of its own, one part at a time
+//! ```
+//!
+//! Rules: nothing names the segments until a batch with the [`Mutation::Load`] has its place in the commit order, so a
+//! load that is given up, or killed, leaves only files that are removed (by [`Loaded`], or by opening the store). The
+//! files' timestamps count from 0, one a part; the lane adds the batch's own. Memory: two parts, one gathered and one
+//! being written, the written one twice while it is sorted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use async_trait::async_trait;
+use keyspan_model::{BatchWrite, Error, ErrorKind, LoadedRows, Mutation, RelationDef, Result, Stamp};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::core::{Core, closed};
+use super::staging::{check_arrays, known_columns};
+use super::write::ROW_BYTES;
+use crate::compact::{Output, SEGMENT_BYTES, write_batches};
+use crate::memory_run::MemoryRun;
+use crate::merge::{Compaction, CompactionInput};
+use crate::policy::{output_level, window_level};
+use crate::run::{Extent, Int64s, RunBatch, SortedRun, Wanted};
+use crate::seam::{Load, ScanCounters};
+use crate::segment::{NO_SEQ, Segment, SegmentRecord, SystemPlan};
+
+/// Bytes of rows that make a part; less where the memory budget is small.
+const PART_BYTES: usize = 64 << 20;
+/// Rows of a batch on its way into a segment.
+const BATCH_ROWS: usize = 8192;
+/// Parts that one merge reads at once.
+const FAN_IN: usize = 32;
+
+/// Segments that were written beforehand. Dropped before [`Loaded::keep`], it removes their files.
+#[derive(Debug)]
+pub struct Loaded {
+    core: Arc<Core>,
+    records: Mutex<Vec<SegmentRecord>>,
+    kept: AtomicBool,
+}
+
+impl Loaded {
+    fn new(core: &Arc<Core>) -> Arc<Loaded> {
+        Arc::new(Loaded { core: core.clone(), records: Mutex::default(), kept: AtomicBool::new(false) })
+    }
+
+    /// The segments behind a mutation of this store.
+    pub fn of(rows: &LoadedRows) -> Result<Arc<Loaded>> {
+        let own = rows.handle.clone().downcast::<Loaded>();
+        own.map_err(|_| Error::internal("rows that another kind of store has written"))
+    }
+
+    /// Their records, not placed.
+    pub fn records(&self) -> Vec<SegmentRecord> {
+        self.records.lock().clone()
+    }
+
+    /// The segments as a snapshot reads them that has them on top.
+    pub fn segments(&self, relation: &RelationDef, ts: i64, seq: u64) -> Vec<Arc<Segment>> {
+        let segment = |record: SegmentRecord| {
+            let record = record.placed(ts, seq);
+            Arc::new(Segment::new(self.core.files.clone(), self.core.cache.clone(), relation, record))
+        };
+        self.records().into_iter().map(segment).collect()
+    }
+
+    /// The segments belong to a batch of this store from now on.
+    pub fn keep(&self, core: &Core) {
+        if std::ptr::eq(Arc::as_ptr(&self.core), core) {
+            self.kept.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn remove(&self, records: &[SegmentRecord]) {
+        // The thread of a load that removes what it has merged holds it already.
+        let _open = self.core.loads.read_recursive();
+        // After closing the directory may be another store's, which has removed what was left over.
+        if self.core.lane.lock().closed.is_none() {
+            for record in records {
+                // Best effort: opening the store removes files that nothing names.
+                let _ = self.core.remove_segment(record.id);
+                self.core.cache.forget(record.id);
+            }
+        }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if !self.kept.load(Ordering::Relaxed) {
+            self.remove(&self.records());
+        }
+    }
+}
+
+/// A load under way.
+pub struct StoreLoad {
+    core: Arc<Core>,
+    relation: Arc<RelationDef>,
+    loaded: Arc<Loaded>,
+    stamp: Stamp,
+    /// The server's clock when it began, in microseconds: seconds to live count from here.
+    clock: i64,
+    part_bytes: usize,
+    pending: Vec<BatchWrite>,
+    bytes: usize,
+    parts: u32,
+    rows: u64,
+    /// The part being written.
+    writing: Option<oneshot::Receiver<Result<()>>>,
+}
+
+impl StoreLoad {
+    /// Begins a load.
+    pub fn new(core: &Arc<Core>, relation: RelationDef, stamp: Stamp) -> StoreLoad {
+        StoreLoad {
+            loaded: Loaded::new(core),
+            relation: Arc::new(relation),
+            stamp,
+            clock: core.options.clock.now(),
+            part_bytes: PART_BYTES.min(core.options.memory_budget / 4).max(1 << 16),
+            pending: Vec::new(),
+            bytes: 0,
+            parts: 0,
+            rows: 0,
+            writing: None,
+            core: core.clone(),
+        }
+    }
+
+    /// Waits for the part under way, then has the pending rows written.
+    async fn begin_part(&mut self) -> Result<()> {
+        self.wait().await?;
+        let part = Part {
+            core: self.core.clone(),
+            relation: self.relation.clone(),
+            loaded: self.loaded.clone(),
+            writes: std::mem::take(&mut self.pending),
+            number: self.parts,
+            clock: self.clock,
+        };
+        (self.bytes, self.parts) = (0, self.parts + 1);
+        self.writing = Some(in_thread(move || part.write())?);
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<()> {
+        match self.writing.take() {
+            Some(writing) => writing.await.unwrap_or_else(|_| Err(Error::internal("a thread of a load has panicked"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Under a timestamp that was given all parts have the same, so later rows can win only if nothing overlaps.
+    async fn fold(&mut self) -> Result<()> {
+        if self.parts < 2 || matches!(self.stamp, Stamp::Server(_)) {
+            return Ok(());
+        }
+        let (core, relation, loaded) = (self.core.clone(), self.relation.clone(), self.loaded.clone());
+        self.writing = Some(in_thread(move || Fold { core: &core, relation: &relation, loaded: &loaded }.all())?);
+        self.wait().await
+    }
+}
+
+#[async_trait]
+impl Load for StoreLoad {
+    async fn write(&mut self, write: BatchWrite) -> Result<()> {
+        self.core.check_disk()?;
+        let write = known_columns(&self.relation, write)?;
+        check_arrays(&self.relation, &write)?;
+        self.rows += write.batch.num_rows() as u64;
+        self.bytes += bytes_of(&write.batch);
+        self.pending.push(write);
+        if self.bytes >= self.part_bytes { self.begin_part().await } else { Ok(()) }
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<Mutation> {
+        if !self.pending.is_empty() {
+            self.begin_part().await?;
+        }
+        self.wait().await?;
+        self.fold().await?;
+        let parts = if matches!(self.stamp, Stamp::Server(_)) { self.parts.max(1) } else { 1 };
+        let (relation, stamp, rows) = (self.relation.id, self.stamp, self.rows);
+        Ok(Mutation::Load(LoadedRows { relation, stamp, parts, rows, handle: self.loaded }))
+    }
+}
+
+fn in_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<oneshot::Receiver<Result<()>>> {
+    let (answer, answered) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("keyspan-load".into()).spawn(move || {
+        // Nobody waits any more for a load that was given up.
+        let _ = answer.send(work());
+    });
+    thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
+    Ok(answered)
+}
+
+/// Bytes of the batch's own values: of a text array, not the buffers that it shares with other batches.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
+        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
+        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+    };
+    batch.columns().iter().map(bytes).sum()
+}
+
+/// Rows to be written as segments of their own.
+struct Part {
+    core: Arc<Core>,
+    relation: Arc<RelationDef>,
+    loaded: Arc<Loaded>,
+    writes: Vec<BatchWrite>,
+    number: u32,
+    clock: i64,
+}
+
+impl Part {
+    fn write(mut self) -> Result<()> {
+        let _open = self.core.loads.read();
+        let Some(write) = joined(std::mem::take(&mut self.writes))? else { return Ok(()) };
+        let run = MemoryRun::from_write(&self.relation, &write, i64::from(self.number), self.clock, 0)?;
+        drop(write);
+        let wanted = everything(&self.relation);
+        let rows = run.read(0..run.batch().rows, &wanted, &ScanCounters::default())?;
+        let mut plan = SystemPlan::default();
+        plan.observe(&self.relation, &rows);
+        let level = self.level(&run.meta().all);
+        let records = write_to(&self.core, &self.relation, plan, level, || {
+            let mut at = 0;
+            let rows = &rows;
+            Ok(move || {
+                let length = BATCH_ROWS.min(rows.rows - at);
+                let batch = rows.slice(at, length);
+                at += length;
+                Ok((length > 0).then_some(batch))
+            })
+        })?;
+        self.loaded.records.lock().extend(records);
+        Ok(())
+    }
+
+    /// Level of the windows to divide by.
+    fn level(&self, own: &Extent) -> u32 {
+        let there = self.core.relation_version(self.relation.id);
+        let there =
+            there.iter().flat_map(|relation| &relation.segments).map(|segment| segment.record().meta.all.clone());
+        let mut known: Vec<Extent> = there.collect();
+        known.extend(self.loaded.records().into_iter().map(|record| record.meta.all));
+        known.push(own.clone());
+        output_level(&self.relation, [own], window_level(&self.relation, &known))
+    }
+}
+
+/// Writes of one statement as one, rows in the order they came.
+fn joined(writes: Vec<BatchWrite>) -> Result<Option<BatchWrite>> {
+    let Some(first) = writes.first().cloned() else { return Ok(None) };
+    if writes.iter().any(|write| write.columns != first.columns) {
+        return Err(Error::internal("the batches of a load differ in their columns"));
+    }
+    let batches: Vec<RecordBatch> = writes.into_iter().map(|write| write.batch).collect();
+    let schema = first.batch.schema();
+    Ok(Some(BatchWrite { batch: concat_batches(&schema, &batches)?, ..first }))
+}
+
+fn everything(relation: &RelationDef) -> Wanted {
+    let values = relation.values.iter().map(|column| column.id).collect();
+    Wanted { keys: vec![true; relation.key.len()], encoded: true, values, system: true }
+}
+
+fn write_to<S>(
+    core: &Core,
+    relation: &Arc<RelationDef>,
+    plan: SystemPlan,
+    level: u32,
+    open: impl FnMut() -> Result<S>,
+) -> Result<Vec<SegmentRecord>>
+where
+    S: FnMut() -> Result<Option<RunBatch>>,
+{
+    let output = Output {
+        files: &core.files,
+        relation,
+        plan,
+        level,
+        seq: NO_SEQ,
+        segment_bytes: SEGMENT_BYTES.min((core.options.segment_rows as u64).saturating_mul(ROW_BYTES)),
+        new_id: &|| core.new_segment_id(),
+        pause: &|| match core.aborting.load(Ordering::Relaxed) || core.lane.lock().closed.is_some() {
+            true => Err(closed()),
+            false => Ok(()),
+        },
+    };
+    write_batches(&output, open)
+}
+
+/// Makes one run of overlapping parts: of two rows with one key the later part's stays.
+struct Fold<'a> {
+    core: &'a Arc<Core>,
+    relation: &'a Arc<RelationDef>,
+    loaded: &'a Loaded,
+}
+
+impl Fold<'_> {
+    fn all(&self) -> Result<()> {
+        let _open = self.core.loads.read();
+        while self.loaded.records.lock().len() > FAN_IN {
+            let first = self.loaded.records()[..FAN_IN].to_vec();
+            self.merge(&first, false)?;
+        }
+        self.merge(&self.loaded.records(), true)
+    }
+
+    /// Merges segments; the outcome takes their place. `last`: all its timestamps are 0.
+    fn merge(&self, merged: &[SegmentRecord], last: bool) -> Result<()> {
+        let segment = |record: &SegmentRecord| {
+            let (files, cache) = (self.core.files.clone(), self.core.cache.clone());
+            Arc::new(Segment::new(files, cache, self.relation, record.clone()))
+        };
+        let runs: Vec<Arc<Segment>> = merged.iter().map(segment).collect();
+        let mut plan = SystemPlan::default();
+        runs.iter().try_for_each(|run| run.observe(self.relation, &mut plan))?;
+        let level = output_level(self.relation, merged.iter().map(|record| &record.meta.all), 0);
+        let records = write_to(self.core, self.relation, plan, level, || {
+            let mut merge = self.compaction(&runs)?;
+            Ok(move || {
+                let mut batch = merge.next_batch()?;
+                if let Some(batch) = batch.as_mut().filter(|_| last) {
+                    batch.row.ts = Int64s::Constant(0);
+                }
+                Ok(batch)
+            })
+        })?;
+        drop(runs);
+        self.loaded.records.lock().retain(|record| !merged.contains(record));
+        self.loaded.records.lock().extend(records);
+        self.loaded.remove(merged);
+        Ok(())
+    }
+
+    fn compaction(&self, runs: &[Arc<Segment>]) -> Result<Compaction> {
+        let input = CompactionInput {
+            relation: self.relation.clone(),
+            runs: runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>).collect(),
+            tombstones: &[],
+            outside: Vec::new(),
+            // Before everything: nothing has expired and no tombstone may go.
+            now: i64::MIN,
+        };
+        Compaction::new(input, Arc::default())
+    }
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;
