@@ -415,7 +415,16 @@ impl Run {
         filter: impl Fn(&Key) -> bool,
     ) {
         let (_, columns, types) = self.columns();
-        let scan = Scan { relation: self.table.rows, spans, columns, ranges: vec![], order, limit, per_prefix: None };
+        let scan = Scan {
+            relation: self.table.rows,
+            spans,
+            columns,
+            ranges: vec![],
+            order,
+            limit,
+            per_prefix: None,
+            coded: false,
+        };
         let mut found = read(&*self.store.snapshot(ReadAt::Newest).unwrap(), &scan, want, &types).await;
         let mut expected = self.expected(filter);
         match order {

@@ -62,9 +62,9 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 pub fn options_within(memory: Option<usize>) -> Options {
     let mut options = Options::default();
     if let Some(memory) = memory {
-        options.store.memory_budget = memory / 10 * 3;
-        options.store.cache_budget = memory / 10;
-        options.query.memory_limit = memory / 10 * 6;
+        options.store.memory_budget = memory / 4;
+        options.store.cache_budget = memory / 4;
+        options.query.memory_limit = memory / 2;
     }
     options
 }

@@ -89,4 +89,7 @@ pub struct Scan {
     pub limit: Option<usize>,
     /// Rows to deliver at most for each distinct value of this many leading key columns: (columns, rows).
     pub per_prefix: Option<(usize, usize)>,
+    /// Whether columns may come as codes into a few values, `Dictionary(UInt8, T)` for a column of type `T`: batch by
+    /// batch, as the store holds them. For readers that look at few of the values, or at each value once.
+    pub coded: bool,
 }

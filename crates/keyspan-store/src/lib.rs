@@ -10,6 +10,7 @@
 
 pub mod check;
 pub mod clock;
+mod coded;
 mod compact;
 pub mod engine;
 pub mod files;

@@ -31,7 +31,7 @@ impl Default for StoreOptions {
     fn default() -> StoreOptions {
         StoreOptions {
             memory_budget: 256 << 20,
-            cache_budget: 64 << 20,
+            cache_budget: 256 << 20,
             log_limit: 512 << 20,
             log_file: 64 << 20,
             free_space_mark: 64 << 20,

@@ -121,6 +121,7 @@ pub(super) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(
         order: Order::Forward,
         limit: None,
         per_prefix: None,
+        coded: false,
     };
     let plan = snapshot.plan(&scan, 2).expect("plans");
     let mut rows = Vec::new();

@@ -102,6 +102,7 @@ fn whole(run: &MemoryRun, relation: &RelationDef) -> Result<RunBatch> {
         encoded: false,
         values: relation.values.iter().map(|column| column.id).collect(),
         system: true,
+        coded: false,
     };
     run.read(0..run.batch().rows, &wanted, &ScanCounters::default())
 }

@@ -6,24 +6,29 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, new_null_array};
+use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::interleave;
 use keyspan_model::{ColumnType, Result};
 
 use super::resolve::{Place, ResolvedRow, resolve};
+use super::select::Selection;
 use crate::row::CellStamp;
 use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// Blocks that a chunk holds in memory at most.
 const MOST_SOURCES: usize = 64;
+/// Of a block of which less than this part is used, only the rows used are decoded.
+const SPARSE: usize = 4;
 /// Rows a stretch on average must have for stretches to be joined, not picked.
 const LONG_STRETCH: usize = 64;
 
 /// Rows as they are collected.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
+    /// Which rows of a stretch are left out.
+    selection: Option<Arc<Selection>>,
     sources: Vec<Source>,
     pieces: Vec<Piece>,
     rows: usize,
@@ -36,12 +41,28 @@ struct Source {
     run: Arc<dyn SortedRun>,
     block: Range<usize>,
     batch: RunBatch,
+    /// Rows inside the selection; `None`: all.
+    selected: Option<BooleanBuffer>,
 }
 
 #[derive(Debug)]
 enum Piece {
-    Stretch { source: usize, row: usize, rows: usize, covered: Option<i64> },
-    Same { places: Vec<Place>, covered: Option<i64> },
+    /// Some rows of a stretch, ascending.
+    Picked {
+        source: usize,
+        rows: Vec<u32>,
+        covered: Option<i64>,
+    },
+    Stretch {
+        source: usize,
+        row: usize,
+        rows: usize,
+        covered: Option<i64>,
+    },
+    Same {
+        places: Vec<Place>,
+        covered: Option<i64>,
+    },
 }
 
 /// Collected rows as arrays, and for each row the timestamp of the span tombstone that covers it.
@@ -52,6 +73,16 @@ pub(crate) struct Gathered {
 }
 
 impl Chunk {
+    /// A chunk that leaves out rows of stretches that are outside the selection.
+    pub(crate) fn of_selected(selection: Option<Arc<Selection>>) -> Chunk {
+        Chunk { selection, ..Chunk::default() }
+    }
+
+    /// Whether nothing was looked at, whatever was left out.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.sources.is_empty()
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -74,8 +105,17 @@ impl Chunk {
         counters: &ScanCounters,
     ) -> Result<()> {
         let (source, row) = self.source(run, rows.start, wanted, counters)?;
-        self.pieces.push(Piece::Stretch { source, row, rows: rows.len(), covered });
-        self.rows += rows.len();
+        let picked = self.sources[source].selected.as_ref().map(|selected| {
+            let inside = selected.slice(row, rows.len());
+            inside.set_indices().map(|at| (row + at) as u32).collect::<Vec<u32>>()
+        });
+        let piece = match picked {
+            Some(picked) if picked.is_empty() => return Ok(()),
+            Some(picked) if picked.len() < rows.len() => Piece::Picked { source, rows: picked, covered },
+            _ => Piece::Stretch { source, row, rows: rows.len(), covered },
+        };
+        self.rows += piece.rows();
+        self.pieces.push(piece);
         self.stretches += 1;
         Ok(())
     }
@@ -104,7 +144,7 @@ impl Chunk {
         let mut places = Vec::with_capacity(rows.len());
         for (run, row) in rows {
             let batch = run.read(*row..row + 1, wanted, counters)?;
-            self.sources.push(Source { run: Arc::clone(run), block: *row..row + 1, batch });
+            self.sources.push(Source { run: Arc::clone(run), block: *row..row + 1, batch, selected: None });
             places.push((self.sources.len() - 1, 0));
         }
         match places.as_slice() {
@@ -131,7 +171,8 @@ impl Chunk {
             None => {
                 let block = run.block(row);
                 let batch = run.read(block.clone(), wanted, counters)?;
-                self.sources.push(Source { run: Arc::clone(run), block, batch });
+                let selected = self.selection.as_ref().map_or(Ok(None), |selection| selection.of(&batch))?;
+                self.sources.push(Source { run: Arc::clone(run), block, batch, selected });
                 self.sources.len() - 1
             }
         };
@@ -139,10 +180,15 @@ impl Chunk {
     }
 
     /// The rows as arrays, in the order they were collected, each stretch reversed if `reverse`.
-    pub(crate) fn finish(self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
+    ///
+    /// Codes stay codes only where one stretch passes as it is.
+    pub(crate) fn finish(mut self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
         let covered = self.covered();
+        if reverse || !matches!(self.pieces.as_slice(), [Piece::Stretch { .. }]) {
+            self.decode()?;
+        }
         let batches: Vec<&RunBatch> = self.sources.iter().map(|source| &source.batch).collect();
-        let long = self.pieces.len() == 1 || self.rows >= self.stretches * LONG_STRETCH;
+        let long = self.pieces.len() <= self.sources.len() || self.rows >= self.stretches * LONG_STRETCH;
         if !reverse && self.pieces.len() == self.stretches && long {
             let slices: Vec<RunBatch> = self.pieces.iter().filter_map(|piece| piece.slice(&batches)).collect();
             return Ok(Gathered { batch: RunBatch::concat(&slices)?, covered });
@@ -155,6 +201,8 @@ impl Chunk {
                     places.extend((*row..row + rows).rev().map(|row| (*source, row)));
                 }
                 Piece::Stretch { source, row, rows, .. } => places.extend((*row..row + rows).map(|row| (*source, row))),
+                // Decoding has made stretches of them.
+                Piece::Picked { .. } => {}
                 Piece::Same { places: same, .. } => {
                     resolved.push((places.len(), resolve(&batches, same, types)?));
                     places.push(same[0]);
@@ -165,8 +213,34 @@ impl Chunk {
         Ok(Gathered { batch, covered })
     }
 
+    /// Looks codes up: of whole blocks where most of a block is used, else only of the rows used. Picked rows become
+    /// stretches of what is left of their block.
+    fn decode(&mut self) -> Result<()> {
+        let mut used = vec![0; self.sources.len()];
+        let mut sparse = vec![false; self.sources.len()];
+        for piece in &self.pieces {
+            piece.each_source(|source, rows| used[source] += rows);
+            if let Piece::Picked { source, .. } = piece {
+                sparse[*source] = true;
+            }
+        }
+        for ((sparse, source), used) in sparse.iter_mut().zip(&self.sources).zip(used) {
+            *sparse |= used < source.batch.rows / SPARSE;
+        }
+        let mut picked: Vec<Vec<u32>> = vec![Vec::new(); self.sources.len()];
+        for piece in &mut self.pieces {
+            piece.gather(&sparse, &mut picked);
+        }
+        for ((source, sparse), rows) in self.sources.iter_mut().zip(sparse).zip(picked) {
+            source.batch =
+                if sparse { source.batch.pick(&UInt32Array::from(rows))? } else { source.batch.decoded()? };
+        }
+        Ok(())
+    }
+
     fn covered(&self) -> Int64s {
         let of = |piece: &Piece| match piece {
+            Piece::Picked { rows, covered, .. } => (rows.len(), *covered),
             Piece::Stretch { rows, covered, .. } => (*rows, *covered),
             Piece::Same { covered, .. } => (1, *covered),
         };
@@ -182,10 +256,49 @@ impl Chunk {
 }
 
 impl Piece {
+    fn rows(&self) -> usize {
+        match self {
+            Piece::Picked { rows, .. } => rows.len(),
+            Piece::Stretch { rows, .. } => *rows,
+            Piece::Same { .. } => 1,
+        }
+    }
+
+    /// Calls with each source that is used, and how many of its rows.
+    fn each_source(&self, mut call: impl FnMut(usize, usize)) {
+        match self {
+            Piece::Picked { source, .. } | Piece::Stretch { source, .. } => call(*source, self.rows()),
+            Piece::Same { places, .. } => places.iter().for_each(|(source, _)| call(*source, 1)),
+        }
+    }
+
+    /// Adds the rows of sparse sources to what is picked of them, and speaks of them by their places there.
+    fn gather(&mut self, sparse: &[bool], picked: &mut [Vec<u32>]) {
+        match self {
+            Piece::Picked { source, rows, covered } => {
+                let (row, count) = (picked[*source].len(), rows.len());
+                picked[*source].append(rows);
+                *self = Piece::Stretch { source: *source, row, rows: count, covered: *covered };
+            }
+            Piece::Stretch { source, row, rows, .. } if sparse[*source] => {
+                let first = picked[*source].len();
+                picked[*source].extend((*row..*row + *rows).map(|row| row as u32));
+                *row = first;
+            }
+            Piece::Same { places, .. } => {
+                for (source, row) in places.iter_mut().filter(|(source, _)| sparse[*source]) {
+                    picked[*source].push(*row as u32);
+                    *row = picked[*source].len() - 1;
+                }
+            }
+            Piece::Stretch { .. } => {}
+        }
+    }
+
     fn slice(&self, batches: &[&RunBatch]) -> Option<RunBatch> {
         match self {
             Piece::Stretch { source, row, rows, .. } => Some(batches[*source].slice(*row, *rows)),
-            Piece::Same { .. } => None,
+            Piece::Picked { .. } | Piece::Same { .. } => None,
         }
     }
 }

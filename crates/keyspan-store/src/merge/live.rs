@@ -8,10 +8,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, nullif};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn};
 
 use super::chunk::Gathered;
+use crate::coded::plain;
 use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
 
 /// Which columns a scan delivers and what it must read for them.
@@ -23,6 +24,8 @@ pub(crate) struct Output {
     /// Types of the value columns that are read.
     pub(crate) types: Vec<ColumnType>,
     depth: Depth,
+    /// Whether codes may be delivered.
+    coded: bool,
 }
 
 /// How much of a row must be read to know whether it lives.
@@ -46,10 +49,10 @@ enum OutputColumn {
 
 impl Output {
     /// The output of these columns, read as deep as the runs need.
-    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth) -> Result<Output> {
+    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<Output> {
         let schema = crate::scan::output_schema(relation, columns)?;
         let system = depth != Depth::Plain;
-        let mut wanted = Wanted { keys: vec![false; relation.key.len()], system, ..Wanted::default() };
+        let mut wanted = Wanted { keys: vec![false; relation.key.len()], system, coded: true, ..Wanted::default() };
         if depth == Depth::Cells {
             wanted.values = relation.values.iter().map(|column| column.id).collect();
         }
@@ -74,7 +77,7 @@ impl Output {
         wanted.system |= outputs.iter().any(|o| matches!(o, OutputColumn::WriteTime(_) | OutputColumn::Ttl(_)));
         let ty = |id| relation.value(id).map(|column| column.ty).ok_or_else(|| Error::internal("no such value column"));
         let types = wanted.values.iter().map(|id| ty(*id)).collect::<Result<_>>()?;
-        Ok(Output { schema, columns: outputs, wanted, types, depth })
+        Ok(Output { schema, columns: outputs, wanted, types, depth, coded })
     }
 
     /// Which rows live; `None`: all.
@@ -106,13 +109,27 @@ impl Output {
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let array = self.column(*column, rows, now)?;
-            arrays.push(match &mask {
+            let kept = match &mask {
                 Some(mask) => filter(&array, mask)?,
                 None => array,
-            });
+            };
+            arrays.push(if self.coded { kept } else { plain(&kept)? });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(kept));
-        Ok(RecordBatch::try_new_with_options(SchemaRef::clone(&self.schema), arrays, &options)?)
+        Ok(RecordBatch::try_new_with_options(self.schema_of(&arrays), arrays, &options)?)
+    }
+
+    /// The output's schema, with the types that these columns have where they are codes.
+    fn schema_of(&self, arrays: &[ArrayRef]) -> SchemaRef {
+        let fields = self.schema.fields();
+        if fields.iter().zip(arrays).all(|(field, array)| field.data_type() == array.data_type()) {
+            return SchemaRef::clone(&self.schema);
+        }
+        let typed = |(field, array): (&FieldRef, &ArrayRef)| match field.data_type() == array.data_type() {
+            true => FieldRef::clone(field),
+            false => Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone())),
+        };
+        Arc::new(Schema::new(fields.iter().zip(arrays).map(typed).collect::<Vec<_>>()))
     }
 
     fn column(&self, column: OutputColumn, rows: &Gathered, now: i64) -> Result<ArrayRef> {
@@ -135,7 +152,7 @@ impl Output {
                 Some(values) if all_live(rows, cells, now) => values.clone(),
                 Some(values) => {
                     let dead = BooleanBuffer::collect_bool(batch.rows, |row| !live(row));
-                    nullif(values, &BooleanArray::new(dead, None))?
+                    nullif(&plain(values)?, &BooleanArray::new(dead, None))?
                 }
             },
         })

@@ -10,6 +10,7 @@ pub(crate) mod live;
 mod purge;
 mod resolve;
 pub mod rules;
+pub(crate) mod select;
 pub(crate) mod sweep;
 pub(crate) mod versions;
 

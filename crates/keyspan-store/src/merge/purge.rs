@@ -64,6 +64,7 @@ impl Compaction {
             encoded: true,
             values: relation.values.iter().map(|column| column.id).collect(),
             system: true,
+            coded: false,
         };
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);

@@ -12,11 +12,15 @@
 //! A tombstone never expires: of a base stamp it has only the timestamp. A tombstone whose *own* stamp expires is a cell
 //! that has expired and lost its value in a compaction; it wins and loses ties as an expiring cell.
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
+use arrow::compute::take;
 use keyspan_model::{ColumnId, Result};
 
 use super::{Bits, Int64s};
+use crate::coded::plain;
 
 /// What of a run's rows is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub struct Wanted {
     /// Whether markers, tombstones and stamps are wanted. If not, the reader may leave all of them out, as if each
     /// row were inserted whole and never expired: that is asked only where rows are settled.
     pub system: bool,
+    /// Whether arrays of keys and values may be codes (`Dictionary(UInt8, T)`) where the run holds them so.
+    pub coded: bool,
 }
 
 /// Rows of one run, ascending by key.
@@ -107,7 +113,7 @@ impl RunBatch {
             return Ok(self.clone());
         }
         let mask = BooleanArray::new(keep.clone(), None);
-        let array = |array: &ArrayRef| arrow::compute::filter(array, &mask);
+        let array = |array: &ArrayRef| Ok(arrow::compute::filter(array, &mask)?);
         let numbers = |column: &Int64s| -> Result<Int64s> {
             let Int64s::Array(own) = column else { return Ok(column.clone()) };
             let kept = arrow::compute::filter(own, &mask)?;
@@ -117,6 +123,17 @@ impl RunBatch {
             Bits::Some(own) => Bits::new(BooleanBuffer::from_iter(keep.set_indices().map(|row| own.value(row)))),
             constant => constant.clone(),
         };
+        self.mapped(rows, &array, &numbers, &bits)
+    }
+
+    /// The same columns, each changed in the same way.
+    fn mapped(
+        &self,
+        rows: usize,
+        array: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+        numbers: &dyn Fn(&Int64s) -> Result<Int64s>,
+        bits: &dyn Fn(&Bits) -> Bits,
+    ) -> Result<RunBatch> {
         let cells = |column: &CellColumn| -> Result<CellColumn> {
             Ok(CellColumn {
                 values: column.values.as_ref().map(array).transpose()?,
@@ -127,7 +144,7 @@ impl RunBatch {
                 deleted_at: numbers(&column.deleted_at)?,
             })
         };
-        let encoded = self.encoded.as_ref().map(|encoded| arrow::compute::filter(encoded, &mask)).transpose()?;
+        let encoded = self.encoded.clone().map(|encoded| array(&(Arc::new(encoded) as ArrayRef))).transpose()?;
         Ok(RunBatch {
             rows,
             keys: self.keys.iter().map(|key| key.as_ref().map(array).transpose()).collect::<Result<_, _>>()?,
@@ -142,6 +159,27 @@ impl RunBatch {
             },
             cells: self.cells.iter().map(cells).collect::<Result<_>>()?,
         })
+    }
+
+    /// These rows, in this order, with codes looked up.
+    pub(crate) fn pick(&self, rows: &UInt32Array) -> Result<RunBatch> {
+        let array = |array: &ArrayRef| plain(&take(array, rows, None)?);
+        let numbers = |column: &Int64s| -> Result<Int64s> {
+            let Int64s::Array(own) = column else { return Ok(column.clone()) };
+            Ok(Int64s::Array(Int64Array::from(take(own, rows, None)?.to_data())))
+        };
+        let bits = |column: &Bits| match column {
+            Bits::Some(own) => {
+                Bits::new(BooleanBuffer::from_iter(rows.values().iter().map(|r| own.value(*r as usize))))
+            }
+            constant => constant.clone(),
+        };
+        self.mapped(rows.len(), &array, &numbers, &bits)
+    }
+
+    /// All rows, with codes looked up.
+    pub(crate) fn decoded(&self) -> Result<RunBatch> {
+        self.mapped(self.rows, &plain, &|column| Ok(column.clone()), &Bits::clone)
     }
 
     /// Batches of the same shape, one after another.

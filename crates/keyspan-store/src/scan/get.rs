@@ -33,7 +33,7 @@ impl ScanSource {
                 continue;
             }
             if output.is_none() {
-                output = Some(Output::new(&self.relation, columns, self.point_depth())?);
+                output = Some(Output::new(&self.relation, columns, self.point_depth(), false)?);
             }
             if let Some(output) = &output {
                 chunk.add_point(&found, self.cover_at(&key), &output.wanted, &counters)?;
@@ -115,6 +115,7 @@ impl ScanSource {
                 order: Order::Forward,
                 limit: None,
                 per_prefix: None,
+                coded: false,
             };
             let everything = Part { run: None, start: Vec::new(), end: None };
             let split = Split { payload: encode_split(&[everything]), rows: 1 };

@@ -18,6 +18,7 @@ use super::ScanSource;
 use crate::merge::chunk::{Chunk, Gathered};
 use crate::merge::cursor::Skip;
 use crate::merge::live::Output;
+use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, SortedRun};
@@ -76,16 +77,27 @@ pub(crate) struct Reader {
     task: Option<Task>,
     sweep: Option<Sweep>,
     opened: HashMap<usize, Arc<dyn SortedRun>>,
+    /// Which rows are wanted, where that is told row by row.
+    selection: Option<Arc<Selection>>,
     /// What a batch too large left over.
     pending: Option<RecordBatch>,
     counters: Arc<ScanCounters>,
 }
 
 impl Reader {
-    pub(crate) fn new(source: Arc<ScanSource>, output: Output, orders: Orders, counters: Arc<ScanCounters>) -> Reader {
+    pub(crate) fn new(
+        source: Arc<ScanSource>,
+        output: Output,
+        orders: Orders,
+        counters: Arc<ScanCounters>,
+    ) -> Result<Reader> {
+        let selection = match orders.grouping {
+            Grouping::Rows => Selection::new(&source.relation, &output.wanted, &orders.skip)?.map(Arc::new),
+            Grouping::Skip { .. } | Grouping::Versions { .. } => None,
+        };
         let cover = Arc::new(Cover::new(&source.tombstones));
         let encoder = KeyEncoder::new(&source.relation.key);
-        Reader {
+        Ok(Reader {
             source,
             output,
             cover,
@@ -94,9 +106,10 @@ impl Reader {
             task: None,
             sweep: None,
             opened: HashMap::new(),
+            selection,
             pending: None,
             counters,
-        }
+        })
     }
 
     /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
@@ -137,7 +150,7 @@ impl Reader {
 
     fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         let most = self.most_rows();
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk::of_selected(self.selection.clone());
         while !chunk.is_full(most) && !chunk.is_one_long_stretch() {
             // What follows a task with a floor belongs to another group of versions: it is another chunk.
             if self.sweep.is_none() && (chunk.rows() > 0 && self.orders.versions.is_some() || !self.open_next()?) {
@@ -147,8 +160,11 @@ impl Reader {
                 self.sweep = None;
             }
         }
-        if chunk.rows() == 0 {
+        if chunk.is_untouched() {
             return Ok(None);
+        }
+        if chunk.rows() == 0 {
+            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.output.schema))));
         }
         let reverse = self.orders.reverse;
         self.deliver(chunk, reverse).map(Some)

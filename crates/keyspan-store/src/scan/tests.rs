@@ -135,7 +135,7 @@ fn all_columns() -> Vec<ScanColumn> {
 
 fn scan_of(spans: Vec<Span>, order: Order) -> Scan {
     let columns = all_columns();
-    Scan { relation: RelationId(7), spans, columns, ranges: vec![], order, limit: None, per_prefix: None }
+    Scan { relation: RelationId(7), spans, columns, ranges: vec![], order, limit: None, per_prefix: None, coded: false }
 }
 
 fn types(relation: &RelationDef, columns: &[ScanColumn]) -> Vec<ColumnType> {

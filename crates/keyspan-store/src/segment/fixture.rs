@@ -87,6 +87,7 @@ pub(crate) fn everything(relation: &RelationDef) -> Wanted {
         encoded: true,
         values: relation.values.iter().map(|value| value.id).collect(),
         system: true,
+        coded: false,
     }
 }
 

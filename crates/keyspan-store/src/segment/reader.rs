@@ -25,6 +25,7 @@ use super::plan::{Shape, SystemPlan};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_encoder;
+use crate::coded::{Coded, plain};
 use crate::files::{Files, corrupted};
 use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
@@ -63,9 +64,6 @@ struct Block<'a> {
     /// Its rows in the segment.
     rows: Range<usize>,
 }
-
-/// A decoded column of a block, as the cache keeps it.
-struct Decoded(ArrayRef);
 
 impl Segment {
     /// The segment of this record; reads nothing yet.
@@ -176,10 +174,10 @@ impl Segment {
         block: &Block<'_>,
         rows: &Range<usize>,
         counters: &ScanCounters,
-    ) -> Result<ArrayRef> {
+    ) -> Result<Arc<Coded>> {
         let key = self.key_of(column as u32, block.number);
-        if let Some(decoded) = self.cache.get::<Decoded>(&key) {
-            return Ok(decoded.0.clone());
+        if let Some(coded) = self.cache.get::<Coded>(&key) {
+            return Ok(coded);
         }
         let stream = self.cache.take_stream(&key);
         let passing = stream.is_some();
@@ -201,9 +199,10 @@ impl Segment {
         if rows.start == block.rows.start && block.number > 0 && (!passing || backward) {
             self.cache.put_stream(self.key_of(column as u32, block.number - 1), Stream::Backward);
         }
-        let bytes = array.get_array_memory_size();
-        self.cache.put(key, Arc::new(Decoded(Arc::clone(&array))), bytes, passing);
-        Ok(array)
+        let typed = matches!(opened.index.columns[column].role, Role::Key(_) | Role::Value(_));
+        let coded = Arc::new(if typed { Coded::new(array)? } else { Coded::Array(array) });
+        self.cache.put(key, Arc::clone(&coded), coded.bytes(), passing);
+        Ok(coded)
     }
 
     /// The encoded keys of one block.
@@ -223,7 +222,8 @@ impl Segment {
         for column in &self.key {
             let at =
                 opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
-            columns.push(self.column(opened, at, block, rows, counters)?);
+            let column = self.column(opened, at, block, rows, counters)?;
+            columns.push(plain(&column.slice(0, column.len())?)?);
         }
         let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
         if encoded.is_empty() || encoded.value(0) != opened.index.block_keys.get(block.number as usize) {
@@ -245,11 +245,12 @@ impl Segment {
         if rows.is_empty() || rows.end > block.rows.end {
             return Err(Error::internal(format!("rows {rows:?} are not within one block of a segment")));
         }
+        let coded = wanted.coded;
         let reading = Reading { segment: self, opened: &opened, block: &block, rows: &rows, counters };
         let mut keys = Vec::with_capacity(self.key.len());
         for (at, column) in self.key.iter().enumerate() {
             let wanted = wanted.keys.get(at).copied().unwrap_or(false);
-            keys.push(if wanted { reading.array(Role::Key(column.id))? } else { None });
+            keys.push(if wanted { reading.array(Role::Key(column.id), coded)? } else { None });
         }
         let encoded = match wanted.encoded {
             true => {
@@ -257,7 +258,7 @@ impl Segment {
             }
             false => None,
         };
-        let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted.system));
+        let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let row =
             if wanted.system { reading.row()? } else { RowColumns { marker: Bits::All, ..RowColumns::default() } };
@@ -362,18 +363,16 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The rows of a physical column; `None`: the segment has none.
-    fn array(&self, role: Role) -> Result<Option<ArrayRef>> {
+    /// The rows of a physical column, as codes if it has them and they are wanted; `None`: the segment has none.
+    fn array(&self, role: Role, coded: bool) -> Result<Option<ArrayRef>> {
         let Some(column) = self.opened.index.column(role) else { return Ok(None) };
-        let array = self.segment.column(self.opened, column, self.block, self.rows, self.counters)?;
-        if self.rows.len() == array.len() {
-            return Ok(Some(array));
-        }
-        Ok(Some(array.slice(self.rows.start - self.block.rows.start, self.rows.len())))
+        let column = self.segment.column(self.opened, column, self.block, self.rows, self.counters)?;
+        let array = column.slice(self.rows.start - self.block.rows.start, self.rows.len())?;
+        Ok(Some(if coded { array } else { plain(&array)? }))
     }
 
     fn numbers(&self, role: Role) -> Result<Int64s> {
-        let numbers = match self.array(role)? {
+        let numbers = match self.array(role, false)? {
             Some(array) => match array.as_primitive_opt::<Int64Type>() {
                 Some(numbers) => Int64s::Array(numbers.clone()).compact(),
                 None => return Err(self.opened.damaged("a system column is not of numbers")),
@@ -384,7 +383,7 @@ impl Reading<'_> {
     }
 
     fn flags(&self, role: Role) -> Result<Bits> {
-        match self.array(role)? {
+        match self.array(role, false)? {
             Some(array) => match array.as_boolean_opt() {
                 Some(flags) => Ok(Bits::new(flags.values().clone())),
                 None => Err(self.opened.damaged("a system column is not of flags")),
@@ -404,9 +403,9 @@ impl Reading<'_> {
         })
     }
 
-    fn cells(&self, id: ColumnId, system: bool) -> Result<CellColumn> {
-        let values = self.array(Role::Value(id))?.filter(|values| values.null_count() < values.len());
-        if !system {
+    fn cells(&self, id: ColumnId, wanted: &Wanted) -> Result<CellColumn> {
+        let values = self.array(Role::Value(id), wanted.coded)?.filter(|values| values.null_count() < values.len());
+        if !wanted.system {
             return Ok(CellColumn { values, ..CellColumn::default() });
         }
         Ok(CellColumn {

@@ -92,6 +92,7 @@ impl Check<'_> {
             encoded: true,
             values: self.relation.values.iter().map(|value| value.id).collect(),
             system: true,
+            coded: false,
         };
         let mut extent = ExtentBuilder::new(self.relation, group.extent.first_row);
         let mut row = group.extent.first_row as usize;

@@ -21,8 +21,16 @@ pub(crate) async fn visit(
     columns: Vec<ScanColumn>,
     mut visit: impl FnMut(RecordBatch) -> Result<bool>,
 ) -> Result<()> {
-    let scan =
-        Scan { relation, spans, columns, ranges: Vec::new(), order: Order::Forward, limit: None, per_prefix: None };
+    let scan = Scan {
+        relation,
+        spans,
+        columns,
+        ranges: Vec::new(),
+        order: Order::Forward,
+        limit: None,
+        per_prefix: None,
+        coded: false,
+    };
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
         let mut stream = session.running.guard_stream(snapshot.scan(&scan, split, Arc::default())?);

@@ -60,6 +60,7 @@ async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Re
         order: Order::Reverse,
         limit: Some(1),
         per_prefix: None,
+        coded: false,
     };
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {

@@ -64,7 +64,8 @@ fn versioned(gc: GcRule, tombstones: &[(&str, &str, i64)]) -> Arc<ScanSource> {
 
 fn paths(source: &Arc<ScanSource>, spans: Vec<Span>, order: Order, per_prefix: Option<(usize, usize)>) -> Vec<String> {
     let columns = vec![ScanColumn::Column(VALUE)];
-    let scan = Scan { relation: RelationId(7), spans, columns, ranges: vec![], order, limit: None, per_prefix };
+    let scan =
+        Scan { relation: RelationId(7), spans, columns, ranges: vec![], order, limit: None, per_prefix, coded: false };
     let texts = read_all(source, &scan).into_iter().map(|mut row| match row.remove(0) {
         Value::Text(text) => text,
         other => panic!("{other:?} is no text"),

@@ -1,0 +1,281 @@
+//! Columns held small: few distinct values as one-byte codes, evenly stepping numbers as steps.
+//!
+//! A decoded block of a time series mostly repeats itself: a tag has a handful of values, a gauge some hundred, time
+//! goes on by the second. So the block cache keeps
+//!
+//! ```text
+//! codes   Dictionary(UInt8, T): one byte a row, at most 256 values, ascending; passes upward where asked for
+//! steps   base + unit × offset: two bytes a row                        numbers of 64 bits without nulls
+//! plain   the array
+//! ```
+//!
+//! Rule: equal codes mean equal values, to the bit; unequal codes may too.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int64Array, PrimitiveArray, UInt8Array, UInt32Array,
+    make_array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{sort_to_indices, take};
+use arrow::datatypes::{
+    DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, UInt8Type,
+};
+use foldhash::fast::FixedState;
+use keyspan_model::{Error, Result};
+
+/// Rows below which coding saves nothing.
+const LEAST_ROWS: usize = 64;
+/// Values that a code can name.
+const MOST_VALUES: usize = 256;
+
+/// A column of a block as the cache keeps it.
+#[derive(Debug)]
+pub(crate) enum Coded {
+    /// The array as it is, or codes into its distinct values.
+    Array(ArrayRef),
+    /// Row `n` is `base + unit × offsets[n]`.
+    Steps { ty: DataType, base: i64, unit: i64, offsets: Vec<u16> },
+}
+
+impl Coded {
+    /// The smallest form of an array.
+    pub(crate) fn new(array: ArrayRef) -> Result<Coded> {
+        if array.len() < LEAST_ROWS {
+            return Ok(Coded::Array(array));
+        }
+        if let Some(steps) = steps(&array)? {
+            return Ok(steps);
+        }
+        Ok(Coded::Array(dictionary(&array)?.unwrap_or(array)))
+    }
+
+    /// Rows.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Coded::Array(array) => array.len(),
+            Coded::Steps { offsets, .. } => offsets.len(),
+        }
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Coded::Array(array) => array.get_array_memory_size(),
+            Coded::Steps { offsets, .. } => offsets.len() * 2 + size_of::<Coded>(),
+        }
+    }
+
+    /// Some rows; codes stay codes.
+    pub(crate) fn slice(&self, offset: usize, length: usize) -> Result<ArrayRef> {
+        match self {
+            Coded::Array(array) if length == array.len() => Ok(Arc::clone(array)),
+            Coded::Array(array) => Ok(array.slice(offset, length)),
+            Coded::Steps { ty, base, unit, offsets } => {
+                let of = |step: &u16| base + unit * i64::from(*step);
+                let numbers: Vec<i64> = offsets[offset..offset + length].iter().map(of).collect();
+                typed(Int64Array::from(numbers), ty)
+            }
+        }
+    }
+}
+
+/// The array of a column's own type: codes are looked up.
+pub(crate) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.as_dictionary_opt::<UInt8Type>() {
+        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
+        None => Ok(Arc::clone(array)),
+    }
+}
+
+fn typed(numbers: Int64Array, ty: &DataType) -> Result<ArrayRef> {
+    let data = numbers.into_data().into_builder().data_type(ty.clone()).build();
+    data.map(make_array).map_err(|error| Error::internal(format!("numbers could not be given their type: {error}")))
+}
+
+fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
+    let ty = array.data_type();
+    let wide = matches!(ty, DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _));
+    if !wide || array.null_count() > 0 {
+        return Ok(None);
+    }
+    let numbers = typed_numbers(array)?;
+    let values = numbers.values();
+    let (Some(least), Some(greatest)) = (values.iter().min(), values.iter().max()) else { return Ok(None) };
+    let Some(range) = greatest.checked_sub(*least) else { return Ok(None) };
+    let mut unit = range;
+    let limit = range / i64::from(u16::MAX);
+    for value in values {
+        let distance = value - least;
+        if unit != 0 && distance % unit != 0 {
+            unit = common_divisor(unit, distance);
+        }
+        if unit < limit.max(1) && range > 0 {
+            return Ok(None);
+        }
+    }
+    let unit = unit.max(1);
+    if range / unit > i64::from(u16::MAX) {
+        return Ok(None);
+    }
+    let offsets = values.iter().map(|value| ((value - least) / unit) as u16).collect();
+    Ok(Some(Coded::Steps { ty: ty.clone(), base: *least, unit, offsets }))
+}
+
+fn typed_numbers(array: &ArrayRef) -> Result<Int64Array> {
+    let data = array.to_data().into_builder().data_type(DataType::Int64).build();
+    data.map(Int64Array::from).map_err(|error| Error::internal(format!("a column is not of numbers: {error}")))
+}
+
+fn common_divisor(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Codes into the distinct values, if these are few.
+fn dictionary(array: &ArrayRef) -> Result<Option<ArrayRef>> {
+    let found = match array.data_type() {
+        DataType::Float64 => primitive::<Float64Type, u64>(array, f64::to_bits),
+        DataType::Float32 => primitive::<Float32Type, u32>(array, f32::to_bits),
+        DataType::Int8 => primitive::<Int8Type, i8>(array, |value| value),
+        DataType::Int16 => primitive::<Int16Type, i16>(array, |value| value),
+        DataType::Int32 => primitive::<Int32Type, i32>(array, |value| value),
+        DataType::Int64 => primitive::<Int64Type, i64>(array, |value| value),
+        DataType::Date32 => primitive::<Date32Type, i32>(array, |value| value),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => primitive::<TimestampMicrosecondType, i64>(array, |v| v),
+        DataType::Utf8View => {
+            let texts = array.as_string_view();
+            codes((0..texts.len()).map(|row| texts.value(row)), array.nulls())
+        }
+        DataType::BinaryView => {
+            let blobs = array.as_binary_view();
+            codes((0..blobs.len()).map(|row| blobs.value(row)), array.nulls())
+        }
+        _ => None,
+    };
+    let Some((mut codes, firsts)) = found else { return Ok(None) };
+    let values = take(array, &UInt32Array::from(firsts), None)?;
+    // Ascending values let a reader find the greatest of many rows by their codes alone.
+    let order = sort_to_indices(&values, None, None)?;
+    let mut moved = [0u8; MOST_VALUES];
+    order.values().iter().zip(0..=u8::MAX).for_each(|(from, to)| moved[*from as usize] = to);
+    codes.iter_mut().for_each(|code| *code = moved[usize::from(*code)]);
+    let values = compact(take(&values, &order, None)?);
+    let codes = UInt8Array::new(codes.into(), array.nulls().cloned());
+    let coded = DictionaryArray::try_new(codes, values)?;
+    Ok(Some(Arc::new(coded)))
+}
+
+/// Views of distinct values in buffers of their own: else a few words would hold a whole page in memory.
+fn compact(values: ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
+        _ => values,
+    }
+}
+
+fn primitive<P: ArrowPrimitiveType, K: Copy + Eq + Hash>(
+    array: &ArrayRef,
+    key: impl Fn(P::Native) -> K,
+) -> Option<(Vec<u8>, Vec<u32>)> {
+    let array: &PrimitiveArray<P> = array.as_primitive_opt()?;
+    codes(array.values().iter().map(|value| key(*value)), array.nulls())
+}
+
+/// For each row the number of its value, and for each value the first row that has it.
+fn codes<K: Copy + Eq + Hash>(
+    keys: impl ExactSizeIterator<Item = K>,
+    nulls: Option<&NullBuffer>,
+) -> Option<(Vec<u8>, Vec<u32>)> {
+    let mut numbers: HashMap<K, u8, FixedState> = HashMap::default();
+    let mut firsts: Vec<u32> = Vec::new();
+    let mut codes = Vec::with_capacity(keys.len());
+    let mut last: Option<(K, u8)> = None;
+    for (row, key) in keys.enumerate() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            codes.push(0);
+            continue;
+        }
+        let code = match last {
+            Some((known, code)) if known == key => code,
+            _ => match numbers.get(&key) {
+                Some(code) => *code,
+                None if firsts.len() == MOST_VALUES => return None,
+                None => {
+                    let code = firsts.len() as u8;
+                    numbers.insert(key, code);
+                    firsts.push(row as u32);
+                    code
+                }
+            },
+        };
+        last = Some((key, code));
+        codes.push(code);
+    }
+    // All null: one value, the null itself.
+    if firsts.is_empty() {
+        firsts.push(0);
+    }
+    Some((codes, firsts))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, StringViewArray, TimestampMicrosecondArray};
+
+    use super::*;
+
+    fn back(array: ArrayRef) -> (Coded, ArrayRef) {
+        let coded = Coded::new(array).expect("codes");
+        let whole = coded.slice(0, coded.len()).expect("slices");
+        (coded, plain(&whole).expect("values"))
+    }
+
+    #[test]
+    fn few_values_become_codes_and_come_back() {
+        let numbers: Float64Array = (0..4096).map(|n| (n % 7 != 0).then_some(f64::from(n % 100))).collect();
+        let (coded, same) = back(Arc::new(numbers.clone()));
+        assert!(coded.bytes() < 8_000, "{}", coded.bytes());
+        assert_eq!(same.as_primitive::<Float64Type>(), &numbers);
+        let long = "a value longer than twelve bytes";
+        let words: StringViewArray = (0..4096).map(|n| Some(if n < 2048 { "short" } else { long })).collect();
+        let (coded, same) = back(Arc::new(words.clone()));
+        assert!(coded.bytes() < 8_000, "{}", coded.bytes());
+        assert_eq!(same.as_string_view(), &words);
+        let part = coded.slice(2047, 2).expect("slices");
+        assert_eq!(
+            plain(&part).expect("values").as_string_view().iter().collect::<Vec<_>>(),
+            [Some("short"), Some(long)]
+        );
+    }
+
+    #[test]
+    fn even_steps_take_two_bytes_whatever_their_order() {
+        let times = (0..4096i64).map(|n| 1_700_000_000_000_000 + (n * 37 % 4000) * 10_000_000);
+        let times = TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC");
+        let (coded, same) = back(Arc::new(times.clone()));
+        assert!(matches!(coded, Coded::Steps { unit: 10_000_000, .. }));
+        assert_eq!(same.as_primitive::<TimestampMicrosecondType>(), &times);
+    }
+
+    #[test]
+    fn many_values_stay_as_they_are_and_extremes_do_not_overflow() {
+        let many: Float64Array = (0..4096).map(|n| Some(f64::from(n) * 0.3)).collect();
+        let (coded, same) = back(Arc::new(many.clone()));
+        assert!(matches!(&coded, Coded::Array(array) if array.data_type() == &DataType::Float64));
+        assert_eq!(same.as_primitive::<Float64Type>(), &many);
+        let wide: Int64Array = (0..4096).map(|n| Some(if n % 2 == 0 { i64::MIN } else { i64::MAX - n })).collect();
+        assert_eq!(back(Arc::new(wide.clone())).1.as_primitive::<Int64Type>(), &wide);
+        let same_number = Int64Array::from(vec![i64::MAX; 100]);
+        assert_eq!(back(Arc::new(same_number.clone())).1.as_primitive::<Int64Type>(), &same_number);
+        let nothing = Float64Array::new_null(100);
+        assert_eq!(back(Arc::new(nothing.clone())).1.as_primitive::<Float64Type>(), &nothing);
+    }
+}

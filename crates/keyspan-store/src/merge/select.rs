@@ -1,0 +1,127 @@
+//! Which rows of a block lie inside a scan's ranges: told on codes where the block has codes.
+//!
+//! Rows outside are left out before anything else of them is looked at. Rule: of value columns this is asked only where
+//! rows are settled; a key column has one value in all versions of a row.
+
+use std::ops::Bound;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
+use arrow::datatypes::UInt8Type;
+use keyspan_model::{ColumnRange, ColumnType, RelationDef, Result, Value, array_of};
+
+use super::cursor::Skip;
+use crate::run::{RunBatch, Wanted};
+
+/// The ranges of a scan whose columns are read.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    tests: Vec<Test>,
+}
+
+#[derive(Debug)]
+struct Test {
+    place: Place,
+    lower: Bound<Scalar<ArrayRef>>,
+    upper: Bound<Scalar<ArrayRef>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Key(usize),
+    Value(usize),
+}
+
+impl Selection {
+    /// `None` if there is nothing to test.
+    pub(crate) fn new(relation: &RelationDef, wanted: &Wanted, skip: &Skip) -> Result<Option<Selection>> {
+        let mut tests = Vec::new();
+        for range in &skip.ranges {
+            if let Some((place, ty)) =
+                place(relation, wanted, skip, range).filter(|(_, ty)| ty.arrow_order_is_key_order())
+            {
+                tests.push(Test { place, lower: bound(ty, &range.lower)?, upper: bound(ty, &range.upper)? });
+            }
+        }
+        Ok((!tests.is_empty()).then_some(Selection { tests }))
+    }
+
+    /// The rows inside all ranges; `None`: all of them.
+    pub(crate) fn of(&self, batch: &RunBatch) -> Result<Option<BooleanBuffer>> {
+        let mut inside: Option<BooleanBuffer> = None;
+        for test in &self.tests {
+            let array = match test.place {
+                Place::Key(at) => batch.keys[at].as_ref(),
+                Place::Value(at) => batch.cells[at].values.as_ref(),
+            };
+            let own = match array {
+                Some(array) => test.rows(array)?,
+                // A column of nulls only.
+                None => BooleanBuffer::new_unset(batch.rows),
+            };
+            if own.count_set_bits() < batch.rows {
+                inside = Some(inside.map_or(own.clone(), |inside| &inside & &own));
+            }
+        }
+        Ok(inside)
+    }
+}
+
+fn place(relation: &RelationDef, wanted: &Wanted, skip: &Skip, range: &ColumnRange) -> Option<(Place, ColumnType)> {
+    if let Some(at) = relation.key_index(range.column) {
+        return wanted.keys.get(at).is_some_and(|wanted| *wanted).then(|| (Place::Key(at), relation.key[at].ty));
+    }
+    let at = wanted.values.iter().position(|id| *id == range.column).filter(|_| skip.values)?;
+    Some((Place::Value(at), relation.value(range.column)?.ty))
+}
+
+fn bound(ty: ColumnType, bound: &Bound<Value>) -> Result<Bound<Scalar<ArrayRef>>> {
+    let scalar = |value: &Value| array_of(ty, std::slice::from_ref(value)).map(Scalar::new);
+    Ok(match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(value) => Bound::Included(scalar(value)?),
+        Bound::Excluded(value) => Bound::Excluded(scalar(value)?),
+    })
+}
+
+impl Test {
+    /// Rows inside the range; a null is in none.
+    fn rows(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+        let Some(codes) = array.as_dictionary_opt::<UInt8Type>() else { return self.of_values(array) };
+        let values = self.of_values(codes.values())?;
+        let mut inside = [false; 256];
+        (0..values.len()).for_each(|code| inside[code] = values.value(code));
+        let of_codes = codes.keys().values();
+        let rows = BooleanBuffer::collect_bool(of_codes.len(), |row| inside[usize::from(of_codes[row])]);
+        Ok(match codes.keys().nulls() {
+            Some(nulls) => &rows & nulls.inner(),
+            None => rows,
+        })
+    }
+
+    fn of_values(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+        let above = match &self.lower {
+            Bound::Unbounded => None,
+            Bound::Included(least) => Some(gt_eq(array, least)?),
+            Bound::Excluded(least) => Some(gt(array, least)?),
+        };
+        let below = match &self.upper {
+            Bound::Unbounded => None,
+            Bound::Included(greatest) => Some(lt_eq(array, greatest)?),
+            Bound::Excluded(greatest) => Some(lt(array, greatest)?),
+        };
+        Ok(match (above, below) {
+            (Some(above), Some(below)) => &is_true(&above) & &is_true(&below),
+            (Some(one), None) | (None, Some(one)) => is_true(&one),
+            (None, None) => BooleanBuffer::new_set(array.len()),
+        })
+    }
+}
+
+fn is_true(array: &BooleanArray) -> BooleanBuffer {
+    match array.nulls() {
+        Some(nulls) => array.values() & nulls.inner(),
+        None => array.values().clone(),
+    }
+}
