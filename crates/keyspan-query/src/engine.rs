@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 
 use crate::error::from_datafusion;
+use crate::grouped::GroupByRuns;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
 use crate::table::Statement;
@@ -146,6 +147,9 @@ fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + 
 
 fn physical_rules() -> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    // Before anything is repartitioned or sorted for DataFusion's own aggregate; after answers from statistics alone.
+    let first = rules.iter().position(|rule| rule.name() == "aggregate_statistics").map_or(0, |at| at + 1);
+    rules.insert(first, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
     rules
 }

@@ -22,6 +22,7 @@ use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
+use crate::prefix;
 use crate::scalar::scalar_of;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
@@ -189,7 +190,7 @@ impl QuerySession {
             self.planned_anew(planned, context, state)?
         };
         let plan = bind(plan, planned, parameters)?;
-        let optimized = state.optimize(&plan).map_err(from_datafusion)?;
+        let optimized = state.optimize(&plan).and_then(prefix::narrowed).map_err(from_datafusion)?;
         let physical = state.query_planner().create_physical_plan(&optimized, state).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }

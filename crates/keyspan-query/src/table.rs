@@ -33,8 +33,19 @@ pub struct Statement {
     pub info: Arc<SessionInfo>,
 }
 
+/// Only some rows of each prefix of the key are read.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixLimit {
+    /// Key columns of the prefix.
+    pub columns: usize,
+    /// Rows of each prefix.
+    pub rows: usize,
+    /// From which end they are counted.
+    pub order: Order,
+}
+
 /// A table of one catalog version.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyspanTable {
     table: Arc<TableDef>,
     relation: Arc<RelationDef>,
@@ -42,6 +53,7 @@ pub struct KeyspanTable {
     schema: SchemaRef,
     constraints: Constraints,
     hidden: Vec<String>,
+    limit: Option<PrefixLimit>,
 }
 
 impl KeyspanTable {
@@ -73,8 +85,24 @@ impl KeyspanTable {
             schema: Arc::new(Schema::new(fields)),
             constraints: Constraints::new_unverified(constraints),
             hidden,
+            limit: None,
             table,
         }
+    }
+
+    /// The relation of its rows.
+    pub fn relation(&self) -> &RelationDef {
+        &self.relation
+    }
+
+    /// Whether only some rows of each prefix are read.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The same table, of which only some rows of each prefix are read.
+    pub fn limited(&self, limit: PrefixLimit) -> KeyspanTable {
+        KeyspanTable { limit: Some(limit), ..self.clone() }
     }
 
     /// Columns that `*` leaves out.
@@ -150,8 +178,9 @@ impl TableProvider for KeyspanTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let each = filters.iter().map(|filter| match is_plain(filter) {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Unsupported,
+            // A further filter would drop rows that the limit has counted.
+            true if self.limit.is_none() => TableProviderFilterPushDown::Exact,
+            _ => TableProviderFilterPushDown::Unsupported,
         });
         Ok(each.collect())
     }
@@ -180,6 +209,9 @@ impl TableProvider for KeyspanTable {
             None => None,
         };
         let place = |index: &usize| read.iter().position(|each| each == index).unwrap_or_default();
+        if residual.is_some() && self.limit.is_some() {
+            return Err(DataFusionError::Internal("a filter stands below a limit for each prefix".into()));
+        }
         let plan = ReadPlan {
             table: self.table.clone(),
             relation: self.relation.clone(),
@@ -192,10 +224,11 @@ impl TableProvider for KeyspanTable {
                 relation: self.relation.id,
                 spans: pushed.spans,
                 columns: Vec::new(),
-                ranges: pushed.ranges,
-                order: Order::Any,
+                ranges: if self.limit.is_none() { pushed.ranges } else { Vec::new() },
+                order: self.limit.map_or(Order::Any, |limit| limit.order),
                 limit: None,
-                per_prefix: None,
+                per_prefix: self.limit.map(|limit| (limit.columns, limit.rows)),
+                coded: true,
             },
             partitions: state.config().target_partitions(),
         };

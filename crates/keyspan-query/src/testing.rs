@@ -100,6 +100,15 @@ impl Rows {
         if scan.order != Order::Forward {
             found.reverse();
         }
+        if let Some((columns, most)) = scan.per_prefix {
+            let mut taken: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+            let prefix = KeyEncoder::new(&relation.key[..columns]);
+            found.retain(|row| {
+                let taken = taken.entry(prefix.encode(&row[..columns]).expect("a prefix")).or_default();
+                *taken += 1;
+                *taken <= most
+            });
+        }
         Ok(found)
     }
 

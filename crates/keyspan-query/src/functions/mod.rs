@@ -14,7 +14,7 @@ mod math;
 mod overload;
 mod pattern;
 mod series;
-mod step;
+pub(crate) mod step;
 mod system;
 mod text;
 mod time;

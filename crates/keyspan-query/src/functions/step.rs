@@ -6,11 +6,14 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, TimestampMicrosecondArray};
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, Expr};
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::overload::scalar_value;
@@ -32,6 +35,58 @@ pub fn ordering(name: &str, inputs: &[ExprProperties]) -> Option<SortProperties>
     (keeps_order(name) && constant(step) && origin.iter().all(constant)).then_some(at.sort_properties)
 }
 
+/// A constant number of microseconds, counted from an origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Microseconds; positive.
+    pub width: i64,
+    /// An instant at which a step begins, in microseconds since 1970.
+    pub origin: i64,
+}
+
+impl Step {
+    /// The begin of the step that an instant falls into; `None` before the first instant there is.
+    #[inline]
+    pub fn start(&self, at: i64) -> Option<i64> {
+        at.checked_sub(at.checked_sub(self.origin)?.rem_euclid(self.width))
+    }
+
+    /// The step of these arguments, if it is a constant number of microseconds.
+    fn of(step: &ScalarValue, origin: Option<(&ScalarValue, C)>) -> Option<Step> {
+        let origin = match origin {
+            None => MONDAY,
+            Some((origin, ty)) => match scalar_value(origin, ty).ok()? {
+                Value::Timestamp(origin) => origin,
+                _ => return None,
+            },
+        };
+        let (months, days, nanos) = match scalar_value(step, C::Duration).ok()? {
+            step @ Value::Duration(..) => parts(&step),
+            _ => return None,
+        };
+        let width = i64::from(days).checked_mul(DAY)?.checked_add(nanos / 1000)?;
+        (months == 0 && width > 0).then_some(Step { width, origin })
+    }
+
+    /// A call of a step function, and the times that it is given.
+    pub fn of_call(call: &Arc<dyn PhysicalExpr>) -> Option<(Step, &Arc<dyn PhysicalExpr>)> {
+        let call = call.downcast_ref::<ScalarFunctionExpr>().filter(|call| keeps_order(call.name()))?;
+        let [step, at, rest @ ..] = call.args() else { return None };
+        let ty = match call.return_type() {
+            DataType::Timestamp(TimeUnit::Microsecond, None) => C::LocalTimestamp,
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => C::Timestamp,
+            _ => return None,
+        };
+        let literal = |expr: &'_ Arc<dyn PhysicalExpr>| expr.downcast_ref::<Literal>().map(|own| own.value().clone());
+        let origin = match rest {
+            [] => None,
+            [origin] => Some(literal(origin)?),
+            _ => return None,
+        };
+        Some((Step::of(&literal(step)?, origin.as_ref().map(|origin| (origin, ty)))?, at))
+    }
+}
+
 /// The whole batch at once, if the step is a constant number of microseconds.
 pub fn whole(name: &str, types: &[C], args: &[ColumnarValue]) -> Option<Result<ArrayRef>> {
     let [ColumnarValue::Scalar(step), ColumnarValue::Array(at), rest @ ..] = args else { return None };
@@ -39,29 +94,20 @@ pub fn whole(name: &str, types: &[C], args: &[ColumnarValue]) -> Option<Result<A
         return None;
     }
     let origin = match rest {
-        [] => MONDAY,
-        [ColumnarValue::Scalar(origin)] => match scalar_value(origin, types[2]).ok()? {
-            Value::Timestamp(origin) => origin,
-            _ => return None,
-        },
+        [] => None,
+        [ColumnarValue::Scalar(origin)] => Some((origin, types[2])),
         _ => return None,
     };
-    let (months, days, nanos) = match scalar_value(step, C::Duration).ok()? {
-        step @ Value::Duration(..) => parts(&step),
-        _ => return None,
-    };
-    let step = i64::from(days).checked_mul(DAY)?.checked_add(nanos / 1000)?;
     let at = at.as_primitive_opt::<TimestampMicrosecondType>()?;
-    (months == 0 && step > 0).then(|| stepped(at, step, origin))
+    Step::of(step, origin).map(|step| stepped(at, step))
 }
 
-fn stepped(at: &TimestampMicrosecondArray, step: i64, origin: i64) -> Result<ArrayRef> {
+fn stepped(at: &TimestampMicrosecondArray, step: Step) -> Result<ArrayRef> {
     let overflow = || {
         let error = Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range");
         ArrowError::ExternalError(Box::new(error))
     };
-    let start = |at: i64| at.checked_sub(at.checked_sub(origin)?.rem_euclid(step));
-    let steps: TimestampMicrosecondArray = at.try_unary(|at| start(at).ok_or_else(overflow))?;
+    let steps: TimestampMicrosecondArray = at.try_unary(|at| step.start(at).ok_or_else(overflow))?;
     Ok(Arc::new(steps.with_timezone_opt(at.timezone())))
 }
 

@@ -10,7 +10,7 @@ use super::statistics::estimated_rows;
 use crate::spans::spans_text;
 
 /// Writes the line.
-pub(super) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (plan, store) = (&exec.plan, &exec.store_plan);
     write!(f, "SpanScan: {}.{}", plan.table.keyspace, plan.table.name)?;
     write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
@@ -30,6 +30,10 @@ pub(super) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
         Order::Forward => write!(f, ", order=forward")?,
         Order::Reverse => write!(f, ", order=reverse")?,
         Order::Any => {}
+    }
+    if let Some((columns, rows)) = exec.scan.per_prefix {
+        let names: Vec<&str> = plan.relation.key[..columns].iter().map(|column| column.name.as_str()).collect();
+        write!(f, ", rows_per=[{}]: {rows}", names.join(", "))?;
     }
     if let Some(filter) = &plan.filter {
         write!(f, ", filter={filter}")?;

@@ -19,7 +19,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
-use keyspan_model::{Order, RelationDef, Scan, TableDef};
+use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
 use keyspan_store::seam::{ScanPlan, ScanStatistics, Snapshot, Split};
 
 use super::read::{Columns, ReadColumn};
@@ -68,19 +68,19 @@ pub(super) enum Layout {
 /// Reads the spans of a table.
 #[derive(Clone, Debug)]
 pub struct SpanScanExec {
-    pub(super) plan: Arc<ReadPlan>,
-    pub(super) scan: Arc<Scan>,
+    pub(crate) plan: Arc<ReadPlan>,
+    pub(crate) scan: Arc<Scan>,
     pub(super) columns: Arc<Columns>,
     /// Places of the output columns among those read, and their names.
-    pub(super) output: Vec<usize>,
-    pub(super) schema: SchemaRef,
+    pub(crate) output: Vec<usize>,
+    pub(crate) schema: SchemaRef,
     pub(super) ordering: Option<LexOrdering>,
-    pub(super) fetch: Option<usize>,
+    pub(crate) fetch: Option<usize>,
     pub(super) layout: Layout,
     pub(super) store_plan: Arc<ScanPlan>,
-    pub(super) estimate: Arc<ScanStatistics>,
+    pub(crate) estimate: Arc<ScanStatistics>,
     properties: Arc<PlanProperties>,
-    pub(super) metrics: ExecutionPlanMetricsSet,
+    pub(crate) metrics: ExecutionPlanMetricsSet,
 }
 
 impl SpanScanExec {
@@ -91,7 +91,7 @@ impl SpanScanExec {
         scan.columns = columns.scan.clone();
         let schema = Arc::new(plan.read_schema.project(&output)?);
         let estimate = plan.snapshot.statistics(&scan).map_err(external)?;
-        let form = Form { order: Order::Any, ordering: None, fetch, shape: Shape::Partitions };
+        let form = Form { order: scan.order, ordering: None, fetch, shape: Shape::Partitions };
         let (plan, columns, estimate) = (Arc::new(plan), Arc::new(columns), Arc::new(estimate));
         Self::laid_out(Base { plan, columns, output, schema, estimate }, scan, form)
     }
@@ -101,7 +101,7 @@ impl SpanScanExec {
         let plan = &base.plan;
         scan.order = form.order;
         scan.limit = if plan.filter.is_none() { form.fetch } else { None };
-        let few = statistics::estimated_rows(&base.estimate).is_some_and(|rows| rows < ROWS_PER_PARTITION);
+        let few = is_few(&base.estimate);
         let early_stop = form.fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
         let want = match form.shape {
             _ if few || early_stop => 1,
@@ -157,6 +157,11 @@ impl SpanScanExec {
         matches!(self.layout, Layout::Spans(_))
     }
 
+    /// Whether so few rows are expected that a second task costs more than it saves.
+    pub(crate) fn is_small(&self) -> bool {
+        is_few(&self.estimate)
+    }
+
     /// One partition in row-key order, or in the order it already has.
     pub(super) fn in_sequence(&self) -> Result<SpanScanExec> {
         if self.scan.order != Order::Any && matches!(self.layout, Layout::Sequence(_)) {
@@ -168,6 +173,29 @@ impl SpanScanExec {
                 form.order = Order::Forward;
             }
         })
+    }
+
+    /// This scan with the first `count` key columns among its output, and their places there.
+    pub(crate) fn with_key(&self, count: usize) -> Result<(SpanScanExec, Vec<usize>)> {
+        let plan = &self.plan;
+        let (mut read, mut fields, mut output) =
+            (plan.read.clone(), plan.read_schema.fields().to_vec(), self.output.clone());
+        let mut places = Vec::with_capacity(count);
+        for column in &plan.relation.key[..count] {
+            let wanted = ReadColumn::Scan(ScanColumn::Column(column.id));
+            let at = read.iter().position(|each| *each == wanted).unwrap_or_else(|| {
+                read.push(wanted);
+                fields.push(Arc::new(column.ty.field(&column.name, false)));
+                read.len() - 1
+            });
+            places.push(output.iter().position(|each| *each == at).unwrap_or_else(|| {
+                output.push(at);
+                output.len() - 1
+            }));
+        }
+        let read_schema = Arc::new(Schema::new(fields));
+        let plan = ReadPlan { read, read_schema, ..ReadPlan::clone(plan) };
+        Ok((SpanScanExec::try_new(plan, output, None)?, places))
     }
 
     /// The same scan with other output columns: places among the present ones, and their names.
@@ -183,6 +211,10 @@ impl SpanScanExec {
         next.metrics = ExecutionPlanMetricsSet::new();
         Ok(next)
     }
+}
+
+fn is_few(estimate: &ScanStatistics) -> bool {
+    statistics::estimated_rows(estimate).is_some_and(|rows| rows < ROWS_PER_PARTITION)
 }
 
 /// What stays the same when the form changes.
@@ -343,6 +375,10 @@ impl ExecutionPlan for SpanScanExec {
         let Some(found) = sort::direction(self, order) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
+        // Turned round it would count from the other end.
+        if self.scan.per_prefix.is_some() && (found.by_span || found.order != self.scan.order) {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         let ordering = LexOrdering::new(order.iter().cloned());
         let next = self.changed(|form| {
             form.order = found.order;

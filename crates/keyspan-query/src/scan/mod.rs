@@ -18,6 +18,8 @@ mod sequence;
 mod sort;
 mod statistics;
 
+pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
 pub use read::ReadColumn;
+pub(crate) use read::Reader;
 pub use sequence::KeyOrder;

@@ -7,14 +7,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{filter, prep_null_mask_filter, take};
+use arrow::datatypes::{SchemaRef, UInt8Type};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -75,21 +76,61 @@ impl Columns {
     }
 }
 
+/// The output columns of the rows that the filter keeps; codes stay codes.
+pub(crate) struct Kept {
+    pub(crate) columns: Vec<ArrayRef>,
+    pub(crate) rows: usize,
+}
+
 /// What is done with each batch; shared by the tasks.
 struct Shape {
     columns: Arc<Columns>,
-    read_schema: SchemaRef,
-    filter: Option<Arc<dyn PhysicalExpr>>,
+    filter: Option<Filter>,
     output: Vec<usize>,
     schema: SchemaRef,
 }
 
+/// A filter over the columns that it needs, in their order there.
+struct Filter {
+    expr: Arc<dyn PhysicalExpr>,
+    /// Places of these columns among those read.
+    places: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl Filter {
+    fn new(expr: &Arc<dyn PhysicalExpr>, read_schema: &SchemaRef) -> Result<Filter> {
+        let mut places: Vec<usize> = collect_columns(expr).iter().map(|column| column.index()).collect();
+        places.sort_unstable();
+        places.dedup();
+        let schema = Arc::new(read_schema.project(&places)?);
+        Ok(Filter { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema })
+    }
+
+    /// Rows for which the filter is true; null counts as false.
+    fn mask(&self, read: &[ArrayRef], rows: usize) -> Result<BooleanArray> {
+        let columns = self.places.iter().map(|place| plain(&read[*place])).collect::<Result<Vec<_>>>()?;
+        let array = self.expr.evaluate(&batch_of(&self.schema, columns, rows)?)?.into_array(rows)?;
+        let mask = as_boolean_array(&array)?;
+        Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
+    }
+}
+
+/// An array of the column's own type: codes are looked up.
+pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.as_dictionary_opt::<UInt8Type>() {
+        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
+        None => Ok(Arc::clone(array)),
+    }
+}
+
 impl Shape {
-    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn kept(&self, batch: &RecordBatch) -> Result<Kept> {
         let key_text = match self.columns.key.is_empty() {
             true => None,
             false => {
-                let key: Vec<ArrayRef> = self.columns.key.iter().map(|place| batch.column(*place).clone()).collect();
+                let key =
+                    self.columns.key.iter().map(|place| plain(batch.column(*place))).collect::<Result<Vec<_>>>()?;
                 Some(row_key_array(&key, &self.columns.key_columns).map_err(external)?)
             }
         };
@@ -98,25 +139,28 @@ impl Shape {
             (None, Some(text)) => Ok(text.clone()),
             (None, None) => Err(DataFusionError::Internal("a row key without key columns".into())),
         });
-        let read = batch_of(&self.read_schema, arrays.collect::<Result<Vec<_>>>()?, batch.num_rows())?;
-        let kept = match &self.filter {
-            Some(filter) => filter_record_batch(&read, &mask(filter.as_ref(), &read)?)?,
-            None => read,
-        };
-        let output = self.output.iter().map(|place| kept.column(*place).clone()).collect();
-        batch_of(&self.schema, output, kept.num_rows())
+        let read = arrays.collect::<Result<Vec<_>>>()?;
+        let rows = batch.num_rows();
+        let mask = self.filter.as_ref().map(|filter| filter.mask(&read, rows)).transpose()?;
+        let kept = mask.as_ref().map_or(rows, BooleanArray::true_count);
+        let columns = self.output.iter().map(|place| match &mask {
+            Some(mask) if kept < rows => Ok(filter(&read[*place], mask)?),
+            _ => Ok(read[*place].clone()),
+        });
+        Ok(Kept { columns: columns.collect::<Result<_>>()?, rows: kept })
+    }
+
+    /// Codes are looked up last, of the rows that are left.
+    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let kept = self.kept(batch)?;
+        let columns = kept.columns.iter().map(plain).collect::<Result<_>>()?;
+        batch_of(&self.schema, columns, kept.rows)
     }
 }
 
 fn batch_of(schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), arrays, &options)?)
-}
-
-/// Rows for which the filter is true; null counts as false.
-fn mask(filter: &dyn PhysicalExpr, batch: &RecordBatch) -> Result<BooleanArray> {
-    let array = filter.evaluate(batch)?.into_array(batch.num_rows())?;
-    Ok(as_boolean_array(&array)?.clone())
 }
 
 /// One partition of the scan.
@@ -129,18 +173,7 @@ pub(super) fn execute(
         Layout::Spans(spans) => spans.get(partition).map_or_else(|| exec.scan.clone(), |(scan, _)| scan.clone()),
         _ => exec.scan.clone(),
     };
-    let reader = Arc::new(Reader {
-        snapshot: exec.plan.snapshot.clone(),
-        scan,
-        counters: Arc::new(ScanCounters::default()),
-        shape: Shape {
-            columns: exec.columns.clone(),
-            read_schema: exec.plan.read_schema.clone(),
-            filter: exec.plan.filter.clone(),
-            output: exec.output.clone(),
-            schema: exec.schema.clone(),
-        },
-    });
+    let reader = Arc::new(Reader::new(exec, scan, exec.plan.filter.as_ref())?);
     let tasks = context.session_config().target_partitions();
     let batches = match &exec.layout {
         Layout::Partitions(groups) => {
@@ -160,7 +193,8 @@ pub(super) fn execute(
     Ok(Box::pin(cooperative(stream)))
 }
 
-struct Reader {
+/// Reads splits of one scan.
+pub(crate) struct Reader {
     snapshot: Arc<dyn Snapshot>,
     scan: Arc<Scan>,
     counters: Arc<ScanCounters>,
@@ -170,6 +204,28 @@ struct Reader {
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 impl Reader {
+    /// A reader of a scan of this node's columns, by a filter over the columns that it reads.
+    pub(crate) fn new(exec: &SpanScanExec, scan: Arc<Scan>, filter: Option<&Arc<dyn PhysicalExpr>>) -> Result<Reader> {
+        let shape = Shape {
+            columns: exec.columns.clone(),
+            filter: filter.map(|expr| Filter::new(expr, &exec.plan.read_schema)).transpose()?,
+            output: exec.output.clone(),
+            schema: exec.schema.clone(),
+        };
+        Ok(Reader { snapshot: exec.plan.snapshot.clone(), scan, counters: Arc::default(), shape })
+    }
+
+    /// Counts what this reader does in the node's metrics, until it is dropped.
+    pub(crate) fn meter(&self, exec: &SpanScanExec) -> Meter {
+        Meter::new(exec, 0, self.counters.clone())
+    }
+
+    /// One split as the store has it: filtered, but not decoded.
+    pub(crate) fn kept(self: Arc<Self>, split: &Split) -> Result<BoxStream<'static, Result<Kept>>> {
+        let stream = self.snapshot.scan(&self.scan, split, self.counters.clone()).map_err(external)?;
+        Ok(stream.map(move |batch| self.shape.kept(&batch.map_err(external)?)).boxed())
+    }
+
     fn split(self: Arc<Self>, split: &Split) -> Batches {
         match self.snapshot.scan(&self.scan, split, self.counters.clone()) {
             Ok(stream) => {
@@ -259,7 +315,7 @@ fn limited(batches: Batches, fetch: Option<usize>) -> Batches {
 }
 
 /// The counts of EXPLAIN ANALYZE.
-struct Meter {
+pub(crate) struct Meter {
     baseline: BaselineMetrics,
     counters: Arc<ScanCounters>,
     rows_read: Count,
@@ -283,7 +339,8 @@ impl Meter {
         }
     }
 
-    fn record(&self, batch: Option<&RecordBatch>) {
+    /// A batch that the node delivers.
+    pub(crate) fn record(&self, batch: Option<&RecordBatch>) {
         if let Some(batch) = batch {
             self.baseline.record_output(batch.num_rows());
         }

@@ -20,6 +20,9 @@ pub(super) fn estimated_rows(statistics: &ScanStatistics) -> Option<u64> {
 
 /// Statistics of the whole scan; of one partition only guesses.
 pub(super) fn statistics(exec: &SpanScanExec, partition: Option<usize>) -> Result<Statistics> {
+    if exec.scan.per_prefix.is_some() {
+        return Ok(Statistics::new_unknown(&exec.schema));
+    }
     let inexact = exec.plan.filter.is_some() || partition.is_some();
     let estimate = &exec.estimate;
     let weaken = |precision: Precision<usize>| if inexact { precision.to_inexact() } else { precision };

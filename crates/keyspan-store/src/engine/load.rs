@@ -272,7 +272,7 @@ fn joined(writes: Vec<BatchWrite>) -> Result<Option<BatchWrite>> {
 
 fn everything(relation: &RelationDef) -> Wanted {
     let values = relation.values.iter().map(|column| column.id).collect();
-    Wanted { keys: vec![true; relation.key.len()], encoded: true, values, system: true }
+    Wanted { keys: vec![true; relation.key.len()], encoded: true, values, system: true, coded: false }
 }
 
 fn write_to<S>(

@@ -1,0 +1,364 @@
+//! The node: a scan and the aggregate over it in one.
+//!
+//! Each task takes split after split and keeps groups of its own; at the end they are joined, put in order and handed
+//! on. Where only the newest (or oldest) steps are asked for, a narrow window of time is read first, and a wider one
+//! only if that held too few.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::SortOptions;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
+use futures::{StreamExt, TryStreamExt};
+use keyspan_model::{ColumnRange, Order, Scan, Value};
+use keyspan_store::seam::{Known, Split};
+use parking_lot::Mutex;
+
+use super::fold::{Aggregate, Argument, Fold};
+use super::groups::{Groups, Part, Values};
+use super::runs::Fences;
+use crate::error::external;
+use crate::scan::{Reader, SpanScanExec, describe};
+
+/// Rows of an answer's batch at most.
+const BATCH_ROWS: usize = 8192;
+/// Splits for each core, so that no core waits long for another.
+const SPLITS_PER_CORE: usize = 4;
+/// Batches after which a task lets others run.
+const YIELD_AFTER: usize = 16;
+/// Windows that are read before all is.
+const WINDOWS: usize = 3;
+/// How many times wider the next window is.
+const WIDER: i64 = 16;
+
+/// What is done with the rows.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) parts: Arc<[Part]>,
+    pub(super) fences: Fences,
+    pub(super) aggregates: Vec<Aggregate>,
+    /// What is left of the filter, over the columns that the scan reads.
+    pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
+    /// Rows whose time is outside `[from, to)`, in microseconds, do not count.
+    pub(super) within: Option<(i64, i64)>,
+}
+
+/// Reads the spans of a table and groups their rows.
+#[derive(Clone, Debug)]
+pub struct GroupedScanExec {
+    scan: Arc<SpanScanExec>,
+    work: Arc<Work>,
+    schema: SchemaRef,
+    /// Order of the answer: (part, descending).
+    order: Vec<(usize, bool)>,
+    fetch: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl GroupedScanExec {
+    pub(super) fn try_new(scan: SpanScanExec, work: Work, schema: SchemaRef) -> Result<GroupedScanExec> {
+        let properties = Arc::new(properties(&schema, None));
+        let (scan, work) = (Arc::new(scan), Arc::new(work));
+        Ok(GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, properties })
+    }
+
+    /// All answers, in order.
+    async fn answer(self, context: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+        let tasks = context.session_config().target_partitions().max(1);
+        for window in self.windows() {
+            let found = self.read(Some(window), tasks, &context).await?;
+            if Some(found.groups.len()) >= self.fetch {
+                return found.batches(&self);
+            }
+        }
+        self.read(self.work.within, tasks, &context).await?.batches(&self)
+    }
+
+    /// Windows of time that may hold all that is asked for, the narrowest first.
+    ///
+    /// Each is open to the side where the answer begins. So whatever the bounds are taken to be, the first so many
+    /// groups of a window are those of the whole; if there are too few a wider one is read.
+    fn windows(&self) -> Vec<(i64, i64)> {
+        let (Some(fetch), [(0, descending)], [part]) = (self.fetch, self.order.as_slice(), self.work.parts.as_ref())
+        else {
+            return Vec::new();
+        };
+        let (Some(step), Some((least, greatest))) = (part.step, self.time_bounds()) else { return Vec::new() };
+        let (from, to) = self.work.within.unwrap_or((i64::MIN, i64::MAX));
+        let (newest, oldest) = (greatest.min(to.saturating_sub(1)), least.max(from));
+        let mut windows = Vec::new();
+        let mut steps = fetch as i64;
+        for _ in 0..WINDOWS {
+            let span = step.width.saturating_mul(steps.saturating_sub(1));
+            let cut = match descending {
+                true => step.start(newest.saturating_sub(span)),
+                false => step.start(oldest).and_then(|start| start.checked_add(span)?.checked_add(step.width)),
+            };
+            let Some(cut) = cut.filter(|cut| *cut > oldest && *cut <= newest) else { break };
+            windows.push(if *descending { (cut.max(from), to) } else { (from, cut.min(to)) });
+            steps = steps.saturating_mul(WIDER);
+        }
+        windows
+    }
+
+    /// Least and greatest time that the store knows of.
+    fn time_bounds(&self) -> Option<(i64, i64)> {
+        let id = self.time_column()?;
+        let at = self.scan.scan.columns.iter().position(|column| *column == keyspan_model::ScanColumn::Column(id))?;
+        match self.scan.estimate.ranges.get(at)? {
+            Known::Exact((Value::Timestamp(least), Value::Timestamp(greatest)))
+            | Known::Estimate((Value::Timestamp(least), Value::Timestamp(greatest))) => Some((*least, *greatest)),
+            _ => None,
+        }
+    }
+
+    fn time_column(&self) -> Option<keyspan_model::ColumnId> {
+        self.work.fences.steps.as_ref()?;
+        self.scan.plan.relation.key.get(self.work.fences.equal.len()).map(|column| column.id)
+    }
+
+    /// Groups of all rows within these times.
+    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<Found> {
+        let mut scan = Scan { order: Order::Any, ..Scan::clone(&self.scan.scan) };
+        if let (Some(column), Some((from, to))) = (self.time_column(), within) {
+            let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
+            scan.ranges.push(ColumnRange { column, lower, upper });
+        }
+        let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
+        let splits = self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits;
+        let tasks = tasks.min(splits.len());
+        let reader = Arc::new(Reader::new(&self.scan, Arc::new(scan), self.work.filter.as_ref())?);
+        let meter = reader.meter(&self.scan);
+        let queue = Arc::new(Mutex::new(VecDeque::from(splits)));
+        let memory = MemoryConsumer::new("GroupedScan").register(context.memory_pool());
+        let task =
+            |memory| Task { reader: reader.clone(), queue: queue.clone(), work: self.work.clone(), within, memory };
+        let mut others: Vec<SpawnedTask<Result<Found>>> = Vec::new();
+        for _ in 1..tasks {
+            others.push(SpawnedTask::spawn(task(memory.new_empty()).run()));
+        }
+        let mut found = task(memory).run().await?;
+        for other in others {
+            let other = other.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            found.join(other)?;
+        }
+        drop(meter);
+        Ok(found)
+    }
+}
+
+/// One of those who read.
+struct Task {
+    reader: Arc<Reader>,
+    queue: Arc<Mutex<VecDeque<Split>>>,
+    work: Arc<Work>,
+    within: Option<(i64, i64)>,
+    memory: MemoryReservation,
+}
+
+impl Task {
+    async fn run(self) -> Result<Found> {
+        let mut found = Found::new(&self.work, self.memory);
+        let mut batches = 0;
+        loop {
+            let Some(split) = self.queue.lock().pop_front() else { return Ok(found) };
+            let mut stream = self.reader.clone().kept(&split)?;
+            while let Some(kept) = stream.try_next().await? {
+                found.add(&self.work, &kept.columns, kept.rows, self.within)?;
+                batches += 1;
+                if batches % YIELD_AFTER == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+/// What a task has found.
+struct Found {
+    groups: Groups,
+    folds: Vec<Fold>,
+    memory: MemoryReservation,
+}
+
+impl Found {
+    fn new(work: &Work, memory: MemoryReservation) -> Found {
+        let folds = work.aggregates.iter().map(Fold::new).collect();
+        Found { groups: Groups::new(work.parts.clone()), folds, memory }
+    }
+
+    fn add(
+        &mut self,
+        work: &Work,
+        columns: &[arrow::array::ArrayRef],
+        rows: usize,
+        within: Option<(i64, i64)>,
+    ) -> Result<()> {
+        let values = Values::new(&work.parts, columns)?;
+        let mut arguments = Vec::new();
+        let (groups, folds) = (&mut self.groups, &mut self.folds);
+        work.fences.each(columns, rows, within, |run| {
+            // Of a batch without a run nothing is looked at.
+            if arguments.is_empty() {
+                for aggregate in &work.aggregates {
+                    arguments.push(Argument::new(aggregate, columns)?);
+                }
+            }
+            let group = groups.of(&values, run.start)?;
+            for (fold, argument) in folds.iter_mut().zip(&arguments) {
+                fold.resize_for(group);
+                fold.add(group, argument, run.clone())?;
+            }
+            Ok(())
+        })?;
+        self.memory.try_resize(self.groups.bytes() + self.groups.len() * self.folds.len() * Fold::BYTES)
+    }
+
+    fn join(&mut self, other: Found) -> Result<()> {
+        let numbers = self.groups.join(other.groups);
+        for (fold, theirs) in self.folds.iter_mut().zip(other.folds) {
+            fold.resize(self.groups.len());
+            fold.join(theirs, &numbers)?;
+        }
+        Ok(())
+    }
+
+    fn batches(mut self, exec: &GroupedScanExec) -> Result<Vec<RecordBatch>> {
+        if exec.work.parts.is_empty() {
+            self.groups.whole();
+        }
+        self.folds.iter_mut().for_each(|fold| fold.resize(self.groups.len()));
+        let mut order = self.groups.sorted(&exec.order);
+        order.truncate(exec.fetch.unwrap_or(usize::MAX));
+        order.chunks(BATCH_ROWS).map(|groups| self.batch(exec, groups)).collect()
+    }
+
+    fn batch(&self, exec: &GroupedScanExec, groups: &[usize]) -> Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(exec.schema.fields().len());
+        for part in 0..exec.work.parts.len() {
+            columns.push(self.groups.column(part, groups)?);
+        }
+        for fold in &self.folds {
+            columns.push(fold.column(groups)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
+        Ok(RecordBatch::try_new_with_options(exec.schema.clone(), columns, &options)?)
+    }
+}
+
+fn properties(schema: &SchemaRef, ordering: Option<LexOrdering>) -> PlanProperties {
+    let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), ordering);
+    PlanProperties::new(equivalences, Partitioning::UnknownPartitioning(1), EmissionType::Final, Boundedness::Bounded)
+}
+
+impl DisplayAs for GroupedScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |from: usize, to: usize| {
+            let names: Vec<&str> = self.schema.fields()[from..to].iter().map(|field| field.name().as_str()).collect();
+            names.join(", ")
+        };
+        let parts = self.work.parts.len();
+        write!(f, "GroupedScan: groups=[{}]", names(0, parts))?;
+        write!(f, ", aggregates=[{}]", names(parts, self.schema.fields().len()))?;
+        if !self.order.is_empty() {
+            let order = self.order.iter().map(|(part, descending)| {
+                let name = self.schema.field(*part).name();
+                if *descending { format!("{name} DESC") } else { name.clone() }
+            });
+            write!(f, ", order=[{}]", order.collect::<Vec<_>>().join(", "))?;
+        }
+        if let Some(fetch) = self.fetch {
+            write!(f, ", limit={fetch}")?;
+        }
+        write!(f, " over ")?;
+        describe(&self.scan, f)
+    }
+}
+
+impl ExecutionPlan for GroupedScanExec {
+    fn name(&self) -> &str {
+        "GroupedScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.work.filter {
+            Some(filter) => f(filter),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let answer = self.clone().answer(context);
+        let batches =
+            futures::stream::once(answer).map_ok(|batches| futures::stream::iter(batches.into_iter().map(Ok)));
+        let stream = RecordBatchStreamAdapter::new(self.schema.clone(), batches.try_flatten().boxed());
+        Ok(Box::pin(stream))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.scan.metrics.clone_inner())
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(GroupedScanExec { fetch, ..self.clone() }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let mut parts: Vec<(usize, bool)> = Vec::new();
+        for sort in order {
+            let place = sort.expr.downcast_ref::<Column>().map(Column::index);
+            let Some(place) = place.filter(|place| *place < self.work.parts.len()) else {
+                return Ok(SortOrderPushdownResult::Unsupported);
+            };
+            let SortOptions { descending, .. } = sort.options;
+            if parts.iter().all(|(known, _)| *known != place) {
+                parts.push((place, descending));
+            }
+        }
+        let properties = Arc::new(properties(&self.schema, LexOrdering::new(order.iter().cloned())));
+        Ok(SortOrderPushdownResult::Exact {
+            inner: Arc::new(GroupedScanExec { order: parts, properties, ..self.clone() }),
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! GROUP BY key columns and steps of time: by runs of rows, not row by row.
+//!
+//! Rows come in key order, so rows of one group stand together. A run's end is found by doubling steps, its values are
+//! folded in one go, on codes where the store has codes, and only then is its group looked up: once a run.
+//!
+//! ```text
+//! GROUP BY time_bucket('1 hour', ts), host           key (host, ts)
+//! host  a a a a a a a a b b b b b b
+//! ts    0 … … 1 … … 2 … 0 … … 1 … …
+//! runs  └───┘ └───┘ └─┘ └───┘ └───┘                  five look-ups for fourteen rows
+//! ```
+//!
+//! - [`rule`]: which aggregates are done here.
+//! - [`runs`]: where runs end.
+//! - [`groups`]: the groups found so far.
+//! - [`fold`]: what is kept of a group's values.
+//! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
+//!
+//! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
+//! costs a second look-up, so any scan form will do.
+
+mod exec;
+mod fold;
+mod groups;
+mod rule;
+mod runs;
+
+#[cfg(test)]
+mod tests;
+
+pub use rule::GroupByRuns;

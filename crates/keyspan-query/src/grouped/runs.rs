@@ -1,0 +1,144 @@
+//! Where runs of equal group end.
+//!
+//! Within a split rows are in key order. So rows that agree in the first key columns stand together, and among them the
+//! next key column ascends or descends: an end is found by doubling steps, then halving.
+
+use std::ops::Range;
+
+use arrow::array::{ArrayRef, AsArray, make_comparator};
+use arrow::compute::SortOptions;
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type};
+use datafusion::error::Result;
+
+use super::groups::out_of_range;
+use crate::functions::step::Step;
+
+/// The key columns that decide where a run ends, by their places in a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Fences {
+    /// A change of any of these ends a run; the first key columns, in their order.
+    pub(super) equal: Vec<usize>,
+    /// The next key column, a time: leaving the step of any of these ends a run.
+    pub(super) steps: Option<(usize, Vec<Step>)>,
+}
+
+/// Whether two rows of one column have the same value.
+type Same<'a> = Box<dyn Fn(usize, usize) -> bool + 'a>;
+
+impl Fences {
+    /// Calls with each run of the batch. `within` leaves out rows whose time is outside.
+    pub(super) fn each(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        within: Option<(i64, i64)>,
+        mut call: impl FnMut(Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let equal: Vec<Same<'_>> = self.equal.iter().map(|place| same(&columns[*place])).collect::<Result<_>>()?;
+        let times = self.steps.as_ref().map(|(place, steps)| (times(&columns[*place]), steps.as_slice()));
+        let mut start = 0;
+        while start < rows {
+            let end = equal.iter().fold(rows, |end, same| gallop(start, end, |row| same(start, row)));
+            match times {
+                None => call(start..end)?,
+                Some((times, steps)) => {
+                    let stretch = match within {
+                        Some(bounds) => inside(times, start..end, bounds),
+                        None => start..end,
+                    };
+                    let mut first = stretch.start;
+                    while first < stretch.end {
+                        let last = step_end(times, first, stretch.end, steps)?;
+                        call(first..last)?;
+                        first = last;
+                    }
+                }
+            }
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a column of times; it is never coded, since times step.
+pub(super) fn times(array: &ArrayRef) -> &[i64] {
+    array.as_primitive_opt::<TimestampMicrosecondType>().map_or(&[], |times| times.values())
+}
+
+fn step_end(times: &[i64], first: usize, end: usize, steps: &[Step]) -> Result<usize> {
+    steps.iter().try_fold(end, |end, step| {
+        let start = step.start(times[first]).ok_or_else(out_of_range)?;
+        // As an unsigned distance one comparison tells both sides.
+        let width = step.width as u64;
+        Ok(gallop(first, end, |row| (times[row].wrapping_sub(start) as u64) < width))
+    })
+}
+
+/// Those of the rows, whose times ascend or descend, that lie in `[from, to)`.
+fn inside(times: &[i64], rows: Range<usize>, (from, to): (i64, i64)) -> Range<usize> {
+    let part = &times[rows.clone()];
+    let ascending = part.first() <= part.last();
+    let (first, last) = match ascending {
+        true => (part.partition_point(|at| *at < from), part.partition_point(|at| *at < to)),
+        false => (part.partition_point(|at| *at >= to), part.partition_point(|at| *at >= from)),
+    };
+    rows.start + first..rows.start + last.max(first)
+}
+
+/// The first row of `first..end` that is no longer like `first`; those that are stand together.
+fn gallop(first: usize, end: usize, like: impl Fn(usize) -> bool) -> usize {
+    let mut step = 1;
+    let mut low = first;
+    while low + step < end && like(low + step) {
+        low += step;
+        step *= 2;
+    }
+    let mut high = (low + step).min(end);
+    low += 1;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if like(middle) { low = middle + 1 } else { high = middle }
+    }
+    low.min(end)
+}
+
+fn same(array: &ArrayRef) -> Result<Same<'_>> {
+    if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
+        let codes = codes.keys().values();
+        return Ok(Box::new(|a, b| codes[a] == codes[b]));
+    }
+    if let Some(texts) = array.as_string_view_opt() {
+        return Ok(Box::new(|a, b| texts.value(a) == texts.value(b)));
+    }
+    if let Some(numbers) = array.as_primitive_opt::<Int64Type>() {
+        return Ok(Box::new(|a, b| numbers.value(a) == numbers.value(b)));
+    }
+    if let Some(numbers) = array.as_primitive_opt::<Int32Type>() {
+        return Ok(Box::new(|a, b| numbers.value(a) == numbers.value(b)));
+    }
+    let compare = make_comparator(array, array, SortOptions::default())?;
+    Ok(Box::new(move |a, b| compare(a, b).is_eq()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn galloping_ends_where_likeness_does() {
+        for rows in 1..40 {
+            for end in 1..=rows {
+                assert_eq!(gallop(0, rows, |row| row < end), end);
+            }
+        }
+        assert_eq!(gallop(5, 6, |_| true), 6);
+    }
+
+    #[test]
+    fn times_inside_bounds_are_found_in_both_directions() {
+        assert_eq!(inside(&[1, 3, 5, 7], 0..4, (3, 7)), 1..3);
+        assert_eq!(inside(&[7, 5, 3, 1], 0..4, (3, 7)), 1..3);
+        assert_eq!(inside(&[1, 3, 5, 7], 1..3, (8, 9)), 3..3);
+        assert_eq!(inside(&[4], 0..1, (0, 4)), 0..0);
+    }
+}

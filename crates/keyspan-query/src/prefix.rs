@@ -1,0 +1,214 @@
+//! The first or last rows of each key prefix: by skipping from prefix to prefix, not by reading all.
+//!
+//! Users ask for the newest row of each series in many ways, which all come down to three plans over a scan:
+//!
+//! ```text
+//! DISTINCT ON (host) … ORDER BY host, ts DESC            Aggregate by host: first_value(… ORDER BY ts DESC) …
+//! last_value(x ORDER BY ts), max(ts) … GROUP BY host     the same
+//! row_number() OVER (PARTITION BY host ORDER BY ts) <= n Filter over Window: both stay, over fewer rows
+//! PER PARTITION LIMIT n                                  the same
+//! ```
+//!
+//! Rule: only where the spans answer every filter of the scan exactly; else rows would be counted that a filter drops.
+//! It runs after DataFusion's rules, so that nothing is pushed into a scan that has become narrower.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
+use datafusion::logical_expr::logical_plan::{Aggregate, Filter, Projection, TableScan};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use keyspan_model::{KeyColumn, Order};
+
+use crate::spans;
+use crate::table::{KeyspanTable, PrefixLimit};
+
+/// Most rows of each prefix for which skipping is tried.
+const MOST_ROWS: usize = 1000;
+
+/// The plan with scans narrowed to the first rows of each prefix, where that is all they are read for.
+pub fn narrowed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let narrow = |node: LogicalPlan| {
+        let narrowed = match &node {
+            LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate)?,
+            LogicalPlan::Filter(filter) => of_filter(filter)?,
+            _ => None,
+        };
+        Ok(narrowed.map_or_else(|| Transformed::no(node), Transformed::yes))
+    };
+    plan.transform_down_with_subqueries(narrow).data()
+}
+
+/// A scan of a table of ours whose filters its spans answer.
+struct Scanned {
+    scan: TableScan,
+    table: Arc<KeyspanTable>,
+}
+
+impl Scanned {
+    fn of(plan: &LogicalPlan) -> Option<Scanned> {
+        let LogicalPlan::TableScan(scan) = plan else { return None };
+        let provider = source_as_provider(&scan.source).ok()?;
+        let table = Arc::new(provider.downcast_ref::<KeyspanTable>()?.clone());
+        let filters: Vec<&Expr> = scan.filters.iter().collect();
+        let exact = spans::push(&filters, table.relation()).exact.into_iter().all(|exact| exact);
+        (exact && scan.fetch.is_none() && !table.is_limited()).then(|| Scanned { scan: scan.clone(), table })
+    }
+
+    fn key(&self) -> &[KeyColumn] {
+        &self.table.relation().key
+    }
+
+    /// How many columns the prefix has that these expressions are, in whatever order.
+    fn prefix(&self, expressions: &[Expr]) -> Option<usize> {
+        let places = expressions.iter().map(|expr| self.key_place(expr)).collect::<Option<Vec<_>>>()?;
+        let columns = places.len();
+        let whole = (0..columns).all(|place| places.contains(&place));
+        (whole && columns > 0 && columns < self.key().len()).then_some(columns)
+    }
+
+    fn key_place(&self, expr: &Expr) -> Option<usize> {
+        let Expr::Column(Column { name, .. }) = expr else { return None };
+        let place = self.key().iter().position(|column| column.name == *name)?;
+        self.key()[place].ty.arrow_order_is_key_order().then_some(place)
+    }
+
+    /// The direction in which rows of one prefix of so many columns come in this order.
+    fn direction(&self, prefix: usize, order: &[Sort]) -> Option<Order> {
+        let (mut next, mut direction) = (prefix, None);
+        for sort in order {
+            let place = self.key_place(&sort.expr)?;
+            if place < next {
+                continue;
+            }
+            if place != next {
+                return None;
+            }
+            let own = if sort.asc != self.key()[place].descending { Order::Forward } else { Order::Reverse };
+            if *direction.get_or_insert(own) != own {
+                return None;
+            }
+            next += 1;
+        }
+        direction
+    }
+
+    fn limited(&self, columns: usize, rows: usize, order: Order) -> LogicalPlan {
+        let table = self.table.limited(PrefixLimit { columns, rows, order });
+        let source = provider_as_source(Arc::new(table));
+        LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() })
+    }
+}
+
+/// An aggregate whose every result stands in the first (or last) row of its group: that row's columns.
+fn of_aggregate(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+    let Some(scanned) = Scanned::of(&aggregate.input) else { return Ok(None) };
+    let Some(columns) = scanned.prefix(&aggregate.group_expr) else { return Ok(None) };
+    let mut direction = None;
+    let mut expressions = aggregate.group_expr.clone();
+    for (expr, (qualifier, field)) in
+        aggregate.aggr_expr.iter().zip(aggregate.schema.iter().skip(aggregate.group_expr.len()))
+    {
+        let Some((value, own)) = end_of(&scanned, columns, expr) else { return Ok(None) };
+        if *direction.get_or_insert(own) != own {
+            return Ok(None);
+        }
+        expressions.push(value.alias_qualified(qualifier.cloned(), field.name()));
+    }
+    let Some(order) = direction else { return Ok(None) };
+    let input = Arc::new(scanned.limited(columns, 1, order));
+    Ok(Some(LogicalPlan::Projection(Projection::try_new_with_schema(expressions, input, aggregate.schema.clone())?)))
+}
+
+/// What an aggregate takes from the row at one end of its group, and from which.
+fn end_of(scanned: &Scanned, columns: usize, expr: &Expr) -> Option<(Expr, Order)> {
+    let call = match expr {
+        Expr::Alias(alias) => return end_of(scanned, columns, &alias.expr),
+        Expr::AggregateFunction(call) => call,
+        _ => return None,
+    };
+    let AggregateFunction { func, params } = call;
+    if params.distinct || params.filter.is_some() || params.null_treatment == Some(NullTreatment::IgnoreNulls) {
+        return None;
+    }
+    let [value] = params.args.as_slice() else { return None };
+    let order = match func.name() {
+        "first_value" => scanned.direction(columns, &params.order_by)?,
+        "last_value" => opposite(scanned.direction(columns, &params.order_by)?),
+        "min" | "max" if params.order_by.is_empty() => {
+            let place = scanned.key_place(value).filter(|place| *place == columns)?;
+            let first = (func.name() == "min") != scanned.key()[place].descending;
+            if first { Order::Forward } else { Order::Reverse }
+        }
+        _ => return None,
+    };
+    Some((value.clone(), order))
+}
+
+fn opposite(order: Order) -> Order {
+    if order == Order::Forward { Order::Reverse } else { Order::Forward }
+}
+
+/// `row_number() <= n` over a window of a scan: the same over a narrower scan.
+fn of_filter(filter: &Filter) -> Result<Option<LogicalPlan>> {
+    let LogicalPlan::Window(window) = filter.input.as_ref() else { return Ok(None) };
+    let [number] = window.window_expr.as_slice() else { return Ok(None) };
+    let Some(scanned) = Scanned::of(&window.input) else { return Ok(None) };
+    let name = window.schema.field(window.schema.fields().len() - 1).name();
+    let most = split_conjunction(&filter.predicate).into_iter().filter_map(|part| most_rows(part, name)).min();
+    let Some(rows) = most.filter(|rows| (1..=MOST_ROWS).contains(rows)) else { return Ok(None) };
+    let Some((columns, order)) = numbered(&scanned, number) else { return Ok(None) };
+    let mut window = window.clone();
+    window.input = Arc::new(scanned.limited(columns, rows, order));
+    let mut filter = filter.clone();
+    filter.input = Arc::new(LogicalPlan::Window(window));
+    Ok(Some(LogicalPlan::Filter(filter)))
+}
+
+/// The prefix within which rows are numbered, and from which end.
+fn numbered(scanned: &Scanned, expr: &Expr) -> Option<(usize, Order)> {
+    let call = match expr {
+        Expr::Alias(alias) => return numbered(scanned, &alias.expr),
+        Expr::WindowFunction(call) => call,
+        _ => return None,
+    };
+    let WindowFunction { fun, params } = call.as_ref();
+    if fun.name() != "row_number" || params.filter.is_some() {
+        return None;
+    }
+    let columns = scanned.prefix(&params.partition_by)?;
+    Some((columns, scanned.direction(columns, &params.order_by)?))
+}
+
+/// How many rows a comparison of the row's number lets through.
+fn most_rows(expr: &Expr, number: &str) -> Option<usize> {
+    let Expr::BinaryExpr(binary) = expr else { return None };
+    let is_number = |expr: &Expr| matches!(under_casts(expr), Expr::Column(column) if column.name == number);
+    let constant = |expr: &Expr| match under_casts(expr) {
+        Expr::Literal(ScalarValue::UInt64(Some(rows)), _) => usize::try_from(*rows).ok(),
+        Expr::Literal(ScalarValue::Int64(Some(rows)), _) => usize::try_from(*rows).ok(),
+        Expr::Literal(ScalarValue::Int32(Some(rows)), _) => usize::try_from(*rows).ok(),
+        _ => None,
+    };
+    let (operator, rows) = match (is_number(&binary.left), is_number(&binary.right)) {
+        (true, false) => (binary.op, constant(&binary.right)?),
+        (false, true) => (binary.op.swap()?, constant(&binary.left)?),
+        _ => return None,
+    };
+    match operator {
+        Operator::LtEq | Operator::Eq => Some(rows),
+        Operator::Lt => rows.checked_sub(1),
+        _ => None,
+    }
+}
+
+fn under_casts(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => under_casts(&cast.expr),
+        other => other,
+    }
+}
