@@ -6,6 +6,7 @@
 
 pub mod arithmetic;
 pub mod cast;
+pub(crate) mod extreme;
 mod format;
 mod identity;
 mod json;

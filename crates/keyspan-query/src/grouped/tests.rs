@@ -100,8 +100,14 @@ async fn not_a_number_is_the_greatest_as_in_postgres() {
     let mut rows = Rows::default();
     let columns = [("k", ColumnType::Text, 'p'), ("at", ColumnType::Timestamp, 'a'), ("v", ColumnType::Double, '-')];
     rows.create("t", &columns, vec![row(1, 5.0), row(2, f64::NAN), row(3, -1.0), row(4, 7.0)]);
-    let found = Bench::new(rows).query("SELECT k, min(v), max(v), count(v) FROM t GROUP BY k").await;
-    assert_eq!(found.expect("rows").1, [["a", "-1", "NaN", "4"]]);
+    let bench = Bench::new(rows);
+    // By runs; by DataFusion's hashing; and without groups.
+    for (groups, from) in
+        [("GROUP BY k", "t"), ("GROUP BY k", "(SELECT * FROM t LIMIT 9) t"), ("", "(SELECT * FROM t LIMIT 9) t")]
+    {
+        let found = bench.query(&format!("SELECT min(v), max(v), count(v) FROM {from} {groups}")).await;
+        assert_eq!(found.expect("rows").1, [["-1", "NaN", "4"]], "{from} {groups}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -214,6 +214,11 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
     {
         return average(function, *ty);
     }
+    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types.as_slice()
+        && let Some(extreme) = functions::extreme::of_floats(&name)
+    {
+        function.func = extreme;
+    }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
     Ok(settled(Expr::AggregateFunction(function), &name))
 }

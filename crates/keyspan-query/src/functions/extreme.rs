@@ -1,0 +1,147 @@
+//! `min` and `max` of floating-point numbers: NaN is greater than every number, as in Postgres.
+//!
+//! DataFusion's own take whatever follows a NaN, so that their answer depends on the order of the rows.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+
+/// One of the two.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Extreme {
+    greatest: bool,
+    signature: Signature,
+}
+
+static LEAST: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(AggregateUDF::from(Extreme::new(false))));
+static GREATEST: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(AggregateUDF::from(Extreme::new(true))));
+
+/// `min` or `max` over `double` and `real`; `None` for other functions.
+pub fn of_floats(name: &str) -> Option<Arc<AggregateUDF>> {
+    match name {
+        "min" => Some(LEAST.clone()),
+        "max" => Some(GREATEST.clone()),
+        _ => None,
+    }
+}
+
+/// Whether the second takes the place of the first.
+fn precedes(greatest: bool, own: f64, other: f64) -> bool {
+    if greatest { other > own || other.is_nan() } else { other < own || own.is_nan() }
+}
+
+impl Extreme {
+    fn new(greatest: bool) -> Extreme {
+        let types = vec![DataType::Float64, DataType::Float32];
+        Extreme { greatest, signature: Signature::uniform(1, types, Volatility::Immutable) }
+    }
+
+    fn groups<T>(&self, ty: &DataType, first: T::Native) -> Box<dyn GroupsAccumulator>
+    where
+        T: ArrowPrimitiveType + Send,
+        T::Native: Into<f64>,
+    {
+        let greatest = self.greatest;
+        let join = move |own: &mut T::Native, other: T::Native| {
+            if precedes(greatest, (*own).into(), other.into()) {
+                *own = other;
+            }
+        };
+        Box::new(PrimitiveGroupsAccumulator::<T, _>::new(ty, join).with_starting_value(first))
+    }
+}
+
+impl AggregateUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        if self.greatest { "max" } else { "min" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        types.first().cloned().ok_or_else(|| DataFusionError::Internal("an extreme of nothing".into()))
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let found = ScalarValue::try_from(args.return_field.data_type())?;
+        Ok(Box::new(One { greatest: self.greatest, found }))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<arrow::datatypes::FieldRef>> {
+        Ok(vec![Arc::new(args.return_field.as_ref().clone().with_name(args.name).with_nullable(true))])
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        // The first value of any kind takes its place.
+        let first = if self.greatest { f64::NEG_INFINITY } else { f64::NAN };
+        Ok(match args.return_field.data_type() {
+            DataType::Float32 => self.groups::<Float32Type>(&DataType::Float32, first as f32),
+            _ => self.groups::<Float64Type>(&DataType::Float64, first),
+        })
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+}
+
+/// The extreme of one group.
+#[derive(Debug)]
+struct One {
+    greatest: bool,
+    found: ScalarValue,
+}
+
+impl One {
+    fn best<T: ArrowPrimitiveType>(&self, own: Option<T::Native>, array: &ArrayRef) -> Option<T::Native>
+    where
+        T::Native: Into<f64>,
+    {
+        let join = |own: Option<T::Native>, other: T::Native| match own {
+            Some(own) if !precedes(self.greatest, own.into(), other.into()) => Some(own),
+            _ => Some(other),
+        };
+        array.as_primitive::<T>().iter().flatten().fold(own, join)
+    }
+}
+
+impl Accumulator for One {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.found = match self.found {
+            ScalarValue::Float32(own) => ScalarValue::Float32(self.best::<Float32Type>(own, &values[0])),
+            ScalarValue::Float64(own) => ScalarValue::Float64(self.best::<Float64Type>(own, &values[0])),
+            ref other => return Err(DataFusionError::Internal(format!("an extreme of {}", other.data_type()))),
+        };
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(self.found.clone())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.found.clone()])
+    }
+
+    fn size(&self) -> usize {
+        size_of::<One>()
+    }
+}
