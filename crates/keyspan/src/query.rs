@@ -23,7 +23,8 @@ pub(crate) async fn run(session: &mut Session, prepared: &Prepared, parameters: 
             if !prepared.parsed.text.to_lowercase().contains("set_config") {
                 return Ok(outcome);
             }
-            let outcome = outcome.read_all().await?;
+            // Of a statement that fails nothing is granted.
+            let outcome = outcome.read_all().await.inspect_err(|_| session.settings_changed())?;
             session.grant_changes()?;
             Ok(outcome)
         }
