@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod damage;
 mod edges;
 mod isolation;
+mod layout;
 mod model;
+mod order;
 mod queries;
+mod wire;

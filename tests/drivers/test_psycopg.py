@@ -62,8 +62,54 @@ class Drivers(ServerCase):
             start = time.monotonic()
             with self.assertRaises(psycopg.errors.QueryCanceled):
                 connection.execute("SELECT sum(a % 7 * b + c) FROM generate_series(1, 5000) AS x(a), generate_series(1, 5000) AS y(b), generate_series(1, 50) AS z(c)")
-            self.assertLess(time.monotonic() - start, 15)
+            self.assertLess(time.monotonic() - start, 2)
             timer.join()
+
+    LISTS = (
+        ("k", [1, 3]),
+        ("b", [2**40 + 1, 2**40 + 3]),
+        ("t", ["t1", 't3"\\,{}', None]),
+        ("u", [uuid.UUID(int=1), uuid.UUID(int=3)]),
+        ("ts", [NOON + datetime.timedelta(days=1), NOON + datetime.timedelta(days=3)]),
+        ("d", [1.5, 3.5, 1e300]),
+        ("n", [decimal.Decimal("1.25"), 3]),
+    )
+    CREATE_LISTS = "CREATE TABLE IF NOT EXISTS lists (k int PRIMARY KEY, b bigint, t text, u uuid, ts timestamp, d double, n decimal(10,2))"
+
+    def fill_lists(self, connection):
+        connection.execute(self.CREATE_LISTS)
+        for k in range(5):
+            text = 't3"\\,{}' if k == 3 else f"t{k}"
+            number = decimal.Decimal(k) + (decimal.Decimal("0.25") if k == 1 else 0)
+            values = (k, 2**40 + k, text, uuid.UUID(int=k), NOON + datetime.timedelta(days=k), k + 0.5, number)
+            connection.execute("INSERT INTO lists VALUES (%s, %s, %s, %s, %s, %s, %s)", values)
+
+    def test_lists_are_arrays(self):
+        with self.connect(autocommit=True) as connection:
+            self.fill_lists(connection)
+            for binary in (False, True):
+                for column, values in self.LISTS:
+                    found = connection.execute(f"SELECT k FROM lists WHERE {column} = ANY(%s)", (values,), binary=binary).fetchall()
+                    self.assertEqual(found, [(1,), (3,)], column)
+                self.assertEqual(connection.execute("SELECT count(*) FROM lists WHERE k <> ALL(%s)", ([1, 3],)).fetchone(), (3,))
+                self.assertEqual(connection.execute("SELECT k FROM lists WHERE k = ANY(%s)", ([],)).fetchall(), [])
+            plan = connection.execute("EXPLAIN SELECT * FROM lists WHERE k = ANY(%s)", ([3, 1],)).fetchone()[0]
+            self.assertIn("spans=[(1), (3)]", plan)
+
+    def test_lists_of_asyncpg(self):
+        with self.connect(autocommit=True) as connection:
+            self.fill_lists(connection)
+
+        async def talk():
+            connection = await asyncpg.connect(host="127.0.0.1", port=self.port, user="me", database="db")
+            for column, values in self.LISTS:
+                found = await connection.fetch(f"SELECT k FROM lists WHERE {column} = ANY($1)", values)
+                self.assertEqual([row["k"] for row in found], [1, 3], column)
+            found = await connection.fetch("SELECT x FROM unnest($1::bigint[]) AS x", [2**40, 7])
+            self.assertEqual([row["x"] for row in found], [2**40, 7])
+            await connection.close()
+
+        asyncio.run(talk())
 
     def test_psycopg2(self):
         connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="me", dbname="db")

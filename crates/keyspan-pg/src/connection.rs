@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures::FutureExt;
 use keyspan_model::{Error, ErrorKind, Value};
@@ -14,7 +15,7 @@ use pgwire::messages::startup::ParameterStatus;
 use crate::control::Control;
 use crate::engine::{Outcome, Prepared, Session, TransactionStatus};
 use crate::extended::{Portal, Stored};
-use crate::failure::{Failure, error_response, notice_response, protocol, shutting_down};
+use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
 use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
 use crate::request::{Request, decode, is_extended};
@@ -103,14 +104,20 @@ impl Connection {
                 other => other?,
             }
         }
-        let idle = !self.skipping && !self.implicit;
-        if idle && self.control.is_draining() {
-            return Err(Failure::Fatal(shutting_down()));
-        }
+        let in_transaction = self.session.status() != TransactionStatus::Idle;
+        let unfinished = self.skipping || self.implicit;
+        let limit = self.session.settings().idle_timeout(in_transaction).filter(|_| !unfinished);
+        let frame = async {
+            tokio::select! {
+                biased;
+                frame = self.reader.frame() => frame,
+                () = idle(limit) => Err(Failure::Fatal(idle_too_long(in_transaction))),
+            }
+        };
         tokio::select! {
             biased;
-            frame = self.reader.frame() => frame,
-            () = self.control.draining() => Err(Failure::Fatal(shutting_down())),
+            () = self.control.sent_away(in_transaction || unfinished) => Err(Failure::Fatal(shutting_down())),
+            frame = frame => frame,
         }
     }
 
@@ -215,6 +222,14 @@ impl Connection {
     }
 }
 
+/// Resolves after so long; without a limit never.
+async fn idle(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Sends a fatal error and closes, so that the client reads the error before it sees the end.
 pub(crate) async fn farewell(reader: &mut FrameReader, out: &mut Output, error: &Error) {
     if out.message(&error_response("FATAL", error)).is_err() {
@@ -227,7 +242,7 @@ pub(crate) async fn farewell(reader: &mut FrameReader, out: &mut Output, error: 
         }
     };
     // A client that does not read is not waited for.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), send).await;
+    let _ = tokio::time::timeout(Duration::from_secs(2), send).await;
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {

@@ -19,9 +19,9 @@ const FLUSH_DELAY: Duration = Duration::from_millis(5);
 pub(crate) enum Phase {
     /// Clients are served.
     Serving,
-    /// Idle clients are sent away; running statements may end.
+    /// Idle clients are sent away; running statements and transactions may end.
     Draining,
-    /// Running statements are cancelled.
+    /// Running statements are cancelled, transactions undone.
     Stopping,
 }
 
@@ -65,14 +65,10 @@ impl Control {
         self.requests.mark_unchanged();
     }
 
-    /// Resolves when the server has begun to go down.
-    pub(crate) async fn draining(&mut self) {
-        reached(&mut self.phase, Phase::Draining).await;
-    }
-
-    /// Whether the server has begun to go down.
-    pub(crate) fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+    /// Resolves when the server is so far on its way down that a client that waits is sent away: at once, or with
+    /// `grace` when running statements are cancelled too.
+    pub(crate) async fn sent_away(&mut self, grace: bool) {
+        reached(&mut self.phase, if grace { Phase::Stopping } else { Phase::Draining }).await;
     }
 
     /// Runs a statement's work to its end. What has gathered for the client leaves when the work takes its time. If the

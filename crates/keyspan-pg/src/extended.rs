@@ -17,7 +17,8 @@ use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus
 use crate::failure::{Failure, protocol};
 use crate::rows::{Format, RowSource, row_description, spread};
 use crate::types::PgType;
-use crate::types::parameter::{read_binary, read_text};
+use crate::types::array::read_array;
+use crate::types::parameter::{read_binary, read_text, utf8};
 use crate::types::pg_type::oid;
 use crate::zone::Zone;
 
@@ -72,11 +73,18 @@ impl Connection {
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<Stored, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
         let prepared = self.settle(&parsed, &types).await?;
-        let parameters = prepared.parameters.iter().enumerate().map(|(index, ty)| match declared.get(index) {
-            Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
-            _ => PgType::of_column_type(*ty).oid,
+        let own = |index: usize, ty: ColumnType| match prepared.arrays.get(&index) {
+            Some(true) => PgType::array_of(PgType::of_oid(oid::OID)).oid,
+            Some(false) => PgType::array_of(PgType::of_column_type(ty)).oid,
+            None => PgType::of_column_type(ty).oid,
+        };
+        let each = prepared.parameters.iter().enumerate();
+        let parameters = each.map(|(index, ty)| match declared.get(index) {
+            Some(oid) if is_array(*oid) && !prepared.arrays.contains_key(&index) => Err(unsupported(*oid)),
+            Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => Ok(*oid),
+            _ => Ok(own(index, *ty)),
         });
-        let parameters = parameters.collect();
+        let parameters = parameters.collect::<Result<_>>()?;
         Ok(Stored { statement: Some(Arc::new((parsed, prepared))), parameters })
     }
 
@@ -291,6 +299,13 @@ impl Stored {
         let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
         let declared = self.parameters[index];
+        let arrays = self.statement.as_ref().map(|statement| &statement.1.arrays);
+        if arrays.is_some_and(|arrays| arrays.contains_key(&index)) {
+            return match (format, PgType::of_oid(declared).element) {
+                (Format::Binary, Some(element)) => read_array(bytes, element, index + 1),
+                _ => utf8(bytes).map(|text| Value::Text(text.to_owned())),
+            };
+        }
         match format {
             // What a client sends as a numeric may be written as one: `1E+30`.
             Format::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {
@@ -304,13 +319,21 @@ impl Stored {
 
 /// The type that a client declared for a parameter; none if it left the type open.
 fn declared_type(oid: u32) -> Result<Option<ColumnType>> {
-    if matches!(oid, 0 | oid::UNKNOWN) {
+    if matches!(oid, 0 | oid::UNKNOWN) || is_array(oid) {
         return Ok(None);
     }
-    PgType::of_oid(oid).column_type().map(Some).ok_or_else(|| {
-        Error::not_supported(format!("parameters of the type with OID {oid} are not supported"))
-            .with_hint("Pass a text and cast it in the statement.")
-    })
+    PgType::of_oid(oid).column_type().map(Some).ok_or_else(|| unsupported(oid))
+}
+
+/// Whether a type is an array; the type of its elements is what it is compared with.
+fn is_array(oid: u32) -> bool {
+    let element = PgType::of_oid(oid).element.map(PgType::of_oid);
+    element.is_some_and(|element| element.column_type().is_some())
+}
+
+fn unsupported(oid: u32) -> Error {
+    Error::not_supported(format!("a parameter of the type with OID {oid} is not supported in this place"))
+        .with_hint("Arrays are taken by ANY($1), ALL($1) and $1::type[]; else pass a text and cast it.")
 }
 
 fn no_portal(name: Option<&str>) -> Error {

@@ -38,6 +38,14 @@ pub(crate) fn shutting_down() -> Error {
     Error::new(ErrorKind::Shutdown, "terminating connection due to administrator command")
 }
 
+/// What a client is told that was idle for longer than its session's settings allow.
+pub(crate) fn idle_too_long(in_transaction: bool) -> Error {
+    match in_transaction {
+        true => Error::new(ErrorKind::IdleInTransaction, "terminating connection due to idle-in-transaction timeout"),
+        false => Error::new(ErrorKind::IdleTimeout, "terminating connection due to idle-session timeout"),
+    }
+}
+
 /// The message for an error; `severity` is `ERROR` or `FATAL`.
 pub(crate) fn error_response(severity: &str, error: &Error) -> ErrorResponse {
     let mut fields = vec![

@@ -64,6 +64,7 @@ pub struct Parsed {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub parameters: Vec<ColumnType>,
+    pub arrays: std::collections::BTreeMap<usize, bool>,
     pub schema: Option<SchemaRef>,
     text: String,
 }
@@ -169,6 +170,10 @@ impl Settings {
         if self.zone.is_empty() { "UTC" } else { &self.zone }
     }
 
+    pub fn idle_timeout(&self, _in_transaction: bool) -> Option<std::time::Duration> {
+        None
+    }
+
     pub fn reported(&self) -> Vec<(&'static str, String)> {
         vec![
             ("server_version", "16.6".into()),
@@ -271,7 +276,7 @@ impl Session {
             _ => None,
         };
         let schema = schema.filter(|_| text != "fail");
-        Ok(Prepared { parameters, schema, text })
+        Ok(Prepared { parameters, arrays: Default::default(), schema, text })
     }
 
     pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {

@@ -1,6 +1,6 @@
 //! What all sessions of a database share: the functions, the planner's rules, the memory pool and its spill directory.
 //!
-//! Queries run on the caller's tokio runtime (it must be a multi-threaded one): plans of one partition run wholly in the
+//! Queries run on the tokio runtime that polls them (it must be a multi-threaded one): plans of one partition run wholly in the
 //! task that polls their stream, wider ones spawn a task per partition. Nothing here holds a table or a snapshot.
 
 use std::num::NonZeroUsize;
@@ -85,6 +85,7 @@ impl QueryEngine {
             search_path: Arc::new(context.search_path.clone()),
             now: context.now,
             catalog: context.snapshot.catalog().clone(),
+            snapshot: Some(context.snapshot.clone()),
         };
         state.config_mut().options_mut().extensions.insert(facts);
         state.mark_start_execution();

@@ -40,7 +40,7 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::External(inner) => external_error(inner.as_ref()),
         DataFusionError::ArrowError(inner, _) => arrow_error(inner),
         DataFusionError::SchemaError(inner, _) => schema_error(inner),
-        DataFusionError::NotImplemented(message) => Error::not_supported(first_line(message)),
+        DataFusionError::NotImplemented(message) => not_implemented(message),
         DataFusionError::ResourcesExhausted(message) => Error::new(ErrorKind::OutOfMemory, first_line(message)),
         DataFusionError::Plan(message) | DataFusionError::Execution(message) => text_error(message),
         DataFusionError::SQL(inner, _) => Error::new(ErrorKind::Syntax, inner.to_string()),
@@ -50,6 +50,15 @@ fn convert(error: &DataFusionError) -> Error {
         }
         DataFusionError::Internal(message) => internal(message),
         other => Error::internal(first_line(&other.strip_backtrace())),
+    }
+}
+
+fn not_implemented(message: &str) -> Error {
+    match message.starts_with("Physical plan does not support logical expression") {
+        // What follows is the plan's own form of the expression.
+        true => Error::not_supported("a subquery that refers to the outer query is not supported in this place")
+            .with_hint("Write it as a join, or put IN and EXISTS into WHERE."),
+        false => Error::not_supported(first_line(message)),
     }
 }
 

@@ -20,6 +20,7 @@ use keyspan_model::{ColumnType, Error, Result, Value};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::names::Names;
+use crate::pg_catalog;
 use crate::planning::{analyzed, options, output_schema, parameter_types, placeholder_types};
 use crate::rewrite::Mentions;
 use crate::semantics;
@@ -152,6 +153,7 @@ fn planned(
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
     let each = expressions.iter().map(|expression| {
         let mut expression = (*expression).clone();
+        pg_catalog::rewrite_expression(&mut expression)?;
         semantics::rewrite_expression(&mut expression)?;
         let expr = planner.sql_to_expr(expression, schema, &mut planner_context).map_err(from_datafusion)?;
         refuse_queries(&expr)?;

@@ -42,5 +42,6 @@ mod tests;
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions, QueryParser};
 pub use expression::CompiledExprs;
-pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, SessionInfo};
+pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, SessionInfo, SettingChange};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};

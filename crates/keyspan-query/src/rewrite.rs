@@ -94,9 +94,11 @@ pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
 /// Changes a query for planning.
 ///
 /// # Errors
-/// 0A000 for combinations that are not done; those of [`semantics::rewrite_query`].
+/// 0A000 for combinations that are not done; those of [`semantics::expand`] and [`semantics::rewrite_query`].
 pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Rewritten> {
     let mut query = Box::new(query.clone());
+    pg_catalog::simplify(&mut query);
+    semantics::expand(&mut query)?;
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;
@@ -105,7 +107,7 @@ pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Re
         return Err(error);
     }
     let labels = nested.labels;
-    pg_catalog::rewrite_query(&mut query);
+    pg_catalog::rewrite_query(&mut query)?;
     // Last: it hides from the others what they look for.
     semantics::rewrite_query(&mut query)?;
     Ok(Rewritten { query, mentions, labels })

@@ -1,7 +1,7 @@
 //! A session's queries: plan once, execute as often as wanted, each time on the snapshot given.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -34,6 +34,19 @@ pub struct SessionInfo {
     pub database: String,
     /// Values of `current_setting(name)` and `SHOW`.
     pub settings: BTreeMap<String, String>,
+    /// What `set_config` has asked for, in order; whoever runs the statement takes it.
+    pub changes: Arc<Mutex<Vec<SettingChange>>>,
+}
+
+/// A call of `set_config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    /// The setting.
+    pub name: String,
+    /// Its new value.
+    pub value: String,
+    /// Only to the end of the transaction.
+    pub local: bool,
 }
 
 /// Everything a statement's meaning depends on besides its text.

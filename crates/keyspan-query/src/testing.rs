@@ -208,6 +208,14 @@ impl Snapshot for Rows {
         Err(Error::not_supported("with_writes"))
     }
 
+    fn with_catalog(&self, _: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
+        Err(Error::not_supported("with_catalog"))
+    }
+
+    fn relation_bytes(&self, _: RelationId) -> Known<u64> {
+        Known::Unknown
+    }
+
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
         let key_len = self.relations[&relation].0.key.len();
         let fields = columns.iter().map(|column| {

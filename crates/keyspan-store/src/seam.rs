@@ -211,6 +211,13 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// This snapshot with a transaction's own uncommitted writes on top.
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>>;
 
+    /// This snapshot under another catalog, that of a transaction's own DDL: columns are known as it says, relations that
+    /// only it names are empty, those that it does not name cannot be read.
+    fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>>;
+
+    /// Bytes that a relation takes, in memory and on disk, as far as the store knows.
+    fn relation_bytes(&self, relation: RelationId) -> Known<u64>;
+
     /// The Arrow schema of a scan's output: the columns' types, key columns not null.
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef>;
 }

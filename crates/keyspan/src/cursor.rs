@@ -152,7 +152,7 @@ pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, pa
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, &[]);
     // The stream outlives the statement, so that only a FETCH can be cancelled.
-    let stream = session.running.guard(session.queries.execute(&planned, parameters, &context)).await?;
+    let stream = query::execute_on(session, &planned, parameters, context).await?;
     let cursor = Cursor {
         rows: Rows::new(planned.schema.clone(), stream),
         kept: Vec::new(),

@@ -13,6 +13,7 @@ use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
 use crate::dml::rowid::RowIds;
 use crate::locks::LockTable;
 use crate::session::Session;
+use crate::threads::QueryThreads;
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,7 @@ struct Inner {
     row_ids: RowIds,
     counts: Counts,
     next_session: AtomicU64,
+    threads: QueryThreads,
 }
 
 /// What the database has done since it was opened.
@@ -105,6 +107,7 @@ impl Database {
                 row_ids: RowIds::default(),
                 counts: Counts::default(),
                 next_session: AtomicU64::new(1),
+                threads: QueryThreads::default(),
             }),
         })
     }
@@ -161,6 +164,10 @@ impl Database {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
+    }
+
+    pub(crate) fn threads(&self) -> &QueryThreads {
+        &self.inner.threads
     }
 
     pub(crate) fn row_ids(&self) -> &RowIds {

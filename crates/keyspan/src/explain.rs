@@ -47,7 +47,7 @@ pub(crate) async fn run(
         Plan::Query(planned) => {
             let snapshot = session.snapshot()?;
             let context = session.context(snapshot, &[]);
-            session.running.guard(session.queries.explain(planned, parameters, &context, options)).await?
+            query::explain_on(session, planned, parameters, context, options).await?
         }
         _ => {
             let mut lines = describe(session, &inner, parameters, options).await?;
@@ -123,7 +123,7 @@ async fn plan_lines(
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, &types);
     let options = ExplainOptions { analyze: false, ..options };
-    session.running.guard(session.queries.explain(&planned, parameters, &context, options)).await
+    query::explain_on(session, &planned, parameters, context, options).await
 }
 
 async fn describe_insert(

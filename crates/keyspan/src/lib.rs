@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! Sessions run on the caller's tokio runtime; a multi-threaded one is needed for queries to use more than one core.
+//! Sessions run on the caller's tokio runtime, of any kind; queries run on threads that the database begins for them.
 //!
 //! - [`database`]: what is open, its options and counters.
 //! - [`session`]: one client's conversation; [`Session::run`] routes each statement to its family.
@@ -30,6 +30,7 @@
 //! - [`settings`]: SET, SHOW, RESET.
 //! - [`cancel`]: stopping a statement from elsewhere.
 
+mod arrays;
 pub mod bulk;
 pub mod cancel;
 pub mod copy;
@@ -54,6 +55,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod threads;
 mod transaction;
 
 pub use bulk::CopyIn;

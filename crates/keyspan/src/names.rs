@@ -107,7 +107,10 @@ pub(crate) fn plain(name: &ObjectName) -> String {
 /// The parser of stored queries.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     match keyspan_cql::parse_one(sql)?.statement {
-        Statement::Query(query) => Ok(query.query),
+        Statement::Query(mut query) => {
+            crate::arrays::expand(&mut query.query)?;
+            Ok(query.query)
+        }
         _ => Err(Error::internal("a stored query is not a query")),
     }
 }

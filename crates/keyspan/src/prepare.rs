@@ -17,7 +17,7 @@ use crate::dml::row::Written;
 use crate::dml::value::{as_parameter, compile_typed, parameter_index};
 use crate::prepared::{Plan, Prepared};
 use crate::session::Session;
-use crate::{explain, names, point, query, show};
+use crate::{arrays, explain, names, point, query, show};
 
 /// What is known of a statement so far.
 struct Settled {
@@ -32,6 +32,16 @@ pub(crate) async fn prepare(
     parsed: Arc<Parsed>,
     given: Vec<Option<ColumnType>>,
 ) -> Result<Prepared> {
+    let mut arrays = arrays::Arrays::new();
+    let mut template = None;
+    let parsed = match arrays::described(&parsed)? {
+        Some((described, found)) => {
+            template = (!found.is_empty()).then_some(parsed);
+            arrays = found;
+            described
+        }
+        None => parsed,
+    };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
     let mut settled = Settled { types, schema: None, plan: Plan::None };
@@ -39,7 +49,8 @@ pub(crate) async fn prepare(
     // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
     let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
     let catalog_version = session.catalog().version;
-    Ok(Prepared { parameters, schema: settled.schema, parsed, plan: settled.plan, given, catalog_version })
+    let Settled { schema, plan, .. } = settled;
+    Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog_version })
 }
 
 impl Settled {

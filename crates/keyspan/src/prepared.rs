@@ -1,5 +1,6 @@
 //! A statement whose parameter types and output columns are settled, ready to run many times.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -17,11 +18,16 @@ use crate::session::Session;
 /// When tables have changed since, running it prepares it anew; if its columns would then be others, that is an error.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Types of `$1`, `$2`, ….
+    /// Types of `$1`, `$2`, …; of an array that of its elements.
     pub parameters: Vec<ColumnType>,
+    /// The places in [`Prepared::parameters`] of arrays, and whether their elements are said to be `oid`s. Their values
+    /// are given as texts: `{1,2,NULL}`.
+    pub arrays: BTreeMap<usize, bool>,
     /// The columns of its rows; none: it returns no rows.
     pub schema: Option<SchemaRef>,
     pub(crate) parsed: Arc<Parsed>,
+    /// The statement as it was written, if it has array parameters: their elements are put into it.
+    pub(crate) template: Option<Arc<Parsed>>,
     pub(crate) plan: Plan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,
@@ -89,8 +95,9 @@ pub(crate) async fn execute(
     }
     let evaluator = Evaluator::new(session);
     let mut arguments = Vec::with_capacity(statement.arguments.len());
-    for (argument, ty) in statement.arguments.iter().zip(&prepared.parameters) {
-        arguments.push(evaluator.constant(session, argument, *ty, parameters)?);
+    for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {
+        let ty = if prepared.arrays.contains_key(&index) { ColumnType::Text } else { *ty };
+        arguments.push(evaluator.constant(session, argument, ty, parameters)?);
     }
     Box::pin(session.run_prepared(&prepared, &arguments)).await
 }

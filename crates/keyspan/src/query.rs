@@ -2,7 +2,7 @@
 
 use keyspan_cql::{Scan, ScanAttribute, Statement, ast, quoted};
 use keyspan_model::{ColumnRole, ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_query::PlannedQuery;
+use keyspan_query::{ExplainOptions, PlannedQuery, QueryContext};
 use keyspan_store::seam::BatchStream;
 
 use crate::database::count;
@@ -19,7 +19,14 @@ pub(crate) async fn run(session: &mut Session, prepared: &Prepared, parameters: 
         Plan::Point(select) => point::run(session, select, parameters).await,
         Plan::Query(planned) => {
             let stream = execute_checked(session, planned, parameters, prepared.statement()).await?;
-            Ok(Outcome::with_rows(Tag::streamed("SELECT"), Rows::new(planned.schema.clone(), stream)))
+            let outcome = Outcome::with_rows(Tag::streamed("SELECT"), Rows::new(planned.schema.clone(), stream));
+            if !prepared.parsed.text.to_lowercase().contains("set_config") {
+                return Ok(outcome);
+            }
+            // Of a statement that fails nothing is granted.
+            let outcome = outcome.read_all().await.inspect_err(|_| session.settings_changed())?;
+            session.grant_changes()?;
+            Ok(outcome)
         }
         Plan::None => Err(Error::internal("a query without a plan")),
     }
@@ -35,7 +42,14 @@ pub(crate) async fn plan(
     count(&session.database.counts().planned_statements);
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, types);
-    session.running.guard(session.queries.plan(query, &context)).await
+    plan_on(session, query, context).await
+}
+
+/// Plans a query in this context.
+pub(crate) async fn plan_on(session: &Session, query: &ast::Query, context: QueryContext) -> Result<PlannedQuery> {
+    let (queries, query) = (session.queries.clone(), query.clone());
+    let work = async move { queries.plan(&query, &context).await };
+    session.running.guard(session.database.threads().run(work)).await
 }
 
 /// Row locks need keys: FOR UPDATE works where the whole key is given.
@@ -55,8 +69,34 @@ pub(crate) async fn execute(
 ) -> Result<BatchStream> {
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, &[]);
-    let stream = session.running.guard(session.queries.execute(planned, parameters, &context)).await?;
+    let stream = execute_on(session, planned, parameters, context).await?;
     Ok(session.running.guard_stream(stream))
+}
+
+/// Runs a planned query in this context. Nothing but its being dropped ends the stream early.
+pub(crate) async fn execute_on(
+    session: &Session,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+    context: QueryContext,
+) -> Result<BatchStream> {
+    let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
+    let work = async move { queries.execute(&planned, &parameters, &context).await };
+    let threads = session.database.threads();
+    threads.stream(session.running.guard(threads.run(work)).await?)
+}
+
+/// The lines of EXPLAIN for a planned query.
+pub(crate) async fn explain_on(
+    session: &Session,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+    context: QueryContext,
+    options: ExplainOptions,
+) -> Result<Vec<String>> {
+    let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
+    let work = async move { queries.explain(&planned, &parameters, &context, options).await };
+    session.running.guard(session.database.threads().run(work)).await
 }
 
 /// As [`execute`], with the guard against reading whole tables where the session wants it.
@@ -73,7 +113,7 @@ async fn execute_checked(
     }
     let (snapshot, seen) = scan_guard::guarded(session.snapshot()?, mode == "error");
     let context = session.context(snapshot, &[]);
-    let result = session.running.guard(session.queries.execute(planned, parameters, &context)).await;
+    let result = execute_on(session, planned, parameters, context).await;
     if let Some(notice) = scan_guard::notice(&seen) {
         session.notice(notice);
     }
@@ -116,6 +156,15 @@ fn literal(text: &str) -> String {
 
 /// The parameters as the types that the statement was prepared with.
 pub(crate) fn typed_parameters(session: &Session, prepared: &Prepared, given: &[Value]) -> Result<Vec<Value>> {
+    check_count(prepared, given)?;
+    let zone = session.zone();
+    let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+    let typed = given.iter().cloned().zip(&prepared.parameters);
+    typed.map(|(value, ty)| value.cast_zoned(*ty, &resolve)).collect()
+}
+
+/// Fails unless there is a value for each parameter.
+pub(crate) fn check_count(prepared: &Prepared, given: &[Value]) -> Result<()> {
     if given.len() != prepared.parameters.len() {
         let message = format!(
             "bind message supplies {} parameters, but prepared statement \"\" requires {}",
@@ -124,8 +173,5 @@ pub(crate) fn typed_parameters(session: &Session, prepared: &Prepared, given: &[
         );
         return Err(Error::new(ErrorKind::Protocol, message));
     }
-    let zone = session.zone();
-    let resolve = |name: Option<&str>, local| zone.resolve(name, local);
-    let typed = given.iter().cloned().zip(&prepared.parameters);
-    typed.map(|(value, ty)| value.cast_zoned(*ty, &resolve)).collect()
+    Ok(())
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
-use keyspan_store::seam::{Accepted, BatchStream, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded};
+use keyspan_store::seam::{
+    Accepted, BatchStream, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded,
+};
 
 use crate::outcome::Notice;
 
@@ -77,6 +79,15 @@ impl Snapshot for Guarded {
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_writes(batch)?;
         Ok(Arc::new(Guarded { inner, refuse: self.refuse, seen: self.seen.clone() }))
+    }
+
+    fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.with_catalog(catalog)?;
+        Ok(Arc::new(Guarded { inner, refuse: self.refuse, seen: self.seen.clone() }))
+    }
+
+    fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
+        self.inner.relation_bytes(relation)
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {

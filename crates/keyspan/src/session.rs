@@ -1,7 +1,7 @@
 //! One client's conversation: settings, prepared statements, cursors, and the transaction that is open.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
@@ -16,7 +16,7 @@ use crate::outcome::{Notice, Outcome, Rows};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use crate::transaction::Transaction;
-use crate::{bulk, cursor, ddl, dml, explain, maintain, names, prepare, prepared, query, show, transaction};
+use crate::{arrays, bulk, cursor, ddl, dml, explain, maintain, names, prepare, prepared, query, show, transaction};
 
 /// Whether a transaction is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,9 @@ impl Session {
 
     /// Prepares again what tables have changed under, casts the parameters, and routes.
     pub(crate) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        if prepared.template.is_some() {
+            return Box::pin(self.run_with_arrays(prepared, parameters)).await;
+        }
         let again;
         let mut prepared = prepared;
         if prepared.catalog_version != self.catalog().version {
@@ -122,6 +125,19 @@ impl Session {
         }
         let parameters = query::typed_parameters(self, prepared, parameters)?;
         self.route(prepared, &parameters).await
+    }
+
+    /// Puts the elements of array parameters into the statement, and runs that.
+    async fn run_with_arrays(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        query::check_count(prepared, parameters)?;
+        let template = prepared.template.as_ref().unwrap_or(&prepared.parsed);
+        let parsed = arrays::bound(template, &prepared.arrays, &prepared.parameters, parameters)?;
+        let types = prepared.parameters.iter().copied().map(Some).collect();
+        let written = prepare::prepare(self, Arc::new(parsed), types).await?;
+        let left = parameters.iter().enumerate();
+        let left = left.map(|(index, value)| if prepared.arrays.contains_key(&index) { &Value::Null } else { value });
+        let left: Vec<Value> = left.cloned().collect();
+        self.run_prepared(&written, &left).await
     }
 
     /// Each statement to its family.
@@ -367,12 +383,20 @@ impl Session {
         names::Zone::new(self.settings.time_zone())
     }
 
+    /// Does what calls of `set_config` in the statement asked for.
+    pub(crate) fn grant_changes(&mut self) -> Result<()> {
+        let changes = self.info().changes.clone();
+        let changes = std::mem::take(&mut *changes.lock().unwrap_or_else(PoisonError::into_inner));
+        changes.into_iter().try_for_each(|change| show::set_config(self, change))
+    }
+
     fn info(&mut self) -> Arc<SessionInfo> {
         let fresh = || {
             Arc::new(SessionInfo {
                 user: self.user.clone(),
                 database: self.database_name.clone(),
                 settings: self.settings.values().clone(),
+                changes: Arc::default(),
             })
         };
         let info = self.info.take().unwrap_or_else(fresh);

@@ -6,6 +6,8 @@ use keyspan_cql::{Describe, Discard, ObjectName, Set, Show};
 use keyspan_model::array::array_of;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 
+use keyspan_query::SettingChange;
+
 use crate::describe;
 use crate::names::{self, Named};
 use crate::outcome::{Outcome, Rows, Tag};
@@ -186,6 +188,13 @@ pub(crate) fn set(session: &mut Session, statement: &Set) -> Result<Outcome> {
     }
     session.settings_changed();
     Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `set_config(name, value, is_local)`.
+pub(crate) fn set_config(session: &mut Session, change: SettingChange) -> Result<()> {
+    let SettingChange { name, value, local } = change;
+    let values = session.settings.values_of(&name, &value);
+    set(session, &Set { name, values: Some(values), local }).map(drop)
 }
 
 /// `SET transaction_isolation = …` is another spelling of SET TRANSACTION.

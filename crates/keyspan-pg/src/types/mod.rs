@@ -3,8 +3,9 @@
 //! - [`pg_type`]: which Postgres type an Arrow field is.
 //! - [`column`]: an Arrow array made ready to be written row by row.
 //! - [`text`] and [`binary`]: the two formats; [`float`], [`datetime`], [`numeric`] and [`json`] hold what they share.
-//! - [`parameter`]: a Bind parameter read as a value.
+//! - [`parameter`]: a Bind parameter read as a value; [`array`]: one that is an array, as its text.
 
+pub(crate) mod array;
 pub(crate) mod binary;
 pub(crate) mod column;
 mod datetime;

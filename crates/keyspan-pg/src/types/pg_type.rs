@@ -174,7 +174,7 @@ impl PgType {
 
     /// An array of such elements. As in Postgres an array of arrays is an array of more dimensions; an array of what
     /// is already `jsonb` is `jsonb` as a whole.
-    fn array_of(element: PgType) -> PgType {
+    pub(crate) fn array_of(element: PgType) -> PgType {
         if element.oid == oid::JSONB || element.element.is_some() {
             return PgType { modifier: -1, ..element };
         }

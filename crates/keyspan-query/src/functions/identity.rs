@@ -1,5 +1,6 @@
 //! UUIDs, CQL's time UUIDs and conversions to and from blobs, and addresses.
 
+use keyspan_model::value::timeuuid_time;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use uuid::Uuid;
 
@@ -72,6 +73,23 @@ pub fn functions() -> Vec<Overload> {
             Value::Inet(std::net::IpAddr::V6(ip)) => Value::Blob([&[6][..], &ip.octets()[..]].concat()),
             _ => Value::Null,
         })
+    });
+    // A timeuuid in its order: its time, then its bytes.
+    add("timeuuid_bytes", &[TU], C::Blob, |_, v| {
+        Ok(match &v[0] {
+            Value::Uuid(uuid) => Value::Blob([&timeuuid_time(uuid).to_be_bytes()[..], uuid.as_bytes()].concat()),
+            _ => Value::Null,
+        })
+    });
+    add("timeuuid_of_bytes", &[BLOB], C::TimeUuid, |_, v| {
+        let uuid = bytes(&v[0])?.get(8..).and_then(|bytes| Uuid::from_slice(bytes).ok());
+        Ok(uuid.map_or(Value::Null, Value::Uuid))
+    });
+    add("inet_of_bytes", &[BLOB], C::Inet, |_, v| {
+        let address = bytes(&v[0])?.get(1..).unwrap_or_default();
+        let v4 = <[u8; 4]>::try_from(address).ok().map(std::net::IpAddr::from);
+        let address = v4.or_else(|| <[u8; 16]>::try_from(address).ok().map(std::net::IpAddr::from));
+        Ok(address.map_or(Value::Null, Value::Inet))
     });
     blobs(&mut all);
     all.push(

@@ -33,7 +33,7 @@ use crate::error::external;
 pub use overload::{Call, Code, Overload, Parameter};
 use overload::{Named, ValueFunction};
 pub use pattern::similar_pattern;
-pub use system::Facts;
+pub use system::{Facts, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use text::quote_ident;
 pub use time::{day, now};
 

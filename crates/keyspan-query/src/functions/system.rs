@@ -1,22 +1,28 @@
 //! What a session and its database say of themselves.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::Result as DataFusionResult;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_store::seam::Snapshot;
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
 use crate::error::external;
-use crate::session::SessionInfo;
+use crate::session::{SessionInfo, SettingChange};
 
 use ColumnType as C;
 
 const T: Parameter = Parameter::Is(C::Text);
 const B: Parameter = Parameter::Is(C::Boolean);
 const N: Parameter = Parameter::Is(C::BigInt);
+
+/// PostgreSQL's version whose behaviour clients may expect: `version()`, `server_version`.
+pub const POSTGRES_VERSION: &str = "16.4";
+/// The same as a number: `server_version_num`.
+pub const POSTGRES_VERSION_NUM: &str = "160004";
 
 /// What functions may know of the statement; travels in the configuration.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +35,8 @@ pub struct Facts {
     pub now: i64,
     /// The tables as of the statement.
     pub catalog: Arc<Catalog>,
+    /// What the statement sees; none where nothing is read.
+    pub snapshot: Option<Arc<dyn Snapshot>>,
 }
 
 impl Facts {
@@ -81,9 +89,6 @@ pub fn functions() -> Vec<Overload> {
     });
     add("current_setting", &[T], C::Text, |call, v| setting(call, text(&v[0])?, false));
     add("current_setting", &[T, B], C::Text, |call, v| setting(call, text(&v[0])?, v[1] == Value::Boolean(true)));
-    add("set_config", &[T, T, B], C::Text, |_, _| {
-        Err(Error::not_supported("set_config() is not supported").with_hint("Use SET name = value."))
-    });
     add("pg_backend_pid", &[], C::Int, |_, _| Ok(Value::Int(i32::try_from(std::process::id()).unwrap_or(i32::MAX))));
     for name in ["txid_current", "pg_current_xact_id"] {
         add(name, &[], C::BigInt, |_, _| {
@@ -99,21 +104,27 @@ pub fn functions() -> Vec<Overload> {
     for name in ["inet_server_port", "inet_client_port"] {
         add(name, &[], C::Int, |_, _| Ok(Value::Null));
     }
-    for name in ["has_table_privilege", "has_schema_privilege", "has_database_privilege"] {
-        add(name, &[T, T], C::Boolean, |_, _| Ok(Value::Boolean(true)));
-        add(name, &[N, T], C::Boolean, |_, _| Ok(Value::Boolean(true)));
-    }
     add("obj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
     add("col_description", &[N, Parameter::Is(C::Int)], C::Text, |_, _| Ok(Value::Null));
     add("shobj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
     add("pg_get_userbyid", &[N], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
+    all.push(Overload::new("set_config", &[T, T, B], C::Text, set_config).volatile());
     all
 }
 
+/// Remembers the wish; the session grants it, or fails, when the query is done.
+fn set_config(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (name, value) = (text(&values[0])?.to_owned(), text(&values[1])?.to_owned());
+    let change = SettingChange { name, value: value.clone(), local: values[2] == Value::Boolean(true) };
+    let mut changes = call.facts.info.changes.lock().unwrap_or_else(PoisonError::into_inner);
+    changes.push(change);
+    Ok(Value::Text(value))
+}
+
 fn version() -> String {
-    format!("PostgreSQL 15.0 (Keyspan {})", env!("CARGO_PKG_VERSION"))
+    format!("PostgreSQL {POSTGRES_VERSION} (Keyspan {})", env!("CARGO_PKG_VERSION"))
 }
 
 fn setting(call: &Call<'_>, name: &str, missing_ok: bool) -> Result<Value> {

@@ -20,6 +20,8 @@ pub fn functions() -> Vec<Overload> {
     names(&mut all);
     texts(&mut all);
     nothing(&mut all);
+    super::size::add(&mut all);
+    super::privilege::add(&mut all);
     all
 }
 
@@ -75,9 +77,6 @@ fn texts(all: &mut Vec<Overload>) {
     for parameters in [&[N][..], &[N, B]] {
         add("pg_get_constraintdef", parameters, C::Text, |call, v| Ok(constraint_text(call, &v[0])));
     }
-    add("pg_size_pretty", &[N], C::Text, |_, v| {
-        Ok(number(&v[0]).map_or(Value::Null, |size| Value::Text(size_text(size))))
-    });
     let format: Code = |_, v| {
         let modifier = match &v[1] {
             Value::Int(value) => i64::from(*value),
@@ -88,7 +87,7 @@ fn texts(all: &mut Vec<Overload>) {
     all.push(Overload::new("format_type", &[N, I], C::Text, format).with_nulls());
 }
 
-/// What is asked of things that are not there, and sizes, which the catalog does not know.
+/// What is asked of things that are not there.
 fn nothing(all: &mut Vec<Overload>) {
     let mut add =
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
@@ -104,31 +103,10 @@ fn nothing(all: &mut Vec<Overload>) {
     add("pg_relation_is_publishable", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
     add("pg_my_temp_schema", &[], C::BigInt, |_, _| Ok(Value::BigInt(0)));
     add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
-    for name in ["pg_table_size", "pg_relation_size", "pg_total_relation_size", "pg_indexes_size", "pg_database_size"] {
-        add(name, &[N], C::BigInt, null);
-    }
-    for name in ["pg_database_size", "pg_table_size", "pg_relation_size", "pg_total_relation_size"] {
-        add(name, &[T], C::BigInt, null);
-    }
-    let yes: Code = |_, _| Ok(Value::Boolean(true));
-    for name in ["has_column_privilege", "has_any_column_privilege"] {
-        for parameters in [&[N, T][..], &[T, T], &[T, T, T], &[N, T, T], &[N, I, T]] {
-            add(name, parameters, C::Boolean, yes);
-        }
-    }
-    for name in ["has_table_privilege", "has_schema_privilege", "has_database_privilege", "pg_has_role"] {
-        for parameters in [&[T, T, T][..], &[T, N, T]] {
-            add(name, parameters, C::Boolean, yes);
-        }
-    }
-    for parameters in [&[T, T][..], &[N, T]] {
-        add("pg_has_role", parameters, C::Boolean, yes);
-        add("has_function_privilege", parameters, C::Boolean, yes);
-    }
     add("obj_description", &[N], C::Text, null);
 }
 
-fn number(value: &Value) -> Option<i64> {
+pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::BigInt(value) => Some(*value),
         Value::Int(value) => Some(i64::from(*value)),
@@ -136,7 +114,7 @@ fn number(value: &Value) -> Option<i64> {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) => Some(text),
         _ => None,
@@ -264,14 +242,4 @@ fn constraint_text(call: &Call<'_>, oid: &Value) -> Value {
     let checks = table.checks.iter().enumerate();
     let check = checks.map(|(place, check)| (check_oid(table.id, place), check)).find(|(each, _)| *each == oid);
     check.map_or(Value::Null, |(_, check)| Value::Text(format!("CHECK ({})", check.sql)))
-}
-
-fn size_text(size: i64) -> String {
-    let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];
-    let (mut size, mut unit) = (i128::from(size), 0);
-    while size.abs() >= 10 * 1024 && unit + 1 < units.len() {
-        size = (size + 512).div_euclid(1024);
-        unit += 1;
-    }
-    format!("{size} {}", units[unit])
 }

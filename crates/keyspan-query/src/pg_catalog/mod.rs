@@ -9,14 +9,17 @@
 //! - `relations`, `session_rows`, `information`: the rows.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
 
+mod asyncpg;
 mod definition;
 mod functions;
 mod information;
 mod lookup;
+mod privilege;
 mod relations;
 mod rewrite;
 mod row;
 mod session_rows;
+mod size;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -36,8 +39,10 @@ use crate::table::Statement;
 use definition::Definition;
 use source::Source;
 
+pub use asyncpg::simplify;
 pub use functions::functions;
-pub use rewrite::rewrite_query;
+pub use lookup::aggregates;
+pub use rewrite::{call, rewrite_expression, rewrite_query};
 
 /// Schemas that hold system tables.
 pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];

@@ -13,21 +13,29 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
+use keyspan_model::{Error, Result};
+
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
 use crate::names::parts_of;
 
 /// Changes a query; called after its columns have their labels and before places are marked.
-pub fn rewrite_query(query: &mut Query) {
-    let _ = query.visit(&mut Rewriter);
+///
+/// # Errors
+/// 0A000 for a collation other than that of bytes.
+pub fn rewrite_query(query: &mut Query) -> Result<()> {
+    match query.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 struct Rewriter;
 
 impl VisitorMut for Rewriter {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             match body {
@@ -39,11 +47,39 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Collate { collation, .. } = expr
+            && !orders_by_bytes(collation)
+        {
+            return ControlFlow::Break(unknown_collation(collation));
+        }
         let own = std::mem::replace(expr, null());
         *expr = expression(own);
         ControlFlow::Continue(())
     }
+}
+
+/// As [`rewrite_query`], for an expression without a query.
+///
+/// # Errors
+/// As [`rewrite_query`].
+pub fn rewrite_expression(expression: &mut Expr) -> Result<()> {
+    match expression.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Whether a collation is how texts are ordered anyway: by their bytes.
+fn orders_by_bytes(collation: &ObjectName) -> bool {
+    let Some((schema, name)) = parts_of(collation) else { return false };
+    let known = ["C", "POSIX", "default", "ucs_basic"].contains(&name.as_str());
+    known && schema.is_none_or(|schema| schema == "pg_catalog")
+}
+
+fn unknown_collation(collation: &ObjectName) -> Error {
+    let message = format!("collation {collation} is not supported: text is ordered by its bytes");
+    Error::not_supported(message).with_hint("Leave COLLATE out, or write COLLATE \"C\".")
 }
 
 /// NULL.

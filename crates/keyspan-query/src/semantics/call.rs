@@ -11,6 +11,7 @@ use super::arithmetic::Op;
 use super::cast::{argument, implicit};
 use super::common::{common, decimal, number_rank, scale_of};
 use super::operator::calculated;
+use super::order;
 use super::planner::unified;
 use super::types::{Ty, fail, type_of};
 use crate::functions::{self, Overload, Parameter};
@@ -219,6 +220,11 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
     {
         function.func = extreme;
     }
+    function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
+    if let Some((form, ty)) = order::extreme(&name, &function.params.args, &types)? {
+        function.params.args = vec![form];
+        return order::restored(Expr::AggregateFunction(function), ty);
+    }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
     Ok(settled(Expr::AggregateFunction(function), &name))
 }
@@ -227,7 +233,12 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
 pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.fun.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
+    function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
     let args = std::mem::take(&mut function.params.args);
+    if let Some((form, ty)) = order::extreme(&name, &args, &types)? {
+        function.params.args = vec![form];
+        return order::restored(Expr::WindowFunction(Box::new(function)), ty);
+    }
     if name == "avg"
         && let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice())
         && number_rank(*ty).is_some_and(|rank| rank <= 6)

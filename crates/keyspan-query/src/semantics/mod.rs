@@ -14,6 +14,8 @@
 //! - `operator`, [`arithmetic`]: operators; what they give.
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
+//! - `order`: sorting by what a type's Arrow form does not sort by.
+//! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
 //! - `label`: names of output columns.
@@ -25,8 +27,10 @@ mod common;
 mod label;
 mod mark;
 mod operator;
+mod order;
 mod outer;
 mod planner;
+mod subquery;
 #[cfg(test)]
 mod tests;
 pub(crate) mod types;
@@ -43,11 +47,12 @@ use keyspan_model::Result;
 
 pub use cast::{Target, cast_value, numeric_literal, text_of};
 pub use label::label;
+pub use subquery::expand;
 pub use zone::Zone;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(union::UnionTypes)]
+    vec![Arc::new(union::UnionTypes), Arc::new(order::SortableForms)]
 }
 
 /// Rules that run after types are coerced.

@@ -12,6 +12,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 use super::arithmetic::{self, Op};
 use super::cast::implicit;
 use super::common::{common, number_rank};
+use super::order::sortable_form;
 use super::types::{Ty, fail, literal, type_of, value_of_literal};
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
@@ -241,9 +242,12 @@ fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr
     let equality =
         matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
     let form = match ty {
-        ColumnType::Duration => "interval_length",
         ColumnType::Json => "json_normal",
-        ColumnType::Inet if !equality => "inet_bytes",
+        // Intervals of one length are equal, as 24 hours are to a day.
+        ty if !equality || ty == ColumnType::Duration => match sortable_form(ty) {
+            Some(form) => form,
+            None => return Ok(binary_expr(left, op, right)),
+        },
         _ => return Ok(binary_expr(left, op, right)),
     };
     let left = value_call(form, vec![left], &[ty])?;

@@ -1,11 +1,12 @@
-//! UNION: each column's branches as one type, or 42804. DataFusion would make texts of what does not agree.
+//! UNION, and the two terms of WITH RECURSIVE: each column's branches as one type, or 42804. DataFusion would make texts of what does not agree.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, RecursiveQuery, Union};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -19,11 +20,12 @@ pub struct UnionTypes;
 
 impl AnalyzerRule for UnionTypes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        if !plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Union(_))))? {
+        if !plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_))))? {
             return Ok(plan);
         }
         let changed = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
+            LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
             other => other.recompute_schema().map(Transformed::yes),
         });
         Ok(changed?.data)
@@ -32,6 +34,24 @@ impl AnalyzerRule for UnionTypes {
     fn name(&self) -> &str {
         "union_types"
     }
+}
+
+/// Both terms with the fields of the whole: a column of a table says its type in its field, an expression does not.
+fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
+    let as_whole = |term: Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
+        let pairs = || query.schema.fields().iter().zip(term.schema().fields());
+        if pairs().all(|(whole, own)| whole.metadata() == own.metadata()) {
+            return Ok(term);
+        }
+        let exprs = term.schema().columns().into_iter().zip(query.schema.fields()).map(|(column, whole)| {
+            let (relation, name) = (column.relation.clone(), column.name.clone());
+            let metadata = FieldMetadata::from(whole.metadata().clone());
+            Expr::Column(column).alias_qualified_with_metadata(relation, name, Some(metadata))
+        });
+        Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs.collect(), term.clone())?)))
+    };
+    let (static_term, recursive_term) = (as_whole(query.static_term.clone())?, as_whole(query.recursive_term.clone())?);
+    Ok(LogicalPlan::RecursiveQuery(RecursiveQuery { static_term, recursive_term, ..query }))
 }
 
 /// The branch's type of a column; a bare literal's is not known yet.

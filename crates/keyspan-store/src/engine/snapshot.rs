@@ -13,7 +13,7 @@ use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
 use crate::run::{Run, SortedRun};
 use crate::scan::{ScanSource, output_schema};
-use crate::seam::{Accepted, BatchStream, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+use crate::seam::{Accepted, BatchStream, Known, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
 
 /// A snapshot of an embedded store. It outlives the store.
 #[derive(Debug)]
@@ -138,6 +138,24 @@ impl Snapshot for StoreSnapshot {
             own,
             sources: Mutex::default(),
         }))
+    }
+
+    fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(StoreSnapshot {
+            version: self.version.clone(),
+            schema: Schema::new(catalog),
+            seq: self.seq,
+            now: self.now,
+            timestamp: self.timestamp,
+            own: self.own.clone(),
+            sources: Mutex::default(),
+        }))
+    }
+
+    fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
+        let Some(version) = self.version.get(&relation) else { return Known::Exact(0) };
+        let segments: u64 = version.segments.iter().map(|segment| segment.record().disk_bytes()).sum();
+        Known::Exact(segments + version.memory() as u64)
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {

@@ -33,7 +33,11 @@ pub(crate) async fn visit(
     };
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
-        let mut stream = session.running.guard_stream(snapshot.scan(&scan, split, Arc::default())?);
+        let mut stream = session.running.guard_stream(session.database.threads().stream(snapshot.scan(
+            &scan,
+            split,
+            Arc::default(),
+        )?)?);
         while let Some(batch) = stream.next().await {
             if visit(batch?)? {
                 return Ok(());

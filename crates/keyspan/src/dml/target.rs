@@ -15,6 +15,7 @@ use keyspan_store::seam::Snapshot;
 use super::existing;
 use super::row::Written;
 use crate::database::count;
+use crate::query;
 use crate::session::Session;
 
 /// Which rows.
@@ -122,12 +123,12 @@ pub(crate) async fn read(
             });
             read.await?;
         }
-        Target::Query(query) => {
+        Target::Query(found) => {
             count(&session.database.counts().planned_statements);
             let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
             let context = session.context(snapshot.clone(), &types);
-            let planned = session.running.guard(session.queries.plan(query, &context)).await?;
-            let stream = session.running.guard(session.queries.execute(&planned, parameters, &context)).await?;
+            let planned = query::plan_on(session, found, context.clone()).await?;
+            let stream = query::execute_on(session, &planned, parameters, context).await?;
             let mut stream = session.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);

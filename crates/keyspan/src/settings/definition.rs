@@ -1,5 +1,7 @@
 //! The settings there are. One line each: name as SHOW spells it, default, kind, whether clients are told of changes.
 
+use keyspan_query::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -100,8 +102,8 @@ pub const DEFINITIONS: &[Definition] = &[
     own("row_security", "on", Kind::Boolean, "Accepted for compatibility."),
     own("search_path", "\"$user\", public", Kind::Names, "Keyspaces in which names are looked up."),
     reported("server_encoding", "UTF8", Kind::Fixed, "Encoding of texts."),
-    reported("server_version", "16.4", Kind::Fixed, "PostgreSQL's version whose behaviour clients may expect."),
-    own("server_version_num", "160004", Kind::Fixed, "The same as a number."),
+    reported("server_version", POSTGRES_VERSION, Kind::Fixed, "PostgreSQL's version that clients may expect."),
+    own("server_version_num", POSTGRES_VERSION_NUM, Kind::Fixed, "The same as a number."),
     reported("session_authorization", "keyspan", Kind::Text, "The session's user."),
     own("session_replication_role", "origin", Kind::Text, "Accepted for compatibility."),
     reported("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),

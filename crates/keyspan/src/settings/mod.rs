@@ -62,14 +62,18 @@ impl Settings {
 
     /// Sets a value from the connection's start-up packet: RESET goes back to it.
     pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
-        let values = match definition(&name.to_lowercase()) {
-            Some(Definition { kind: Kind::Names, .. }) => value::names(value),
-            _ => vec![value.to_string()],
-        };
-        self.set(name, &values)?;
+        self.set(name, &self.values_of(name, value))?;
         let key = name.to_lowercase();
         self.initial.insert(key.clone(), self.values[&key].clone());
         Ok(())
+    }
+
+    /// The values that one text stands for: several where the setting is a list of names.
+    pub(crate) fn values_of(&self, name: &str, value: &str) -> Vec<String> {
+        match definition(&name.to_lowercase()) {
+            Some(Definition { kind: Kind::Names, .. }) => value::names(value),
+            _ => vec![value.to_string()],
+        }
     }
 
     /// Back to the default.
@@ -151,6 +155,11 @@ impl Settings {
     /// How long a statement waits for a row lock; none: as long as it takes.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.duration("lock_timeout")
+    }
+
+    /// How long a session may be idle before it is ended, inside a transaction or outside; none: for ever.
+    pub fn idle_timeout(&self, in_transaction: bool) -> Option<Duration> {
+        self.duration(if in_transaction { "idle_in_transaction_session_timeout" } else { "idle_session_timeout" })
     }
 
     /// Whether commits are answered before they are on disk.

@@ -9,7 +9,6 @@
 //! The rule: nothing of a transaction is in the store before COMMIT, so ROLLBACK only forgets. Each statement has its
 //! own stamp, so that of two writes to one cell the later statement's wins.
 
-mod overlay;
 mod statement;
 mod watch;
 
@@ -167,10 +166,17 @@ impl Transaction {
             _ => committed,
         };
         match &self.catalog {
-            Some((_, own)) => overlay::snapshot(watched, own, &self.writes),
+            Some((_, own)) => watched.with_catalog(own.clone())?.with_writes(&self.writes_under(own)),
             None if self.writes.mutations.is_empty() => Ok(watched),
             None => watched.with_writes(&self.writes),
         }
+    }
+
+    /// The own writes to relations that a catalog still names.
+    fn writes_under(&self, catalog: &Catalog) -> WriteBatch {
+        let live = |mutation: &&Mutation| catalog.relation(mutation.relation()).is_some();
+        let mutations = self.writes.mutations.iter().filter(live).cloned().collect();
+        WriteBatch { mutations, unchanged: Vec::new(), relaxed: true }
     }
 
     /// Everything to commit: writes to relations that still exist, and all preconditions.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_store::seam::{Accepted, BatchStream, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+use keyspan_store::seam::{Accepted, BatchStream, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
 use parking_lot::Mutex;
 
 /// More remembered spans than this of one transaction become whole relations.
@@ -15,15 +15,20 @@ const SPANS_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Watched {
     inner: Arc<dyn Snapshot>,
+    /// What is committed: only of such relations can another transaction change something.
+    committed: Arc<Catalog>,
     reads: Arc<Mutex<Vec<Unchanged>>>,
 }
 
 impl Watched {
     pub(super) fn new(inner: Arc<dyn Snapshot>, reads: Arc<Mutex<Vec<Unchanged>>>) -> Watched {
-        Watched { inner, reads }
+        Watched { committed: inner.catalog().clone(), inner, reads }
     }
 
     fn remember(&self, relation: RelationId, spans: impl IntoIterator<Item = Span>) {
+        if self.committed.relation(relation).is_none() {
+            return;
+        }
         let mut reads = self.reads.lock();
         for span in spans {
             let read = Unchanged { relation, span, seq: self.inner.seq() };
@@ -79,7 +84,16 @@ impl Snapshot for Watched {
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_writes(batch)?;
-        Ok(Arc::new(Watched { inner, reads: self.reads.clone() }))
+        Ok(Arc::new(Watched { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
+    }
+
+    fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.with_catalog(catalog)?;
+        Ok(Arc::new(Watched { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
+    }
+
+    fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
+        self.inner.relation_bytes(relation)
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {

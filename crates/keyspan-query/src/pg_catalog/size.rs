@@ -1,0 +1,93 @@
+//! Sizes: what a table takes in memory and on disk, as the statement's snapshot knows it.
+//!
+//! A key is no structure of its own here: `pg_indexes_size` is 0, and all sizes of a table are the same.
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
+use keyspan_store::seam::Known;
+
+use super::functions::{number, text};
+use super::source::{DATABASE, Source, table_oid};
+use crate::functions::{Call, Code, Facts, Overload, Parameter};
+
+use ColumnType as C;
+
+const T: Parameter = Parameter::Is(C::Text);
+const N: Parameter = Parameter::Is(C::BigInt);
+
+/// The functions.
+pub fn add(all: &mut Vec<Overload>) {
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
+    for name in ["pg_table_size", "pg_relation_size", "pg_total_relation_size"] {
+        add(name, &[N], C::BigInt, |call, v| Ok(relation_size(&call.facts, number(&v[0]))));
+        add(name, &[T], C::BigInt, named_size);
+    }
+    for parameters in [&[N, T][..], &[T, T]] {
+        add("pg_relation_size", parameters, C::BigInt, |call, v| match text(&v[1]) {
+            Some("main") if text(&v[0]).is_some() => named_size(call, v),
+            Some("main") => Ok(relation_size(&call.facts, number(&v[0]))),
+            Some("fsm" | "vm" | "init") => Ok(Value::BigInt(0)),
+            _ => {
+                let hint = "Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".";
+                Err(Error::new(ErrorKind::InvalidParameter, "invalid fork name").with_hint(hint))
+            }
+        });
+    }
+    add("pg_indexes_size", &[N], C::BigInt, |_, _| Ok(Value::BigInt(0)));
+    add("pg_indexes_size", &[T], C::BigInt, |call, v| named_size(call, v).map(|_| Value::BigInt(0)));
+    add("pg_database_size", &[N], C::BigInt, |call, v| {
+        Ok(if number(&v[0]) == Some(DATABASE) { database_size(&call.facts) } else { Value::Null })
+    });
+    add("pg_database_size", &[T], C::BigInt, |call, v| match text(&v[0]) {
+        Some(name) if name == Source::of(&call.facts).database() => Ok(database_size(&call.facts)),
+        name => {
+            let message = format!("database \"{}\" does not exist", name.unwrap_or_default());
+            Err(Error::new(ErrorKind::UndefinedDatabase, message))
+        }
+    });
+    add("pg_size_pretty", &[N], C::Text, |_, v| {
+        Ok(number(&v[0]).map_or(Value::Null, |size| Value::Text(size_text(size))))
+    });
+}
+
+fn named_size(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let name = text(&values[0]).unwrap_or_default();
+    let class = Source::of(&call.facts).class_of_name(name);
+    let missing = || Error::new(ErrorKind::UndefinedTable, format!("relation \"{name}\" does not exist"));
+    class.map(|class| relation_size(&call.facts, Some(class.oid))).ok_or_else(missing)
+}
+
+/// The size of what has this OID: 0 for views, system tables and keys, null for what is not there.
+fn relation_size(facts: &Facts, oid: Option<i64>) -> Value {
+    let table = facts.catalog.tables.values().find(|table| Some(table_oid(table.id)) == oid);
+    match table {
+        Some(table) => table_bytes(facts, table).map_or(Value::Null, Value::BigInt),
+        None if oid.and_then(|oid| Source::of(facts).class_of_oid(oid)).is_some() => Value::BigInt(0),
+        None => Value::Null,
+    }
+}
+
+/// None where the store does not know.
+fn table_bytes(facts: &Facts, table: &TableDef) -> Option<i64> {
+    let snapshot = facts.snapshot.as_ref()?;
+    let each = table.relations().into_iter().map(|relation| match snapshot.relation_bytes(relation.id) {
+        Known::Exact(bytes) | Known::Estimate(bytes) => i64::try_from(bytes).ok(),
+        Known::Unknown => None,
+    });
+    each.sum()
+}
+
+fn database_size(facts: &Facts) -> Value {
+    let total: Option<i64> = facts.catalog.tables.values().map(|table| table_bytes(facts, table)).sum();
+    total.map_or(Value::Null, Value::BigInt)
+}
+
+fn size_text(size: i64) -> String {
+    let units = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let (mut size, mut unit) = (i128::from(size), 0);
+    while size.abs() >= 10 * 1024 && unit + 1 < units.len() {
+        size = (size + 512).div_euclid(1024);
+        unit += 1;
+    }
+    format!("{size} {}", units[unit])
+}

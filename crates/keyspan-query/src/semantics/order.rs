@@ -1,0 +1,94 @@
+//! Types whose Arrow form does not sort as they do: they are sorted by a form that does.
+//!
+//! `ORDER BY id` of a timeuuid becomes `ORDER BY timeuuid_bytes(id)`, and `min(id)` the timeuuid of the least such bytes.
+//! Comparisons do the same ([`super::operator`]).
+
+use std::sync::Arc;
+
+use datafusion::common::DFSchema;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+use datafusion::optimizer::AnalyzerRule;
+use keyspan_model::ColumnType;
+
+use super::types::{Ty, type_of};
+use crate::functions::value_call;
+
+/// The function whose result sorts as values of this type do; none where they do themselves.
+pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
+    match ty {
+        ColumnType::TimeUuid => Some("timeuuid_bytes"),
+        ColumnType::Inet => Some("inet_bytes"),
+        ColumnType::Duration => Some("interval_length"),
+        _ => None,
+    }
+}
+
+/// The function that makes a value of this type of its sortable form.
+fn back(ty: ColumnType) -> Option<&'static str> {
+    match ty {
+        ColumnType::TimeUuid => Some("timeuuid_of_bytes"),
+        ColumnType::Inet => Some("inet_of_bytes"),
+        _ => None,
+    }
+}
+
+/// The rule for ORDER BY of queries.
+#[derive(Debug)]
+pub struct SortableForms;
+
+impl AnalyzerRule for SortableForms {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Sort(mut sort) => {
+                let schema = Arc::clone(sort.input.schema());
+                let before = sort.expr.clone();
+                sort.expr = sortable(sort.expr, &schema)?;
+                let same = sort.expr == before;
+                let plan = LogicalPlan::Sort(sort);
+                Ok(if same { Transformed::no(plan) } else { Transformed::yes(plan) })
+            }
+            other => Ok(Transformed::no(other)),
+        });
+        Ok(changed?.data)
+    }
+
+    fn name(&self) -> &str {
+        "sortable_forms"
+    }
+}
+
+/// The expressions of an ORDER BY, each in its sortable form.
+pub fn sortable(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
+    let each = sorts.into_iter().map(|sort| Ok(SortExpr { expr: form(sort.expr, schema)?, ..sort }));
+    each.collect()
+}
+
+fn form(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match type_of(&expr, schema)? {
+        Ty::Known(ty) => match sortable_form(ty) {
+            Some(name) => value_call(name, vec![expr], &[ty]),
+            None => Ok(expr),
+        },
+        _ => Ok(expr),
+    }
+}
+
+/// The argument of `min` or `max` in its sortable form, and the type to go back to; none if it sorts as it is.
+pub fn extreme(name: &str, args: &[Expr], types: &[Ty]) -> Result<Option<(Expr, ColumnType)>> {
+    let ("min" | "max", [arg], [Ty::Known(ty)]) = (name, args, types) else { return Ok(None) };
+    match (sortable_form(*ty), back(*ty)) {
+        (Some(form), Some(_)) => Ok(Some((value_call(form, vec![arg.clone()], &[*ty])?, *ty))),
+        _ => Ok(None),
+    }
+}
+
+/// The value of this type whose sortable form an expression is.
+pub fn restored(expr: Expr, ty: ColumnType) -> Result<Expr> {
+    match back(ty) {
+        Some(name) => value_call(name, vec![expr], &[ColumnType::Blob]),
+        None => Ok(expr),
+    }
+}

@@ -1,0 +1,248 @@
+//! Subqueries and clauses that DataFusion does not plan, or plans to another answer, as forms that it does plan.
+//!
+//! ```text
+//! x > ALL (q)           cnt = 0 OR (x > max AND no null)        cnt, min, max and nulls being aggregates over q
+//! x > ANY (q)           cnt > 0 AND (x > min OR some null)
+//! SELECT EXISTS (q)     SELECT (SELECT count(*) > 0 FROM q)
+//! SELECT series(…)      SELECT unnest(series(…))
+//! FETCH FIRST 3 ROWS    LIMIT 3
+//! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
+//! ```
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor,
+    Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use keyspan_model::{Error, Result};
+
+use crate::names::parts_of;
+
+/// Changes a query; called before anything else looks at it.
+///
+/// # Errors
+/// 0A000 for what would be answered wrongly.
+pub fn expand(query: &mut Query) -> Result<()> {
+    match query.visit(&mut Expander) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Expander;
+
+impl VisitorMut for Expander {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Err(error) = fetch(query) {
+            return ControlFlow::Break(error);
+        }
+        let mut bodies = vec![query.body.as_mut()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => select.projection.iter_mut().for_each(item),
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        match factor {
+            TableFactor::Table { sample: Some(_), .. } => {
+                let error = Error::not_supported("TABLESAMPLE is not supported");
+                ControlFlow::Break(error.with_hint("Use WHERE random() < 0.1."))
+            }
+            factor => {
+                name_column(factor);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match quantified(expr) {
+            Ok(Some(expanded)) => *expr = expanded,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `FROM unnest(…) AS x`: the one column of a function that gives single values is called as the table is.
+fn name_column(factor: &mut TableFactor) {
+    let alias = match factor {
+        TableFactor::UNNEST { alias, array_exprs, with_ordinality: false, .. } if array_exprs.len() == 1 => alias,
+        TableFactor::Table { name, alias, args: Some(_), with_ordinality: false, .. }
+        | TableFactor::Function { name, alias, with_ordinality: false, .. }
+            if parts_of(name).is_some_and(|(_, name)| name == "generate_series") =>
+        {
+            alias
+        }
+        _ => return,
+    };
+    if let Some(alias) = alias
+        && alias.columns.is_empty()
+    {
+        alias.columns.push(ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+}
+
+/// FETCH FIRST as LIMIT.
+fn fetch(query: &mut Query) -> Result<()> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    if fetch.with_ties || fetch.percent {
+        return Err(Error::not_supported("FETCH FIRST … WITH TIES and PERCENT are not supported"));
+    }
+    let rows = fetch.quantity.unwrap_or_else(|| number("1"));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause =
+                Some(LimitClause::LimitOffset { limit: Some(rows), offset: None, limit_by: Vec::new() });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(rows),
+        Some(_) => return Err(Error::new(keyspan_model::ErrorKind::Syntax, "multiple LIMIT clauses not allowed")),
+    }
+    Ok(())
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::Value(Value::Number(digits.into(), false).into())
+}
+
+/// What stands in a SELECT list and gives several rows, or asks whether there are any.
+fn item(item: &mut SelectItem) {
+    let (expr, label) = match item {
+        SelectItem::UnnamedExpr(expr) => {
+            let label = super::label(expr);
+            (expr, Some(label))
+        }
+        SelectItem::ExprWithAlias { expr, .. } => (expr, None),
+        _ => return,
+    };
+    let Some(changed) = exists(expr).or_else(|| series(expr)) else { return };
+    *expr = changed;
+    if let Some(label) = label {
+        let expr = expr.clone();
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label) };
+    }
+}
+
+fn series(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let (_, name) = parts_of(&function.name)?;
+    (name == "generate_series" && function.over.is_none())
+        .then(|| crate::pg_catalog::call("unnest", vec![expr.clone()]))
+}
+
+/// EXISTS as a count, which may stand in a SELECT list.
+fn exists(expr: &Expr) -> Option<Expr> {
+    let (subquery, negated) = match expr {
+        Expr::Exists { subquery, negated } => (subquery, *negated),
+        Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => match expr.as_ref() {
+            Expr::Exists { subquery, negated } => (subquery, !negated),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let mut counted = subquery.clone();
+    let SetExpr::Select(select) = counted.body.as_mut() else { return None };
+    let Select { group_by: GroupByExpr::Expressions(groups, _), distinct: None, having: None, .. } = select.as_ref()
+    else {
+        return None;
+    };
+    if !groups.is_empty()
+        || counted.limit_clause.is_some()
+        || select.projection.iter().any(crate::pg_catalog::aggregates)
+    {
+        return None;
+    }
+    let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+    let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
+    let mut count = crate::pg_catalog::call("count", Vec::new());
+    if let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
+        list.args.push(star);
+    }
+    select.projection =
+        vec![SelectItem::UnnamedExpr(Expr::BinaryOp { left: Box::new(count), op, right: Box::new(number("0")) })];
+    counted.order_by = None;
+    Some(Expr::Subquery(counted))
+}
+
+/// `x op ANY (q)` and `x op ALL (q)`.
+fn quantified(expr: &Expr) -> Result<Option<Expr>> {
+    let (left, op, right, any) = match expr {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false),
+        _ => return Ok(None),
+    };
+    let Expr::Subquery(query) = right.as_ref() else { return Ok(None) };
+    let negated = match (op, any) {
+        (BinaryOperator::Eq, true) => Some(false),
+        (BinaryOperator::NotEq, false) => Some(true),
+        _ => None,
+    };
+    if let Some(negated) = negated {
+        return Ok(Some(Expr::InSubquery { expr: left.clone(), subquery: query.clone(), negated }));
+    }
+    use BinaryOperator as B;
+    let compared = match (op, any) {
+        (B::Gt | B::GtEq, true) | (B::Lt | B::LtEq, false) => "x op (SELECT min(c) FROM q)",
+        (B::Lt | B::LtEq, true) | (B::Gt | B::GtEq, false) => "x op (SELECT max(c) FROM q)",
+        (B::NotEq, true) => "(x op (SELECT min(c) FROM q) OR x op (SELECT max(c) FROM q))",
+        (B::Eq, false) => "(x op (SELECT min(c) FROM q) AND x op (SELECT max(c) FROM q))",
+        _ => return Err(Error::not_supported(format!("{op} ANY and ALL of a subquery are not supported"))),
+    };
+    let nulls = "(SELECT count(*) - count(c) FROM q) > 0";
+    let text = match any {
+        true => {
+            format!("((SELECT count(*) FROM q) > 0 AND ({compared} OR CASE WHEN {nulls} THEN NULL ELSE false END))")
+        }
+        false => {
+            format!("((SELECT count(*) FROM q) = 0 OR ({compared} AND CASE WHEN {nulls} THEN NULL ELSE true END))")
+        }
+    };
+    let text = text.replace("x op", &format!("x {op}"));
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr());
+    let mut expanded = parsed.map_err(|error| Error::internal(format!("{text}: {error}")))?;
+    let _ = expanded.visit(&mut Fill { value: left, query });
+    Ok(Some(expanded))
+}
+
+/// Puts the value for `x` and the subquery, its column named `c`, for `q`.
+struct Fill<'a> {
+    value: &'a Expr,
+    query: &'a Query,
+}
+
+impl VisitorMut for Fill<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if matches!(expr, Expr::Identifier(name) if name.value == "x") {
+            *expr = Expr::Nested(Box::new(self.value.clone()));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, .. } = factor else { return ControlFlow::Continue(()) };
+        if parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == "q") {
+            let column = ast::TableAliasColumnDef { name: Ident::new("c"), data_type: None };
+            let alias = ast::TableAlias { explicit: true, name: Ident::new("q"), columns: vec![column], at: None };
+            *factor = TableFactor::Derived {
+                lateral: false,
+                subquery: Box::new(self.query.clone()),
+                alias: Some(alias),
+                sample: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}

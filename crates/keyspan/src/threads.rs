@@ -1,0 +1,145 @@
+//! The threads that queries run on, apart from those of whoever asks.
+//!
+//! The rule: a plan's work may take long between two of its yields, so it is never polled by the task that answers a
+//! client. That task waits for it, and so sees a cancel request or a timeout at once; the work is told to stop, and does
+//! at its next yield. Dropping what is answered here stops it too.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, ready};
+
+use arrow::array::RecordBatch;
+use futures::{Stream, StreamExt};
+use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_store::seam::BatchStream;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+
+/// Batches that a query is ahead of who reads it: the reader's batch and this one are in memory.
+const AHEAD: usize = 1;
+
+/// The threads, begun when the first query runs.
+#[derive(Debug, Default)]
+pub(crate) struct QueryThreads {
+    runtime: OnceLock<Option<Runtime>>,
+}
+
+impl QueryThreads {
+    /// Does work on these threads.
+    ///
+    /// # Errors
+    /// The work's own; 53200 when there can be no threads.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let mut task = Stopping(self.handle()?.spawn(work));
+        (&mut task.0).await.unwrap_or_else(|error| Err(ended(error)))
+    }
+
+    /// The stream, read on these threads.
+    ///
+    /// # Errors
+    /// 53200 when there can be no threads.
+    pub(crate) fn stream(&self, mut stream: BatchStream) -> Result<BatchStream> {
+        let (sender, batches) = mpsc::channel(AHEAD);
+        let task = self.handle()?.spawn(async move {
+            while let Some(batch) = stream.next().await {
+                if sender.send(batch).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Box::pin(Remote { batches, task: Some(Stopping(task)) }))
+    }
+
+    fn handle(&self) -> Result<Handle> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let begin = || {
+            Builder::new_multi_thread().worker_threads(threads).thread_name("keyspan-query").enable_all().build().ok()
+        };
+        match self.runtime.get_or_init(begin) {
+            Some(runtime) => Ok(runtime.handle().clone()),
+            None => Err(Error::new(ErrorKind::OutOfMemory, "could not start the threads that queries run on")),
+        }
+    }
+}
+
+impl Drop for QueryThreads {
+    fn drop(&mut self) {
+        // Without waiting: the last session may end inside a task.
+        if let Some(Some(runtime)) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A task that is stopped when nobody waits for it any more.
+struct Stopping<T>(JoinHandle<T>);
+
+impl<T> Drop for Stopping<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A panic goes on where the query was asked for, so that it ends what a panic there would end.
+fn ended(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Error::new(ErrorKind::Shutdown, "the database is closing"),
+    }
+}
+
+/// Batches that come from another task.
+struct Remote {
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    task: Option<Stopping<()>>,
+}
+
+impl Stream for Remote {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(batch) = ready!(self.batches.poll_recv(context)) {
+            return Poll::Ready(Some(batch));
+        }
+        // Only the task's own end tells the end of the rows from a panic among them.
+        let Some(task) = &mut self.task else { return Poll::Ready(None) };
+        let end = ready!(Pin::new(&mut task.0).poll(context));
+        self.task = None;
+        Poll::Ready(end.err().map(|error| Err(ended(error))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::CancelHandle;
+    use std::time::{Duration, Instant};
+
+    #[tokio::test]
+    async fn work_that_never_yields_does_not_hold_up_its_cancel() {
+        let threads = QueryThreads::default();
+        let handle = CancelHandle::default();
+        let running = handle.begin(Some(Duration::from_millis(20)));
+        let start = Instant::now();
+        let work = async {
+            std::thread::sleep(Duration::from_secs(3));
+            Ok(())
+        };
+        let error = running.guard(threads.run(work)).await.expect_err("timed out");
+        assert_eq!(error.sqlstate(), "57014");
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_panic_among_the_rows_is_not_their_end() {
+        let threads = QueryThreads::default();
+        let stream = threads.stream(Box::pin(futures::stream::poll_fn(|_| panic!("a defect")))).expect("threads");
+        let read = tokio::spawn(stream.collect::<Vec<_>>());
+        assert!(read.await.expect_err("a panic").is_panic());
+    }
+}
