@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the Python drivers alone.
+//! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the Python drivers alone,
+//! `cargo xtask torture` looks for faults that lose data for as long as one likes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -12,6 +13,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   ci        everything CI runs: fmt, clippy, docs, tests, drivers
   lint      fmt, clippy, docs
   test      unit tests, property tests, query files, kill tests
+  torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
   drivers   the Python drivers against a running server (installs them into target/python)";
 
 fn main() -> ExitCode {
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         "lint" => lint(),
         "test" => test(),
         "drivers" => drivers(),
+        "torture" => torture(),
         _ => Err(USAGE.to_string()),
     };
     match done {
@@ -47,6 +50,22 @@ fn lint() -> Result<(), String> {
 
 fn test() -> Result<(), String> {
     step("tests", cargo(&["test", "--workspace", "--quiet"]))
+}
+
+/// Faults under the store for some minutes. The store is built alone, optimized: it needs no query engine.
+fn torture() -> Result<(), String> {
+    let mut run = cargo(&["test", "--release", "--package", "keyspan-store", "--lib", "--quiet", "torture"]);
+    run.args(["--", "--ignored", "--nocapture"]);
+    let mut arguments = std::env::args().skip(2);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{name} needs a number"))?;
+        match name.as_str() {
+            "--minutes" => run.env("KEYSPAN_TORTURE_MINUTES", value),
+            "--seed" => run.env("KEYSPAN_TORTURE_SEED", value),
+            _ => return Err(USAGE.to_string()),
+        };
+    }
+    step("torture", run)
 }
 
 fn drivers() -> Result<(), String> {

@@ -12,7 +12,7 @@ use keyspan_model::{Error, ErrorKind, RelationId, Result, SegmentId};
 
 use crate::files::{Files, LocalFiles, corrupted};
 use crate::format::Format;
-use crate::log::{LoggedMutation, Replay, decode_body, log_files};
+use crate::log::{LoggedMutation, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
 use crate::segment::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, verify_segment};
 
@@ -121,7 +121,7 @@ fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut
 }
 
 fn check_log(files: &Arc<dyn Files>, format: Format, manifest: &ManifestState, report: &mut CheckReport) -> Result<()> {
-    let found = log_files(files.as_ref())?;
+    let found = needed_files(log_files(files.as_ref())?, manifest.marks.log_start);
     let mut replay = Replay::new(files.clone(), format.store, found, manifest.marks.durable_seq);
     while let Some(record) = replay.next_record()? {
         let body = decode_body(record.kind, record.flags, &record.bytes);

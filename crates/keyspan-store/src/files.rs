@@ -1,7 +1,8 @@
 //! Files: the one seam for everything the store does to a disk.
 //!
-//! Rule: nothing else in this crate opens, writes, syncs, renames or removes a file (sled, behind `manifest`, is the
-//! one exception and says so), so that a test can put a failing or forgetful disk underneath. The shape is an object
+//! Rule: nothing else in this crate opens, writes, syncs, renames or removes a file, so that a test can put a failing
+//! or forgetful disk underneath. sled, behind `manifest`, opens and writes its own files; that they are durable is made
+//! sure here ([`Files::adopt`]). The shape is an object
 //! store's: whole files written once, read by ranges, listed, deleted, and put only if absent; a later object store
 //! plugs in here.
 //!
@@ -9,6 +10,9 @@
 
 mod local;
 mod memory;
+mod reserve;
+#[cfg(test)]
+pub mod simulated;
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -20,6 +24,10 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
+pub use reserve::{missing_reserve, reserve, with_reserve};
+
+/// What a file's name ends in while it is written aside; one that a crash left is removed at open.
+pub const ASIDE: &str = ".tmp";
 
 /// A directory of files.
 pub trait Files: Debug + Send + Sync + 'static {
@@ -29,8 +37,37 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// A file to read from. It stays readable after it was removed.
     fn open(&self, path: &str) -> Result<Arc<dyn FileReader>>;
 
+    /// A file that something else writes (sled), opened only to make its bytes durable.
+    fn adopt(&self, path: &str) -> Result<Box<dyn FileWriter>>;
+
+    /// Gives a file a second name unless that is taken. Returns whether it was given. Durable after
+    /// [`Files::sync_dir`].
+    fn link(&self, from: &str, to: &str) -> Result<bool>;
+
     /// Writes a whole file, durably, unless one of this name exists. Returns whether it was written.
-    fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool>;
+    ///
+    /// Written aside and linked, so that the name never stands for half a file. After an error the file is there
+    /// whole or not at all, and nobody knows which.
+    fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
+        if self.len(path)?.is_some() {
+            return Ok(false);
+        }
+        let aside = format!("{path}{ASIDE}");
+        self.remove(&aside)?;
+        let written = self.create(&aside).and_then(|mut file| {
+            file.write_all(bytes).map_err(|error| io_error("write", &self.display(path), &error))?;
+            file.sync_data()
+        });
+        let linked = written.and_then(|()| self.link(&aside, path));
+        if let Err(error) = self.remove(&aside) {
+            tracing::debug!(%error, "a file written aside is left; opening the store removes it");
+        }
+        if linked? {
+            self.sync_dir(parent(path))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 
     /// Makes a directory and those above it, durably. No error if it exists.
     fn create_dir(&self, path: &str) -> Result<()>;
@@ -43,6 +80,9 @@ pub trait Files: Debug + Send + Sync + 'static {
 
     /// Removes a file. No error if there is none.
     fn remove(&self, path: &str) -> Result<()>;
+
+    /// Removes a directory with all that is in it. No error if there is none.
+    fn remove_dir(&self, path: &str) -> Result<()>;
 
     /// The names in a directory, sorted; empty if there is no such directory.
     fn list(&self, path: &str) -> Result<Vec<String>>;

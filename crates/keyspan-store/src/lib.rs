@@ -21,6 +21,8 @@ pub mod memory_run;
 pub mod memtable;
 pub mod merge;
 mod policy;
+#[cfg(test)]
+mod random;
 pub mod row;
 pub mod run;
 pub mod scan;

@@ -20,5 +20,5 @@ mod wire;
 
 pub use codec::{LoggedMutation, Record, decode_body, encode_body};
 pub use committer::{Commit, CommitLog, LogOptions};
-pub use replay::{Replay, log_files};
+pub use replay::{Replay, log_files, needed_files};
 pub use wire::Reader;

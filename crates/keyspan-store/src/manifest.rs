@@ -2,12 +2,13 @@
 //! never go back. It decides what exists; a file that it does not name is a left-over.
 //!
 //! ```text
-//! edit ──▶ ledger (sled in `edits/`, one batch, fdatasync) ──▶ state ──▶ checkpoint `manifest/<edit>` (put if absent)
+//! edit ──▶ checkpoint `manifest/<edit>` (put if absent), where asked for ──▶ ledger (sled in `edits/`) ──▶ state
 //! ```
 //!
 //! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the
 //! commit log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint
-//! and the log are always enough to recover, also when the ledger is lost. Edit numbers only grow.
+//! and the log are always enough to recover, also when the ledger is lost. Edit numbers only grow: one that failed is
+//! never used again, since nobody knows whether it is on disk. It does no harm there: what comes after it says all.
 
 mod checkpoint;
 mod ledger;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use keyspan_model::Result;
 use uuid::Uuid;
 
-use crate::files::Files;
+use crate::files::{Files, with_reserve};
 
 pub use checkpoint::{checkpoints, read as read_checkpoint};
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};
@@ -36,27 +37,35 @@ const CHECKPOINTS_KEPT: usize = 2;
 pub struct Manifest {
     files: Arc<dyn Files>,
     store: Uuid,
-    /// None where there is no local disk: then every edit is a checkpoint.
+    /// None where there is no local disk, and after it has failed: then every edit is a checkpoint.
     ledger: Option<Ledger>,
     state: ManifestState,
+    /// Number of the next edit, greater than any that may be on disk.
+    next: u64,
+    /// Number of the newest checkpoint that is known to be durable.
+    checkpoint: u64,
     rebuilt: Option<String>,
 }
 
 impl Manifest {
     /// Reads what there is. A damaged ledger is made anew from the newest checkpoint, which is never behind what the
     /// commit log still holds.
+    ///
+    /// Errors: a newest checkpoint that is damaged, and no ledger that knows as much, is `Corrupted`: what it said is
+    /// not known, and an older state would take live files for left-overs.
     pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
-        files.create_dir(CHECKPOINT_DIRECTORY)?;
-        let checkpoint = newest(files.as_ref(), store)?;
+        with_reserve(files.as_ref(), || files.create_dir(CHECKPOINT_DIRECTORY))?;
+        let newest = newest(files.as_ref(), store)?;
         let (ledger, items, rebuilt) = match files.local_root() {
-            Some(root) => {
-                let (ledger, items, rebuilt) = Ledger::open(root, checkpoint)?;
-                (Some(ledger), items, rebuilt)
-            }
-            None => (None, checkpoint.unwrap_or_default(), None),
+            Some(root) => Ledger::open(files.clone(), root, newest.items)?,
+            None => (None, newest.items.unwrap_or_default(), None),
         };
+        if let Some((_, error)) = newest.damaged.filter(|(number, _)| *number > items.edit) {
+            return Err(error);
+        }
         let state = ManifestState::from_items(&items)?;
-        Ok(Manifest { files, store, ledger, state, rebuilt })
+        let next = state.edit.max(newest.number) + 1;
+        Ok(Manifest { files, store, ledger, state, next, checkpoint: newest.whole, rebuilt })
     }
 
     /// What the manifest says now.
@@ -69,26 +78,50 @@ impl Manifest {
         self.rebuilt.as_deref()
     }
 
-    /// Makes an edit durable. With `checkpoint`, writes a checkpoint as well and reads it back.
+    /// Number that the next edit will have.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Number of the newest checkpoint that is known to be durable.
+    pub fn checkpoint(&self) -> u64 {
+        self.checkpoint
+    }
+
+    /// Makes an edit durable. With `checkpoint`, as a checkpoint that was read back.
+    ///
+    /// Errors: the state is as before, and a later edit may succeed. The failed one may be on disk all the same: so
+    /// nothing that it names may be removed before a later checkpoint.
     pub fn commit(&mut self, edit: Edit, checkpoint: bool) -> Result<()> {
-        let number = self.state.edit + 1;
-        let (puts, removes) = self.state.changes(&edit)?;
-        if let Some(ledger) = &mut self.ledger {
-            ledger.commit(number, &puts, &removes)?;
-        }
-        self.state.apply(edit, number);
+        let number = self.next;
+        self.next += 1;
+        let (puts, removes) = self.state.changes(&edit, number)?;
+        let mut next = self.state.clone();
+        next.apply(edit, number);
         if checkpoint || self.ledger.is_none() {
-            self.checkpoint()?;
+            self.write_checkpoint(&next)?;
         }
+        if let Some(Err(error)) = self.ledger.as_mut().map(|ledger| ledger.commit(number, &puts, &removes)) {
+            // What it holds is not known any more. The checkpoint is ahead of it, and wins when the store is opened.
+            tracing::warn!(%error, "the manifest's ledger failed: every edit is a checkpoint until the next start");
+            self.ledger = None;
+            if self.checkpoint < number {
+                self.write_checkpoint(&next)?;
+            }
+        }
+        self.state = next;
         Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<()> {
-        let items = Items { edit: self.state.edit, items: self.state.items()? };
-        write(self.files.as_ref(), self.store, &items)?;
-        let old = checkpoints(self.files.as_ref())?;
-        for (_, path) in old.iter().rev().skip(CHECKPOINTS_KEPT) {
-            self.files.remove(path)?;
+    fn write_checkpoint(&mut self, state: &ManifestState) -> Result<()> {
+        let items = Items { edit: state.edit, items: state.items()? };
+        with_reserve(self.files.as_ref(), || write(self.files.as_ref(), self.store, &items))?;
+        self.checkpoint = state.edit;
+        let old = checkpoints(self.files.as_ref());
+        for (_, path) in old.unwrap_or_default().iter().rev().skip(CHECKPOINTS_KEPT) {
+            if let Err(error) = self.files.remove(path) {
+                tracing::warn!(%error, "an old checkpoint could not be removed");
+            }
         }
         Ok(())
     }

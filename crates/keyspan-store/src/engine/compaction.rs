@@ -86,7 +86,10 @@ impl Core {
             return self.discard(&records);
         }
         let edit = Edit { add: records.clone(), remove: merged.iter().copied().collect(), ..self.edit(&manifest) };
-        manifest.commit(edit, true)?;
+        if let Err(error) = manifest.commit(edit, true) {
+            self.doubt(&manifest, &records);
+            return Err(error);
+        }
         self.publish_merge(&relation, &merged, records);
         drop(manifest);
         self.compactions.fetch_add(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use super::version::State;
 use crate::files::{FileLock, Files};
 use crate::log::CommitLog;
 use crate::manifest::{Manifest, Marks};
-use crate::segment::{BlockCache, Segment};
+use crate::segment::{BlockCache, Segment, SegmentRecord};
 
 /// An open store: what the lane, the workers and the snapshots share.
 #[derive(Debug)]
@@ -44,6 +44,9 @@ pub struct Core {
     pub next_segment: AtomicU64,
     /// Dead segments whose files may still be read by somebody.
     pub graveyard: Mutex<Vec<(SegmentId, std::sync::Weak<Segment>)>>,
+    /// Segments whose edit failed, with the number of the next one: that edit may be on disk all the same, so their
+    /// files stay until a later checkpoint says that they are nothing.
+    pub doubtful: Mutex<Vec<(SegmentId, u64)>>,
     /// What the workers are asked to do.
     pub work: Mutex<Work>,
     /// Wakes the workers.
@@ -56,6 +59,8 @@ pub struct Core {
     pub disk_low: AtomicBool,
     /// Set when the store closes: merges under way end at their next batch.
     pub aborting: AtomicBool,
+    /// Batches that asked for room.
+    pub writes: AtomicU64,
     /// Flushes since the store was opened.
     pub flushes: AtomicU64,
     /// Compactions since the store was opened.
@@ -108,6 +113,12 @@ impl Core {
             durable_seq,
             log_start: 0,
         }
+    }
+
+    /// Remembers segments that an edit should have named: it failed, and may be on disk or not.
+    pub fn doubt(&self, manifest: &Manifest, records: &[SegmentRecord]) {
+        let next = manifest.next();
+        self.doubtful.lock().extend(records.iter().map(|record| (record.id, next)));
     }
 
     /// A segment id that was never used.

@@ -45,8 +45,12 @@ impl Core {
         if !self.state.lock().version.contains_key(&id) {
             return self.discard(&records);
         }
-        self.commit_flush(&mut manifest, &relation, records, upto)?;
+        let committed = self.commit_flush(&mut manifest, &relation, records.clone(), upto);
+        if committed.is_err() {
+            self.doubt(&manifest, &records);
+        }
         drop(manifest);
+        committed?;
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.room.notify_waiters();
         Ok(())
@@ -183,6 +187,7 @@ impl Core {
     /// Deletes the files of dead segments that nobody reads. The manifest must have said that they are dead, in a
     /// checkpoint.
     pub fn delete_dead(&self) -> Result<()> {
+        self.delete_doubtful()?;
         let free: Vec<_> = {
             let mut graveyard = self.graveyard.lock();
             let (free, kept) = graveyard.drain(..).partition(|(_, segment)| segment.strong_count() == 0);
@@ -199,6 +204,21 @@ impl Core {
         self.files.sync_dir(SEGMENT_DIRECTORY)?;
         let buried = free.into_iter().map(|(id, _)| id).collect();
         self.manifest.lock().commit(Edit { buried, ..Edit::default() }, false)
+    }
+
+    /// Deletes the files of segments whose edit failed, once a later checkpoint does not name them.
+    fn delete_doubtful(&self) -> Result<()> {
+        if self.doubtful.lock().is_empty() {
+            return Ok(());
+        }
+        let checkpoint = self.manifest.lock().checkpoint();
+        let mut doubtful = self.doubtful.lock();
+        for (id, next) in doubtful.iter().filter(|(_, next)| *next <= checkpoint) {
+            tracing::debug!(%id, next, "a segment whose edit failed is removed");
+            self.remove_segment(*id)?;
+        }
+        doubtful.retain(|(_, next)| *next > checkpoint);
+        Ok(())
     }
 
     /// Removes log files whose batches are all flushed.

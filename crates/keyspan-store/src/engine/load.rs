@@ -147,7 +147,7 @@ impl StoreLoad {
             clock: self.clock,
         };
         (self.bytes, self.parts) = (0, self.parts + 1);
-        self.writing = Some(in_thread(move || part.write())?);
+        self.writing = Some(in_thread(&self.core, move || part.write())?);
         Ok(())
     }
 
@@ -164,7 +164,8 @@ impl StoreLoad {
             return Ok(());
         }
         let (core, relation, loaded) = (self.core.clone(), self.relation.clone(), self.loaded.clone());
-        self.writing = Some(in_thread(move || Fold { core: &core, relation: &relation, loaded: &loaded }.all())?);
+        let fold = move || Fold { core: &core, relation: &relation, loaded: &loaded }.all();
+        self.writing = Some(in_thread(&self.core, fold)?);
         self.wait().await
     }
 }
@@ -193,8 +194,13 @@ impl Load for StoreLoad {
     }
 }
 
-fn in_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<oneshot::Receiver<Result<()>>> {
+/// Does work in a thread of its own, or at once where the store has no threads.
+fn in_thread(core: &Core, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<oneshot::Receiver<Result<()>>> {
     let (answer, answered) = oneshot::channel();
+    if !core.options.threads {
+        let _ = answer.send(work());
+        return Ok(answered);
+    }
     let thread = std::thread::Builder::new().name("keyspan-load".into()).spawn(move || {
         // Nobody waits any more for a load that was given up.
         let _ = answer.send(work());

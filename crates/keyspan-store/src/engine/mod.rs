@@ -11,6 +11,8 @@
 mod compaction;
 mod core;
 mod disk;
+#[cfg(test)]
+mod faults;
 mod flush;
 mod lane;
 mod load;
@@ -27,6 +29,7 @@ mod write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -76,7 +79,7 @@ impl EmbeddedStore {
     /// Opens the store in any directory of files; so tests bring their own disk.
     pub fn open_files(files: Arc<dyn Files>, options: StoreOptions) -> Result<Arc<EmbeddedStore>> {
         let core = Core::open(files, options)?;
-        let workers = Mutex::new(worker::start(&core)?);
+        let workers = Mutex::new(if core.options.threads { worker::start(&core)? } else { Vec::new() });
         core.nudge();
         let caps = Caps { global_key_order: true, snapshots: true, atomic_batches: true, timestamp_step: 1 };
         Ok(Arc::new(EmbeddedStore { caps, core, workers }))
@@ -139,14 +142,31 @@ impl EmbeddedStore {
 
     async fn enter(&self, prepared: Prepared) -> Result<Applied> {
         let entered = self.core.enter(prepared)?;
+        if !self.core.options.threads && entered.durable.is_some() {
+            // Others may enter meanwhile, and then share the sync.
+            yield_once().await;
+            self.core.log().step();
+        }
         if let Some(durable) = entered.durable {
             durable.await.unwrap_or_else(|_| Err(Error::internal("the commit log ended without an answer")))?;
         }
         Ok(entered.applied)
     }
 
+    /// Without threads: does what they would do by themselves by now. Blocks.
+    pub fn tick(&self) -> Result<()> {
+        self.core.tick()
+    }
+
     /// Hands a request to the workers and waits for its answer.
     async fn ask(&self, request: impl FnOnce(&mut Work, self::core::Answer)) -> Result<()> {
+        if !self.core.options.threads {
+            yield_once().await;
+            let (answer, mut answered) = oneshot::channel();
+            request(&mut self.core.work.lock(), answer);
+            self.core.answer_requests();
+            return answered.try_recv().unwrap_or_else(|_| Err(closed()));
+        }
         let (answer, answered) = oneshot::channel();
         {
             let mut work = self.core.work.lock();
@@ -158,6 +178,19 @@ impl EmbeddedStore {
         self.core.wake.notify_all();
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
+}
+
+/// Lets others go on first.
+async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Drop for EmbeddedStore {

@@ -23,6 +23,11 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
     /// Whether flushing and compacting happen by themselves. Without, only when asked or when the budget is reached.
     pub background: bool,
+    /// Whether threads of the store's own write the log, flush and merge. Without, whoever calls does that work: a run
+    /// on one thread is then the same every time. Nothing happens in the background but in [`crate::EmbeddedStore::tick`].
+    pub threads: bool,
+    /// Longest frame of the commit log in bytes; a longer record goes in parts. Small in tests.
+    pub log_frame: usize,
     /// Rows of a segment above which a new one is begun; small in tests.
     pub segment_rows: usize,
 }
@@ -37,6 +42,8 @@ impl Default for StoreOptions {
             free_space_mark: 64 << 20,
             clock: Arc::new(SystemClock),
             background: true,
+            threads: true,
+            log_frame: 8 << 20,
             segment_rows: 16 << 20,
         }
     }

@@ -10,49 +10,44 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::Notify;
 
 use super::core::{Core, Work};
-use super::disk;
 use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
-use crate::files::{FileLock, Files, corrupted};
+use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
 use crate::format::Format;
-use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files};
-use crate::manifest::{Edit, Manifest, ManifestState, Marks};
+use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
+use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
 
 const LOCK_FILE: &str = "LOCK";
 const LOG_DIRECTORY: &str = "log";
-/// Longest body of a frame, in bytes.
-const FRAME_BYTES: usize = 8 << 20;
 
 impl Core {
     /// Opens what is in these files.
     pub fn open(files: Arc<dyn Files>, mut options: StoreOptions) -> Result<Arc<Core>> {
         // Several files, so that the log can be shortened long before it reaches its limit.
-        options.log_file = options.log_file.min(options.log_limit / 4).max(1 << 16);
+        options.log_file = options.log_file.min(options.log_limit / 4).max(1 << 12);
         Format::read(files.as_ref())?;
         let lock = files.lock(LOCK_FILE)?;
         let format = match Format::read(files.as_ref())? {
             Some(format) => format,
             None => new_store(files.as_ref())?,
         };
-        disk::release(files.as_ref())?;
+        // Its name may be new and not durable: its making may have failed at the very last step.
+        files.sync_dir("")?;
         let manifest = Manifest::open(files.clone(), format.store)?;
         let core = Arc::new(Core::of(files, options, format, manifest, lock)?);
         core.replay()?;
         core.clear_leftovers()?;
         core.look_at_disk();
-        if !core.disk_low.load(Ordering::Relaxed) {
-            disk::reserve(core.files.as_ref())?;
-        }
         Ok(core)
     }
 
@@ -87,12 +82,14 @@ impl Core {
             loads: RwLock::new(()),
             next_segment: AtomicU64::new(next_segment),
             graveyard: Mutex::default(),
+            doubtful: Mutex::default(),
             work: Mutex::new(Work::default()),
             wake: Condvar::new(),
             room: Notify::new(),
             stuck: Mutex::new(None),
             disk_low: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             commit_log: OnceLock::new(),
@@ -102,7 +99,7 @@ impl Core {
 
     fn replay(&self) -> Result<()> {
         let marks = self.manifest.lock().state().marks;
-        let found = log_files(self.files.as_ref())?;
+        let found = needed_files(log_files(self.files.as_ref())?, marks.log_start);
         check_log_start(self.files.as_ref(), found.first().map(|file| file.first_seq), marks)?;
         let mut replay = Replay::new(self.files.clone(), self.store, found, marks.durable_seq);
         while let Some(record) = replay.next_record()? {
@@ -110,7 +107,12 @@ impl Core {
         }
         let (last, kept) = replay.finish();
         self.reached(last);
-        let options = LogOptions { store: self.store, file_bytes: self.options.log_file, frame_bytes: FRAME_BYTES };
+        let options = LogOptions {
+            store: self.store,
+            file_bytes: self.options.log_file,
+            frame_bytes: self.options.log_frame,
+            threads: self.options.threads,
+        };
         let state = self.state.clone();
         let on_durable = Box::new(move |seq| state.lock().show(seq));
         let log = CommitLog::start(self.files.clone(), options, last, kept, on_durable)?;
@@ -172,7 +174,11 @@ impl Core {
                 sizes.max()
             };
             match largest {
-                Some((memory, id)) if memory > 0 => self.flush_relation(id)?,
+                Some((memory, id)) if memory > 0 => match self.flush_relation(id) {
+                    // Opening must work, since only an open store can free space. The log bounds what is held.
+                    Err(error) if error.kind == ErrorKind::DiskFull => return Ok(()),
+                    flushed => flushed?,
+                },
                 _ => return Ok(()),
             }
         }
@@ -180,33 +186,75 @@ impl Core {
 
     /// Removes files that the manifest does not name, drops relations that are named no more, and counts the epoch up.
     fn clear_leftovers(&self) -> Result<()> {
-        let (live, dead, epoch) = {
+        let (live, dead) = {
             let manifest = self.manifest.lock();
             let state = manifest.state();
             let mut live: BTreeSet<SegmentId> = state.segments.keys().copied().collect();
             // Those that so far only the log names.
             let version = self.state.lock().version.clone();
             live.extend(version.values().flat_map(|relation| &relation.segments).map(|segment| segment.id()));
-            (live, state.dead.iter().copied().collect::<Vec<_>>(), state.marks.epoch)
+            (live, state.dead.iter().copied().collect::<Vec<_>>())
         };
         let names = self.files.list(SEGMENT_DIRECTORY)?;
-        let left: BTreeSet<SegmentId> =
+        let mut left: BTreeSet<SegmentId> =
             names.iter().filter_map(|name| segment_of(name)).filter(|id| !live.contains(id)).collect();
-        let edit = {
-            let manifest = self.manifest.lock();
-            let marks = Marks { epoch: epoch + 1, ..self.marks() };
-            Edit { marks, ..self.edit(&manifest) }
+        // The edit comes first: it holds the ids of what is removed after it, so that none is used again.
+        let begun = match self.begin_epoch() {
+            Err(error) if error.kind == ErrorKind::DiskFull => {
+                // The greatest stays, and so its id stays known.
+                let last = left.pop_last();
+                left.iter().try_for_each(|id| self.remove_segment(*id))?;
+                left.extend(last);
+                self.begin_epoch()
+            }
+            begun => begun,
         };
-        self.manifest.lock().commit(edit, true)?;
-        left.iter().try_for_each(|id| self.remove_segment(*id))?;
-        if !left.is_empty() {
-            self.files.sync_dir(SEGMENT_DIRECTORY)?;
+        if !opened_on_full_disk(&begun)? {
+            return Ok(());
         }
+        self.remove_left(&left)?;
         if !dead.is_empty() {
             self.manifest.lock().commit(Edit { buried: dead, ..Edit::default() }, false)?;
         }
         self.settle_catalog()?;
         self.shorten_log()
+    }
+
+    fn begin_epoch(&self) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let marks = Marks { epoch: manifest.state().marks.epoch + 1, ..self.marks() };
+        let edit = Edit { marks, ..self.edit(&manifest) };
+        manifest.commit(edit, true)
+    }
+
+    fn remove_left(&self, segments: &BTreeSet<SegmentId>) -> Result<()> {
+        segments.iter().try_for_each(|id| self.remove_segment(*id))?;
+        if !segments.is_empty() {
+            self.files.sync_dir(SEGMENT_DIRECTORY)?;
+        }
+        for directory in ["", CHECKPOINT_DIRECTORY] {
+            let names = self.files.list(directory)?;
+            for name in names.iter().filter(|name| name.ends_with(ASIDE)) {
+                self.files.remove(&if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") })?;
+            }
+        }
+        let log_start = self.manifest.lock().state().marks.log_start;
+        let found = log_files(self.files.as_ref())?;
+        let first = needed_files(found.clone(), log_start).first().map(|file| file.first_seq);
+        let dead = found.iter().filter(|file| first.is_some_and(|first| file.first_seq < first));
+        dead.into_iter().try_for_each(|file| self.files.remove(&file.path()))
+    }
+}
+
+/// Whether the rest of opening can go on; on a full disk it is left for the time when space was freed.
+fn opened_on_full_disk(begun: &Result<()>) -> Result<bool> {
+    match begun {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind == ErrorKind::DiskFull => {
+            tracing::warn!(%error, "opened on a full disk: free space, or DROP or TRUNCATE tables");
+            Ok(false)
+        }
+        Err(error) => Err(error.clone()),
     }
 }
 
@@ -266,8 +314,8 @@ fn check_log_start(files: &dyn Files, first: Option<u64>, marks: Marks) -> Resul
             Err(corrupted(&files.display(LOG_DIRECTORY), what))
         }
         _ => {
-            files.create_dir(LOG_DIRECTORY)?;
-            files.create_dir(SEGMENT_DIRECTORY)
+            with_reserve(files, || files.create_dir(LOG_DIRECTORY))?;
+            with_reserve(files, || files.create_dir(SEGMENT_DIRECTORY))
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::clock::ManualClock;
 use crate::format::FORMAT_FILE;
 use crate::seam::ScanCounters;
 
-const START: i64 = 1_700_000_000_000_000;
+pub(super) const START: i64 = 1_700_000_000_000_000;
 
 pub(super) fn options() -> StoreOptions {
     StoreOptions { clock: Arc::new(ManualClock::new(START)), background: false, ..StoreOptions::default() }
@@ -29,7 +29,7 @@ pub(super) fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
 }
 
 /// A table `name (p text, c bigint, v bigint, primary key (p, c))`.
-fn table(catalog: &mut Catalog, name: &str) -> TableDef {
+pub(super) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
     let column = |id: ColumnId, name: &str, ty, role| ColumnDef {
         id,
         name: name.into(),

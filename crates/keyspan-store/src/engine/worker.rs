@@ -16,6 +16,8 @@ use super::version::RelationVersion;
 
 /// How often the flusher looks at the disk and at graves by itself.
 const TICK: Duration = Duration::from_millis(500);
+/// A disk can fill up between two ticks: so writers look at it too, once in so many batches.
+const WRITES_PER_LOOK: u64 = 16;
 /// How long a worker rests after a failure.
 const REST: Duration = Duration::from_millis(200);
 
@@ -32,12 +34,48 @@ pub fn start(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
 impl Core {
     fn run_flusher(&self) {
         while let Some(answers) = self.next_flush() {
-            self.look_at_disk();
-            let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
-            self.note_outcome(&outcome);
-            for answer in answers {
-                let _ = answer.send(outcome.clone());
+            if self.flush_round(answers).is_err() {
+                std::thread::sleep(REST);
             }
+        }
+    }
+
+    fn flush_round(&self, answers: Vec<Answer>) -> Result<()> {
+        self.look_at_disk();
+        let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
+        if self.disk_low.load(Ordering::Relaxed) {
+            // Something may have been freed.
+            self.look_at_disk();
+        }
+        self.note_outcome(&outcome);
+        for answer in answers {
+            let _ = answer.send(outcome.clone());
+        }
+        outcome
+    }
+
+    /// One round of both workers, for a store without threads.
+    pub fn tick(&self) -> Result<()> {
+        self.flush_round(Vec::new())?;
+        let merge = std::mem::take(&mut self.work.lock().merge);
+        if merge { self.merge_round(Vec::new()) } else { Ok(()) }
+    }
+
+    /// Answers what was asked of the workers, for a store without threads.
+    pub fn answer_requests(&self) {
+        let (flush, compact) = {
+            let mut work = self.work.lock();
+            (std::mem::take(&mut work.flush), std::mem::take(&mut work.compact))
+        };
+        if self.lane.lock().closed.is_some() {
+            return;
+        }
+        // Who asked is told of an error.
+        if !flush.is_empty() {
+            let _ = self.flush_round(flush);
+        }
+        if !compact.is_empty() {
+            let _ = self.merge_round(compact);
         }
     }
 
@@ -105,16 +143,22 @@ impl Core {
 
     fn run_merger(&self) {
         while let Some(answers) = self.next_merge() {
-            let outcome =
-                if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
-            if let Err(error) = &outcome {
-                tracing::warn!(%error, "a merge of segments failed");
+            if self.merge_round(answers).is_err() {
                 std::thread::sleep(REST);
             }
-            for answer in answers {
-                let _ = answer.send(outcome.clone());
-            }
         }
+    }
+
+    fn merge_round(&self, answers: Vec<Answer>) -> Result<()> {
+        let outcome =
+            if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
+        if let Err(error) = &outcome {
+            tracing::warn!(%error, "a merge of segments failed");
+        }
+        for answer in answers {
+            let _ = answer.send(outcome.clone());
+        }
+        outcome
     }
 
     fn next_merge(&self) -> Option<Vec<Answer>> {
@@ -139,7 +183,6 @@ impl Core {
         *self.stuck.lock() = outcome.as_ref().err().cloned();
         if let Err(error) = outcome {
             tracing::warn!(%error, "a flush failed");
-            std::thread::sleep(REST);
         }
         self.room.notify_waiters();
     }
@@ -163,6 +206,9 @@ impl Core {
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
     pub async fn wait_for_room(&self) -> Result<()> {
+        if self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) {
+            self.look_at_disk();
+        }
         self.check_disk()?;
         let (memory, budget) = (self.state.lock().memory, self.options.memory_budget);
         if memory >= budget / 2 || self.log().size().0 > self.options.log_limit {
@@ -178,6 +224,10 @@ impl Core {
             let closed = self.lane.lock().closed.clone();
             if let Some(error) = closed.or_else(|| self.stuck.lock().clone()).or_else(|| self.log().failure()) {
                 return Err(error);
+            }
+            if !self.options.threads {
+                // Unless it is asked for by somebody who goes on while memory is flushed.
+                return if self.flushing.is_locked() { Ok(()) } else { self.flush_round(Vec::new()) };
             }
             self.nudge();
             room.await;

@@ -20,10 +20,10 @@ pub struct LocalFiles {
 }
 
 impl LocalFiles {
-    /// The files under `root`, which is made if it does not exist.
+    /// The files under `root`, which is made, durably, if it does not exist.
     pub fn new(root: impl Into<PathBuf>) -> Result<LocalFiles> {
         let root = root.into();
-        fs::create_dir_all(&root).map_err(|error| io_error("make directory", &root.display().to_string(), &error))?;
+        make_durably(&root).map_err(|error| io_error("make directory", &root.display().to_string(), &error))?;
         Ok(LocalFiles { root })
     }
 
@@ -49,27 +49,17 @@ impl Files for LocalFiles {
         Ok(Arc::new(LocalReader { file, length, name: self.display(path) }))
     }
 
-    fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
-        let target = self.at(path);
-        if target.exists() {
-            return Ok(false);
+    fn adopt(&self, path: &str) -> Result<Box<dyn FileWriter>> {
+        let file = File::open(self.at(path)).map_err(|error| self.fail("open", path, &error))?;
+        Ok(Box::new(LocalWriter { file, name: self.display(path) }))
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<bool> {
+        match fs::hard_link(self.at(from), self.at(to)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(self.fail("write", to, &error)),
         }
-        // Written aside and linked, so that the name never stands for half a file.
-        let aside = self.at(&format!("{path}.{}.tmp", std::process::id()));
-        let written = File::create(&aside).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_data()
-        });
-        let linked = written.and_then(|()| fs::hard_link(&aside, &target));
-        let removed = fs::remove_file(&aside);
-        match linked {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-            Err(error) => return Err(self.fail("write", path, &error)),
-        }
-        removed.map_err(|error| self.fail("remove", path, &error))?;
-        self.sync_dir(parent(path))?;
-        Ok(true)
     }
 
     fn create_dir(&self, path: &str) -> Result<()> {
@@ -89,6 +79,13 @@ impl Files for LocalFiles {
 
     fn remove(&self, path: &str) -> Result<()> {
         match fs::remove_file(self.at(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.fail("remove", path, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_dir(&self, path: &str) -> Result<()> {
+        match fs::remove_dir_all(self.at(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.fail("remove", path, &error)),
             _ => Ok(()),
         }
@@ -144,6 +141,21 @@ impl Files for LocalFiles {
     fn local_root(&self) -> Option<&Path> {
         Some(&self.root)
     }
+}
+
+/// Makes a directory and those above it; each name is durable when its own directory was synced.
+fn make_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let Some(above) = above else { return fs::create_dir_all(path) };
+    make_durably(above)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(above)?.sync_all()
 }
 
 /// The operating system frees the lock with the descriptor, also when the process is killed.

@@ -65,6 +65,22 @@ impl Files for MemoryFiles {
         Ok(Arc::new(MemoryReader { content, length, name: self.display(path) }))
     }
 
+    fn adopt(&self, path: &str) -> Result<Box<dyn FileWriter>> {
+        let content = self.content("open", path)?;
+        let position = content.read().len();
+        Ok(Box::new(MemoryWriter { content, position }))
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<bool> {
+        let content = self.content("link", from)?;
+        let mut files = self.files.lock();
+        let absent = !files.contains_key(to);
+        if absent {
+            files.insert(to.to_string(), content);
+        }
+        Ok(absent)
+    }
+
     fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
         let mut files = self.files.lock();
         let absent = !files.contains_key(path);
@@ -92,6 +108,12 @@ impl Files for MemoryFiles {
 
     fn remove(&self, path: &str) -> Result<()> {
         self.files.lock().remove(path);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &str) -> Result<()> {
+        let prefix = format!("{path}/");
+        self.files.lock().retain(|name, _| !name.starts_with(&prefix));
         Ok(())
     }
 

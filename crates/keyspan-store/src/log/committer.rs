@@ -5,6 +5,9 @@
 //!                        ▲ meanwhile the next group gathers
 //! ```
 //!
+//! Without threads the same is done by whoever asks ([`CommitLog::step`], [`CommitLog::wait`]), so that a test's run is
+//! the same every time.
+//!
 //! A relaxed record is answered when it is pushed; it goes out with the next group, and a group of relaxed records
 //! only is synced when [`RELAXED_SYNC`] has passed or somebody waits.
 
@@ -22,7 +25,7 @@ use uuid::Uuid;
 use super::codec::Record;
 use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, stride};
 use super::replay::{LogFile, file_path};
-use crate::files::{FileWriter, Files};
+use crate::files::{FileWriter, Files, with_reserve};
 
 /// How the log writes.
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub struct LogOptions {
     pub file_bytes: u64,
     /// Greatest length of a frame's body in bytes; longer records go in parts.
     pub frame_bytes: usize,
+    /// Whether a thread of the log's own writes; else the callers do.
+    pub threads: bool,
 }
 
 /// A record that wants to be written.
@@ -58,7 +63,22 @@ const RESERVE_STEP: u64 = 8 << 20;
 #[derive(Debug)]
 pub struct CommitLog {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    driver: Driver,
+}
+
+/// Who writes.
+enum Driver {
+    Thread(Mutex<Option<JoinHandle<()>>>),
+    Callers(Mutex<Writer>),
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Driver::Thread(_) => "Thread",
+            Driver::Callers(_) => "Callers",
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -94,11 +114,22 @@ impl CommitLog {
     ) -> Result<CommitLog> {
         let state = State { durable, files: kept, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
+        let threads = options.threads;
         let writer =
             Writer { files, options, shared: shared.clone(), on_durable, current: None, written: durable, dirty: None };
+        if !threads {
+            return Ok(CommitLog { shared, driver: Driver::Callers(Mutex::new(writer)) });
+        }
         let thread = std::thread::Builder::new().name("keyspan-log".into()).spawn(move || writer.run());
         let thread = thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
-        Ok(CommitLog { shared, thread: Mutex::new(Some(thread)) })
+        Ok(CommitLog { shared, driver: Driver::Thread(Mutex::new(Some(thread))) })
+    }
+
+    /// Without threads: writes, syncs and answers what waits.
+    pub fn step(&self) {
+        if let Driver::Callers(writer) = &self.driver {
+            writer.lock().step();
+        }
     }
 
     /// Hands a record to the committer. Records must come in the order of their seq.
@@ -130,6 +161,12 @@ impl CommitLog {
                 return Err(error.clone());
             }
             state.sync_wanted = true;
+            if let Driver::Callers(writer) = &self.driver {
+                drop(state);
+                writer.lock().step();
+                state = self.shared.state.lock();
+                continue;
+            }
             self.shared.work.notify_one();
             self.shared.done.wait(&mut state);
         }
@@ -155,23 +192,34 @@ impl CommitLog {
     /// Removes the files that hold only records before `seq`. The file that is being written stays.
     pub fn forget_before(&self, files: &dyn Files, seq: u64) -> Result<()> {
         let dead: Vec<LogFile> = {
-            let mut state = self.shared.state.lock();
+            let state = self.shared.state.lock();
             let last = state.files.len().saturating_sub(1);
             let count = (0..last).take_while(|at| state.files[at + 1].first_seq <= seq).count();
-            state.files.drain(..count).collect()
+            state.files[..count].to_vec()
         };
         for file in &dead {
             files.remove(&file.path())?;
         }
-        if dead.is_empty() { Ok(()) } else { files.sync_dir("log") }
+        if dead.is_empty() {
+            return Ok(());
+        }
+        files.sync_dir("log")?;
+        // Only now: what failed is tried again.
+        self.shared.state.lock().files.retain(|file| !dead.iter().any(|dead| dead.first_seq == file.first_seq));
+        Ok(())
     }
 
     /// Writes and syncs what waits, then ends the thread. Later commits are refused.
     pub fn close(&self) -> Result<()> {
         self.shared.state.lock().closing = true;
         self.shared.work.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
-            thread.join().map_err(|_| Error::internal("the thread of the commit log has panicked"))?;
+        match &self.driver {
+            Driver::Callers(writer) => writer.lock().step(),
+            Driver::Thread(thread) => {
+                if let Some(thread) = thread.lock().take() {
+                    thread.join().map_err(|_| Error::internal("the thread of the commit log has panicked"))?;
+                }
+            }
         }
         match self.failure() {
             Some(error) => Err(error),
@@ -211,22 +259,48 @@ struct Group {
     closing: bool,
 }
 
+impl State {
+    fn take_group(&mut self, overdue: bool) -> Group {
+        let commits: Vec<Commit> = self.queue.drain(..).collect();
+        let waited = commits.iter().any(|commit| !commit.relaxed);
+        let sync = waited || overdue || self.closing || self.sync_wanted;
+        self.sync_wanted = false;
+        Group { commits, sync, closing: self.closing }
+    }
+}
+
 impl Writer {
     fn run(mut self) {
         loop {
             let group = self.next_group();
-            let outcome = self.write(&group);
-            if let Err(error) = outcome {
-                self.fail(group.commits, &error);
-                return;
-            }
-            for answer in group.commits.into_iter().filter_map(|commit| commit.answer) {
-                let _ = answer.send(Ok(()));
-            }
-            if group.closing && self.shared.state.lock().queue.is_empty() {
+            let closing = group.closing;
+            if !self.carry_out(group) || closing && self.shared.state.lock().queue.is_empty() {
                 return;
             }
         }
+    }
+
+    /// What the thread does in one round, done by a caller; nothing if the log has failed.
+    fn step(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.failed.is_some() {
+            return;
+        }
+        let group = state.take_group(false);
+        drop(state);
+        self.carry_out(group);
+    }
+
+    /// Writes and answers; false: it failed, and so will everything after.
+    fn carry_out(&mut self, group: Group) -> bool {
+        if let Err(error) = self.write(&group) {
+            self.fail(group.commits, &error);
+            return false;
+        }
+        for answer in group.commits.into_iter().filter_map(|commit| commit.answer) {
+            let _ = answer.send(Ok(()));
+        }
+        true
     }
 
     fn next_group(&self) -> Group {
@@ -234,11 +308,7 @@ impl Writer {
         loop {
             let overdue = self.dirty.is_some_and(|since| since.elapsed() >= RELAXED_SYNC);
             if !state.queue.is_empty() || state.closing || overdue || state.sync_wanted {
-                let commits: Vec<Commit> = state.queue.drain(..).collect();
-                let waited = commits.iter().any(|commit| !commit.relaxed);
-                let sync = waited || overdue || state.closing || state.sync_wanted;
-                state.sync_wanted = false;
-                return Group { commits, sync, closing: state.closing };
+                return state.take_group(overdue);
             }
             match self.dirty {
                 Some(since) => {
@@ -298,7 +368,8 @@ impl Writer {
         let end = current.position + buffer.len() as u64;
         if end > current.reserved {
             current.reserved = (end + RESERVE_STEP / 2).min(end.max(self.options.file_bytes));
-            current.file.preallocate(current.reserved)?;
+            // Reserving that failed has changed nothing, so it may be tried again with the reserve given up.
+            with_reserve(self.files.as_ref(), || current.file.preallocate(current.reserved))?;
         }
         current.file.write_all(buffer).map_err(|error| crate::files::io_error("write", "log", &error))?;
         current.position = end;
@@ -318,9 +389,9 @@ impl Writer {
         let path = file_path(seq);
         // A file of this name holds nothing that was ever acknowledged: its first record was torn.
         self.files.remove(&path)?;
-        let mut file = self.files.create(&path)?;
+        let mut file = with_reserve(self.files.as_ref(), || self.files.create(&path))?;
         let reserved = self.options.file_bytes.min(RESERVE_STEP / 2);
-        file.preallocate(reserved)?;
+        with_reserve(self.files.as_ref(), || file.preallocate(reserved))?;
         let header = file_header(self.options.store, seq);
         file.write_all(&header).map_err(|error| crate::files::io_error("write", &path, &error))?;
         file.sync_data()?;

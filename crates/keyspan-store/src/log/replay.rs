@@ -43,8 +43,18 @@ pub fn log_files(files: &dyn Files) -> Result<Vec<LogFile>> {
     Ok(first_seqs.map(|first_seq| LogFile { first_seq, bytes: 0 }).collect())
 }
 
+/// The log's files from the one that holds the first batch that is needed. Those before it were removed; a power loss
+/// may have kept any of them.
+pub fn needed_files(mut files: Vec<LogFile>, log_start: u64) -> Vec<LogFile> {
+    files.sort_by_key(|file| file.first_seq);
+    let first = files.iter().rposition(|file| file.first_seq <= log_start.max(1)).unwrap_or(0);
+    files.split_off(first)
+}
+
 /// Bytes read at once.
 const WINDOW: usize = 1 << 20;
+/// Bytes that a disk writes whole or not at all.
+const SECTOR: usize = 512;
 
 /// Reads records in order.
 #[derive(Debug)]
@@ -76,7 +86,8 @@ struct Current {
 enum Place {
     Frame(FrameHeader, Bytes),
     End,
-    Damaged(String),
+    /// Not whole: what is wrong, and whether a write that was cut short can have left it so.
+    Damaged(String, bool),
 }
 
 impl Replay {
@@ -132,8 +143,8 @@ impl Replay {
                     format!("it begins with record {}, and record {} should come", file.first_seq, self.last + 1);
                 return Err(corrupted(&name, what));
             }
-            // A file whose making was cut short holds nothing: its header is synced before its first frame is written.
-            Err(_) if self.ahead.is_empty() && self.durable <= self.last && header.iter().all(|byte| *byte == 0) => {
+            // A file whose making was cut short holds no frame: its header is synced before the first is written.
+            Err(_) if self.ahead.is_empty() && self.durable <= self.last && !has_frame(reader.as_ref())? => {
                 self.files.remove(&file.path())?;
                 return Ok(false);
             }
@@ -160,11 +171,11 @@ impl Replay {
                 Place::Frame(header, body) if header.seq == expected => (header, body),
                 Place::Frame(header, _) => {
                     let what = format!("record {} stands where record {expected} should", header.seq);
-                    return self.torn_or_damaged(&what);
+                    return self.torn_or_damaged(&what, true);
                 }
-                Place::End if count == 0 => return self.torn_or_damaged("nothing but zeroes follows"),
-                Place::End => return self.torn_or_damaged("it ends in the middle of a record"),
-                Place::Damaged(what) => return self.torn_or_damaged(&what),
+                Place::End if count == 0 => return self.torn_or_damaged("nothing but zeroes follows", true),
+                Place::End => return self.torn_or_damaged("it ends in the middle of a record", true),
+                Place::Damaged(what, torn) => return self.torn_or_damaged(&what, torn),
             };
             current.position += header.stride();
             let record = match header.kind {
@@ -186,16 +197,17 @@ impl Replay {
         }
     }
 
-    /// A frame here is not whole: the end of the log if its record was promised to nobody, else an error.
-    fn torn_or_damaged(&mut self, what: &str) -> Result<Option<Record>> {
+    /// A frame here is not whole: the end of the log if a crash can have torn it and its record was promised to nobody,
+    /// else an error.
+    fn torn_or_damaged(&mut self, what: &str, torn: bool) -> Result<Option<Record>> {
         let expected = self.last + 1;
         let current = self.current.as_ref().expect("a file is begun");
         let promised = self.durable >= expected || !self.ahead.is_empty() || current.later_sync()? >= expected;
-        if promised {
+        if promised || !torn {
             let position = current.position;
             return Err(corrupted(
                 &current.name,
-                format!("{what}, at byte {position}; record {expected} had been acknowledged"),
+                format!("{what}, at byte {position}, where record {expected} should be"),
             ));
         }
         tracing::debug!(file = current.name, record = expected, what, "the commit log ends");
@@ -238,13 +250,13 @@ impl Current {
         }
         let header = match FrameHeader::decode(&head) {
             Ok(header) => header,
-            Err(error) => return Ok(Place::Damaged(error.message)),
+            Err(error) => return Ok(Place::Damaged(error.message, may_be_torn(&head, self.position))),
         };
         let start = self.position + FRAME_HEADER as u64;
         match self.bytes(start, header.length as usize)? {
-            None => Ok(Place::Damaged("a frame ends after its file".into())),
+            None => Ok(Place::Damaged("a frame ends after its file".into(), true)),
             Some(body) if crc32c::crc32c(&body) != header.body_crc => {
-                Ok(Place::Damaged("the checksum of a frame is wrong".into()))
+                Ok(Place::Damaged("the checksum of a frame is wrong".into(), may_be_torn(&body, start)))
             }
             Some(body) => Ok(Place::Frame(header, body)),
         }
@@ -267,20 +279,43 @@ impl Current {
 
     /// The greatest seq that any whole frame after this place says to have been synced.
     fn later_sync(&self) -> Result<u64> {
-        let (mut start, mut greatest) = (self.position, 0);
-        while start + (FRAME_HEADER as u64) <= self.reader.len() {
-            let length = (self.reader.len() - start).min((WINDOW + FRAME_HEADER) as u64) as usize;
-            let rest = self.reader.read_at(start, length)?;
-            for at in (0..=rest.len() - FRAME_HEADER).step_by(8) {
-                if rest[at..at + 4] != FRAME_MAGIC {
-                    continue;
-                }
-                if let Ok(header) = FrameHeader::decode(&rest[at..at + FRAME_HEADER]) {
-                    greatest = greatest.max(header.synced);
-                }
-            }
-            start += WINDOW as u64;
-        }
+        let mut greatest = 0;
+        each_frame(self.reader.as_ref(), self.position, |header| greatest = greatest.max(header.synced))?;
         Ok(greatest)
     }
+}
+
+/// Whether a write that was cut short can have left these bytes: then a part of them, up to the end of a disk's sector
+/// or from some byte to their end, is as the file was reserved, zeroes. A flipped bit does not look like that.
+fn may_be_torn(bytes: &[u8], position: u64) -> bool {
+    let first = SECTOR - (position as usize % SECTOR);
+    let (head, rest) = bytes.split_at(first.min(bytes.len()));
+    let zero = |part: &[u8]| part.iter().all(|byte| *byte == 0);
+    let end = &bytes[bytes.len().saturating_sub(8)..];
+    zero(end) || zero(head) || rest.chunks(SECTOR).any(zero)
+}
+
+/// Whether a file has a frame with a whole header anywhere.
+fn has_frame(reader: &dyn FileReader) -> Result<bool> {
+    let mut found = false;
+    each_frame(reader, 0, |_| found = true)?;
+    Ok(found)
+}
+
+/// Looks at every whole frame header from `start` on, wherever frames may lie.
+fn each_frame(reader: &dyn FileReader, mut start: u64, mut look: impl FnMut(FrameHeader)) -> Result<()> {
+    while start + (FRAME_HEADER as u64) <= reader.len() {
+        let length = (reader.len() - start).min((WINDOW + FRAME_HEADER) as u64) as usize;
+        let rest = reader.read_at(start, length)?;
+        for at in (0..=rest.len() - FRAME_HEADER).step_by(8) {
+            if rest[at..at + 4] != FRAME_MAGIC {
+                continue;
+            }
+            if let Ok(header) = FrameHeader::decode(&rest[at..at + FRAME_HEADER]) {
+                look(header);
+            }
+        }
+        start += WINDOW as u64;
+    }
+    Ok(())
 }

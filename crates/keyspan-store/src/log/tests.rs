@@ -24,7 +24,7 @@ fn record(seq: u64, size: usize) -> Record {
 }
 
 fn start(files: Arc<dyn Files>, durable: u64, kept: Vec<LogFile>, file_bytes: u64) -> CommitLog {
-    let options = LogOptions { store: STORE, file_bytes, frame_bytes: 1000 };
+    let options = LogOptions { store: STORE, file_bytes, frame_bytes: 1000, threads: true };
     CommitLog::start(files, options, durable, kept, Box::new(|_| {})).expect("starts")
 }
 
@@ -184,6 +184,15 @@ impl Files for Disk {
     }
     fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
         self.memory.put_if_absent(path, bytes)
+    }
+    fn adopt(&self, path: &str) -> Result<Box<dyn FileWriter>> {
+        self.memory.adopt(path)
+    }
+    fn link(&self, from: &str, to: &str) -> Result<bool> {
+        self.memory.link(from, to)
+    }
+    fn remove_dir(&self, path: &str) -> Result<()> {
+        self.memory.remove_dir(path)
     }
     fn create_dir(&self, path: &str) -> Result<()> {
         self.memory.create_dir(path)

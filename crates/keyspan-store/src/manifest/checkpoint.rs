@@ -32,22 +32,47 @@ pub fn checkpoints(files: &dyn Files) -> Result<Vec<(u64, String)>> {
     Ok(numbered.collect())
 }
 
-/// The newest checkpoint that is whole. Damaged ones are reported and passed over.
-pub fn newest(files: &dyn Files, store: Uuid) -> Result<Option<Items>> {
-    for (_, path) in checkpoints(files)?.iter().rev() {
-        match read(files, store, path) {
-            Ok(items) => return Ok(Some(items)),
-            Err(error) if error.kind == ErrorKind::Corrupted => tracing::warn!(%error, "a checkpoint is damaged"),
+/// What the checkpoints say.
+#[derive(Debug, Default)]
+pub struct Newest {
+    /// Those of the newest one that is whole.
+    pub items: Option<Items>,
+    /// Its number; 0: there is none.
+    pub whole: u64,
+    /// The greatest number that any checkpoint has, whole or not.
+    pub number: u64,
+    /// Number of the newest one that is damaged, and what is wrong.
+    pub damaged: Option<(u64, Error)>,
+}
+
+/// The newest checkpoint that is whole, and the newest that is not.
+pub fn newest(files: &dyn Files, store: Uuid) -> Result<Newest> {
+    let mut newest = Newest::default();
+    for (number, path) in checkpoints(files)?.into_iter().rev() {
+        newest.number = newest.number.max(number);
+        match read(files, store, &path) {
+            Ok(items) => {
+                (newest.items, newest.whole) = (Some(items), number);
+                break;
+            }
+            Err(error) if error.kind == ErrorKind::Corrupted => {
+                tracing::warn!(%error, "a checkpoint is damaged");
+                newest.damaged.get_or_insert((number, error));
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(newest)
 }
 
 /// Reads a checkpoint and checks all of it.
 pub fn read(files: &dyn Files, store: Uuid, path: &str) -> Result<Items> {
     let bytes = files.read(path)?;
-    decode(&bytes, store).map_err(|error| corrupted(&files.display(path), error.message))
+    let items = decode(&bytes, store).map_err(|error| corrupted(&files.display(path), error.message))?;
+    if !path.ends_with(&format!("{:020}", items.edit)) {
+        return Err(corrupted(&files.display(path), format!("it is the checkpoint of edit {}", items.edit)));
+    }
+    Ok(items)
 }
 
 /// Writes a checkpoint and reads it back.

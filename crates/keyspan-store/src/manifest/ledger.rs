@@ -7,16 +7,23 @@
 //! ```text
 //! key   = item key, chunk number (u16, big endian)
 //! value = version (1) crc32c of the key and all that follows (u32) edit (u64) chunks of the item (u16) piece
+//! key   = "total"
+//! value = version (1) crc32c as above (u32) edit (u64) 0 (u16) values (u64) all their crcs combined by xor (u32)
 //! ```
+//!
+//! The total is part of every edit: where sled, on damaged bytes, forgets a page and says nothing, it does not fit.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::state::Item;
-use crate::files::{corrupted, io_error};
+use crate::files::{FileWriter, Files, corrupted, io_error};
 use crate::log::Reader;
 
 /// All items, and the number of the edit that made them so.
@@ -29,121 +36,169 @@ pub struct Items {
 }
 
 const DIRECTORY: &str = "edits";
+/// Where a damaged ledger is put, for whoever wants to look at it.
+const DAMAGED: &str = "edits.damaged";
+/// How often sled's lock is asked for. We hold the directory's own lock, so it is a ledger that was closed a moment ago
+/// and that sled's threads have not let go of yet: it is neither damaged nor another process's.
+const LOCK_TRIES: usize = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// Key of the total; no item's key looks like it.
+const TOTAL: &[u8] = b"total";
 const VERSION: u8 = 1;
 const HEADER: usize = 15;
 /// Longest piece of an item in one value, so that a value stays under 4 KB.
 const PIECE: usize = 4000;
 
 /// Manifest edits on a local disk.
-#[derive(Debug)]
 pub struct Ledger {
     db: sled::Db,
     /// sled's own file, opened once more to sync it.
-    file: File,
-    path: PathBuf,
+    file: Box<dyn FileWriter>,
+    /// The directory as errors name it.
+    name: String,
     /// In how many chunks each item is.
     chunks: BTreeMap<Vec<u8>, u16>,
+    /// What [`TOTAL`] says.
+    total: Total,
 }
 
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").field("name", &self.name).finish()
+    }
+}
+
+/// A ledger if it can be used, what the manifest holds, and why the ledger was made anew if it was.
+pub type Opened = (Option<Ledger>, Items, Option<String>);
+
 impl Ledger {
-    /// Opens the ledger under `root`. If it is damaged, or behind the checkpoint, it is made anew from that.
-    /// Also says why, then.
-    pub fn open(root: &Path, checkpoint: Option<Items>) -> Result<(Ledger, Items, Option<String>)> {
-        let path = root.join(DIRECTORY);
-        let found = Ledger::open_existing(&path);
-        match (found, checkpoint) {
-            (Ok((ledger, items)), None) => Ok((ledger, items, None)),
-            (Ok((ledger, items)), Some(checkpoint)) if items.edit >= checkpoint.edit => Ok((ledger, items, None)),
-            (Err(error), _) if error.kind != ErrorKind::Corrupted => Err(error),
-            (Err(error), None) => Err(error),
-            (found, Some(checkpoint)) => {
-                let why = found
-                    .map_or_else(|error| error.to_string(), |(_, items)| format!("it ends at edit {}", items.edit));
-                tracing::warn!(
-                    why,
-                    edit = checkpoint.edit,
-                    "the manifest's ledger is made anew from the newest checkpoint"
-                );
-                let ledger = Ledger::rebuild(&path, &checkpoint)?;
-                Ok((ledger, checkpoint, Some(why)))
+    /// Opens the ledger under `root`, the local directory of `files`. One that is damaged is made anew from the
+    /// checkpoint; one that is behind it (a crash between the two) is brought up to it; one that cannot be opened for
+    /// want of space is done without.
+    pub fn open(files: Arc<dyn Files>, root: &Path, checkpoint: Option<Items>) -> Result<Opened> {
+        match (Ledger::open_existing(&files, root), checkpoint) {
+            (Ok((ledger, items)), None) => Ok((Some(ledger), items, None)),
+            (Ok((mut ledger, items)), Some(checkpoint)) => {
+                if items.edit >= checkpoint.edit {
+                    return Ok((Some(ledger), items, None));
+                }
+                tracing::info!(ledger = items.edit, checkpoint = checkpoint.edit, "the manifest's ledger is behind");
+                let caught_up = ledger.catch_up(&items, &checkpoint);
+                Ok((usable(caught_up.map(|()| ledger)), checkpoint, None))
             }
+            (Err(error), Some(checkpoint)) if error.kind == ErrorKind::Corrupted => {
+                tracing::warn!(%error, edit = checkpoint.edit, "the manifest's ledger is made anew from a checkpoint");
+                let ledger = Ledger::rebuild(&files, root, &checkpoint);
+                Ok((usable(ledger), checkpoint, Some(error.message)))
+            }
+            (Err(error), Some(checkpoint)) if error.kind == ErrorKind::DiskFull => {
+                Ok((usable(Err(error)), checkpoint, None))
+            }
+            (Err(error), _) => Err(error),
         }
     }
 
-    fn open_existing(path: &Path) -> Result<(Ledger, Items)> {
-        remove_leftovers(path)?;
-        let fail = |error: sled::Error| failure(path, &error);
-        let db = sled::Config::new().path(path).cache_capacity(4 << 20).flush_every_ms(None).open().map_err(fail)?;
-        db.flush().map_err(fail)?;
-        let file_path = path.join("db");
-        let file =
-            File::open(&file_path).map_err(|error| io_error("open", &file_path.display().to_string(), &error))?;
-        let mut ledger = Ledger { db, file, path: path.to_path_buf(), chunks: BTreeMap::new() };
-        ledger.sync()?;
-        for directory in [Some(path), path.parent()].into_iter().flatten() {
-            let synced = File::open(directory).and_then(|directory| directory.sync_all());
-            synced.map_err(|error| io_error("sync directory", &directory.display().to_string(), &error))?;
+    fn open_existing(files: &Arc<dyn Files>, root: &Path) -> Result<(Ledger, Items)> {
+        remove_leftovers(files.as_ref())?;
+        let name = files.display(DIRECTORY);
+        let config = sled::Config::new().path(root.join(DIRECTORY)).cache_capacity(4 << 20).flush_every_ms(None);
+        let mut opened = open_sled(&name, &config);
+        for _ in 0..LOCK_TRIES {
+            if !opened.as_ref().is_err_and(|error| error.kind == ErrorKind::ObjectInUse) {
+                break;
+            }
+            std::thread::sleep(LOCK_PAUSE);
+            opened = open_sled(&name, &config);
         }
+        let db = opened?;
+        let file = files.adopt(&format!("{DIRECTORY}/db"))?;
+        let mut ledger = Ledger { db, file, name, chunks: BTreeMap::new(), total: Total::default() };
+        ledger.file.sync_data()?;
+        files.sync_dir(DIRECTORY)?;
+        files.sync_dir("")?;
         let items = ledger.load()?;
         Ok((ledger, items))
     }
 
-    fn rebuild(path: &Path, checkpoint: &Items) -> Result<Ledger> {
-        let aside = path.with_extension("damaged");
-        let moved = fs::remove_dir_all(&aside)
-            .or_else(absent_is_fine)
-            .and_then(|()| fs::rename(path, &aside).or_else(absent_is_fine));
-        moved.map_err(|error| io_error("rename", &path.display().to_string(), &error))?;
-        let (mut ledger, _) = Ledger::open_existing(path)?;
+    fn rebuild(files: &Arc<dyn Files>, root: &Path, checkpoint: &Items) -> Result<Ledger> {
+        files.remove_dir(DAMAGED)?;
+        if !files.list(DIRECTORY)?.is_empty() {
+            files.rename(DIRECTORY, DAMAGED)?;
+        }
+        let (mut ledger, _) = Ledger::open_existing(files, root)?;
         ledger.commit(checkpoint.edit, &checkpoint.items, &[])?;
         Ok(ledger)
+    }
+
+    /// Makes the ledger say what a newer checkpoint says.
+    fn catch_up(&mut self, items: &Items, checkpoint: &Items) -> Result<()> {
+        let kept: BTreeSet<&Vec<u8>> = checkpoint.items.iter().map(|item| &item.0).collect();
+        let gone: Vec<Vec<u8>> =
+            items.items.iter().map(|item| &item.0).filter(|key| !kept.contains(key)).cloned().collect();
+        self.commit(checkpoint.edit, &checkpoint.items, &gone)
     }
 
     /// Makes an edit durable: all of it or nothing.
     pub fn commit(&mut self, edit: u64, puts: &[Item], removes: &[Vec<u8>]) -> Result<()> {
         let mut batch = sled::Batch::default();
+        let mut total = self.total;
         let mut chunks = Vec::new();
         for (key, value) in puts {
             let count = value.len().div_ceil(PIECE).max(1) as u16;
+            self.take_out(key, &mut batch, &mut total)?;
             for chunk in 0..count {
                 let start = usize::from(chunk) * PIECE;
                 let piece = &value[start..value.len().min(start + PIECE)];
                 let key = chunk_key(key, chunk);
-                batch.insert(key.as_slice(), encode(&key, edit, count, piece));
-            }
-            for chunk in count..self.chunks.get(key).copied().unwrap_or(0) {
-                batch.remove(chunk_key(key, chunk));
+                let value = encode(&key, edit, count, piece);
+                total.add(&value);
+                batch.insert(key.as_slice(), value);
             }
             chunks.push((key.clone(), count));
         }
         for key in removes {
-            for chunk in 0..self.chunks.get(key).copied().unwrap_or(0) {
-                batch.remove(chunk_key(key, chunk));
-            }
+            self.take_out(key, &mut batch, &mut total)?;
         }
-        self.db.apply_batch(batch).map_err(|error| failure(&self.path, &error))?;
-        self.db.flush().map_err(|error| failure(&self.path, &error))?;
-        self.sync()?;
+        batch.insert(TOTAL, encode(TOTAL, edit, 0, &total.encode()));
+        guarded(&self.name, || {
+            self.db.apply_batch(batch)?;
+            self.db.flush()
+        })?;
+        self.file.sync_data()?;
         for key in removes {
             self.chunks.remove(key);
         }
         self.chunks.extend(chunks);
+        self.total = total;
         Ok(())
     }
 
-    fn sync(&self) -> Result<()> {
-        let name = self.path.join("db");
-        self.file.sync_data().map_err(|error| io_error("sync", &name.display().to_string(), &error))
+    /// Removes an item's values, and takes them out of the total.
+    fn take_out(&self, key: &[u8], batch: &mut sled::Batch, total: &mut Total) -> Result<()> {
+        for chunk in 0..self.chunks.get(key).copied().unwrap_or(0) {
+            let key = chunk_key(key, chunk);
+            if let Some(value) = guarded(&self.name, || self.db.get(&key))? {
+                total.remove(&value);
+            }
+            batch.remove(key);
+        }
+        Ok(())
     }
 
     fn load(&mut self) -> Result<Items> {
-        let damaged = |what: String| corrupted(&self.path.display().to_string(), what);
+        let damaged = |what: String| corrupted(&self.name, what);
+        let entries = guarded(&self.name, || self.db.iter().collect::<sled::Result<Vec<_>>>())?;
         let mut items: Vec<Item> = Vec::new();
         let (mut edit, mut open) = (0, None);
-        for entry in self.db.iter() {
-            let (key, value) = entry.map_err(|error| failure(&self.path, &error))?;
+        let (mut total, mut wanted) = (Total::default(), Total::default());
+        for (key, value) in entries {
             let piece = decode(&key, &value).map_err(|error| damaged(error.message))?;
             edit = edit.max(piece.edit);
+            if key.as_ref() == TOTAL {
+                wanted = Total::decode(piece.bytes)?;
+                continue;
+            }
+            total.add(&value);
             let (item, chunk) = split_key(&key).ok_or_else(|| damaged("it has a key without a chunk number".into()))?;
             let expected = (item.to_vec(), chunk, piece.edit, piece.chunks);
             match open.take() {
@@ -162,7 +217,39 @@ impl Ledger {
         if open.is_some() {
             return Err(damaged("the last piece of an item is missing".into()));
         }
+        if total != wanted {
+            return Err(damaged("some of its items are missing".into()));
+        }
+        self.total = total;
         Ok(Items { edit, items })
+    }
+}
+
+/// How many values there are, and their checksums combined.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Total {
+    values: u64,
+    crcs: u32,
+}
+
+impl Total {
+    fn add(&mut self, value: &[u8]) {
+        self.values = self.values.wrapping_add(1);
+        self.crcs ^= crc32c::crc32c(value);
+    }
+
+    fn remove(&mut self, value: &[u8]) {
+        self.values = self.values.wrapping_sub(1);
+        self.crcs ^= crc32c::crc32c(value);
+    }
+
+    fn encode(self) -> Vec<u8> {
+        [&self.values.to_le_bytes()[..], &self.crcs.to_le_bytes()].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Total> {
+        let mut reader = Reader::new(bytes);
+        Ok(Total { values: reader.u64()?, crcs: reader.u32()? })
     }
 }
 
@@ -206,33 +293,45 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Result<Piece<'a>> {
     Ok(Piece { edit, chunks, bytes: &value[HEADER..] })
 }
 
+/// The ledger, or none if it cannot be used: checkpoints alone are enough.
+fn usable(ledger: Result<Ledger>) -> Option<Ledger> {
+    ledger.map_err(|error| tracing::warn!(%error, "the manifest goes on without its ledger")).ok()
+}
+
 /// Deletes what a kill in the middle of sled's own snapshot leaves, and what would keep it from opening.
-fn remove_leftovers(path: &Path) -> Result<()> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io_error("list directory", &path.display().to_string(), &error)),
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
+fn remove_leftovers(files: &dyn Files) -> Result<()> {
+    for name in files.list(DIRECTORY)? {
         if name.starts_with("snap.") && name.ends_with(".generating") {
-            fs::remove_file(entry.path()).map_err(|error| io_error("remove", &name, &error))?;
+            files.remove(&format!("{DIRECTORY}/{name}"))?;
         }
     }
     Ok(())
 }
 
-fn absent_is_fine(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+fn open_sled(name: &str, config: &sled::Config) -> Result<sled::Db> {
+    guarded(name, || {
+        let db = config.open()?;
+        db.flush()?;
+        Ok(db)
+    })
 }
 
-fn failure(path: &Path, error: &sled::Error) -> Error {
-    let name = path.display().to_string();
+/// Calls sled. On damaged bytes it may panic: that is damage too.
+fn guarded<T>(name: &str, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(AssertUnwindSafe(call)) {
+        Ok(done) => done.map_err(|error| failure(name, &error)),
+        Err(_) => Err(corrupted(name, "its contents do not fit together")),
+    }
+}
+
+fn failure(name: &str, error: &sled::Error) -> Error {
     match error {
-        sled::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => io_error("write", &name, error),
-        sled::Error::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            io_error("open", &name, error)
+        // sled says it in words only.
+        sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
+            Error::new(ErrorKind::ObjectInUse, format!("\"{name}\" is in use: {error}"))
         }
-        error => corrupted(&name, error),
+        sled::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => io_error("write", name, error),
+        sled::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => io_error("open", name, error),
+        error => corrupted(name, error),
     }
 }

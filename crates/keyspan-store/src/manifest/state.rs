@@ -183,11 +183,11 @@ impl ManifestState {
         Ok(items)
     }
 
-    /// Which items an edit puts and which it removes.
-    pub fn changes(&self, edit: &Edit) -> Result<(Vec<Item>, Vec<Vec<u8>>)> {
+    /// Which items an edit of this number puts and which it removes.
+    pub fn changes(&self, edit: &Edit, number: u64) -> Result<(Vec<Item>, Vec<Vec<u8>>)> {
         let mut marks = self.marks;
         marks.raise(edit.marks);
-        let mut puts = vec![(b"m".to_vec(), json(&MarksItem { edit: self.edit + 1, marks })?)];
+        let mut puts = vec![(b"m".to_vec(), json(&MarksItem { edit: number, marks })?)];
         if let Some((catalog, seq)) = &edit.catalog {
             puts.push((b"c".to_vec(), json(&(catalog.as_ref(), seq))?));
         }

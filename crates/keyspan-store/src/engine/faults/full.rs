@@ -1,0 +1,101 @@
+//! A full disk: writes are refused with 53100, reading and freeing go on, and opening works.
+
+use std::sync::Arc;
+
+use keyspan_model::{ErrorKind, Result};
+
+use super::super::{EmbeddedStore, StoreOptions};
+use super::workload::{Contents, Op, Step, carry_out, contents, options};
+use crate::files::simulated::SimulatedDisk;
+use crate::random::Random;
+
+const DISK: u64 = 10 << 20;
+const MARK: u64 = 256 << 10;
+
+fn open(disk: &SimulatedDisk) -> Result<Arc<EmbeddedStore>> {
+    let options = StoreOptions { free_space_mark: MARK, ..options() };
+    EmbeddedStore::open_files(Arc::new(disk.clone()), options)
+}
+
+/// Writes rows that do not compress until the disk is full; answers what is there then.
+fn fill(store: &EmbeddedStore) -> Contents {
+    let mut held = Contents::new();
+    for step in [Step::Create("t"), Step::Create("u"), Step::Write(vec![Op::Put("u", "kept", 1, 1)])] {
+        carry_out(store, &step).expect("there is room");
+        step.apply(&mut held);
+    }
+    let mut random = Random::new(5);
+    for at in 0..10_000 {
+        let ops = (0..900).map(|row| Op::Put("t", "x", at * 900 + row, random.number() as i64));
+        let step = Step::Write(ops.collect());
+        if let Err(error) = carry_out(store, &step) {
+            assert_eq!(error.kind, ErrorKind::DiskFull, "{error:?}");
+            return held;
+        }
+        step.apply(&mut held);
+    }
+    panic!("the disk is never full");
+}
+
+fn refused(store: &EmbeddedStore) {
+    let error = carry_out(store, &Step::Write(vec![Op::Put("u", "a", 1, 1)])).expect_err("full");
+    assert_eq!((error.kind, error.kind.sqlstate()), (ErrorKind::DiskFull, "53100"), "{error:?}");
+}
+
+/// Frees by dropping, and finds that everything works again.
+fn free(store: &EmbeddedStore, mut held: Contents) {
+    carry_out(store, &Step::Drop("t")).expect("freeing goes on");
+    store.tick().expect("frees");
+    held.remove("t");
+    assert_eq!(contents(store).expect("reads"), held);
+    carry_out(store, &Step::Write(vec![Op::Put("u", "kept", 1, 1)])).expect("there is room again");
+    carry_out(store, &Step::Flush).expect("flushes");
+    carry_out(store, &Step::Compact).expect("compacts");
+    assert_eq!(contents(store).expect("reads"), held);
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_lets_space_be_freed() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    let held = fill(&store);
+    refused(&store);
+    assert_eq!(contents(&store).expect("reads"), held);
+    // Somebody else takes the rest.
+    disk.limit(Some(disk.used()));
+    refused(&store);
+    assert_eq!(contents(&store).expect("reads"), held);
+    free(&store, held);
+}
+
+#[test]
+fn a_store_opens_on_a_disk_without_a_byte_left_and_frees() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    let held = fill(&store);
+    disk.limit(Some(disk.used()));
+    store.close().expect("closes");
+    drop(store);
+    let store = open(&disk).expect("opens");
+    assert_eq!(contents(&store).expect("reads"), held);
+    refused(&store);
+    free(&store, held);
+}
+
+#[test]
+fn a_store_without_a_reserve_opens_for_reading_on_a_full_disk() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    let held = fill(&store);
+    drop(store);
+    crate::files::Files::remove(&disk, "RESERVE").expect("removes");
+    disk.limit(Some(disk.used()));
+    let store = open(&disk).expect("opens");
+    assert_eq!(contents(&store).expect("reads"), held);
+    refused(&store);
+    disk.limit(Some(DISK));
+    free(&store, held);
+}
