@@ -42,5 +42,6 @@ mod tests;
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions, QueryParser};
 pub use expression::CompiledExprs;
+pub use semantics::Zone;
 pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, SessionInfo};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};
