@@ -351,6 +351,7 @@ pub fn rows(snapshot: &dyn Snapshot, table: &TableDef, span: Span) -> Result<Row
         order: Order::Forward,
         limit: None,
         per_prefix: None,
+        coded: false,
     };
     let mut rows = Rows::new();
     for split in &snapshot.plan(&scan, 2)?.splits {
