@@ -88,6 +88,12 @@ impl Manifest {
         self.checkpoint
     }
 
+    /// Lets go of the ledger, which only one may hold: the store may be opened again before this one is dropped. No edit
+    /// comes after.
+    pub fn close(&mut self) {
+        self.ledger = None;
+    }
+
     /// Makes an edit durable. With `checkpoint`, as a checkpoint that was read back.
     ///
     /// Errors: the state is as before, and a later edit may succeed. The failed one may be on disk all the same: so

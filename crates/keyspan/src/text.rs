@@ -77,7 +77,7 @@ impl ArrayText {
             DataType::Float64 => Form::Double(array.as_primitive::<dt::Float64Type>().clone()),
             DataType::Utf8View => Form::Text(array.as_string_view().clone()),
             DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-                Form::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), zone.clone())
+                Form::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), *zone)
             }
             DataType::List(item) => {
                 let vector = field.metadata().get(TYPE_KEY).is_some_and(|name| name.ends_with("vector"));

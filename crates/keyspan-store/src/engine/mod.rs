@@ -110,7 +110,9 @@ impl EmbeddedStore {
         }
         let mut manifest = self.core.manifest.lock();
         let edit = self.core.edit(&manifest);
-        manifest.commit(edit, false)
+        let committed = manifest.commit(edit, false);
+        manifest.close();
+        committed
     }
 
     fn end_workers(&self) {
