@@ -55,6 +55,48 @@ class Drivers(ServerCase):
                 rows = list(cursor.execute("SELECT * FROM copied ORDER BY k"))
             self.assertEqual(rows[999], (999, "line\t999\n"))
 
+    def test_binary_copy_of_every_type(self):
+        with self.connect(autocommit=True) as connection:
+            connection.execute(CREATE.replace("kinds", "kinds_in"))
+            connection.execute(CREATE.replace("kinds", "kinds_again"))
+            names = "int4 bool int2 int8 float8 numeric text bytea uuid date timestamptz".split()
+            with connection.cursor() as cursor:
+                with cursor.copy("COPY kinds_in FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.set_types(names)
+                    copy.write_row(ROW)
+                    copy.write_row((2,) + (None,) * (len(ROW) - 1))
+                expected = [ROW, (2,) + (None,) * (len(ROW) - 1)]
+                self.assertEqual(cursor.execute("SELECT * FROM kinds_in ORDER BY k").fetchall(), expected)
+                with cursor.copy("COPY (SELECT * FROM kinds_in ORDER BY k) TO STDOUT (FORMAT BINARY)") as copy:
+                    copy.set_types(names)
+                    self.assertEqual(list(copy.rows()), expected)
+                with cursor.copy("COPY kinds_in TO STDOUT (FORMAT BINARY)") as copy:
+                    data = b"".join(bytes(piece) for piece in copy)
+                with cursor.copy("COPY kinds_again FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.write(data)
+                self.assertEqual(cursor.execute("SELECT * FROM kinds_again ORDER BY k").fetchall(), expected)
+                with self.assertRaises(psycopg.errors.BadCopyFileFormat):
+                    with cursor.copy("COPY kinds_again FROM STDIN (FORMAT BINARY)") as copy:
+                        copy.write(data[:-10])
+
+    def test_a_large_copy_is_all_or_nothing(self):
+        with self.connect() as connection:
+            connection.execute("CREATE TABLE large (k int PRIMARY KEY, v text)")
+            connection.commit()
+            for bad in (True, False):
+                try:
+                    with connection.cursor().copy("COPY large FROM STDIN") as copy:
+                        for block in range(0, 40000, 1000):
+                            copy.write("".join(f"{block + n}\t{'x' * 990}\n" for n in range(1000)))
+                        if bad:
+                            copy.write("not a number\tx\n")
+                    self.assertEqual(connection.execute("SELECT count(*) FROM large").fetchone(), (40000,))
+                    connection.commit()
+                except psycopg.errors.InvalidTextRepresentation:
+                    self.assertTrue(bad)
+                    connection.rollback()
+                    self.assertEqual(connection.execute("SELECT count(*) FROM large").fetchone(), (0,))
+
     def test_cancel_stops_a_running_statement(self):
         with self.connect(autocommit=True) as connection:
             timer = threading.Timer(0.5, connection.cancel)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use bytes::BytesMut;
 use clap::Args;
 use keyspan::copy::CopyEncoder;
 use keyspan::text::{ArrayText, json_string};
@@ -93,7 +94,7 @@ async fn write_embedded(client: &mut Embedded, query: &str, format: FileFormat, 
 async fn write_csv(mut rows: Rows, zone: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
     let options = CopyOptions { format: CopyFormat::Csv, header: CopyHeader::Present, ..CopyOptions::default() };
     let encoder = CopyEncoder::new(rows.schema().clone(), &options, zone)?;
-    let mut bytes = Vec::new();
+    let mut bytes = BytesMut::new();
     encoder.begin(&mut bytes);
     let mut count = 0;
     while let Some(batch) = rows.next_batch().await? {

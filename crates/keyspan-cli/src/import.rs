@@ -1,7 +1,7 @@
 //! `keyspan import`: a file's rows into a table.
 //!
-//! The rule: columns are matched by name. All rows of the file are written or none, unless the file is too large to be
-//! one step; then it is said beforehand, and when it fails it is said how many rows are there.
+//! The rule: columns are matched by name. All rows of the file are written or none, however large it is, unless steps are
+//! asked for; when one fails it is said how many rows are there.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use bytes::BytesMut;
 use clap::Args;
 use keyspan::copy::{CopyEncoder, CopyParser};
 use keyspan::text::ArrayText;
@@ -22,10 +23,6 @@ use crate::open::{self, Place};
 use crate::progress::Progress;
 use crate::source::{FileFormat, Source, column_type};
 
-/// Bytes of a file that is written in one step.
-const ONE_STEP_BYTES: u64 = 200 << 20;
-/// Rows of a step for larger files.
-const STEP_ROWS: usize = 200_000;
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 
@@ -48,9 +45,9 @@ pub struct Arguments {
     /// The new table's key, as in PRIMARY KEY: 'a,b' or '(a,b),c'.
     #[arg(long, value_name = "COLUMNS", requires = "create")]
     key: Option<String>,
-    /// Commit after every so many rows; 0 is all in one step. By default large files have steps of 200,000 rows.
-    #[arg(long, value_name = "ROWS")]
-    commit_rows: Option<usize>,
+    /// Commit after every so many rows; 0 is all in one step.
+    #[arg(long, value_name = "ROWS", default_value_t = 0)]
+    commit_rows: usize,
 }
 
 /// Runs the subcommand.
@@ -74,18 +71,10 @@ fn load(arguments: &Arguments, source: &Source, runtime: &Runtime, client: &mut 
         created.map_err(|failure| failure.context("creating the table"))?;
         client.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
     }
-    let commit_rows = match arguments.commit_rows {
-        Some(rows) => rows,
-        None if source.bytes()? > ONE_STEP_BYTES => STEP_ROWS,
-        None => 0,
-    };
-    if commit_rows > 0 {
-        eprintln!("{} is written in steps of {commit_rows} rows", arguments.file.display());
-    }
     let columns: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
     let statement = format!("COPY {} ({}) FROM STDIN", arguments.into, columns.join(", "));
     let progress = Progress::new("import", source.total);
-    let work = Work { source, progress, statement, commit_rows };
+    let work = Work { source, progress, statement, commit_rows: arguments.commit_rows };
     match client {
         Client::Embedded(embedded) => runtime.block_on(work.embedded(embedded)),
         Client::Remote(remote) => runtime.block_on(work.remote(remote)),
@@ -255,10 +244,10 @@ impl Encoded {
                 CopyEncoder::new(schema.clone(), &options, "UTC")?
             }
         };
-        let mut bytes = Vec::new();
+        let mut bytes = BytesMut::new();
         encoder.rows(&batch, &mut bytes)?;
         self.encoder = Some((schema, encoder));
-        Ok(bytes)
+        Ok(bytes.into())
     }
 }
 

@@ -100,11 +100,6 @@ impl Source {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Bytes of the file.
-    pub fn bytes(&self) -> Result<u64> {
-        Ok(std::fs::metadata(&self.path)?.len())
-    }
-
     /// The bytes of a CSV file behind its header line.
     pub fn csv_rows(&self) -> Result<impl Read + use<>> {
         let mut reader = BufReader::with_capacity(1 << 20, self.counted()?);

@@ -1,5 +1,6 @@
 //! A server is killed with SIGKILL at random moments, again and again on one directory: everything acknowledged is
 //! there afterwards, and every statement is whole or absent. `KEYSPAN_KILLS` says how often, `KEYSPAN_SEED` repeats.
+//! A large COPY is killed in its middle: nothing of it is there, and no file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::SinkExt;
 use tokio_postgres::{Client, NoTls};
 
 struct Server {
@@ -143,4 +145,29 @@ async fn acknowledged_writes_survive_sigkill() {
     let check =
         Command::new(env!("CARGO_BIN_EXE_keyspan")).args(["check", "--data"]).arg(folder.path()).output().unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_copy_that_is_killed_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text)").await.unwrap();
+    client.batch_execute("INSERT INTO t VALUES (3, 'kept')").await.unwrap();
+    let mut sink = std::pin::pin!(client.copy_in::<_, bytes::Bytes>("COPY t FROM STDIN").await.unwrap());
+    let segments = || std::fs::read_dir(folder.path().join("seg")).unwrap().count();
+    let mut key = 0;
+    while segments() < 4 {
+        let lines: String = (0..2000).map(|n| format!("{}\t{}\n", key + n, "v".repeat(1000))).collect();
+        key += 2000;
+        sink.send(bytes::Bytes::from(lines)).await.unwrap();
+        assert!(key < 500_000, "no part of the COPY was written out");
+    }
+    server.kill();
+    let server = Server::start(folder.path());
+    let client = server.connect().await;
+    let rows = client.query("SELECT k, v FROM t", &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<_, String>(1)).collect::<Vec<_>>(), ["kept"]);
+    assert_eq!(segments(), 0);
+    server.kill();
 }

@@ -10,7 +10,7 @@ use arrow::array::builder::{
     Float64Builder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano};
 
@@ -205,6 +205,15 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
         }
         _ => array.clone(),
     }
+}
+
+/// Bytes of a batch's own values: of a text array, not the buffers that it shares with other batches.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
+        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
+        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+    };
+    batch.columns().iter().map(bytes).sum()
 }
 
 /// The bytes that decide a tie between two cells of one write timestamp: the larger, compared as unsigned bytes, wins.

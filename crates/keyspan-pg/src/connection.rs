@@ -13,13 +13,13 @@ use pgwire::messages::response::{ReadyForQuery, TransactionStatus as Status};
 use pgwire::messages::startup::ParameterStatus;
 
 use crate::control::Control;
+use crate::engine::Zone;
 use crate::engine::{Outcome, Prepared, Session, TransactionStatus};
 use crate::extended::{Portal, Stored};
 use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
 use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
 use crate::request::{Request, decode, is_extended};
-use crate::zone::Zone;
 
 /// A client that has been let in.
 pub(crate) struct Connection {
@@ -218,7 +218,7 @@ impl Connection {
 
     /// The zone in which instants are shown.
     pub(crate) fn zone(&self) -> Zone {
-        Zone::named(self.session.settings().time_zone()).unwrap_or(Zone::Fixed(0))
+        Zone::of_setting(self.session.settings().time_zone())
     }
 }
 

@@ -8,14 +8,25 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 
 use crate::connection::Connection;
-use crate::engine::{Copy, CopyDirection, CopyFormat, CopyParser, Outcome, Rows, Tag};
+use crate::engine::{Copy, CopyCells, CopyDirection, CopyEncoder, CopyFormat, CopyParser, Outcome, Rows, Tag};
 use crate::failure::{Failure, protocol};
 use crate::request::{Request, decode};
 use crate::rows::Ready;
+use crate::types::Column;
 
-mod encode;
+impl CopyCells for Column {
+    fn is_null(&self, row: usize) -> bool {
+        Column::is_null(self, row)
+    }
 
-use encode::Encoder;
+    fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        Column::put_text(self, row, out)
+    }
+
+    fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        Column::put_binary_field(self, row, out)
+    }
+}
 
 /// What the client sends during COPY FROM STDIN.
 enum Piece {
@@ -36,13 +47,13 @@ impl Connection {
 
     async fn copy_out(&mut self, copy: &Copy, mut rows: Rows, tag: &Tag) -> Result<String, Failure> {
         let schema = rows.schema().clone();
-        let encoder = Encoder::new(&copy.options, &schema)?;
+        let encoder = CopyEncoder::new(schema.clone(), &copy.options, self.session.settings().time_zone())?;
         let (format, codes) = formats(copy.options.format, schema.fields().len())?;
         self.out.message(&CopyOutResponse::new(format, codes.len() as i16, codes))?;
         let zone = self.zone();
         // As in Postgres, the header of the binary format leads the first message; a header line is one of its own.
         let mut ahead = BytesMut::new();
-        encoder.begin(&schema, &mut ahead)?;
+        encoder.begin(&mut ahead);
         if !encoder.is_binary() && !ahead.is_empty() {
             self.copy_piece(&mut ahead, |_| Ok(()))?;
         }
@@ -58,7 +69,10 @@ impl Connection {
             }
         }
         if encoder.is_binary() {
-            self.copy_piece(&mut ahead, |bytes| encoder.end(bytes))?;
+            self.copy_piece(&mut ahead, |bytes| {
+                encoder.end(bytes);
+                Ok(())
+            })?;
         }
         self.out.message(&CopyDone::new())?;
         Ok(tag.text(sent))

@@ -7,13 +7,16 @@
 mod real {
     pub(crate) use keyspan::copy::CopyParser;
     pub(crate) use keyspan::{
-        CancelHandle, Copy, CopyDirection, CopyFormat, CopyHeader, CopyOptions, Database, Notice, Outcome, Parsed,
-        Prepared, Rows, Session, Statement, Tag, TransactionStatus,
+        CancelHandle, Copy, CopyDirection, CopyFormat, Database, Notice, Outcome, Parsed, Prepared, Rows, Session,
+        Statement, Tag, TransactionStatus,
     };
 }
 
 #[cfg(not(test))]
 pub(crate) use real::*;
+
+pub(crate) use keyspan::Zone;
+pub(crate) use keyspan::copy::{CopyCells, CopyEncoder};
 
 #[cfg(test)]
 pub(crate) use crate::scripted::*;

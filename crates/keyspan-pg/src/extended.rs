@@ -13,6 +13,7 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
 use crate::connection::Connection;
+use crate::engine::Zone;
 use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus};
 use crate::failure::{Failure, protocol};
 use crate::rows::{Format, RowSource, row_description, spread};
@@ -20,7 +21,6 @@ use crate::types::PgType;
 use crate::types::array::read_array;
 use crate::types::parameter::{read_binary, read_text, utf8};
 use crate::types::pg_type::oid;
-use crate::zone::Zone;
 
 /// A prepared statement.
 #[derive(Clone)]

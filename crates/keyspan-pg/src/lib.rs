@@ -27,6 +27,5 @@ mod startup;
 mod types;
 #[cfg(test)]
 mod wire_tests;
-mod zone;
 
 pub use server::{RunningServer, Server, ServerOptions};

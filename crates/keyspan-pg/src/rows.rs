@@ -10,11 +10,11 @@ use pgwire::messages::data::{FieldDescription, RowDescription};
 
 use crate::control::Control;
 use crate::engine::Rows;
+use crate::engine::Zone;
 use crate::failure::Failure;
 use crate::frame::FrameReader;
 use crate::output::Output;
 use crate::types::{Column, PgType};
-use crate::zone::Zone;
 
 /// Columns that a row of the protocol can have.
 const MAX_COLUMNS: usize = i16::MAX as usize;

@@ -12,6 +12,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+pub use keyspan::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, array_of};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -115,32 +116,6 @@ impl Rows {
     pub async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.stream.next().await.transpose()
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyFormat {
-    #[default]
-    Text,
-    Csv,
-    Binary,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyHeader {
-    #[default]
-    None,
-    Present,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct CopyOptions {
-    pub format: CopyFormat,
-    pub header: CopyHeader,
-    pub delimiter: Option<char>,
-    pub null: Option<String>,
-    pub quote: Option<char>,
-    pub escape: Option<char>,
-    pub force_quote: Option<Vec<String>>,
 }
 
 #[derive(Debug)]

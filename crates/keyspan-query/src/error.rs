@@ -41,7 +41,8 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::ArrowError(inner, _) => arrow_error(inner),
         DataFusionError::SchemaError(inner, _) => schema_error(inner),
         DataFusionError::NotImplemented(message) => not_implemented(message),
-        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorKind::OutOfMemory, first_line(message)),
+        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorKind::OutOfMemory, first_line(message))
+            .with_hint("Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit."),
         DataFusionError::Plan(message) | DataFusionError::Execution(message) => text_error(message),
         DataFusionError::SQL(inner, _) => Error::new(ErrorKind::Syntax, inner.to_string()),
         DataFusionError::IoError(inner) => Error::new(ErrorKind::Io, inner.to_string()),

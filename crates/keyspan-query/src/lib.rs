@@ -43,5 +43,6 @@ pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions, QueryParser};
 pub use expression::CompiledExprs;
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use semantics::Zone;
 pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, SessionInfo, SettingChange};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};

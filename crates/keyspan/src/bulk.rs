@@ -1,17 +1,20 @@
 //! Many rows at once: COPY FROM and imports.
 //!
-//! The rule: a COPY is all or nothing. Its rows are kept in memory (columnar, as large as the data) until it ends and
-//! are then written in one atomic step; more than the query memory's limit is 53200. Who has more, and can do without
-//! one step for all, says how many rows a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
+//! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: [`gather`] has more than 16 MB
+//! written out while they come. Who wants rows to be seen earlier, and can do without one step for all, says how many rows
+//! a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
+
+pub(crate) mod gather;
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
-use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Stamp, TableDef, Value, WriteBatch};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value, WriteBatch};
 use keyspan_store::seam::Store;
 
+use self::gather::Gather;
 use crate::database::Database;
 use crate::dml::intake::Intake;
 use crate::dml::value::compile;
@@ -21,9 +24,6 @@ use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
 use crate::query;
 use crate::session::Session;
 
-/// Bytes that one atomic COPY may hold.
-const BYTES_MAX: usize = 1 << 30;
-
 /// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
 #[derive(Debug)]
 pub struct CopyIn {
@@ -31,9 +31,7 @@ pub struct CopyIn {
     intake: Intake,
     schema: SchemaRef,
     filter: Option<keyspan_query::CompiledExprs>,
-    pending: Vec<Mutation>,
-    pending_rows: usize,
-    pending_bytes: usize,
+    gather: Gather,
     commit_every: usize,
     rows: u64,
     stamp: Stamp,
@@ -61,8 +59,7 @@ impl CopyIn {
     /// Takes a batch.
     ///
     /// # Errors
-    /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53200 when one atomic step would be too large.
-    /// After an error the COPY is over.
+    /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53100 on a full disk. After an error the COPY is over.
     pub async fn push(&mut self, session: &Session, batch: &RecordBatch) -> Result<()> {
         let batch = match &self.filter {
             Some(filter) => &filtered(filter, batch)?,
@@ -75,28 +72,22 @@ impl CopyIn {
             self.intake.reserve(session, batch.num_rows()).await?;
         }
         let write = self.intake.write(batch, self.stamp)?;
-        self.pending_rows += batch.num_rows();
-        self.pending_bytes += write.batch.get_array_memory_size();
-        self.pending.push(Mutation::Batch(write));
-        if self.commit_every > 0 && self.pending_rows >= self.commit_every {
+        self.gather.push(write).await?;
+        if self.commit_every > 0 && self.gather.rows() >= self.commit_every as u64 {
             return self.commit().await;
-        }
-        if self.pending_bytes > BYTES_MAX {
-            let error = Error::new(ErrorKind::OutOfMemory, "COPY holds more than 1 GB for one atomic step");
-            return Err(error.with_hint("SET copy_commit_rows = 100000 commits as it goes."));
         }
         Ok(())
     }
 
     async fn commit(&mut self) -> Result<()> {
-        let mutations = std::mem::take(&mut self.pending);
-        let rows = std::mem::take(&mut self.pending_rows);
-        self.pending_bytes = 0;
-        if !mutations.is_empty() {
-            let batch = WriteBatch { mutations, unchanged: Vec::new(), relaxed: self.relaxed };
+        let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
+        let gather = std::mem::replace(&mut self.gather, next);
+        let rows = gather.rows();
+        if let Some(mutation) = gather.finish().await? {
+            let batch = WriteBatch { mutations: vec![mutation], unchanged: Vec::new(), relaxed: self.relaxed };
             self.database.store().apply(batch).await?;
         }
-        self.rows += rows as u64;
+        self.rows += rows;
         Ok(())
     }
 
@@ -111,9 +102,10 @@ impl CopyIn {
             self.commit().await?;
             return Ok(self.rows);
         }
-        let rows = self.pending_rows as u64;
+        let rows = self.gather.rows();
+        let mutations = self.gather.finish().await?.into_iter().collect();
         let locks = HeldLocks::none(session.database.locks().clone());
-        session.write(std::mem::take(&mut self.pending), Vec::new(), locks).await?;
+        session.write(mutations, Vec::new(), locks).await?;
         Ok(rows)
     }
 }
@@ -192,11 +184,9 @@ impl Session {
         let mut copy = CopyIn {
             database: self.database.clone(),
             schema: intake.schema(),
+            gather: Gather::new(self.database.store(), intake.relation().clone(), self.stamp()),
             intake,
             filter: None,
-            pending: Vec::new(),
-            pending_rows: 0,
-            pending_bytes: 0,
             commit_every: 0,
             rows: 0,
             stamp: self.stamp(),

@@ -66,6 +66,7 @@ pub use keyspan_cql::{
     first_incomplete, keywords, quoted,
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+pub use keyspan_query::Zone;
 pub use keyspan_store::{CheckReport, StoreOptions, check};
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;

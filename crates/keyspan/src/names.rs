@@ -1,9 +1,7 @@
-//! Names to things: tables and views along the search path, and time zones.
+//! Names to things: tables and views along the search path.
 
 use std::sync::Arc;
 
-use chrono::{DateTime, MappedLocalTime, Offset, TimeZone};
-use chrono_tz::{TZ_VARIANTS, Tz};
 use keyspan_cql::{ObjectName, Statement, ast};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, ViewDef, nearest};
 
@@ -112,99 +110,5 @@ pub(crate) fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
             Ok(query.query)
         }
         _ => Err(Error::internal("a stored query is not a query")),
-    }
-}
-
-/// A session's time zone, for reading texts that stand for instants.
-#[derive(Clone, Debug)]
-pub(crate) struct Zone {
-    own: Offsets,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Offsets {
-    Fixed(i32),
-    Named(Tz),
-}
-
-impl Zone {
-    /// The zone of this name or offset, as the setting keeps it.
-    pub(crate) fn new(name: &str) -> Zone {
-        Zone { own: offsets(name).unwrap_or(Offsets::Fixed(0)) }
-    }
-
-    /// Whether it is UTC, so that texts need no session.
-    pub(crate) fn is_utc(&self) -> bool {
-        matches!(self.own, Offsets::Fixed(0) | Offsets::Named(Tz::UTC))
-    }
-
-    /// Seconds east of UTC at an instant (microseconds since 1970-01-01 UTC).
-    pub(crate) fn offset_at(&self, micros: i64) -> i32 {
-        match self.own {
-            Offsets::Fixed(seconds) => seconds,
-            Offsets::Named(zone) => DateTime::from_timestamp_micros(micros)
-                .map_or(0, |instant| zone.offset_from_utc_datetime(&instant.naive_utc()).fix().local_minus_utc()),
-        }
-    }
-
-    /// Seconds east of UTC of a wall-clock time; `zone` is one that stood in the text.
-    pub(crate) fn resolve(&self, zone: Option<&str>, local_micros: i64) -> Result<i32> {
-        let offsets = match zone {
-            None => self.own,
-            Some(name) => offsets(name).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized"))
-            })?,
-        };
-        Ok(match offsets {
-            Offsets::Fixed(seconds) => seconds,
-            Offsets::Named(zone) => local_offset(zone, local_micros),
-        })
-    }
-}
-
-fn offsets(name: &str) -> Option<Offsets> {
-    if let Some(rest) = name.strip_prefix(['+', '-']) {
-        let (hours, minutes) = rest.split_once(':')?;
-        let seconds = hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60;
-        return Some(Offsets::Fixed(if name.starts_with('-') { -seconds } else { seconds }));
-    }
-    if name.eq_ignore_ascii_case("utc") {
-        return Some(Offsets::Fixed(0));
-    }
-    TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)).copied().map(Offsets::Named)
-}
-
-/// The offset of a wall-clock time. Where it occurs twice or never, standard time's, as in PostgreSQL.
-fn local_offset(zone: Tz, local_micros: i64) -> i32 {
-    let Some(local) = DateTime::from_timestamp_micros(local_micros).map(|time| time.naive_utc()) else { return 0 };
-    match zone.offset_from_local_datetime(&local) {
-        MappedLocalTime::Single(offset) => offset.fix().local_minus_utc(),
-        MappedLocalTime::Ambiguous(first, second) => first.fix().local_minus_utc().min(second.fix().local_minus_utc()),
-        MappedLocalTime::None => {
-            let before = local - chrono::Duration::hours(3);
-            zone.offset_from_utc_datetime(&before).fix().local_minus_utc()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const JULY: i64 = 1_719_835_200_000_000;
-    const JANUARY: i64 = 1_704_110_400_000_000;
-
-    #[test]
-    fn a_named_zone_knows_summer() {
-        let zone = Zone::new("Europe/Berlin");
-        assert_eq!(zone.resolve(None, JULY), Ok(7200));
-        assert_eq!(zone.resolve(None, JANUARY), Ok(3600));
-        assert_eq!(zone.resolve(Some("america/new_york"), JULY), Ok(-14400));
-        assert_eq!(Zone::new("-03:30").resolve(None, JULY), Ok(-12600));
-    }
-
-    #[test]
-    fn an_unknown_zone_is_an_error() {
-        assert_eq!(Zone::new("UTC").resolve(Some("Mars/Base"), JULY).expect_err("none").sqlstate(), "22023");
     }
 }

@@ -36,7 +36,7 @@ enum Output {
 }
 
 /// Recognizes a SELECT by whole key of one table with nothing but plain columns.
-pub(crate) fn recognize(session: &Session, query: &ast::Query) -> Option<PointSelect> {
+pub(crate) fn recognize(session: &mut Session, query: &ast::Query) -> Option<PointSelect> {
     let select = plain_select(query)?;
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
@@ -56,7 +56,7 @@ pub(crate) fn recognize(session: &Session, query: &ast::Query) -> Option<PointSe
     let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, session.settings.time_zone()) else {
         return None;
     };
-    let written = Written::new(table);
+    let written = session.written(table);
     let (outputs, labels) = outputs(&written, &select.projection)?;
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         Output::Column(place) => {

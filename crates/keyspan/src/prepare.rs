@@ -329,8 +329,9 @@ impl Settled {
     }
 }
 
-fn written(session: &Session, name: &keyspan_cql::ObjectName) -> Result<Written> {
-    names::table(&session.catalog(), &session.settings.search_path(), name).map(Written::new)
+fn written(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<Written> {
+    let table = names::table(&session.catalog(), &session.settings.search_path(), name)?;
+    Ok(session.written(table))
 }
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {

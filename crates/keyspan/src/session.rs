@@ -1,22 +1,26 @@
 //! One client's conversation: settings, prepared statements, cursors, and the transaction that is open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_query::{QueryContext, QuerySession, SessionInfo};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, TableDef, TableId, Value};
+use keyspan_query::{QueryContext, QuerySession, SessionInfo, Zone};
 use keyspan_store::seam::{ReadAt, Snapshot, Store};
 
 use crate::cancel::{CancelHandle, Running};
 use crate::cursor::Cursor;
 use crate::database::Database;
+use crate::dml::row::Written;
 use crate::outcome::{Notice, Outcome, Rows};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use crate::transaction::Transaction;
-use crate::{arrays, bulk, cursor, ddl, dml, explain, maintain, names, prepare, prepared, query, show, transaction};
+use crate::{arrays, bulk, cursor, ddl, dml, explain, maintain, prepare, prepared, query, show, transaction};
+
+/// Tables whose [`Written`] a session keeps.
+const TABLES_KEPT: usize = 64;
 
 /// Whether a transaction is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Session {
     pub(crate) cursors: BTreeMap<String, Cursor>,
     /// When the statement began, in microseconds since 1970.
     pub(crate) statement_time: i64,
+    /// What statements need of the tables that they last wrote to.
+    written: HashMap<TableId, Written>,
     cancel: CancelHandle,
     reported: Vec<(&'static str, String)>,
     info: Option<Arc<SessionInfo>>,
@@ -65,6 +71,7 @@ impl Session {
             cursors: BTreeMap::new(),
             statement_time: database.now(),
             notices: Vec::new(),
+            written: HashMap::new(),
             cancel,
             reported: settings.reported(),
             settings,
@@ -378,9 +385,24 @@ impl Session {
         self.info = None;
     }
 
+    /// What statements need of this table; made once for each of its versions.
+    pub(crate) fn written(&mut self, table: Arc<TableDef>) -> Written {
+        match self.written.get(&table.id) {
+            Some(known) if Arc::ptr_eq(&known.table, &table) => known.clone(),
+            _ => {
+                if self.written.len() >= TABLES_KEPT {
+                    self.written.clear();
+                }
+                let written = Written::new(table);
+                self.written.insert(written.table.id, written.clone());
+                written
+            }
+        }
+    }
+
     /// Reads texts of instants in the session's time zone.
-    pub(crate) fn zone(&self) -> names::Zone {
-        names::Zone::new(self.settings.time_zone())
+    pub(crate) fn zone(&self) -> Zone {
+        Zone::of_setting(self.settings.time_zone())
     }
 
     /// Does what calls of `set_config` in the statement asked for.

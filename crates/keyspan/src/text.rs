@@ -14,15 +14,14 @@ use arrow::datatypes::{self as dt, DataType, Field, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Result, Value, display, timestamp_text, value_at};
-
-use crate::names::Zone;
+use keyspan_query::Zone;
 
 /// The text of one value of a column of type `ty`; none for null. `zone` is a time zone's name or offset.
 pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
     match value {
         Value::Null => None,
         Value::Timestamp(micros) if ty == ColumnType::Timestamp => {
-            Some(timestamp_text(*micros, Zone::new(zone).offset_at(*micros)))
+            Some(timestamp_text(*micros, Zone::of_setting(zone).offset_at(*micros)))
         }
         value => Some(value.to_text(ty)),
     }
@@ -66,7 +65,7 @@ impl ArrayText {
     /// # Errors
     /// None for arrays that queries return: a conversion between two Arrow types that fails.
     pub fn new(field: &Field, array: &ArrayRef, zone: &str) -> Result<ArrayText> {
-        ArrayText::in_zone(field, array, &Zone::new(zone))
+        ArrayText::in_zone(field, array, &Zone::of_setting(zone))
     }
 
     fn in_zone(field: &Field, array: &ArrayRef, zone: &Zone) -> Result<ArrayText> {
@@ -78,7 +77,7 @@ impl ArrayText {
             DataType::Float64 => Form::Double(array.as_primitive::<dt::Float64Type>().clone()),
             DataType::Utf8View => Form::Text(array.as_string_view().clone()),
             DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-                Form::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), zone.clone())
+                Form::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), *zone)
             }
             DataType::List(item) => {
                 let vector = field.metadata().get(TYPE_KEY).is_some_and(|name| name.ends_with("vector"));

@@ -2,6 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use bytes::BytesMut;
 use keyspan::copy::{CopyEncoder, CopyParser};
 use keyspan::text::ArrayText;
 use keyspan::{ColumnType, Copy, CopyDirection, CopyIn, Database, Outcome, Parsed, Rows, Session};
@@ -112,7 +113,7 @@ impl Embedded {
     async fn copy_out(&mut self, copy: &Copy, mut rows: Rows, sink: &mut dyn Sink) -> Result<u64> {
         let zone = self.session.settings().time_zone().to_string();
         let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, &zone)?;
-        let mut bytes = Vec::new();
+        let mut bytes = BytesMut::new();
         let mut count = 0;
         encoder.begin(&mut bytes);
         while let Some(batch) = rows.next_batch().await? {

@@ -17,7 +17,7 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::pg_type::{PgType, oid};
-use crate::zone::Zone;
+use crate::engine::Zone;
 
 /// A column of a batch, and the Postgres type to write it as.
 #[derive(Debug)]

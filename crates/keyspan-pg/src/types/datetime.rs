@@ -7,7 +7,7 @@ use std::fmt::Write;
 use bytes::{BufMut, BytesMut};
 use keyspan_model::display::{date_text, local_timestamp_text, timestamp_text};
 
-use crate::zone::Zone;
+use crate::engine::Zone;
 
 /// Days from 1970-01-01 to 2000-01-01, where Postgres' dates begin.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
@@ -135,7 +135,7 @@ mod tests {
         for value in micros {
             assert_eq!(text(|out| put_local_timestamp(value, out)), local_timestamp_text(value));
             for zone in ["UTC", "+05:30", "-00:00:30", "Asia/Kolkata"] {
-                let zone = Zone::named(zone).expect("a zone");
+                let zone = Zone::parse(zone).expect("a zone");
                 let offset = zone.offset_at(value);
                 assert_eq!(text(|out| put_timestamp(value, &zone, out)), timestamp_text(value, offset), "{value}");
             }

@@ -12,7 +12,7 @@ use super::binary::{INET_V4, INET_V6, JSONB_VERSION};
 use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::read_numeric;
 use super::pg_type::oid;
-use crate::zone::Zone;
+use crate::engine::Zone;
 
 /// The text of bytes that a client sent.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {

@@ -13,7 +13,7 @@ use keyspan_model::{ColumnType, Value, array_of};
 
 use super::parameter::{read_binary, read_text};
 use super::{Column, PgType};
-use crate::zone::Zone;
+use crate::engine::Zone;
 
 const UTC: Zone = Zone::Fixed(0);
 
@@ -131,7 +131,7 @@ fn a_declared_type_is_cast_to_the_wanted_one() {
 
 #[test]
 fn instants_are_shown_in_the_sessions_zone() {
-    let zone = Zone::named("Asia/Kolkata").expect("a zone");
+    let zone = Zone::parse("Asia/Kolkata").expect("a zone");
     let array = array_of(ColumnType::Timestamp, &[Value::Timestamp(1_706_176_800_000_000)]).expect("an array");
     let column = Column::new(&ColumnType::Timestamp.field("c", true), &array, zone).expect("a column");
     let mut out = BytesMut::new();

@@ -38,7 +38,7 @@ pub fn add(all: &mut Vec<Overload>) {
         add("has_column_privilege", parameters, on_column);
     }
     for parameters in [&[T, T][..], &[N, T], &[T, T, T], &[T, N, T], &[N, N, T]] {
-        add("pg_has_role", parameters, |call, v| on_role(call, v));
+        add("pg_has_role", parameters, on_role);
     }
     for parameters in [&[T, T][..], &[N, T], &[T, T, T], &[T, N, T]] {
         add("has_function_privilege", parameters, |_, v| privilege(v, &["execute"]));

@@ -13,9 +13,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use async_trait::async_trait;
+use keyspan_model::array::batch_bytes;
 use keyspan_model::{BatchWrite, Error, ErrorKind, LoadedRows, Mutation, RelationDef, Result, Stamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -176,7 +177,7 @@ impl Load for StoreLoad {
         let write = known_columns(&self.relation, write)?;
         check_arrays(&self.relation, &write)?;
         self.rows += write.batch.num_rows() as u64;
-        self.bytes += bytes_of(&write.batch);
+        self.bytes += batch_bytes(&write.batch);
         self.pending.push(write);
         if self.bytes >= self.part_bytes { self.begin_part().await } else { Ok(()) }
     }
@@ -201,15 +202,6 @@ fn in_thread(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<onesh
     });
     thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
     Ok(answered)
-}
-
-/// Bytes of the batch's own values: of a text array, not the buffers that it shares with other batches.
-fn bytes_of(batch: &RecordBatch) -> usize {
-    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
-        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
-        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
-    };
-    batch.columns().iter().map(bytes).sum()
 }
 
 /// Rows to be written as segments of their own.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use bytes::{BufMut, BytesMut};
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use uuid::Uuid;
@@ -146,13 +147,13 @@ fn numeric_text(bytes: &[u8]) -> Result<String> {
 }
 
 /// Appends a value of a column of type `ty` as a field: its length and its bytes.
-pub(super) fn put_field(value: &Value, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn put_field(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
     if value.is_null() {
-        out.extend((-1_i32).to_be_bytes());
+        out.put_slice(&(-1_i32).to_be_bytes());
         return Ok(());
     }
     let start = out.len();
-    out.extend([0; 4]);
+    out.put_i32(0);
     put_value(value, ty, out)?;
     let length = i32::try_from(out.len() - start - 4)
         .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a value is too long for COPY: the limit is 2 GB"))?;
@@ -160,46 +161,46 @@ pub(super) fn put_field(value: &Value, ty: ColumnType, out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-fn put_value(value: &Value, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
     match value {
         Value::Null => {}
-        Value::Boolean(value) => out.push(u8::from(*value)),
-        Value::TinyInt(value) => out.extend(i16::from(*value).to_be_bytes()),
-        Value::SmallInt(value) => out.extend(value.to_be_bytes()),
-        Value::Int(value) => out.extend(value.to_be_bytes()),
-        Value::BigInt(value) | Value::Time(value) => out.extend(value.to_be_bytes()),
+        Value::Boolean(value) => out.put_u8(u8::from(*value)),
+        Value::TinyInt(value) => out.put_slice(&i16::from(*value).to_be_bytes()),
+        Value::SmallInt(value) => out.put_slice(&value.to_be_bytes()),
+        Value::Int(value) => out.put_slice(&value.to_be_bytes()),
+        Value::BigInt(value) | Value::Time(value) => out.put_slice(&value.to_be_bytes()),
         Value::Decimal(..) => put_numeric(&value.to_text(ty), out),
-        Value::Real(value) => out.extend(value.to_be_bytes()),
-        Value::Double(value) => out.extend(value.to_be_bytes()),
+        Value::Real(value) => out.put_slice(&value.to_be_bytes()),
+        Value::Double(value) => out.put_slice(&value.to_be_bytes()),
         Value::Text(text) => {
             if ty == ColumnType::Json {
-                out.push(JSONB_VERSION);
+                out.put_u8(JSONB_VERSION);
             }
-            out.extend(text.as_bytes());
+            out.put_slice(text.as_bytes());
         }
-        Value::Blob(bytes) => out.extend(bytes),
-        Value::Uuid(uuid) => out.extend(uuid.as_bytes()),
-        Value::Date(days) => out.extend(shifted(days.checked_sub(EPOCH_DAYS))?.to_be_bytes()),
-        Value::Timestamp(micros) => out.extend(shifted(micros.checked_sub(EPOCH_MICROS))?.to_be_bytes()),
+        Value::Blob(bytes) => out.put_slice(bytes),
+        Value::Uuid(uuid) => out.put_slice(uuid.as_bytes()),
+        Value::Date(days) => out.put_slice(&shifted(days.checked_sub(EPOCH_DAYS))?.to_be_bytes()),
+        Value::Timestamp(micros) => out.put_slice(&shifted(micros.checked_sub(EPOCH_MICROS))?.to_be_bytes()),
         Value::Duration(months, days, nanoseconds) => {
-            out.extend((nanoseconds / 1000).to_be_bytes());
-            out.extend(days.to_be_bytes());
-            out.extend(months.to_be_bytes());
+            out.put_slice(&(nanoseconds / 1000).to_be_bytes());
+            out.put_slice(&days.to_be_bytes());
+            out.put_slice(&months.to_be_bytes());
         }
         Value::Inet(IpAddr::V4(address)) => {
-            out.extend([INET_V4, 32, 0, 4]);
-            out.extend(address.octets());
+            out.put_slice(&[INET_V4, 32, 0, 4]);
+            out.put_slice(&address.octets());
         }
         Value::Inet(IpAddr::V6(address)) => {
-            out.extend([INET_V6, 128, 0, 16]);
-            out.extend(address.octets());
+            out.put_slice(&[INET_V6, 128, 0, 16]);
+            out.put_slice(&address.octets());
         }
     }
     Ok(())
 }
 
 /// Writes the text of a decimal as a numeric.
-fn put_numeric(text: &str, out: &mut Vec<u8>) {
+fn put_numeric(text: &str, out: &mut BytesMut) {
     let (sign, unsigned) = text.strip_prefix('-').map_or((POSITIVE, text), |rest| (NEGATIVE, rest));
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
     let whole = whole.trim_start_matches('0');
@@ -213,11 +214,11 @@ fn put_numeric(text: &str, out: &mut Vec<u8>) {
     let leading = digits.iter().take_while(|digit| **digit == 0).count();
     digits.drain(..leading);
     weight = if digits.is_empty() { 0 } else { weight - leading as i16 };
-    out.extend((digits.len() as u16).to_be_bytes());
-    out.extend(weight.to_be_bytes());
-    out.extend(sign.to_be_bytes());
-    out.extend((fraction.len() as u16).to_be_bytes());
-    digits.iter().for_each(|digit| out.extend(digit.to_be_bytes()));
+    out.put_slice(&(digits.len() as u16).to_be_bytes());
+    out.put_slice(&weight.to_be_bytes());
+    out.put_slice(&sign.to_be_bytes());
+    out.put_slice(&(fraction.len() as u16).to_be_bytes());
+    digits.iter().for_each(|digit| out.put_slice(&digit.to_be_bytes()));
 }
 
 fn of_four(digits: &[u8]) -> u16 {

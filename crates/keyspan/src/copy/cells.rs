@@ -11,8 +11,7 @@ use arrow::array::builder::{
 };
 use chrono::NaiveDate;
 use keyspan_model::{ColumnBuilder, ColumnType, Error, ErrorKind, Result, Value};
-
-use crate::names::Zone;
+use keyspan_query::Zone;
 
 /// Days from 0001-01-01, chrono's day 1, to 1970-01-01.
 const EPOCH_DAY: i64 = 719_163;
@@ -188,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_fast_paths_read_what_the_model_reads() {
-        let zone = Zone::new("America/New_York");
+        let zone = Zone::of_setting("America/New_York");
         let texts = [
             "2024-01-25 10:00:00",
             "2024-07-25T10:00:00.25",

@@ -1,13 +1,35 @@
-//! COPY TO: record batches to bytes.
+//! COPY TO: rows to bytes.
+//!
+//! The rule: how rows are framed (header, delimiters, quotes, escapes, the binary signature) is decided here alone; what
+//! a cell's text is comes from whoever has the columns, through [`CopyCells`].
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{FieldRef, SchemaRef};
+use bytes::{BufMut, BytesMut};
 use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, Result, value_at};
 
 use super::binary;
 use super::rules::{Rules, SIGNATURE};
 use crate::text::ArrayText;
+
+/// The cells of one column, ready to be written.
+pub trait CopyCells {
+    /// Whether the cell is null.
+    fn is_null(&self, row: usize) -> bool;
+
+    /// Appends the text of a cell that is not null.
+    ///
+    /// # Errors
+    /// 22003 and 22008 for a value that PostgreSQL's types cannot hold.
+    fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()>;
+
+    /// Appends the cell's length and its binary form; -1 for null.
+    ///
+    /// # Errors
+    /// As for the text, and for a value that is too long.
+    fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()>;
+}
 
 /// Writes the data of one COPY TO.
 #[derive(Debug)]
@@ -33,83 +55,84 @@ impl CopyEncoder {
         Ok(CopyEncoder { rules: Rules::new(options, false)?, schema, zone: zone.to_string(), forced })
     }
 
+    /// Whether this is the binary format, which has a header and a trailer.
+    pub fn is_binary(&self) -> bool {
+        self.rules.format == CopyFormat::Binary
+    }
+
     /// Appends what stands before the rows.
-    pub fn begin(&self, out: &mut Vec<u8>) {
-        if self.rules.format == CopyFormat::Binary {
-            out.extend(SIGNATURE);
+    pub fn begin(&self, out: &mut BytesMut) {
+        if self.is_binary() {
+            out.put_slice(SIGNATURE);
             // No flags, no extension.
-            out.extend([0; 8]);
+            out.put_slice(&[0; 8]);
         } else if self.rules.header != CopyHeader::None {
             let names: Vec<&String> = self.schema.fields().iter().map(|field| field.name()).collect();
             for (index, name) in names.iter().enumerate() {
                 self.put_delimiter(index, out);
                 self.put_text(name.as_bytes(), false, names.len() == 1, out);
             }
-            out.push(b'\n');
+            out.put_u8(b'\n');
         }
     }
 
-    /// Appends rows.
+    /// Appends one row of these columns.
+    ///
+    /// # Errors
+    /// 22003 and 22008 for values that PostgreSQL's types cannot hold.
+    pub fn row<C: CopyCells>(&self, columns: &[C], row: usize, out: &mut BytesMut) -> Result<()> {
+        if self.is_binary() {
+            let count = u16::try_from(columns.len()).map_err(|_| Error::not_supported("too many columns for COPY"))?;
+            out.put_u16(count);
+            return columns.iter().try_for_each(|column| column.put_binary_field(row, out));
+        }
+        let mut text = BytesMut::new();
+        for (index, column) in columns.iter().enumerate() {
+            self.put_delimiter(index, out);
+            if column.is_null(row) {
+                out.put_slice(&self.rules.null);
+                continue;
+            }
+            text.clear();
+            column.put_text(row, &mut text)?;
+            self.put_text(&text, self.forced[index], columns.len() == 1, out);
+        }
+        out.put_u8(b'\n');
+        Ok(())
+    }
+
+    /// Appends all rows of a batch.
     ///
     /// # Errors
     /// 22003 and 22008 for values that PostgreSQL's types cannot hold; 0A000 for lists and the like in binary.
-    pub fn rows(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        if self.rules.format == CopyFormat::Binary {
-            return self.binary_rows(batch, out);
-        }
+    pub fn rows(&self, batch: &RecordBatch, out: &mut BytesMut) -> Result<()> {
         let pairs = self.schema.fields().iter().zip(batch.columns());
-        let columns =
-            pairs.map(|(field, array)| ArrayText::new(field, array, &self.zone)).collect::<Result<Vec<_>>>()?;
-        let mut text = String::new();
-        for row in 0..batch.num_rows() {
-            for (index, column) in columns.iter().enumerate() {
-                self.put_delimiter(index, out);
-                if column.is_null(row) {
-                    out.extend(&self.rules.null);
-                    continue;
-                }
-                text.clear();
-                column.write(row, &mut text)?;
-                self.put_text(text.as_bytes(), self.forced[index], columns.len() == 1, out);
-            }
-            out.push(b'\n');
-        }
-        Ok(())
+        let cells = pairs.map(|(field, array)| Cells::new(field, array, &self.zone, self.is_binary()));
+        let columns = cells.collect::<Result<Vec<_>>>()?;
+        (0..batch.num_rows()).try_for_each(|row| self.row(&columns, row, out))
     }
 
     /// Appends what stands after the rows.
-    pub fn end(&self, out: &mut Vec<u8>) {
-        if self.rules.format == CopyFormat::Binary {
-            out.extend((-1_i16).to_be_bytes());
+    pub fn end(&self, out: &mut BytesMut) {
+        if self.is_binary() {
+            out.put_i16(-1);
         }
     }
 
-    fn binary_rows(&self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        let types = binary_types(&self.schema)?;
-        let count = u16::try_from(types.len()).map_err(|_| Error::not_supported("too many columns for COPY"))?;
-        for row in 0..batch.num_rows() {
-            out.extend(count.to_be_bytes());
-            for (array, ty) in batch.columns().iter().zip(&types) {
-                binary::put_field(&value_at(array, row, *ty)?, *ty, out)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn put_delimiter(&self, index: usize, out: &mut Vec<u8>) {
+    fn put_delimiter(&self, index: usize, out: &mut BytesMut) {
         if index > 0 {
-            out.push(self.rules.delimiter);
+            out.put_u8(self.rules.delimiter);
         }
     }
 
-    fn put_text(&self, value: &[u8], forced: bool, alone: bool, out: &mut Vec<u8>) {
+    fn put_text(&self, value: &[u8], forced: bool, alone: bool, out: &mut BytesMut) {
         match self.rules.format {
             CopyFormat::Csv => self.put_csv(value, forced, alone, out),
             _ => self.put_escaped(value, out),
         }
     }
 
-    fn put_escaped(&self, value: &[u8], out: &mut Vec<u8>) {
+    fn put_escaped(&self, value: &[u8], out: &mut BytesMut) {
         for byte in value {
             let letter = match byte {
                 0x08 => b'b',
@@ -121,40 +144,67 @@ impl CopyEncoder {
                 b'\\' => b'\\',
                 other if *other == self.rules.delimiter => *other,
                 other => {
-                    out.push(*other);
+                    out.put_u8(*other);
                     continue;
                 }
             };
-            out.extend([b'\\', letter]);
+            out.put_slice(&[b'\\', letter]);
         }
     }
 
-    fn put_csv(&self, value: &[u8], forced: bool, alone: bool, out: &mut Vec<u8>) {
+    fn put_csv(&self, value: &[u8], forced: bool, alone: bool, out: &mut BytesMut) {
         let Rules { delimiter, quote, escape, null, .. } = &self.rules;
         let special = |byte: &u8| byte == delimiter || byte == quote || matches!(byte, b'\n' | b'\r');
         let quoted = forced || value == null || (alone && value == b"\\.") || value.iter().any(special);
         if !quoted {
-            out.extend(value);
+            out.put_slice(value);
             return;
         }
-        out.push(*quote);
+        out.put_u8(*quote);
         for byte in value {
             if byte == quote || byte == escape {
-                out.push(*escape);
+                out.put_u8(*escape);
             }
-            out.push(*byte);
+            out.put_u8(*byte);
         }
-        out.push(*quote);
+        out.put_u8(*quote);
     }
 }
 
-fn binary_types(schema: &Schema) -> Result<Vec<ColumnType>> {
-    let of = |field: &arrow::datatypes::FieldRef| {
-        ColumnType::of_field(field).ok_or_else(|| {
+/// The cells of an array, without a server.
+struct Cells<'a> {
+    array: &'a ArrayRef,
+    text: ArrayText,
+    /// What the binary format writes them as.
+    ty: Option<ColumnType>,
+}
+
+impl<'a> Cells<'a> {
+    fn new(field: &FieldRef, array: &'a ArrayRef, zone: &str, binary: bool) -> Result<Cells<'a>> {
+        let ty = ColumnType::of_field(field);
+        if binary && ty.is_none() {
             let message =
                 format!("column \"{}\" of type {} cannot be copied in binary", field.name(), field.data_type());
-            Error::not_supported(message).with_hint("Use the csv or text format.")
-        })
-    };
-    schema.fields().iter().map(of).collect()
+            return Err(Error::not_supported(message).with_hint("Use the csv or text format."));
+        }
+        Ok(Cells { array, text: ArrayText::new(field, array, zone)?, ty })
+    }
+}
+
+impl CopyCells for Cells<'_> {
+    fn is_null(&self, row: usize) -> bool {
+        self.text.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let mut text = String::new();
+        self.text.write(row, &mut text)?;
+        out.put_slice(text.as_bytes());
+        Ok(())
+    }
+
+    fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let ty = self.ty.ok_or_else(|| Error::internal("a binary COPY of a column without a type"))?;
+        binary::put_field(&value_at(self.array, row, ty)?, ty, out)
+    }
 }

@@ -20,5 +20,5 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use encoder::CopyEncoder;
+pub use encoder::{CopyCells, CopyEncoder};
 pub use parser::CopyParser;

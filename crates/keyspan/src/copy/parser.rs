@@ -6,13 +6,13 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
+use keyspan_query::Zone;
 
 use super::binary;
 use super::cells::{Cells, text_of};
 use super::fields::{self, each_field};
 use super::line::{Line, LineFinder};
 use super::rules::{Rules, SIGNATURE};
-use crate::names::Zone;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 32 * 1024;
@@ -84,7 +84,7 @@ impl CopyParser {
         Ok(CopyParser {
             table: table.to_string(),
             schema: Arc::new(Schema::new(fields)),
-            zone: Zone::new(zone),
+            zone: Zone::of_setting(zone),
             columns: columns.iter().map(column).collect(),
             finder: LineFinder::new(&rules, rules.format == CopyFormat::Csv),
             pending: Vec::new(),

@@ -165,7 +165,7 @@ fn what_is_written_is_read_back_in_every_format() {
         let header = if format == CopyFormat::Binary { CopyHeader::None } else { CopyHeader::Present };
         let options = CopyOptions { format, header, ..CopyOptions::default() };
         let encoder = CopyEncoder::new(schema.clone(), &options, "Asia/Kolkata").expect("an encoder");
-        let mut bytes = Vec::new();
+        let mut bytes = bytes::BytesMut::new();
         encoder.begin(&mut bytes);
         encoder.rows(&batch, &mut bytes).expect("rows");
         encoder.end(&mut bytes);

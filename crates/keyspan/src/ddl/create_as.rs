@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use keyspan_cql::CreateTableAs;
-use keyspan_model::{Catalog, ColumnType, Error, Mutation, Result, TableDef, Value, WriteBatch};
+use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
+use keyspan_query::PlannedQuery;
 
 use super::table::{NewColumn, Shape, is_taken, no_key};
-use super::{change_with, check_free, skipping};
+use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
+use crate::bulk::gather::Gather;
 use crate::dml::intake::Intake;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
@@ -34,32 +36,61 @@ pub(crate) async fn run(session: &mut Session, statement: &CreateTableAs, parame
         options: statement.options.clone(),
     };
     let draft = shape.build(&mut Catalog::initial())?;
-    let batches = match statement.with_data {
-        true => collect(session, &planned, parameters).await?,
-        false => Vec::new(),
-    };
-    let names: Vec<String> = shape.columns.iter().map(|column| column.name.clone()).collect();
-    let stamp = session.stamp();
-    let intakes = Arc::new(session.zone());
-    let rows = change_with(session, |catalog| {
-        names::expect_keyspace(catalog, &shape.keyspace)?;
-        check_free(catalog, &shape.keyspace, &statement.name)?;
-        let table: Arc<TableDef> = Arc::new(shape.build(catalog)?);
-        catalog.tables.insert(table.id, table.clone());
-        let mut intake = Intake::new(table, &names, intakes.clone())?.numbered_from(1);
-        let mut batch = WriteBatch::default();
-        let mut rows = 0;
-        for source in &batches {
-            rows += source.num_rows() as u64;
-            batch.mutations.push(Mutation::Batch(intake.write(source, stamp)?));
-        }
-        Ok((rows, Some(batch)))
-    })
-    .await?;
+    let rows = fill(session, statement, &shape, &planned, parameters).await?;
     if statement.primary_key.is_none() {
         session.notice(no_key(&draft));
     }
     Ok(Outcome::done(Tag::counted("SELECT", rows)))
+}
+
+/// Makes the table together with its rows; both again where another session has changed the catalog meanwhile, since
+/// then the table gets other ids. Answers the number of rows.
+async fn fill(
+    session: &mut Session,
+    statement: &CreateTableAs,
+    shape: &Shape,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+) -> Result<u64> {
+    for _ in 0..TRIES_MAX {
+        let before = session.catalog();
+        let mut next = (*before).clone();
+        names::expect_keyspace(&next, &shape.keyspace)?;
+        check_free(&next, &shape.keyspace, &statement.name)?;
+        let table: Arc<TableDef> = Arc::new(shape.build(&mut next)?);
+        next.tables.insert(table.id, table.clone());
+        let gather = gather(session, statement, shape, table, planned, parameters).await?;
+        let rows = gather.rows();
+        let mutations = gather.finish().await?.into_iter().collect();
+        if install(session, &before, next, Some(WriteBatch { mutations, ..WriteBatch::default() })).await? {
+            return Ok(rows);
+        }
+    }
+    Err(kept_changing())
+}
+
+async fn gather(
+    session: &mut Session,
+    statement: &CreateTableAs,
+    shape: &Shape,
+    table: Arc<TableDef>,
+    planned: &PlannedQuery,
+    parameters: &[Value],
+) -> Result<Gather> {
+    let names: Vec<String> = shape.columns.iter().map(|column| column.name.clone()).collect();
+    let (stamp, zone) = (session.stamp(), Arc::new(session.zone()));
+    let mut intake = Intake::new(table, &names, zone)?.numbered_from(1);
+    let mut gather = Gather::new(session.database.store(), intake.relation().clone(), stamp);
+    if statement.with_data {
+        let mut batches = query::execute(session, planned, parameters).await?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            if batch.num_rows() > 0 {
+                gather.push(intake.write(&batch, stamp)?).await?;
+            }
+        }
+    }
+    Ok(gather)
 }
 
 fn columns(statement: &CreateTableAs, schema: &arrow::datatypes::Schema) -> Result<Vec<NewColumn>> {
@@ -79,17 +110,4 @@ fn columns(statement: &CreateTableAs, schema: &arrow::datatypes::Schema) -> Resu
             Ok(NewColumn { name, ty, not_null: false, default: None, max_length: None, position: None })
         })
         .collect()
-}
-
-async fn collect(
-    session: &mut Session,
-    planned: &keyspan_query::PlannedQuery,
-    parameters: &[Value],
-) -> Result<Vec<arrow::array::RecordBatch>> {
-    let mut stream = query::execute(session, planned, parameters).await?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next().await {
-        batches.push(batch?);
-    }
-    Ok(batches)
 }

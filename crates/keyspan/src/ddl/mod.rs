@@ -33,36 +33,43 @@ const TRIES_MAX: usize = 100;
 
 /// Applies `work` to the catalog. `work` may be called several times, each time with a newer catalog.
 pub(crate) async fn change<T>(session: &mut Session, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
-    change_with(session, |catalog| work(catalog).map(|answer| (answer, None))).await
-}
-
-/// As [`change`], with rows to write in the same step.
-pub(crate) async fn change_with<T>(
-    session: &mut Session,
-    work: impl Fn(&mut Catalog) -> Result<(T, Option<WriteBatch>)>,
-) -> Result<T> {
     for _ in 0..TRIES_MAX {
         let before = session.catalog();
         let mut next = (*before).clone();
-        let (answer, batch) = work(&mut next)?;
-        if next == *before && batch.is_none() {
+        let answer = work(&mut next)?;
+        if next == *before || install(session, &before, next, None).await? {
             return Ok(answer);
         }
-        if let Some(transaction) = &mut session.transaction {
-            transaction.set_catalog(before.version, next);
-            transaction.write(batch.unwrap_or_default());
-            return Ok(answer);
-        }
-        next.version = before.version + 1;
-        let batch = batch.map(|batch| WriteBatch { relaxed: session.settings.relaxed_durability(), ..batch });
-        match session.database.store().change(before.version, next, batch).await {
-            Ok(_) => return Ok(answer),
-            Err(error) if error.kind == ErrorKind::Serialization => count(&session.database.counts().retries),
-            Err(error) => return Err(error),
-        }
-        session.running.check()?;
     }
-    Err(Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again."))
+    Err(kept_changing())
+}
+
+/// Puts a catalog in the place of the one it was made from. False if that one was changed meanwhile by another session:
+/// then the work is to be done again.
+async fn install(
+    session: &mut Session,
+    before: &Catalog,
+    mut next: Catalog,
+    batch: Option<WriteBatch>,
+) -> Result<bool> {
+    if let Some(transaction) = &mut session.transaction {
+        transaction.set_catalog(before.version, next);
+        transaction.write(batch.unwrap_or_default());
+        return Ok(true);
+    }
+    next.version = before.version + 1;
+    let batch = batch.map(|batch| WriteBatch { relaxed: session.settings.relaxed_durability(), ..batch });
+    match session.database.store().change(before.version, next, batch).await {
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind == ErrorKind::Serialization => count(&session.database.counts().retries),
+        Err(error) => return Err(error),
+    }
+    session.running.check()?;
+    Ok(false)
+}
+
+fn kept_changing() -> Error {
+    Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again.")
 }
 
 /// 42P07 if the name is taken by a table or view.

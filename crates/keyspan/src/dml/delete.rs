@@ -30,7 +30,7 @@ struct Plan {
 /// `DELETE`.
 pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = Written::new(table);
+    let written = session.written(table);
     let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
     let plan = plan(session, statement, written, &target, parameters)?;
     if !matches!(target, Target::Query(_)) {

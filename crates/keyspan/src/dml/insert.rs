@@ -8,6 +8,7 @@ use futures::StreamExt;
 use keyspan_cql::{Insert, InsertSource, InsertValue};
 use keyspan_model::array::array_of;
 use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Value};
+use keyspan_store::seam::BatchStream;
 use std::sync::Arc;
 
 use super::change::change;
@@ -20,6 +21,7 @@ use super::rowid;
 use super::target::Target;
 use super::using::{self, Timing};
 use super::value::{Evaluator, compile, rows_without_columns};
+use crate::bulk::gather::Gather;
 use crate::database::count;
 use crate::locks::HeldLocks;
 use crate::names;
@@ -42,7 +44,7 @@ pub(super) struct Rows {
 /// `INSERT`.
 pub(crate) async fn run(session: &mut Session, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = Written::new(table);
+    let written = session.written(table);
     let conditional = statement.if_not_exists || statement.on_conflict.is_some();
     let timing = using::timing(session, &statement.using, &written.table, parameters)?;
     if conditional && timing.custom {
@@ -52,7 +54,9 @@ pub(crate) async fn run(session: &mut Session, statement: &Insert, parameters: &
     let places = places(&written, statement)?;
     let checks = Checks::new(session, &written)?;
     let row = match &statement.source {
-        InsertSource::Query(_) if !conditional && statement.returning.is_none() && checks.is_empty() => {
+        InsertSource::Query(_)
+            if !conditional && statement.returning.is_none() && decided(&written, &checks, &places) =>
+        {
             return columnar(session, statement, &written, &places, timing, parameters).await;
         }
         InsertSource::Query(_) => from_query(session, statement, &written, &places, parameters).await?,
@@ -173,8 +177,9 @@ async fn from_query(
     let names = named(written, places);
     let mut intake = Intake::new(written.table.clone(), &names, Arc::new(session.zone()))?;
     let mut rows = Vec::new();
-    for batch in read(session, statement, &intake, parameters).await? {
-        let write = intake.write(&batch, session.stamp())?;
+    let mut batches = read(session, statement, &intake, parameters).await?;
+    while let Some(batch) = batches.next().await {
+        let write = intake.write(&batch?, session.stamp())?;
         for index in 0..write.batch.num_rows() {
             let mut row: NewRow = vec![None; written.table.columns.len()];
             for (id, array) in write.columns.iter().zip(write.batch.columns()) {
@@ -185,6 +190,7 @@ async fn from_query(
             rows.push(row);
         }
     }
+    drop(batches);
     fill_defaults(session, written, &mut rows)?;
     Ok(rows)
 }
@@ -193,27 +199,31 @@ fn named(written: &Written, places: &[usize]) -> Vec<String> {
     places.iter().map(|place| written.table.columns[*place].name.clone()).collect()
 }
 
-/// The rows of the statement's query.
-async fn read(
-    session: &mut Session,
-    statement: &Insert,
-    intake: &Intake,
-    parameters: &[Value],
-) -> Result<Vec<RecordBatch>> {
-    let InsertSource::Query(source) = &statement.source else { return Ok(Vec::new()) };
+/// Whether what is written decides the CHECKs, without a look at the rows that are there.
+fn decided(written: &Written, checks: &Checks, places: &[usize]) -> bool {
+    let columns = &written.table.columns;
+    let given = |name: &str| {
+        columns
+            .iter()
+            .enumerate()
+            .any(|(place, column)| column.name == name && (places.contains(&place) || column.default.is_some()))
+    };
+    checks.are_about(&written.table, given)
+}
+
+/// The rows of the statement's query, as they come.
+async fn read(session: &mut Session, statement: &Insert, intake: &Intake, parameters: &[Value]) -> Result<BatchStream> {
+    let InsertSource::Query(source) = &statement.source else {
+        return Err(Error::internal("the rows of an INSERT without a query"));
+    };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let planned = query::plan(session, &source.query, &types).await?;
     let wanted = intake.schema().fields().len();
     check_width(!statement.columns.is_empty(), wanted, planned.schema.fields().len())?;
-    let mut stream = query::execute(session, &planned, parameters).await?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next().await {
-        batches.push(batch?);
-    }
-    Ok(batches)
+    query::execute(session, &planned, parameters).await
 }
 
-/// INSERT … SELECT: batches as they come. All of it is held until it is written in one atomic step.
+/// INSERT … SELECT: batches as they come, written in one atomic step at the end.
 async fn columnar(
     session: &mut Session,
     statement: &Insert,
@@ -231,16 +241,21 @@ async fn columnar(
     }
     let mut intake = Intake::complete(session, written.table.clone(), &names)?;
     intake.ttl = timing.ttl;
-    let batches = read(session, statement, &intake, parameters).await?;
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    intake.reserve(session, rows).await?;
-    let mut mutations = Vec::with_capacity(batches.len());
-    for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
-        mutations.push(Mutation::Batch(intake.write(batch, timing.stamp)?));
+    let mut gather = Gather::new(session.database.store(), (*written.relation).clone(), timing.stamp);
+    let mut batches = read(session, statement, &intake, parameters).await?;
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 {
+            intake.reserve(session, batch.num_rows()).await?;
+            gather.push(intake.write(&batch, timing.stamp)?).await?;
+        }
     }
+    drop(batches);
+    let rows = gather.rows();
+    let mutations = gather.finish().await?.into_iter().collect();
     let locks = HeldLocks::none(session.database.locks().clone());
     session.write(mutations, Vec::new(), locks).await?;
-    Ok(Outcome::done(Tag::counted("INSERT", rows as u64)))
+    Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 
 impl Rows {

@@ -9,14 +9,15 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions,
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
-use keyspan_model::{BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
-use keyspan_query::CompiledExprs;
+use keyspan_model::{
+    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, RelationDef, Result, Stamp, TableDef, Value,
+};
+use keyspan_query::{CompiledExprs, Zone};
 
 use super::check::{Checks, null_value};
 use super::row::Written;
 use super::rowid;
 use super::value::{Evaluator, compile, rows_without_columns};
-use crate::names::Zone;
 use crate::session::Session;
 
 /// Turns batches of some of a table's columns into writes.
@@ -117,6 +118,11 @@ impl Intake {
     /// The table written to.
     pub(crate) fn table(&self) -> &Arc<TableDef> {
         &self.target.table
+    }
+
+    /// The relation of its rows.
+    pub(crate) fn relation(&self) -> &RelationDef {
+        &self.target.relation
     }
 
     /// Numbers rows of a table without a key from here on.

@@ -16,20 +16,22 @@ use crate::locks::RowName;
 /// A row to write: one entry per column of the table; none leaves the cell alone.
 pub(crate) type NewRow = Vec<Option<Value>>;
 
-/// A table with what the statements that write to it need.
+/// A table with what the statements that write to it need. Clones are cheap; [`Session::written`] keeps one.
+///
+/// [`Session::written`]: crate::session::Session::written
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) table: Arc<TableDef>,
-    pub(crate) relation: RelationDef,
-    encoder: KeyEncoder,
+    pub(crate) relation: Arc<RelationDef>,
+    encoder: Arc<KeyEncoder>,
     /// All columns, hidden ones too, none of them declared NOT NULL: a row may be unfinished.
     pub(crate) schema: SchemaRef,
 }
 
 impl Written {
     pub(crate) fn new(table: Arc<TableDef>) -> Written {
-        let relation = table.rows_relation();
-        let encoder = KeyEncoder::new(&relation.key);
+        let relation = Arc::new(table.rows_relation());
+        let encoder = Arc::new(KeyEncoder::new(&relation.key));
         let fields: Vec<_> = table.columns.iter().map(|column| column.ty.field(&column.name, true)).collect();
         Written { schema: Arc::new(Schema::new(fields)), relation, encoder, table }
     }

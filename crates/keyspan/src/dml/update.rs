@@ -35,7 +35,7 @@ struct Plan {
 /// `UPDATE`.
 pub(crate) async fn run(session: &mut Session, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = Written::new(table);
+    let written = session.written(table);
     let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
     let plan = plan(session, statement, written, &target, parameters)?;
     if !matches!(target, Target::Query(_)) {

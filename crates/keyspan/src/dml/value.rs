@@ -7,10 +7,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_query::CompiledExprs;
+use keyspan_query::{CompiledExprs, Zone};
 use keyspan_store::seam::{ReadAt, Store};
 
-use crate::names::Zone;
 use crate::session::Session;
 
 /// Evaluates expressions in a session's time zone.
