@@ -12,7 +12,7 @@ use arrow::array::builder::{
 };
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
@@ -204,6 +204,15 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
             if changed { Arc::new(floats.unary::<_, Float64Type>(canonical_double)) } else { array.clone() }
         }
         _ => array.clone(),
+    }
+}
+
+/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are looked
+/// up, any other array is passed on.
+pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.as_dictionary_opt::<UInt8Type>() {
+        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
+        None => Ok(Arc::clone(array)),
     }
 }
 
