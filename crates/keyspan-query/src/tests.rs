@@ -203,7 +203,7 @@ async fn the_newest_rows_of_each_series_are_skipped_to() {
             vec!["09"],
         ),
         (
-            "SELECT DISTINCT ON (sensor, site) site, sensor, ts FROM readings ORDER BY site, sensor, ts".to_owned(),
+            "SELECT DISTINCT ON (site, sensor) site, sensor, ts FROM readings ORDER BY site, sensor, ts".to_owned(),
             12,
             vec!["00"],
         ),
