@@ -114,7 +114,7 @@ class Drivers(ServerCase):
         ("u", [uuid.UUID(int=1), uuid.UUID(int=3)]),
         ("ts", [NOON + datetime.timedelta(days=1), NOON + datetime.timedelta(days=3)]),
         ("d", [1.5, 3.5, 1e300]),
-        ("n", [decimal.Decimal("1.25"), 3]),
+        ("n", [decimal.Decimal("1.25"), decimal.Decimal(3)]),
     )
     CREATE_LISTS = "CREATE TABLE IF NOT EXISTS lists (k int PRIMARY KEY, b bigint, t text, u uuid, ts timestamp, d double, n decimal(10,2))"
 

@@ -12,7 +12,7 @@ use arrow::array::builder::{
 };
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
@@ -214,6 +214,15 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
         None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
     };
     batch.columns().iter().map(bytes).sum()
+}
+
+/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are looked
+/// up, any other array is passed on.
+pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.as_dictionary_opt::<UInt8Type>() {
+        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
+        None => Ok(Arc::clone(array)),
+    }
 }
 
 /// The bytes that decide a tie between two cells of one write timestamp: the larger, compared as unsigned bytes, wins.

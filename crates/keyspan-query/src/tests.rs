@@ -185,6 +185,57 @@ async fn per_partition_limit_takes_the_first_rows_of_each() {
     assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), 12);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_rows_of_each_series_are_skipped_to() {
+    let bench = Bench::new(readings());
+    let numbered = |filter: &str| {
+        format!(
+            "SELECT site, sensor, ts FROM (SELECT *, row_number() OVER (PARTITION BY site, sensor ORDER BY ts DESC) AS n \
+             FROM readings {filter}) r WHERE n <= 2"
+        )
+    };
+    // Hours 9 and 8 are the newest of each series, hour 0 the oldest.
+    for (sql, rows, instants) in [
+        (
+            "SELECT DISTINCT ON (site, sensor) site, sensor, ts FROM readings ORDER BY site, sensor, ts DESC"
+                .to_owned(),
+            12,
+            vec!["09"],
+        ),
+        (
+            "SELECT DISTINCT ON (site, sensor) site, sensor, ts FROM readings ORDER BY site, sensor, ts".to_owned(),
+            12,
+            vec!["00"],
+        ),
+        (
+            "SELECT site, sensor, max(ts), last_value(heat ORDER BY ts) FROM readings GROUP BY site, sensor".to_owned(),
+            12,
+            vec!["09"],
+        ),
+        (numbered(""), 24, vec!["08", "09"]),
+        (numbered("WHERE site = 'b'"), 8, vec!["08", "09"]),
+    ] {
+        let plan = bench.explain(&sql, false).await.expect("a plan");
+        assert!(plan.contains("rows_per=[site, sensor]"), "{sql}\n{plan}");
+        let found = bench.query(&sql).await.expect("rows").1;
+        assert_eq!(found.len(), rows, "{sql}");
+        let mut hours: Vec<&str> = first(&found, 2).into_iter().map(|instant| &instant[11..13]).collect();
+        hours.sort_unstable();
+        hours.dedup();
+        assert_eq!(hours, instants, "{sql}");
+    }
+    // A filter that the spans do not answer would drop rows that were counted; two ends are two scans.
+    for sql in [
+        numbered("WHERE heat < 10"),
+        "SELECT site, sensor, min(ts), max(ts) FROM readings GROUP BY site, sensor".to_owned(),
+        "SELECT site, sensor, max(ts), count(*) FROM readings GROUP BY site, sensor".to_owned(),
+        "SELECT sensor, max(ts) FROM readings GROUP BY sensor".to_owned(),
+    ] {
+        let plan = bench.explain(&sql, false).await.expect("a plan");
+        assert!(!plan.contains("rows_per"), "{sql}\n{plan}");
+    }
+}
+
 #[tokio::test]
 async fn parameters_are_typed_bound_and_pushed() {
     let bench = Bench::new(readings());

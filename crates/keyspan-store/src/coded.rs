@@ -23,7 +23,7 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{sort_to_indices, take};
 use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, UInt8Type,
+    TimestampMicrosecondType,
 };
 use foldhash::fast::FixedState;
 use keyspan_model::{Error, Result};
@@ -81,14 +81,6 @@ impl Coded {
                 typed(Int64Array::from(numbers), ty)
             }
         }
-    }
-}
-
-/// The array of a column's own type: codes are looked up.
-pub(crate) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
-    match array.as_dictionary_opt::<UInt8Type>() {
-        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
-        None => Ok(Arc::clone(array)),
     }
 }
 
@@ -229,13 +221,14 @@ fn codes<K: Copy + Eq + Hash>(
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, StringViewArray, TimestampMicrosecondArray};
+    use keyspan_model::decoded;
 
     use super::*;
 
     fn back(array: ArrayRef) -> (Coded, ArrayRef) {
         let coded = Coded::new(array).expect("codes");
         let whole = coded.slice(0, coded.len()).expect("slices");
-        (coded, plain(&whole).expect("values"))
+        (coded, decoded(&whole).expect("values"))
     }
 
     #[test]
@@ -251,7 +244,7 @@ mod tests {
         assert_eq!(same.as_string_view(), &words);
         let part = coded.slice(2047, 2).expect("slices");
         assert_eq!(
-            plain(&part).expect("values").as_string_view().iter().collect::<Vec<_>>(),
+            decoded(&part).expect("values").as_string_view().iter().collect::<Vec<_>>(),
             [Some("short"), Some(long)]
         );
     }

@@ -7,9 +7,9 @@ use keyspan_model::{ErrorKind, Value};
 use super::*;
 use crate::files::Files;
 use crate::merge::CompactionInput;
-use crate::run::{Int64s, SortedRun};
+use crate::run::{Int64s, SortedRun, Wanted};
 use crate::seam::ScanCounters;
-use crate::segment::fixture::{everything, memory, open, reading_rows, readings, write};
+use crate::segment::fixture::{memory, open, reading_rows, readings, write};
 use crate::segment::{SEGMENT_DIRECTORY, Segment, verify_segment};
 
 fn output<'a>(
@@ -34,7 +34,7 @@ fn read(segment: &Segment, relation: &RelationDef) -> Vec<RunBatch> {
     while row < rows {
         let block = segment.block(row);
         row = block.end;
-        parts.push(segment.read(block, &everything(relation), &ScanCounters::default()).expect("undamaged"));
+        parts.push(segment.read(block, &Wanted::everything(relation), &ScanCounters::default()).expect("undamaged"));
     }
     parts
 }

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{filter, prep_null_mask_filter, take};
-use arrow::datatypes::{SchemaRef, UInt8Type};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{filter, prep_null_mask_filter};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::{DataFusionError, Result};
@@ -21,7 +21,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, future};
-use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, row_key_array};
+use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, decoded, row_key_array};
 use keyspan_store::seam::{ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
@@ -109,18 +109,11 @@ impl Filter {
 
     /// Rows for which the filter is true; null counts as false.
     fn mask(&self, read: &[ArrayRef], rows: usize) -> Result<BooleanArray> {
-        let columns = self.places.iter().map(|place| plain(&read[*place])).collect::<Result<Vec<_>>>()?;
+        let columns =
+            self.places.iter().map(|place| decoded(&read[*place]).map_err(external)).collect::<Result<Vec<_>>>()?;
         let array = self.expr.evaluate(&batch_of(&self.schema, columns, rows)?)?.into_array(rows)?;
         let mask = as_boolean_array(&array)?;
         Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
-    }
-}
-
-/// An array of the column's own type: codes are looked up.
-pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef> {
-    match array.as_dictionary_opt::<UInt8Type>() {
-        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
-        None => Ok(Arc::clone(array)),
     }
 }
 
@@ -129,8 +122,12 @@ impl Shape {
         let key_text = match self.columns.key.is_empty() {
             true => None,
             false => {
-                let key =
-                    self.columns.key.iter().map(|place| plain(batch.column(*place))).collect::<Result<Vec<_>>>()?;
+                let key = self
+                    .columns
+                    .key
+                    .iter()
+                    .map(|place| decoded(batch.column(*place)).map_err(external))
+                    .collect::<Result<Vec<_>>>()?;
                 Some(row_key_array(&key, &self.columns.key_columns).map_err(external)?)
             }
         };
@@ -153,7 +150,7 @@ impl Shape {
     /// Codes are looked up last, of the rows that are left.
     fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let kept = self.kept(batch)?;
-        let columns = kept.columns.iter().map(plain).collect::<Result<_>>()?;
+        let columns = kept.columns.iter().map(|array| decoded(array).map_err(external)).collect::<Result<_>>()?;
         batch_of(&self.schema, columns, kept.rows)
     }
 }

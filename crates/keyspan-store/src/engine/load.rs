@@ -226,7 +226,7 @@ impl Part {
         let Some(write) = joined(std::mem::take(&mut self.writes))? else { return Ok(()) };
         let run = MemoryRun::from_write(&self.relation, &write, i64::from(self.number), self.clock, 0)?;
         drop(write);
-        let wanted = everything(&self.relation);
+        let wanted = Wanted::everything(&self.relation);
         let rows = run.read(0..run.batch().rows, &wanted, &ScanCounters::default())?;
         let mut plan = SystemPlan::default();
         plan.observe(&self.relation, &rows);
@@ -266,11 +266,6 @@ fn joined(writes: Vec<BatchWrite>) -> Result<Option<BatchWrite>> {
     let batches: Vec<RecordBatch> = writes.into_iter().map(|write| write.batch).collect();
     let schema = first.batch.schema();
     Ok(Some(BatchWrite { batch: concat_batches(&schema, &batches)?, ..first }))
-}
-
-fn everything(relation: &RelationDef) -> Wanted {
-    let values = relation.values.iter().map(|column| column.id).collect();
-    Wanted { keys: vec![true; relation.key.len()], encoded: true, values, system: true, coded: false }
 }
 
 fn write_to<S>(

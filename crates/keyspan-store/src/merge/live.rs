@@ -9,10 +9,9 @@ use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, 
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, nullif};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn};
+use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn, decoded};
 
 use super::chunk::Gathered;
-use crate::coded::plain;
 use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
 
 /// Which columns a scan delivers and what it must read for them.
@@ -113,7 +112,7 @@ impl Output {
                 Some(mask) => filter(&array, mask)?,
                 None => array,
             };
-            arrays.push(if self.coded { kept } else { plain(&kept)? });
+            arrays.push(if self.coded { kept } else { decoded(&kept)? });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(kept));
         Ok(RecordBatch::try_new_with_options(self.schema_of(&arrays), arrays, &options)?)
@@ -152,7 +151,7 @@ impl Output {
                 Some(values) if all_live(rows, cells, now) => values.clone(),
                 Some(values) => {
                     let dead = BooleanBuffer::collect_bool(batch.rows, |row| !live(row));
-                    nullif(&plain(values)?, &BooleanArray::new(dead, None))?
+                    nullif(&decoded(values)?, &BooleanArray::new(dead, None))?
                 }
             },
         })

@@ -59,13 +59,7 @@ impl Compaction {
         let CompactionInput { relation, runs, tombstones, outside, now } = input;
         let cover = Arc::new(Cover::new(tombstones));
         let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
-        let wanted = Wanted {
-            keys: vec![true; relation.key.len()],
-            encoded: true,
-            values: relation.values.iter().map(|column| column.id).collect(),
-            system: true,
-            coded: false,
-        };
+        let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
         Ok(Compaction { relation, sweep, wanted, types, outside, now, versions, counters })

@@ -125,3 +125,34 @@ fn is_true(array: &BooleanArray) -> BooleanBuffer {
         None => array.values().clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{DictionaryArray, Float64Array, UInt8Array};
+
+    use super::*;
+
+    fn inside(array: &ArrayRef, lower: Bound<f64>, upper: Bound<f64>) -> Vec<usize> {
+        let ty = ColumnType::Double;
+        let of = |side: Bound<f64>| bound(ty, &side.map(Value::Double)).expect("a double");
+        let test = Test { place: Place::Value(0), lower: of(lower), upper: of(upper) };
+        test.rows(array).expect("doubles").set_indices().collect()
+    }
+
+    #[test]
+    fn codes_and_plain_arrays_select_the_same_rows_and_never_a_null() {
+        let values = Float64Array::from(vec![Some(1.0), None, Some(3.0), Some(2.0), Some(f64::NAN), Some(1.0)]);
+        let codes = UInt8Array::from(vec![Some(0), None, Some(2), Some(1), Some(3), Some(0)]);
+        let named = Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0, f64::NAN]));
+        let coded: ArrayRef = Arc::new(DictionaryArray::try_new(codes, named).expect("codes of four values"));
+        let plain: ArrayRef = Arc::new(values);
+        for array in [&plain, &coded] {
+            assert_eq!(inside(array, Bound::Included(2.0), Bound::Unbounded), [2, 3, 4], "NaN is the greatest");
+            assert_eq!(inside(array, Bound::Excluded(2.0), Bound::Included(3.0)), [2]);
+            assert_eq!(inside(array, Bound::Unbounded, Bound::Excluded(2.0)), [0, 5]);
+            assert_eq!(inside(array, Bound::Excluded(3.0), Bound::Excluded(1.0)), Vec::<usize>::new());
+        }
+    }
+}

@@ -17,10 +17,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
-use keyspan_model::{ColumnId, Result};
+use keyspan_model::{ColumnId, RelationDef, Result, decoded};
 
 use super::{Bits, Int64s};
-use crate::coded::plain;
 
 /// What of a run's rows is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +35,19 @@ pub struct Wanted {
     pub system: bool,
     /// Whether arrays of keys and values may be codes (`Dictionary(UInt8, T)`) where the run holds them so.
     pub coded: bool,
+}
+
+impl Wanted {
+    /// Everything of a relation's rows, as arrays of the columns' own types.
+    pub fn everything(relation: &RelationDef) -> Wanted {
+        Wanted {
+            keys: vec![true; relation.key.len()],
+            encoded: true,
+            values: relation.values.iter().map(|column| column.id).collect(),
+            system: true,
+            coded: false,
+        }
+    }
 }
 
 /// Rows of one run, ascending by key.
@@ -163,7 +175,7 @@ impl RunBatch {
 
     /// These rows, in this order, with codes looked up.
     pub(crate) fn pick(&self, rows: &UInt32Array) -> Result<RunBatch> {
-        let array = |array: &ArrayRef| plain(&take(array, rows, None)?);
+        let array = |array: &ArrayRef| decoded(&take(array, rows, None)?);
         let numbers = |column: &Int64s| -> Result<Int64s> {
             let Int64s::Array(own) = column else { return Ok(column.clone()) };
             Ok(Int64s::Array(Int64Array::from(take(own, rows, None)?.to_data())))
@@ -179,7 +191,7 @@ impl RunBatch {
 
     /// All rows, with codes looked up.
     pub(crate) fn decoded(&self) -> Result<RunBatch> {
-        self.mapped(self.rows, &plain, &|column| Ok(column.clone()), &Bits::clone)
+        self.mapped(self.rows, &decoded, &|column| Ok(column.clone()), &Bits::clone)
     }
 
     /// Batches of the same shape, one after another.

@@ -13,7 +13,7 @@ use keyspan_model::{
 
 use super::{BlockCache, Segment, SegmentRecord, SegmentWriter, SystemPlan};
 use crate::files::{Files, MemoryFiles};
-use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, Wanted};
+use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch};
 
 /// A relation with these key and value columns, numbered from 1; the last key column is the window's if it is a time.
 pub(crate) fn relation(key: &[(&str, ColumnType, bool)], values: &[(&str, ColumnType)]) -> Arc<RelationDef> {
@@ -77,17 +77,6 @@ pub(crate) fn plain(relation: &RelationDef, keys: Vec<ArrayRef>, values: Vec<Arr
         encoded: Some(encoded),
         row: RowColumns { marker: Bits::All, ts: Int64s::Constant(ts), ..RowColumns::default() },
         cells: cells.collect(),
-    }
-}
-
-/// Everything of a relation.
-pub(crate) fn everything(relation: &RelationDef) -> Wanted {
-    Wanted {
-        keys: vec![true; relation.key.len()],
-        encoded: true,
-        values: relation.values.iter().map(|value| value.id).collect(),
-        system: true,
-        coded: false,
     }
 }
 

@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::datatypes::Int64Type;
-use keyspan_model::{ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, Value};
+use keyspan_model::{
+    ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, Value, decoded,
+};
 use parking_lot::Mutex;
 
 use super::bloom;
@@ -25,7 +27,7 @@ use super::plan::{Shape, SystemPlan};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_encoder;
-use crate::coded::{Coded, plain};
+use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
@@ -223,7 +225,7 @@ impl Segment {
             let at =
                 opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
             let column = self.column(opened, at, block, rows, counters)?;
-            columns.push(plain(&column.slice(0, column.len())?)?);
+            columns.push(decoded(&column.slice(0, column.len())?)?);
         }
         let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
         if encoded.is_empty() || encoded.value(0) != opened.index.block_keys.get(block.number as usize) {
@@ -368,7 +370,7 @@ impl Reading<'_> {
         let Some(column) = self.opened.index.column(role) else { return Ok(None) };
         let column = self.segment.column(self.opened, column, self.block, self.rows, self.counters)?;
         let array = column.slice(self.rows.start - self.block.rows.start, self.rows.len())?;
-        Ok(Some(if coded { array } else { plain(&array)? }))
+        Ok(Some(if coded { array } else { decoded(&array)? }))
     }
 
     fn numbers(&self, role: Role) -> Result<Int64s> {

@@ -65,10 +65,10 @@ fn every_type_comes_back_with_nulls_tombstones_stamps_and_expiries() {
         let record = write(&files, 1, &relation, std::slice::from_ref(&batch)).expect("written");
         let segment = open(&files, &relation, &record, BUDGET);
         for _ in 0..2 {
-            assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &batch);
+            assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &batch);
         }
         let plain = open(&files, &relation, &record, 0);
-        assert_same(&read_all(&plain, &everything(&relation)).expect("undamaged"), &batch);
+        assert_same(&read_all(&plain, &Wanted::everything(&relation)).expect("undamaged"), &batch);
         assert_eq!(segment.meta().all, record.meta.all);
     }
 }
@@ -109,7 +109,7 @@ fn constants_are_left_out() {
     let index = super::reader::read_index(files.as_ref(), &record).expect("undamaged");
     assert_eq!(index.columns.len(), 5, "two key columns, three values");
     let segment = open(&files, &relation, &record, BUDGET);
-    let batch = segment.read(0..1000, &everything(&relation), &ScanCounters::default()).expect("undamaged");
+    let batch = segment.read(0..1000, &Wanted::everything(&relation), &ScanCounters::default()).expect("undamaged");
     assert_eq!(batch.row.ts, crate::run::Int64s::Constant(42));
     assert_eq!(batch.row.marker, crate::run::Bits::All);
 }
@@ -134,7 +134,7 @@ fn blocks_bounds_and_ranges_of_a_large_segment() {
         assert!(low <= row && row <= high && high - low <= BLOCK_ROWS);
         let block = segment.block(row);
         assert!(block.contains(&row) && segment.block(block.start) == block && segment.block(block.end - 1) == block);
-        let batch = segment.read(row..row + 1, &everything(&relation), &counters).expect("undamaged");
+        let batch = segment.read(row..row + 1, &Wanted::everything(&relation), &counters).expect("undamaged");
         assert_same(&batch, &all.slice(row, 1));
     }
     assert!(
@@ -160,13 +160,14 @@ fn forward_and_backward_scans_with_any_cache_give_the_same_rows() {
     let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
     for budget in [0, 300_000, 2_000_000, BUDGET] {
         let segment = open(&files, &relation, &record, budget);
-        assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &all);
+        assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
         let mut row = all.rows;
         while row > 0 {
             let block = segment.block(row - 1);
             row = block.start;
-            let batch =
-                segment.read(block.clone(), &everything(&relation), &ScanCounters::default()).expect("undamaged");
+            let batch = segment
+                .read(block.clone(), &Wanted::everything(&relation), &ScanCounters::default())
+                .expect("undamaged");
             assert_eq!(batch.encoded, all.slice(block.start, block.len()).encoded);
         }
     }
@@ -185,7 +186,7 @@ fn the_cache_stays_in_its_budget_and_a_scan_reads_each_page_once() {
     while row < 400_000 {
         let block = segment.block(row);
         row = block.end;
-        segment.read(block, &everything(&relation), &counters).expect("undamaged");
+        segment.read(block, &Wanted::everything(&relation), &counters).expect("undamaged");
         assert!(cache.bytes() <= cache.budget());
     }
     let read = counters.bytes_read.load(std::sync::atomic::Ordering::Relaxed);
@@ -209,7 +210,7 @@ fn wide_rows_get_small_blocks() {
     let segment = open(&files, &relation, &record, 1 << 20);
     assert!(segment.block(0).len() <= 512);
     assert_same(
-        &read_all(&segment, &everything(&relation)).expect("undamaged"),
+        &read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"),
         &RunBatch::concat(&batches).expect("one shape"),
     );
 }
@@ -224,9 +225,10 @@ fn a_column_of_too_many_values_for_a_dictionary_keeps_its_pages_and_rows() {
     let all = plain(&relation, keys, vec![Arc::new(texts)], 1);
     let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
     let segment = open(&files, &relation, &record, BUDGET);
-    let row = segment.read(30_000..30_001, &everything(&relation), &ScanCounters::default()).expect("undamaged");
+    let row =
+        segment.read(30_000..30_001, &Wanted::everything(&relation), &ScanCounters::default()).expect("undamaged");
     assert_same(&row, &all.slice(30_000, 1));
-    assert_same(&read_all(&segment, &everything(&relation)).expect("undamaged"), &all);
+    assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn a_flipped_bit_anywhere_is_damage_by_name_and_never_a_wrong_row() {
         }
         let error = verify_segment(&other, &relation, &record).expect_err("a bit is wrong");
         assert!(error.kind == ErrorKind::Corrupted && error.message.contains(path), "{error} at {at} of {path}");
-        match read_all(&open(&other, &relation, &record, BUDGET), &everything(&relation)) {
+        match read_all(&open(&other, &relation, &record, BUDGET), &Wanted::everything(&relation)) {
             Ok(batch) => assert_same(&batch, &all),
             Err(error) => assert!(error.kind == ErrorKind::Corrupted && error.message.contains(path), "{error}"),
         }
@@ -273,12 +275,13 @@ fn a_truncated_or_missing_file_is_an_error_by_name() {
         for keep in [0, 10, bytes.len() / 2, bytes.len() - 1] {
             files.remove(&path).expect("there");
             files.put_if_absent(&path, &bytes[..keep]).expect("in memory");
-            let error = read_all(&open(&files, &relation, &record, BUDGET), &everything(&relation)).expect_err("cut");
+            let error =
+                read_all(&open(&files, &relation, &record, BUDGET), &Wanted::everything(&relation)).expect_err("cut");
             assert!(error.kind == ErrorKind::Corrupted && error.message.contains(&path), "{error}");
             assert!(verify_segment(&files, &relation, &record).is_err());
         }
         files.remove(&path).expect("there");
-        assert!(read_all(&open(&files, &relation, &record, BUDGET), &everything(&relation)).is_err());
+        assert!(read_all(&open(&files, &relation, &record, BUDGET), &Wanted::everything(&relation)).is_err());
         files.put_if_absent(&path, &bytes).expect("in memory");
     }
     verify_segment(&files, &relation, &record).expect("whole again");
@@ -306,7 +309,7 @@ fn columns_that_the_segment_lacks_are_absent() {
     let relation = readings();
     let record = write(&files, 1, &relation, &[reading_rows(2, 10, 1)]).expect("written");
     let segment = open(&files, &relation, &record, BUDGET);
-    let wanted = Wanted { values: vec![ColumnId(99)], ..everything(&relation) };
+    let wanted = Wanted { values: vec![ColumnId(99)], ..Wanted::everything(&relation) };
     let batch = segment.read(0..20, &wanted, &ScanCounters::default()).expect("undamaged");
     assert!(batch.cells[0].values.is_none());
 }
@@ -357,7 +360,7 @@ fn tsbs_shape() {
         record.file_bytes as f64 / rows as f64,
         record.index_bytes
     );
-    let wanted = Wanted { encoded: false, system: false, ..everything(&relation) };
+    let wanted = Wanted { encoded: false, system: false, ..Wanted::everything(&relation) };
     let segment = open(&files, &relation, &record, BUDGET);
     let counters = ScanCounters::default();
     let time = |what: &str, times: usize, mut run: Box<dyn FnMut(usize) + '_>| {

@@ -87,13 +87,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn group(&mut self, segment: &Segment, group: &Group, bloom: &Bloom) -> Result<()> {
-        let wanted = Wanted {
-            keys: vec![true; self.relation.key.len()],
-            encoded: true,
-            values: self.relation.values.iter().map(|value| value.id).collect(),
-            system: true,
-            coded: false,
-        };
+        let wanted = Wanted::everything(self.relation);
         let mut extent = ExtentBuilder::new(self.relation, group.extent.first_row);
         let mut row = group.extent.first_row as usize;
         let end = row + group.extent.rows as usize;
