@@ -455,6 +455,35 @@ fn replaying_twice_changes_nothing_and_files_of_a_cut_flush_are_removed() {
     );
 }
 
+/// The manifest knows at close how far the log is durable; a flush while half of it is replayed is not that far.
+#[test]
+fn a_log_larger_than_memory_is_replayed_whole() {
+    let files = MemoryFiles::new();
+    let mut wanted = Vec::new();
+    {
+        let store = in_files(&files);
+        let tables = [create(&store, "t"), create(&store, "u")];
+        for at in 0..60 {
+            write(&store, vec![row(&tables[at % 2], "p", at as i64, 1)]);
+            wanted.push((at % 2, at as i64));
+        }
+        store.close().expect("closes");
+    }
+    for budget in [2 << 10, 5 << 10, 64 << 10] {
+        let files = files.fork();
+        let options = StoreOptions { memory_budget: budget, ..options() };
+        let store = EmbeddedStore::open_files(Arc::new(files), options).expect("opens");
+        let flushed: usize = store.stats().relations.iter().map(|relation| relation.segments).sum();
+        assert_eq!(flushed > 0, budget < 64 << 10, "{flushed} segments with {budget} bytes");
+        for (number, name) in ["t", "u"].into_iter().enumerate() {
+            let catalog = store.catalog();
+            let table = catalog.tables.values().find(|table| table.name == name).expect("there");
+            let rows: Vec<_> = wanted.iter().filter(|row| row.0 == number).map(|row| ("p", row.1, 1)).collect();
+            assert_eq!(read(&store, table), expected(&rows), "with {budget} bytes");
+        }
+    }
+}
+
 #[test]
 fn relaxed_batches_are_visible_at_once_and_limits_are_kept() {
     let files = MemoryFiles::new();

@@ -118,6 +118,11 @@ impl Replay {
         Ok(None)
     }
 
+    /// The last record that was read; at first, the one before the log's first.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// The last record that was read, and the files that hold records; after the end.
     pub fn finish(self) -> (u64, Vec<LogFile>) {
         (self.last, self.read)
