@@ -137,6 +137,7 @@ pub struct Rows {
     fields: Vec<[f64; 10]>,
     row: usize,
     batch: usize,
+    late: bool,
 }
 
 impl Rows {
@@ -145,7 +146,13 @@ impl Rows {
         let mut random = Random::new(shape.seed);
         let tags = (0..shape.hosts).map(|host| tags(host, &mut random)).collect();
         let fields = (0..shape.hosts).map(|_| std::array::from_fn(|_| random.unit() * 100.0)).collect();
-        Rows { shape, random, tags, fields, row: 0, batch }
+        Rows { shape, random, tags, fields, row: 0, batch, late: false }
+    }
+
+    /// What arrives after the rows of a shape, for a month. One row of a hundred is late, by up to an hour.
+    pub fn arriving(shape: Shape, batch: usize) -> Rows {
+        let longer = Shape { hours: shape.hours + 24 * 30, ..shape };
+        Rows { row: shape.rows(), late: true, ..Rows::new(longer, batch) }
     }
 
     fn step(&mut self, host: usize) {
@@ -185,7 +192,10 @@ impl Iterator for Rows {
         for row in self.row..self.row + rows {
             let host = row % self.shape.hosts;
             hosts.push(host);
-            times.push(START + (row / self.shape.hosts) as i64 * STEP);
+            let late = self.late && self.random.below(100) == 0;
+            // Half a step beside the others, so that it is a row of its own.
+            let behind = if late { self.random.below(360) as i64 * STEP + STEP / 2 } else { 0 };
+            times.push(START + (row / self.shape.hosts) as i64 * STEP - behind);
             self.step(host);
             for (column, value) in fields.iter_mut().zip(self.fields[host]) {
                 column.push(value.trunc());
