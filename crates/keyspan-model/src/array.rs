@@ -11,6 +11,7 @@ use arrow::array::builder::{
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::buffer::Buffer;
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
 
@@ -215,6 +216,27 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
     };
     batch.columns().iter().map(bytes).sum()
 }
+
+/// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or share
+/// buffers with others, and then holds all of them. One that shows at least half of what it holds is passed on.
+pub fn compacted(array: &ArrayRef) -> ArrayRef {
+    let wasteful = |held: usize, shown: usize| held > 2 * shown + COMPACT_FROM;
+    let held = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum();
+    if let Some(texts) = array.as_string_view_opt()
+        && wasteful(held(texts.data_buffers()), texts.total_buffer_bytes_used())
+    {
+        return Arc::new(texts.gc());
+    }
+    if let Some(blobs) = array.as_binary_view_opt()
+        && wasteful(held(blobs.data_buffers()), blobs.total_buffer_bytes_used())
+    {
+        return Arc::new(blobs.gc());
+    }
+    Arc::clone(array)
+}
+
+/// Bytes below which nothing is worth copying.
+const COMPACT_FROM: usize = 64 << 10;
 
 /// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are looked
 /// up, any other array is passed on.

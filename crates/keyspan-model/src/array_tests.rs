@@ -1,7 +1,7 @@
 //! Tests of values in and out of arrays, and that whole-array casts equal casts of single values.
 
 use arrow::array::{
-    Decimal256Array, DictionaryArray, Float64Array, Int64Array, LargeStringArray, StringArray,
+    Decimal256Array, DictionaryArray, Float64Array, Int64Array, LargeStringArray, StringArray, StringViewArray,
     TimestampNanosecondArray, UInt64Array,
 };
 use arrow::datatypes::{Int32Type, i256};
@@ -114,6 +114,20 @@ fn floats_are_copied_only_when_they_change() {
     assert_eq!(bits, [0, f64::NAN.to_bits()]);
     let longs: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     assert!(Arc::ptr_eq(&longs, &canonical_floats(&longs)));
+}
+
+#[test]
+fn a_slice_of_much_text_comes_without_the_rest() {
+    let long = |n: usize| format!("{n:0>400}");
+    let texts: ArrayRef = Arc::new((0..4000).map(|n| Some(long(n))).collect::<StringViewArray>());
+    let held = |array: &ArrayRef| -> usize { array.as_string_view().data_buffers().iter().map(Buffer::len).sum() };
+    assert!(Arc::ptr_eq(&texts, &compacted(&texts)));
+    let few = texts.slice(2000, 10);
+    assert!(held(&few) > 1 << 20);
+    let own = compacted(&few);
+    assert_eq!((&own, held(&own)), (&few, 4000));
+    let none = texts.slice(0, 0);
+    assert_eq!(held(&compacted(&none)), 0);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use chrono::DateTime;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::optimizer::Analyzer;
@@ -24,20 +23,21 @@ use crate::grouped::GroupByRuns;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
 use crate::table::Statement;
-use crate::{functions, semantics};
-
-/// Consumers of memory that an error about its lack names.
-const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4);
+use crate::{functions, memory, semantics};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
+
+/// Bytes of memory for each partition of a plan, at least; with less there are fewer partitions than cores.
+const MEMORY_OF_A_PARTITION: usize = 64 << 20;
 
 /// Limits and places for queries.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
     /// Bytes that sorts, joins and aggregates of all queries may hold together before they spill.
     pub memory_limit: usize,
-    /// Partitions of a large scan, and with it the tasks of a query; 0: as many as there are cores.
+    /// Partitions of a large scan, and with it the tasks of a query; 0: as many as there are cores. Fewer where
+    /// `memory_limit` has less than 64 MB for each.
     pub threads: usize,
     /// Where spilled data goes; `None`: the system's temporary directory.
     pub spill_directory: Option<PathBuf>,
@@ -99,9 +99,8 @@ fn runtime(options: &QueryOptions) -> datafusion::error::Result<Arc<RuntimeEnv>>
         Some(directory) => DiskManagerMode::Directories(vec![directory.clone()]),
         None => DiskManagerMode::OsTmpDirectory,
     };
-    let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_limit), CONSUMERS_NAMED);
     RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(pool))
+        .with_memory_pool(Arc::new(memory::pool(options.memory_limit)))
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
         .build_arc()
 }
@@ -128,12 +127,18 @@ fn config(options: &QueryOptions) -> SessionConfig {
         0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         threads => threads,
     };
-    let mut config = SessionConfig::new().with_target_partitions(threads).with_batch_size(8_192);
+    // Each partition sorts, spills and merges with its own share of the memory.
+    let partitions = threads.min(options.memory_limit / MEMORY_OF_A_PARTITION).max(1);
+    // Sorts and aggregates put out batches of so many rows, however wide.
+    let batch_rows = (options.memory_limit >> 16).clamp(1_024, 8_192);
+    let mut config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch_rows);
     let settings = config.options_mut();
     // Else a scan whose partitions already suit a GROUP BY is hashed again on machines of few cores.
     settings.optimizer.subset_repartition_threshold = 1;
     // An ordered scan stands below this buffer only for a moment: `KeyOrder` takes it out.
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
+    // Each sort sets this much aside, so that it must be little beside the whole.
+    settings.execution.sort_spill_reservation_bytes = (options.memory_limit / 32).min(10 << 20);
     settings.catalog.information_schema = false;
     settings.catalog.create_default_catalog_and_schema = false;
     config

@@ -41,8 +41,7 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::ArrowError(inner, _) => arrow_error(inner),
         DataFusionError::SchemaError(inner, _) => schema_error(inner),
         DataFusionError::NotImplemented(message) => not_implemented(message),
-        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorKind::OutOfMemory, first_line(message))
-            .with_hint("Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit."),
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
         DataFusionError::Plan(message) | DataFusionError::Execution(message) => text_error(message),
         DataFusionError::SQL(inner, _) => Error::new(ErrorKind::Syntax, inner.to_string()),
         DataFusionError::IoError(inner) => Error::new(ErrorKind::Io, inner.to_string()),
@@ -52,6 +51,14 @@ fn convert(error: &DataFusionError) -> Error {
         DataFusionError::Internal(message) => internal(message),
         other => Error::internal(first_line(&other.strip_backtrace())),
     }
+}
+
+/// The message is several lines: what was refused, who holds how much, and how much there is.
+fn out_of_memory(message: &str) -> Error {
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let error = Error::new(ErrorKind::OutOfMemory, "the query needs more memory than there is for queries")
+        .with_hint("Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit.");
+    if lines.is_empty() { error } else { error.with_detail(lines.join(" ")) }
 }
 
 fn not_implemented(message: &str) -> Error {

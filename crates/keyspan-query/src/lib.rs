@@ -23,6 +23,7 @@ pub mod error;
 pub mod expression;
 pub mod functions;
 mod grouped;
+mod memory;
 mod names;
 pub mod pg_catalog;
 mod planning;
@@ -33,6 +34,7 @@ mod scan;
 pub mod semantics;
 pub mod session;
 pub mod spans;
+mod spread;
 pub mod table;
 #[cfg(test)]
 mod testing;

@@ -24,6 +24,7 @@ use crate::expression::CompiledExprs;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::scalar::scalar_of;
+use crate::spread;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
 #[derive(Clone, Debug, Default)]
@@ -204,7 +205,7 @@ impl QuerySession {
         };
         let plan = bind(plan, planned, parameters)?;
         let optimized = state.optimize(&plan).and_then(prefix::narrowed).map_err(from_datafusion)?;
-        let physical = state.query_planner().create_physical_plan(&optimized, state).await;
+        let physical = spread::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }
 

@@ -20,7 +20,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
-use keyspan_store::seam::{ScanPlan, ScanStatistics, Snapshot, Split};
+use keyspan_store::seam::{Known, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded};
 
 use super::read::{Columns, ReadColumn};
 use super::{describe, read, sort, statistics};
@@ -155,6 +155,21 @@ impl SpanScanExec {
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
     pub(super) fn is_by_span(&self) -> bool {
         matches!(self.layout, Layout::Spans(_))
+    }
+
+    /// Bytes that the rows take in memory, about. Widths of texts are guesses, so that a scan of a whole table counts
+    /// at least twice what that takes in memory runs and on disk.
+    pub(crate) fn bytes_read(&self) -> usize {
+        let known = |known: &Known<u64>| match known {
+            Known::Exact(bytes) | Known::Estimate(bytes) => *bytes,
+            Known::Unknown => u64::MAX,
+        };
+        let guessed = known(&self.estimate.bytes);
+        let stored = match is_bounded(&self.scan.spans, &self.scan.ranges) {
+            true => 0,
+            false => known(&self.plan.snapshot.relation_bytes(self.plan.relation.id)).saturating_mul(2),
+        };
+        usize::try_from(guessed.max(stored)).unwrap_or(usize::MAX)
     }
 
     /// Whether so few rows are expected that a second task costs more than it saves.

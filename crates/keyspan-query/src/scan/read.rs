@@ -21,12 +21,14 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, future};
-use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, decoded, row_key_array};
+use keyspan_model::array::batch_bytes;
+use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array};
 use keyspan_store::seam::{ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
 use super::exec::{Layout, SpanScanExec};
 use crate::error::external;
+use crate::memory::bytes_of_a_batch;
 
 /// Batches that a task reads ahead of its turn.
 const AHEAD: usize = 16;
@@ -147,11 +149,24 @@ impl Shape {
         Ok(Kept { columns: columns.collect::<Result<_>>()?, rows: kept })
     }
 
-    /// Codes are looked up last, of the rows that are left.
-    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The rows of a batch in batches of at most about so many bytes. Codes are looked up last, of the rows that are left; and
+    /// text comes without what it shares with other batches: whoever keeps one row of a batch keeps, and counts, all of
+    /// its bytes.
+    fn apply(&self, batch: &RecordBatch, bytes: usize) -> Result<Vec<RecordBatch>> {
         let kept = self.kept(batch)?;
-        let columns = kept.columns.iter().map(|array| decoded(array).map_err(external)).collect::<Result<_>>()?;
-        batch_of(&self.schema, columns, kept.rows)
+        if kept.rows == 0 {
+            return Ok(Vec::new());
+        }
+        let columns: Vec<ArrayRef> =
+            kept.columns.iter().map(|array| decoded(array).map_err(external)).collect::<Result<_>>()?;
+        let whole = batch_of(&self.schema, columns, kept.rows)?;
+        let pieces = batch_bytes(&whole).div_ceil(bytes).clamp(1, kept.rows);
+        let rows = kept.rows.div_ceil(pieces);
+        let piece = |first: usize| {
+            let part = whole.slice(first, rows.min(kept.rows - first));
+            batch_of(&self.schema, part.columns().iter().map(compacted).collect(), part.num_rows())
+        };
+        (0..kept.rows).step_by(rows).map(piece).collect()
     }
 }
 
@@ -170,7 +185,9 @@ pub(super) fn execute(
         Layout::Spans(spans) => spans.get(partition).map_or_else(|| exec.scan.clone(), |(scan, _)| scan.clone()),
         _ => exec.scan.clone(),
     };
-    let reader = Arc::new(Reader::new(exec, scan, exec.plan.filter.as_ref())?);
+    let mut reader = Reader::new(exec, scan, exec.plan.filter.as_ref())?;
+    reader.batch_bytes = bytes_of_a_batch(context.memory_pool().as_ref());
+    let reader = Arc::new(reader);
     let tasks = context.session_config().target_partitions();
     let batches = match &exec.layout {
         Layout::Partitions(groups) => {
@@ -196,6 +213,8 @@ pub(crate) struct Reader {
     scan: Arc<Scan>,
     counters: Arc<ScanCounters>,
     shape: Shape,
+    /// Bytes of a batch, about.
+    batch_bytes: usize,
 }
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -209,7 +228,8 @@ impl Reader {
             output: exec.output.clone(),
             schema: exec.schema.clone(),
         };
-        Ok(Reader { snapshot: exec.plan.snapshot.clone(), scan, counters: Arc::default(), shape })
+        let snapshot = exec.plan.snapshot.clone();
+        Ok(Reader { snapshot, scan, counters: Arc::default(), shape, batch_bytes: usize::MAX })
     }
 
     /// Counts what this reader does in the node's metrics, until it is dropped.
@@ -226,9 +246,8 @@ impl Reader {
     fn split(self: Arc<Self>, split: &Split) -> Batches {
         match self.snapshot.scan(&self.scan, split, self.counters.clone()) {
             Ok(stream) => {
-                let shaped = stream.map(move |batch| self.shape.apply(&batch.map_err(external)?));
-                let filled = shaped.try_filter(|batch| future::ready(batch.num_rows() > 0));
-                filled.boxed()
+                let shaped = stream.map(move |batch| self.shape.apply(&batch.map_err(external)?, self.batch_bytes));
+                shaped.map_ok(|pieces| futures::stream::iter(pieces.into_iter().map(Ok))).try_flatten().boxed()
             }
             Err(error) => futures::stream::once(future::ready(Err(external(error)))).boxed(),
         }

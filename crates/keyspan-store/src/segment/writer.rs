@@ -35,7 +35,7 @@ use crate::run::{ExtentBuilder, RunBatch};
 /// Bytes of decoded rows that a block should not exceed by much.
 const BLOCK_BYTES: usize = 4 << 20;
 /// Encoded bytes after which a row group is closed early.
-const GROUP_BYTES: usize = 32 << 20;
+const GROUP_BYTES: usize = 8 << 20;
 /// Distinct partition keys after which a segment has no bloom filter: its hashes would take too much memory.
 const MAX_HASHES: usize = 4 << 20;
 

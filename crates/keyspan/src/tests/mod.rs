@@ -3,6 +3,7 @@
 mod bulk;
 mod ddl;
 mod isolation;
+mod memory;
 mod read;
 mod session;
 mod write;

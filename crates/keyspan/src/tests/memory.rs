@@ -1,0 +1,56 @@
+//! Queries over more than their memory holds: they spill, or end with an error that says who took it.
+
+use keyspan_query::QueryOptions;
+
+use super::{error, rows, run};
+use crate::{Database, Options, Session};
+
+/// Rows of the table `wide`, of some 400 bytes each.
+const ROWS: usize = 60_000;
+
+fn session(memory_limit: usize, threads: usize) -> Session {
+    let query = QueryOptions { memory_limit, threads, ..QueryOptions::default() };
+    Database::in_memory_with(Options { query, ..Options::default() }).expect("a store in memory").session()
+}
+
+async fn wide() -> Session {
+    let mut s = session(8 << 20, 2);
+    run(&mut s, "CREATE TABLE wide (k bigint PRIMARY KEY, v text)").await;
+    let value = "repeat(md5((a / 2)::text), 12) || (a / 2)";
+    run(&mut s, &format!("INSERT INTO wide SELECT a, {value} FROM generate_series(1, {ROWS}) AS s(a)")).await;
+    s
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sorts_and_groups_larger_than_memory_spill() {
+    let mut s = wide().await;
+    let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";
+    assert_eq!(rows(&mut s, groups).await, [format!("{} 2", ROWS / 2 + 1)]);
+    let sorted = "SELECT count(*), max(r) FROM (SELECT row_number() OVER (ORDER BY v) AS r FROM wide) w";
+    assert_eq!(rows(&mut s, sorted).await, [format!("{ROWS} {ROWS}")]);
+    let last = "SELECT k, length(v) FROM wide ORDER BY v DESC, k LIMIT 3";
+    let all = "SELECT k, length(v) FROM (SELECT k, v, row_number() OVER (ORDER BY v DESC, k) AS r FROM wide) w WHERE r <= 3 ORDER BY r";
+    assert_eq!(rows(&mut s, last).await, rows(&mut s, all).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_spill_says_who_took_the_memory() {
+    let mut s = wide().await;
+    let refused = error(&mut s, "SELECT count(*), count(DISTINCT v) FROM wide").await;
+    assert_eq!(refused.sqlstate(), "53200");
+    assert!(refused.detail.is_some_and(|detail| detail.contains("AggregateStream")));
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM wide").await, [ROWS.to_string()], "the session goes on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_surely_fits_is_dealt_out_by_hash() {
+    let sql = "EXPLAIN SELECT v, count(*) FROM many GROUP BY v";
+    // A limit of 128 MB has a quarter of 32 MB; a text counts 24 bytes.
+    for (count, dealt) in [(200_000, true), (1_500_000, false)] {
+        let mut s = session(128 << 20, 2);
+        run(&mut s, "CREATE TABLE many (k bigint PRIMARY KEY, v text)").await;
+        run(&mut s, &format!("INSERT INTO many SELECT a, a / 2 FROM generate_series(1, {count}) AS s(a)")).await;
+        let plan = rows(&mut s, sql).await;
+        assert_eq!(plan.iter().any(|line| line.contains("RepartitionExec")), dealt, "{count} rows: {plan:#?}");
+    }
+}
