@@ -44,6 +44,12 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// [`Files::sync_dir`].
     fn link(&self, from: &str, to: &str) -> Result<bool>;
 
+    /// Gives a file of another directory a name in this one as well, where both are on one local disk. Returns whether
+    /// it has it; if not, only a copy will do. Durable after [`Files::sync_dir`].
+    fn link_from(&self, _other: &dyn Files, _from: &str, _to: &str) -> bool {
+        false
+    }
+
     /// Writes a whole file, durably, unless one of this name exists. Returns whether it was written.
     ///
     /// Written aside and linked, so that the name never stands for half a file. After an error the file is there

@@ -8,6 +8,7 @@
 //!
 //! Everything above sees only [`seam`].
 
+pub mod backup;
 pub mod check;
 pub mod clock;
 mod coded;
@@ -30,5 +31,6 @@ pub mod seam;
 pub mod segment;
 mod window;
 
+pub use backup::{BackupReport, RestoreReport, restore};
 pub use check::{CheckReport, check};
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};

@@ -20,5 +20,6 @@ mod wire;
 
 pub use codec::{LoggedMutation, Record, decode_body, encode_body};
 pub use committer::{Commit, CommitLog, LogOptions};
-pub use replay::{Replay, log_files, needed_files};
+pub use frame::file_header;
+pub use replay::{LogFile, Replay, log_files, needed_files};
 pub use wire::Reader;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keyspan_model::Result;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::codec::Record;
@@ -16,7 +17,7 @@ use super::wire::{Reader, bad};
 use crate::files::{FileReader, Files, corrupted};
 
 /// A file of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFile {
     /// Seq of its first record.
     pub first_seq: u64,
@@ -121,6 +122,11 @@ impl Replay {
     /// The last record that was read; at first, the one before the log's first.
     pub fn last(&self) -> u64 {
         self.last
+    }
+
+    /// The files that hold what was read so far, each up to the end of its last record.
+    pub fn read_files(&self) -> &[LogFile] {
+        &self.read
     }
 
     /// The last record that was read, and the files that hold records; after the end.
