@@ -1,16 +1,17 @@
 //! `keyspan check`: verifies a data directory, byte by byte.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use keyspan::CheckReport;
 
 use crate::failure::{Failure, Result};
 use crate::progress::grouped;
 
-/// Verify every checksum, the order of rows and the manifest of a data directory.
+/// Verify every checksum, the order of rows and the manifest of a data directory or a backup.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The data directory; nobody may have it open.
+    /// The data directory, which nobody may have open, or a backup.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 }
@@ -18,7 +19,21 @@ pub struct Arguments {
 /// Runs the subcommand. Damage is a failure, so that the exit code is 1.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let report = keyspan::check(&arguments.data)?;
-    println!("{}: format, manifest and {} of its checkpoints", arguments.data.display(), report.checkpoints);
+    print_report(&arguments.data, &report);
+    if report.is_sound() {
+        println!("no damage found");
+        return Ok(());
+    }
+    for problem in &report.problems {
+        eprint!("{}", Failure::from(problem.clone()).text(None));
+    }
+    let count = report.problems.len();
+    Err(Failure::new(format!("{count} problem{} found", if count == 1 { "" } else { "s" })))
+}
+
+/// Says what was read, damage left aside.
+pub fn print_report(data: &Path, report: &CheckReport) {
+    println!("{}: format, manifest and {} of its checkpoints", data.display(), report.checkpoints);
     println!("  {} tables", report.tables);
     println!(
         "  {} segments: {} rows, {} bytes, each checked against its checksum",
@@ -30,13 +45,4 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for name in &report.left_over {
         println!("  left over, removed at the next opening: {name}");
     }
-    if report.is_sound() {
-        println!("no damage found");
-        return Ok(());
-    }
-    for problem in &report.problems {
-        eprint!("{}", Failure::from(problem.clone()).text(None));
-    }
-    let count = report.problems.len();
-    Err(Failure::new(format!("{count} problem{} found", if count == 1 { "" } else { "s" })))
 }
