@@ -1,4 +1,4 @@
-//! `keyspan check`: verifies a data directory, byte by byte.
+//! `keyspan check`: verifies a data directory, byte by byte, and repairs it if told to.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,15 @@ pub struct Arguments {
     /// The data directory, which nobody may have open, or a backup.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Make a damaged data directory whole again: what is not damaged is saved, what is lost is named, damaged files go
+    /// to DIR/damaged.
+    #[arg(long)]
+    repair: bool,
 }
 
 /// Runs the subcommand. Damage is a failure, so that the exit code is 1.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let report = keyspan::check(&arguments.data)?;
+    let report = if arguments.repair { repair(&arguments.data)? } else { keyspan::check(&arguments.data)? };
     print_report(&arguments.data, &report);
     if report.is_sound() {
         println!("no damage found");
@@ -29,6 +33,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let count = report.problems.len();
     Err(Failure::new(format!("{count} problem{} found", if count == 1 { "" } else { "s" })))
+}
+
+/// Repairs the directory, says what was done, and answers what is found in it then.
+fn repair(data: &Path) -> Result<CheckReport> {
+    let report = keyspan::repair(data)?;
+    for done in &report.done {
+        println!("{done}");
+    }
+    match (report.rows_lost, report.batches_lost) {
+        _ if report.done.is_empty() => println!("there was nothing to repair"),
+        (0, 0) => println!("nothing is lost"),
+        (rows, batches) => println!("lost: {} rows of segments, {} batches", grouped(rows), grouped(batches)),
+    }
+    Ok(report.check)
 }
 
 /// Says what was read, damage left aside.

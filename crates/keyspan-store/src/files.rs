@@ -159,8 +159,9 @@ pub fn io_error(what: &str, path: &str, error: &io::Error) -> Error {
 
 /// The error of damage on disk.
 pub fn corrupted(path: &str, what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corrupted, format!("file \"{path}\" is damaged: {what}"))
-        .with_hint("Run keyspan check on the data directory; restore the file from a backup.")
+    Error::new(ErrorKind::Corrupted, format!("file \"{path}\" is damaged: {what}")).with_hint(
+        "Restore a backup, or run keyspan check --repair: it saves what is not damaged and says what is lost.",
+    )
 }
 
 fn parent(path: &str) -> &str {

@@ -24,6 +24,7 @@ pub mod merge;
 mod policy;
 #[cfg(test)]
 mod random;
+pub mod repair;
 pub mod row;
 pub mod run;
 pub mod scan;
@@ -34,3 +35,4 @@ mod window;
 pub use backup::{BackupReport, RestoreReport, restore};
 pub use check::{CheckReport, check};
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
+pub use repair::{RepairReport, repair};

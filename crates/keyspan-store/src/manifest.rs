@@ -23,7 +23,7 @@ use crate::files::{Files, with_reserve};
 
 pub use checkpoint::{
     checkpoints, decode as decode_checkpoint, encode as encode_checkpoint, read as read_checkpoint,
-    write as write_checkpoint,
+    store_of as checkpoint_store, write as write_checkpoint,
 };
 pub use ledger::Items;
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};

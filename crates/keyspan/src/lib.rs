@@ -69,7 +69,7 @@ pub use keyspan_cql::{
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 pub use keyspan_query::Zone;
-pub use keyspan_store::{BackupReport, CheckReport, RestoreReport, StoreOptions, check, restore};
+pub use keyspan_store::{BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, check, repair, restore};
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};

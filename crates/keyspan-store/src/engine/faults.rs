@@ -7,6 +7,7 @@ mod damage;
 mod errors;
 mod fixture;
 mod full;
+mod repair;
 mod simulation;
 mod torture;
 mod workload;

@@ -19,6 +19,7 @@ mod lane;
 mod load;
 mod options;
 mod recovery;
+mod repair;
 mod snapshot;
 mod staging;
 #[cfg(test)]

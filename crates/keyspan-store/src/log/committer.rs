@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::codec::Record;
-use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, stride};
+use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, put_frame};
 use super::replay::{LogFile, file_path};
 use crate::files::{FileWriter, Files, with_reserve};
 
@@ -453,11 +453,4 @@ impl Writer {
             let _ = answer.send(Err(error.clone()));
         }
     }
-}
-
-fn put_frame(buffer: &mut Vec<u8>, header: FrameHeader, body: &[u8]) {
-    buffer.extend_from_slice(&header.encode());
-    buffer.extend_from_slice(body);
-    let padding = stride(body.len()) - super::frame::FRAME_HEADER - body.len();
-    buffer.extend_from_slice(&[0; 8][..padding]);
 }

@@ -75,6 +75,13 @@ pub fn read(files: &dyn Files, store: Uuid, path: &str) -> Result<Items> {
     Ok(items)
 }
 
+/// The store that a checkpoint belongs to, if it is whole.
+pub fn store_of(files: &dyn Files, path: &str) -> Option<Uuid> {
+    let bytes = files.read(path).ok()?;
+    let store = Uuid::from_slice(bytes.get(12..28)?).ok()?;
+    decode(&bytes, store).is_ok().then_some(store)
+}
+
 /// Writes a checkpoint and reads it back.
 pub fn write(files: &dyn Files, store: Uuid, items: &Items) -> Result<()> {
     let path = format!("{CHECKPOINT_DIRECTORY}/{:020}", items.edit);
