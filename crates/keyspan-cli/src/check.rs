@@ -61,6 +61,6 @@ pub fn print_report(data: &Path, report: &CheckReport) {
     );
     println!("  {} batches in the commit log", grouped(report.log_records));
     for name in &report.left_over {
-        println!("  left over, removed at the next opening: {name}");
+        println!("  left over, removed at the next opening or backup: {name}");
     }
 }

@@ -115,7 +115,7 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// The path as errors name it: absolute where there is a local directory.
     fn display(&self, path: &str) -> String {
         match self.local_root() {
-            Some(root) => root.join(path).display().to_string(),
+            Some(root) => joined(root, path).display().to_string(),
             None => format!("memory:{path}"),
         }
     }

@@ -4,8 +4,8 @@
 //! segments that are not there yet, checked ─▶ log ─▶ directories synced ─▶ listing ─▶ what it does not name is removed
 //! ```
 //!
-//! Rules: a file that the listing names is never changed; a file of the log may grow, since a longer one begins with
-//! the same bytes. A segment is taken to be there only if the listing names it just so: what a backup that was cut
+//! Rules: a segment that the listing names is never changed; a file of the log may grow, since a longer one begins with
+//! the same bytes. The log is written each time: its files have no checksum by which they could be known. A segment is taken to be there only if the listing names it just so: what a backup that was cut
 //! short has left is copied again.
 
 use std::collections::BTreeSet;
@@ -124,11 +124,9 @@ impl Target {
         }
         files.sync_dir(SEGMENT_DIRECTORY)?;
         for (file, reader) in listing.contents.log.iter().zip(&source.log) {
+            replace(reader.as_ref(), file.bytes, files, &file.path(), go_on)?;
             report.bytes += file.bytes;
-            if !self.last.as_ref().is_some_and(|last| last.contents.log.contains(file)) {
-                replace(reader.as_ref(), file.bytes, files, &file.path(), go_on)?;
-                report.new_bytes += file.bytes;
-            }
+            report.new_bytes += file.bytes;
         }
         files.sync_dir(LOG_DIRECTORY)?;
         Ok(report)

@@ -39,7 +39,7 @@ impl Salvage {
     ///
     /// Errors: of the disk; damage is what is looked for.
     pub fn of(files: &Arc<dyn Files>, relation: &RelationDef, record: &SegmentRecord) -> Result<Salvage> {
-        let segment = Segment::new(files.clone(), BlockCache::new(16 << 20), relation, record.clone());
+        let segment = Segment::new(files.clone(), BlockCache::new(16 << 20), relation, record.clone()).cut_short();
         let mut salvage = Salvage { segment, sound: Vec::new(), lost: Vec::new() };
         let rows = record.meta.all.rows as usize;
         let keys = read_index(files.as_ref(), record).map(|index| index.block_keys);
