@@ -3,6 +3,7 @@
 //! The rule: results go to stdout, everything about them (progress, notices, errors) to stderr; the exit code is 0 when
 //! all was done, 1 when something failed, 2 for wrong arguments.
 
+mod backup;
 mod check;
 mod client;
 mod demo;
@@ -12,6 +13,7 @@ mod import;
 mod open;
 mod output;
 mod progress;
+mod restore;
 mod script;
 mod serve;
 mod shell;
@@ -40,6 +42,8 @@ enum Command {
     Import(import::Arguments),
     Export(export::Arguments),
     Check(check::Arguments),
+    Backup(backup::Arguments),
+    Restore(restore::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -50,6 +54,8 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match result {

@@ -8,6 +8,7 @@ pub(crate) const FIRST: &[&str] = &[
     "ABORT",
     "ALTER",
     "ANALYZE",
+    "BACKUP",
     "BEGIN",
     "CHECKPOINT",
     "CLOSE",

@@ -1,4 +1,4 @@
-//! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH` and `COMPACT` of our own.
+//! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH`, `COMPACT` and `BACKUP` of our own.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
@@ -6,12 +6,16 @@ use sqlparser::tokenizer::Token;
 use crate::reader::Reader;
 use crate::statement::{Maintain, ObjectName, Statement};
 
-/// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`.
+/// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`, `BACKUP DATABASE TO 'directory'`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
-    let Some(verb) = reader.eat_any(&["vacuum", "analyze", "checkpoint", "flush", "compact"]) else {
+    let Some(verb) = reader.eat_any(&["vacuum", "analyze", "checkpoint", "flush", "compact", "backup"]) else {
         return Err(reader.unexpected());
     };
     let statement = match verb {
+        "backup" => {
+            reader.expect_all(&["database", "to"])?;
+            Maintain::Backup(reader.string()?)
+        }
         "checkpoint" => Maintain::Checkpoint,
         "flush" => Maintain::Flush(tables(reader)?),
         "compact" => Maintain::Compact(tables(reader)?),

@@ -139,7 +139,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "close" => cursor::close(reader),
         "copy" => copy::statement(reader),
         "listen" | "unlisten" | "notify" => channel::statement(reader),
-        "vacuum" | "analyze" | "checkpoint" | "flush" | "compact" => maintain::statement(reader),
+        "vacuum" | "analyze" | "checkpoint" | "flush" | "compact" | "backup" => maintain::statement(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| misspelled(reader, &first))),
     }
 }

@@ -983,6 +983,8 @@ pub enum Maintain {
     Compact(Vec<ObjectName>),
     /// `CHECKPOINT`: flush everything.
     Checkpoint,
+    /// `BACKUP DATABASE TO 'directory'`.
+    Backup(String),
     /// `VACUUM [(options)] [name, …]`.
     Vacuum(Vec<ObjectName>),
     /// `ANALYZE [name, …]`.

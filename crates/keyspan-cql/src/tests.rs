@@ -205,6 +205,7 @@ fn sessions_and_the_rest() {
         ("FLUSH TABLE t", "Flush([ObjectName"),
         ("COMPACT", "Compact([])"),
         ("CHECKPOINT", "Checkpoint"),
+        ("BACKUP DATABASE TO '/a/b'", "Backup(\"/a/b\")"),
     ]);
     refuses(&[
         ("LOCK TABLE t", ErrorKind::NotSupported, "LOCK is", 1),

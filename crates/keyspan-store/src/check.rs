@@ -2,17 +2,19 @@
 //!
 //! Rule: checking goes on after what is wrong, and changes nothing that is whole. It takes the directory's lock, so
 //! nobody writes meanwhile. A manifest ledger that cannot be read is made anew from the newest checkpoint, as opening
-//! the store would, and that is reported.
+//! the store would, and that is reported. A backup is checked as it would be restored, and not changed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use keyspan_model::{Error, ErrorKind, RelationId, Result, SegmentId};
+use keyspan_model::{Error, ErrorKind, RelationDef, Result, SegmentId};
+use uuid::Uuid;
 
+use crate::backup::{Listing, is_backup};
 use crate::files::{Files, LocalFiles, corrupted};
 use crate::format::Format;
-use crate::log::{LoggedMutation, Replay, decode_body, log_files, needed_files};
+use crate::log::{LogFile, LoggedMutation, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
 use crate::segment::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, verify_segment};
 
@@ -65,6 +67,7 @@ pub fn check_files(files: &Arc<dyn Files>) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let format = match Format::read(files.as_ref()) {
         Ok(Some(format)) => format,
+        Ok(None) if is_backup(files.as_ref()) => return check_backup(files),
         Ok(None) => {
             let message = format!("\"{}\" is no data directory: it has no file KEYSPAN", files.display(""));
             return Err(Error::new(ErrorKind::UndefinedObject, message));
@@ -76,23 +79,44 @@ pub fn check_files(files: &Arc<dyn Files>) -> Result<CheckReport> {
         Err(error) => return Err(error),
     };
     let _lock = files.lock("LOCK")?;
-    check_checkpoints(files, format, &mut report);
-    let Some(manifest) = report.note(Manifest::open(files.clone(), format.store)) else { return Ok(report) };
+    check_store(files, format.store, &mut report);
+    Ok(report)
+}
+
+/// Checks everything in a data directory but its file KEYSPAN. The caller has the directory's lock.
+pub fn check_store(files: &Arc<dyn Files>, store: Uuid, report: &mut CheckReport) {
+    check_checkpoints(files, store, report);
+    let Some(manifest) = report.note(Manifest::open(files.clone(), store)) else { return };
     if let Some(why) = manifest.rebuilt() {
         report
             .problems
             .push(corrupted(&files.display("edits"), format!("{why}; it was made anew from the newest checkpoint")));
     }
-    report.tables = manifest.state().catalog.tables.len();
-    check_segments(files, manifest.state(), &mut report);
-    let replayed = check_log(files, format, manifest.state(), &mut report);
+    check_segments(files, manifest.state(), report);
+    let found = log_files(files.as_ref()).map(|found| needed_files(found, manifest.state().marks.log_start));
+    let replayed = found.and_then(|found| check_log(files, store, found, manifest.state(), report));
     report.note(replayed);
+}
+
+/// Checks a backup as it would be restored.
+fn check_backup(files: &Arc<dyn Files>) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    let listing = match Listing::read(files.as_ref()) {
+        Err(error) if error.kind != ErrorKind::Corrupted => return Err(error),
+        read => report.note(read).flatten(),
+    };
+    if let Some(listing) = listing {
+        report.checkpoints = 1;
+        check_segments(files, &listing.manifest, &mut report);
+        let replayed = check_log(files, listing.format.store, listing.contents.log, &listing.manifest, &mut report);
+        report.note(replayed);
+    }
     Ok(report)
 }
 
-fn check_checkpoints(files: &Arc<dyn Files>, format: Format, report: &mut CheckReport) {
+fn check_checkpoints(files: &Arc<dyn Files>, store: Uuid, report: &mut CheckReport) {
     for (_, path) in report.note(checkpoints(files.as_ref())).unwrap_or_default() {
-        if report.note(read_checkpoint(files.as_ref(), format.store, &path)).is_some() {
+        if report.note(read_checkpoint(files.as_ref(), store, &path)).is_some() {
             report.checkpoints += 1;
         }
     }
@@ -120,40 +144,49 @@ fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut
     report.left_over = names.into_iter().filter(dead).map(|name| format!("{SEGMENT_DIRECTORY}/{name}")).collect();
 }
 
-fn check_log(files: &Arc<dyn Files>, format: Format, manifest: &ManifestState, report: &mut CheckReport) -> Result<()> {
-    let found = needed_files(log_files(files.as_ref())?, manifest.marks.log_start);
-    let mut replay = Replay::new(files.clone(), format.store, found, manifest.marks.durable_seq);
+/// Reads the log, and the segments that only it names.
+fn check_log(
+    files: &Arc<dyn Files>,
+    store: Uuid,
+    found: Vec<LogFile>,
+    manifest: &ManifestState,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let mut replay = Replay::new(files.clone(), store, found, manifest.marks.durable_seq);
+    let mut catalog = manifest.catalog.clone();
     while let Some(record) = replay.next_record()? {
         let body = decode_body(record.kind, record.flags, &record.bytes);
         let body =
             body.map_err(|error| corrupted(&files.display(&format!("log, record {}", record.seq)), error.message))?;
         report.log_records += 1;
+        if let Some(newer) = body.catalog.filter(|_| record.seq > manifest.catalog_seq) {
+            catalog = Arc::new(newer);
+        }
         let loads = body.mutations.into_iter().filter_map(|mutation| match mutation {
             LoggedMutation::Load { relation, segments, .. } => Some((relation, segments)),
             _ => None,
         });
         for (relation, segments) in loads {
-            check_loaded(files, manifest, (relation, record.seq), segments, report);
+            if manifest.flushed.get(&relation).is_none_or(|flushed| *flushed < record.seq) {
+                let segments = segments.into_iter().map(|segment| segment.placed(0, record.seq));
+                check_loaded(files, catalog.relation(relation).as_ref(), segments, report);
+            }
         }
     }
+    report.tables = catalog.tables.len();
     Ok(())
 }
 
 /// Segments that so far only the log names.
 fn check_loaded(
     files: &Arc<dyn Files>,
-    manifest: &ManifestState,
-    (id, seq): (RelationId, u64),
-    segments: Vec<SegmentRecord>,
+    relation: Option<&RelationDef>,
+    segments: impl Iterator<Item = SegmentRecord>,
     report: &mut CheckReport,
 ) {
-    if manifest.flushed.get(&id).is_some_and(|flushed| *flushed >= seq) {
-        return;
-    }
-    let relation = manifest.catalog.relation(id);
-    for record in segments.into_iter().map(|record| record.placed(0, seq)) {
+    for record in segments {
         report.left_over.retain(|name| ![data_path(record.id), index_path(record.id)].contains(name));
-        let verified = relation.as_ref().and_then(|relation| report.note(verify_segment(files, relation, &record)));
+        let verified = relation.and_then(|relation| report.note(verify_segment(files, relation, &record)));
         if let Some(verified) = verified {
             report.segments += 1;
             report.segment_rows += verified.rows;

@@ -44,6 +44,12 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// [`Files::sync_dir`].
     fn link(&self, from: &str, to: &str) -> Result<bool>;
 
+    /// Gives a file of another directory a name in this one as well, where both are on one local disk. Returns whether
+    /// it has it; if not, only a copy will do. Durable after [`Files::sync_dir`].
+    fn link_from(&self, _other: &dyn Files, _from: &str, _to: &str) -> bool {
+        false
+    }
+
     /// Writes a whole file, durably, unless one of this name exists. Returns whether it was written.
     ///
     /// Written aside and linked, so that the name never stands for half a file. After an error the file is there
@@ -109,7 +115,7 @@ pub trait Files: Debug + Send + Sync + 'static {
     /// The path as errors name it: absolute where there is a local directory.
     fn display(&self, path: &str) -> String {
         match self.local_root() {
-            Some(root) => root.join(path).display().to_string(),
+            Some(root) => joined(root, path).display().to_string(),
             None => format!("memory:{path}"),
         }
     }
@@ -153,8 +159,9 @@ pub fn io_error(what: &str, path: &str, error: &io::Error) -> Error {
 
 /// The error of damage on disk.
 pub fn corrupted(path: &str, what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corrupted, format!("file \"{path}\" is damaged: {what}"))
-        .with_hint("Run keyspan check on the data directory; restore the file from a backup.")
+    Error::new(ErrorKind::Corrupted, format!("file \"{path}\" is damaged: {what}")).with_hint(
+        "Restore a backup, or run keyspan check --repair: it saves what is not damaged and says what is lost.",
+    )
 }
 
 fn parent(path: &str) -> &str {

@@ -25,7 +25,8 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Required features this program knows: none yet.
 const KNOWN_FEATURES: u64 = 0;
 const MAGIC: &[u8; 8] = b"KEYSPAN\0";
-const LENGTH: usize = 48;
+/// Bytes of the file.
+pub const FORMAT_BYTES: usize = 48;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,31 +49,39 @@ impl Format {
         }
         let name = files.display(FORMAT_FILE);
         let format = Format::decode(&files.read(FORMAT_FILE)?, &name)?;
-        if format.version != FORMAT_VERSION {
-            let message =
-                format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", format.version);
-            return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
-        }
-        let unknown = format.required & !KNOWN_FEATURES;
-        if unknown != 0 {
-            let message =
-                format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros());
-            return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."));
-        }
+        format.check(&name)?;
         Ok(Some(format))
     }
 
-    /// Writes the file of a new store.
-    pub fn create(files: &dyn Files) -> Result<Format> {
-        let format = Format { version: FORMAT_VERSION, store: Uuid::new_v4(), required: 0, compatible: 0 };
-        if !files.put_if_absent(FORMAT_FILE, &format.encode())? {
-            return Err(Error::new(ErrorKind::ObjectInUse, "another process makes this data directory at this moment"));
-        }
-        Ok(format)
+    /// Refuses what this program cannot read; `name` is the file that says so.
+    pub fn check(&self, name: &str) -> Result<()> {
+        let unknown = self.required & !KNOWN_FEATURES;
+        let message = if self.version != FORMAT_VERSION {
+            format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", self.version)
+        } else if unknown != 0 {
+            format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros())
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."))
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(LENGTH);
+    /// What the file of a new store says.
+    pub fn new() -> Format {
+        Format { version: FORMAT_VERSION, store: Uuid::new_v4(), required: 0, compatible: 0 }
+    }
+
+    /// Writes the file, durably. There must be none.
+    pub fn put(&self, files: &dyn Files) -> Result<()> {
+        if !files.put_if_absent(FORMAT_FILE, &self.encode())? {
+            return Err(Error::new(ErrorKind::ObjectInUse, "another process makes this data directory at this moment"));
+        }
+        Ok(())
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(FORMAT_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&self.version.to_le_bytes());
         bytes.extend_from_slice(self.store.as_bytes());
@@ -82,8 +91,9 @@ impl Format {
         bytes
     }
 
-    fn decode(bytes: &[u8], name: &str) -> Result<Format> {
-        if bytes.len() < LENGTH || &bytes[..8] != MAGIC {
+    /// Reads the file's bytes; `name` is what an error names.
+    pub fn decode(bytes: &[u8], name: &str) -> Result<Format> {
+        if bytes.len() < FORMAT_BYTES || &bytes[..8] != MAGIC {
             return Err(corrupted(name, "it does not begin as a Keyspan data directory does"));
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -105,7 +115,8 @@ mod tests {
     fn a_format_is_read_back_and_a_newer_one_is_refused_by_name() {
         let files = MemoryFiles::new();
         assert_eq!(Format::read(&files).expect("reads"), None);
-        let format = Format::create(&files).expect("writes");
+        let format = Format::new();
+        format.put(&files).expect("writes");
         assert_eq!(Format::read(&files).expect("reads"), Some(format));
 
         for newer in [Format { version: 2, ..format }, Format { required: 1 << 5, ..format }] {

@@ -8,6 +8,7 @@
 //!
 //! Everything above sees only [`seam`].
 
+pub mod backup;
 pub mod check;
 pub mod clock;
 mod coded;
@@ -23,6 +24,7 @@ pub mod merge;
 mod policy;
 #[cfg(test)]
 mod random;
+pub mod repair;
 pub mod row;
 pub mod run;
 pub mod scan;
@@ -30,5 +32,7 @@ pub mod seam;
 pub mod segment;
 mod window;
 
+pub use backup::{BackupReport, RestoreReport, restore};
 pub use check::{CheckReport, check};
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
+pub use repair::{RepairReport, repair};

@@ -14,11 +14,14 @@ mod codec;
 mod committer;
 mod frame;
 mod replay;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use codec::{LoggedMutation, Record, decode_body, encode_body};
 pub use committer::{Commit, CommitLog, LogOptions};
-pub use replay::{Replay, log_files, needed_files};
+pub use frame::file_header;
+pub use replay::{LogFile, Replay, log_files, needed_files};
+pub use salvage::{frames_bytes, salvaged};
 pub use wire::Reader;

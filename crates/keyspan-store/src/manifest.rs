@@ -21,11 +21,15 @@ use uuid::Uuid;
 
 use crate::files::{Files, with_reserve};
 
-pub use checkpoint::{checkpoints, read as read_checkpoint};
+pub use checkpoint::{
+    checkpoints, decode as decode_checkpoint, encode as encode_checkpoint, read as read_checkpoint,
+    store_of as checkpoint_store, write as write_checkpoint,
+};
+pub use ledger::Items;
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};
 
 use checkpoint::{newest, write};
-use ledger::{Items, Ledger};
+use ledger::Ledger;
 
 /// Directory of the checkpoints.
 pub const CHECKPOINT_DIRECTORY: &str = "manifest";

@@ -25,12 +25,14 @@
 //! - `transaction`: what BEGIN opens: own writes, own catalog, savepoints, isolation.
 //! - `locks`: row locks of statements that read what they write.
 //! - `ddl`, `dml`, `query`, `point`, `explain`, `show`, `cursor`, `maintain`: the statement families.
+//! - `backup`: a directory that holds all of an open database; [`restore`] brings it back.
 //! - [`bulk`]: many rows at once, for COPY and imports.
 //! - [`copy`]: COPY's formats to batches and back; [`text`]: values as PostgreSQL prints them.
 //! - [`settings`]: SET, SHOW, RESET.
 //! - [`cancel`]: stopping a statement from elsewhere.
 
 mod arrays;
+mod backup;
 pub mod bulk;
 pub mod cancel;
 pub mod copy;
@@ -67,7 +69,7 @@ pub use keyspan_cql::{
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 pub use keyspan_query::Zone;
-pub use keyspan_store::{CheckReport, StoreOptions, check};
+pub use keyspan_store::{BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, check, repair, restore};
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};

@@ -1,10 +1,12 @@
-//! FLUSH, COMPACT, CHECKPOINT, VACUUM, ANALYZE; and LISTEN, NOTIFY.
+//! FLUSH, COMPACT, CHECKPOINT, VACUUM, ANALYZE, BACKUP; and LISTEN, NOTIFY.
+
+use std::path::Path;
 
 use keyspan_cql::{Maintain, ObjectName, Statement};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use crate::names;
-use crate::outcome::{Outcome, Tag};
+use crate::outcome::{Notice, Outcome, Tag};
 use crate::session::Session;
 
 /// Upkeep. The store works on all tables at a time, so that names are only checked.
@@ -13,6 +15,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<O
         Maintain::Flush(names) => ("FLUSH", names, Work::Flush),
         Maintain::Compact(names) => ("COMPACT", names, Work::Compact),
         Maintain::Checkpoint => ("CHECKPOINT", &[], Work::Flush),
+        Maintain::Backup(directory) => ("BACKUP", &[], Work::Backup(directory)),
         // Space is freed and statistics are kept without being asked.
         Maintain::Vacuum(names) => ("VACUUM", names, Work::Nothing),
         Maintain::Analyze(names) => ("ANALYZE", names, Work::Nothing),
@@ -21,21 +24,36 @@ pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<O
         names::expect(&session.catalog(), &session.settings.search_path(), name)?;
     }
     let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if tag == "VACUUM" && in_block {
-        return Err(Error::new(ErrorKind::ActiveTransaction, "VACUUM cannot run inside a transaction block"));
+    if matches!(tag, "VACUUM" | "BACKUP") && in_block {
+        let message = format!("{tag} cannot run inside a transaction block");
+        return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
         Work::Flush => session.database.flush().await?,
         Work::Compact => session.database.compact().await?,
+        Work::Backup(directory) => backup(session, Path::new(directory)).await?,
         Work::Nothing => {}
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
 
-enum Work {
+enum Work<'a> {
     Flush,
     Compact,
+    Backup(&'a str),
     Nothing,
+}
+
+/// The path is the server's, so that it must not depend on where the server was started.
+async fn backup(session: &mut Session, directory: &Path) -> Result<()> {
+    if !directory.is_absolute() {
+        let message = format!("\"{}\" is not an absolute path", directory.display());
+        return Err(Error::new(ErrorKind::InvalidName, message)
+            .with_hint("Write the whole path of a directory on the server's machine."));
+    }
+    let report = session.database.backup(directory).await?;
+    session.notice(Notice::plain(report.to_string()));
+    Ok(())
 }
 
 /// Nothing would ever be delivered, so that listening is refused; there is nobody to forget, so that UNLISTEN, which

@@ -123,7 +123,8 @@ impl Remote {
         Canceller::Remote(self.client.cancel_token())
     }
 
-    pub(super) fn take_notices(&mut self) -> Vec<String> {
+    /// Messages that came with the last statements, as lines.
+    pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 

@@ -99,7 +99,8 @@ impl Core {
         self.delete_dead()
     }
 
-    fn publish_merge(&self, relation: &RelationVersion, merged: &BTreeSet<SegmentId>, records: Vec<SegmentRecord>) {
+    /// Puts segments in the place of others, as the manifest has it.
+    pub fn publish_merge(&self, relation: &RelationVersion, merged: &BTreeSet<SegmentId>, records: Vec<SegmentRecord>) {
         let segments: Vec<Arc<Segment>> = records.into_iter().map(|record| self.segment(relation, record)).collect();
         self.state.lock().change(relation.definition.id, |current| {
             current.segments.retain(|segment| !merged.contains(&segment.id()));

@@ -8,6 +8,7 @@
 //! What a snapshot shows: every acknowledged batch, each whole. Batches become visible in their order, when they are
 //! durable; a relaxed batch is acknowledged and visible when it is applied, and makes those before it visible too.
 
+mod backup;
 mod compaction;
 mod core;
 mod disk;
@@ -18,6 +19,7 @@ mod lane;
 mod load;
 mod options;
 mod recovery;
+mod repair;
 mod snapshot;
 mod staging;
 #[cfg(test)]
@@ -28,7 +30,7 @@ mod write;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::thread::JoinHandle;
 
@@ -37,6 +39,7 @@ use keyspan_model::{Applied, Catalog, Error, RelationDef, Result, Stamp, WriteBa
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::backup::BackupReport;
 use crate::files::{Files, LocalFiles, MemoryFiles};
 use crate::policy::most_runs_in_window;
 use crate::run::SortedRun;
@@ -123,6 +126,24 @@ impl EmbeddedStore {
                 tracing::error!("a worker of the store has panicked");
             }
         }
+    }
+
+    /// Writes everything that was acknowledged before to a directory, which is made if it does not exist, while the store
+    /// goes on. What an earlier backup in the directory has is not written again. Blocks; `stop` ends it with 57014.
+    ///
+    /// Errors: 55000 if the directory holds anything but a backup of this store, 55006 while another backup is written
+    /// there, 53100 if there is no space, XX001 naming the damaged file. An earlier backup in the directory stays.
+    pub fn backup(&self, directory: impl AsRef<Path>, stop: &AtomicBool) -> Result<BackupReport> {
+        self.backup_to(|| Ok(Arc::new(LocalFiles::new(directory.as_ref())?)), stop)
+    }
+
+    /// As [`EmbeddedStore::backup`], to any directory of files, which is made when it is needed.
+    pub fn backup_to(
+        &self,
+        target: impl FnOnce() -> Result<Arc<dyn Files>>,
+        stop: &AtomicBool,
+    ) -> Result<BackupReport> {
+        self.core.backup(target, stop)
     }
 
     /// What the store tells of itself.

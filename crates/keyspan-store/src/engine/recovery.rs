@@ -21,6 +21,7 @@ use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
+use crate::backup::{is_backup, is_half_restored};
 use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
 use crate::format::Format;
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
@@ -262,13 +263,20 @@ fn opened_on_full_disk(begun: &Result<()>) -> Result<bool> {
 
 fn new_store(files: &dyn Files) -> Result<Format> {
     let known = |name: &&String| ["log", "manifest", "seg", "edits"].contains(&name.as_str());
+    if is_backup(files) || is_half_restored(files) {
+        let what = if is_backup(files) { "holds a backup" } else { "was not restored to the end" };
+        let message = format!("\"{}\" is no data directory: it {what}", files.display(""));
+        let hint = "Run keyspan restore --from BACKUP --data DIRECTORY, and open that directory then.";
+        return Err(Error::new(ErrorKind::ObjectNotReady, message).with_hint(hint));
+    }
     if let Some(name) = files.list("")?.iter().find(known) {
         let message = format!("there is \"{}\" but no file \"KEYSPAN\" beside it", files.display(name));
         return Err(Error::new(ErrorKind::Corrupted, message)
             .with_hint("Restore the file KEYSPAN, or choose an empty directory."));
     }
     // The file comes first: a directory with it and nothing else is an empty store.
-    let format = Format::create(files)?;
+    let format = Format::new();
+    format.put(files)?;
     Ok(format)
 }
 

@@ -62,6 +62,10 @@ impl Files for LocalFiles {
         }
     }
 
+    fn link_from(&self, other: &dyn Files, from: &str, to: &str) -> bool {
+        other.local_root().is_some_and(|root| fs::hard_link(joined(root, from), self.at(to)).is_ok())
+    }
+
     fn create_dir(&self, path: &str) -> Result<()> {
         fs::create_dir_all(self.at(path)).map_err(|error| self.fail("make directory", path, &error))?;
         self.sync_dir(parent(path))

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::codec::Record;
-use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, stride};
+use super::frame::{FILE_HEADER, FrameHeader, commit_frame, file_header, frames_of, put_frame};
 use super::replay::{LogFile, file_path};
 use crate::files::{FileWriter, Files, with_reserve};
 
@@ -98,6 +98,8 @@ struct State {
     closing: bool,
     sync_wanted: bool,
     durable: u64,
+    /// Bytes of the last file up to the end of record `durable`.
+    durable_bytes: u64,
     syncs: u64,
     /// Files from the oldest that is needed; the last one is being written.
     files: Vec<LogFile>,
@@ -112,7 +114,8 @@ impl CommitLog {
         kept: Vec<LogFile>,
         on_durable: Durable,
     ) -> Result<CommitLog> {
-        let state = State { durable, files: kept, ..State::default() };
+        let durable_bytes = kept.last().map_or(0, |file| file.bytes);
+        let state = State { durable, durable_bytes, files: kept, ..State::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), done: Condvar::new() });
         let threads = options.threads;
         let writer =
@@ -176,6 +179,16 @@ impl CommitLog {
     /// The last record that is durable.
     pub fn durable(&self) -> u64 {
         self.shared.state.lock().durable
+    }
+
+    /// The last record that is durable, and the files up to its end.
+    pub fn durable_files(&self) -> (u64, Vec<LogFile>) {
+        let state = self.shared.state.lock();
+        let mut files = state.files.clone();
+        if let Some(last) = files.last_mut() {
+            last.bytes = state.durable_bytes;
+        }
+        (state.durable, files)
     }
 
     /// Bytes in the log's files, and how many times it was synced.
@@ -401,6 +414,7 @@ impl Writer {
         let mut state = self.shared.state.lock();
         state.files.retain(|file| file.first_seq != seq);
         state.files.push(LogFile { first_seq: seq, bytes: position });
+        state.durable_bytes = position;
         Ok(())
     }
 
@@ -412,6 +426,9 @@ impl Writer {
         (self.on_durable)(self.written);
         let mut state = self.shared.state.lock();
         state.durable = self.written;
+        if let Some(current) = &self.current {
+            state.durable_bytes = current.position;
+        }
         state.syncs += 1;
         drop(state);
         self.shared.done.notify_all();
@@ -436,11 +453,4 @@ impl Writer {
             let _ = answer.send(Err(error.clone()));
         }
     }
-}
-
-fn put_frame(buffer: &mut Vec<u8>, header: FrameHeader, body: &[u8]) {
-    buffer.extend_from_slice(&header.encode());
-    buffer.extend_from_slice(body);
-    let padding = stride(body.len()) - super::frame::FRAME_HEADER - body.len();
-    buffer.extend_from_slice(&[0; 8][..padding]);
 }

@@ -187,3 +187,11 @@ pub fn commit_frame(record: &Record, parts: usize) -> (FrameHeader, Vec<u8>) {
     };
     (header, body)
 }
+
+/// Appends a frame.
+pub fn put_frame(buffer: &mut Vec<u8>, header: FrameHeader, body: &[u8]) {
+    buffer.extend_from_slice(&header.encode());
+    buffer.extend_from_slice(body);
+    let padding = stride(body.len()) - FRAME_HEADER - body.len();
+    buffer.extend_from_slice(&[0; 8][..padding]);
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keyspan_model::Result;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::codec::Record;
@@ -16,7 +17,7 @@ use super::wire::{Reader, bad};
 use crate::files::{FileReader, Files, corrupted};
 
 /// A file of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFile {
     /// Seq of its first record.
     pub first_seq: u64,
@@ -123,6 +124,11 @@ impl Replay {
         self.last
     }
 
+    /// The files that hold what was read so far, each up to the end of its last record.
+    pub fn read_files(&self) -> &[LogFile] {
+        &self.read
+    }
+
     /// The last record that was read, and the files that hold records; after the end.
     pub fn finish(self) -> (u64, Vec<LogFile>) {
         (self.last, self.read)
@@ -191,7 +197,7 @@ impl Replay {
                 }
                 KIND_COMMIT if header.part as usize == count => whole(&header, &body, parts),
                 KIND_PART | KIND_COMMIT => Err(bad("a part of a record is missing")),
-                kind => Ok(record(&header, kind, header.flags, body.to_vec())),
+                kind => Ok(frame_record(&header, kind, header.flags, body.to_vec())),
             };
             let record = record.map_err(|error| corrupted(&current.name, error.message))?;
             let end = current.position;
@@ -233,18 +239,20 @@ impl Replay {
     }
 }
 
-fn record(header: &FrameHeader, kind: u8, flags: u8, bytes: Vec<u8>) -> Record {
+/// The record of a frame that holds all of it.
+pub fn frame_record(header: &FrameHeader, kind: u8, flags: u8, bytes: Vec<u8>) -> Record {
     Record { seq: header.seq, timestamp: header.timestamp, clock: header.clock, kind, flags, bytes }
 }
 
-fn whole(header: &FrameHeader, body: &[u8], parts: Vec<u8>) -> Result<Record> {
+/// The record that a commit frame ends.
+pub fn whole(header: &FrameHeader, body: &[u8], parts: Vec<u8>) -> Result<Record> {
     let mut reader = Reader::new(body);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
     reader.take(2)?;
     if reader.u32()? != crc32c::crc32c(&parts) {
         return Err(bad("the checksum of a record in parts is wrong"));
     }
-    Ok(record(header, kind, flags, parts))
+    Ok(frame_record(header, kind, flags, parts))
 }
 
 impl Current {

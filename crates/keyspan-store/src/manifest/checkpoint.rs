@@ -75,6 +75,13 @@ pub fn read(files: &dyn Files, store: Uuid, path: &str) -> Result<Items> {
     Ok(items)
 }
 
+/// The store that a checkpoint belongs to, if it is whole.
+pub fn store_of(files: &dyn Files, path: &str) -> Option<Uuid> {
+    let bytes = files.read(path).ok()?;
+    let store = Uuid::from_slice(bytes.get(12..28)?).ok()?;
+    decode(&bytes, store).is_ok().then_some(store)
+}
+
 /// Writes a checkpoint and reads it back.
 pub fn write(files: &dyn Files, store: Uuid, items: &Items) -> Result<()> {
     let path = format!("{CHECKPOINT_DIRECTORY}/{:020}", items.edit);
@@ -89,7 +96,8 @@ pub fn write(files: &dyn Files, store: Uuid, items: &Items) -> Result<()> {
     Ok(())
 }
 
-fn encode(store: Uuid, items: &Items) -> Vec<u8> {
+/// The bytes of a checkpoint.
+pub fn encode(store: Uuid, items: &Items) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(store.as_bytes());
@@ -105,7 +113,8 @@ fn encode(store: Uuid, items: &Items) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
+/// Reads the bytes of a checkpoint and checks all of them.
+pub fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
     let bad = |what: &str| Error::new(ErrorKind::Corrupted, what);
     let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
     if Reader::new(crc).u32()? != crc32c::crc32c(body) {

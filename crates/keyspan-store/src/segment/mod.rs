@@ -25,6 +25,7 @@ mod plan;
 mod reader;
 mod record;
 mod role;
+mod salvage;
 mod verify;
 mod writer;
 mod zone;
@@ -38,7 +39,8 @@ pub use cache::BlockCache;
 pub use plan::SystemPlan;
 pub use reader::Segment;
 pub use record::{NO_SEQ, SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
-pub use verify::{Verified, verify_segment};
+pub use salvage::{LostRows, Salvage};
+pub use verify::{Verified, verify_segment, verify_segment_bytes};
 pub use writer::SegmentWriter;
 
 /// Rows of a block: of a page in every column, of an entry in the sparse index, of what is decoded at once.

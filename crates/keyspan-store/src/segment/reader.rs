@@ -40,6 +40,8 @@ pub struct Segment {
     encoder: KeyEncoder,
     files: Arc<dyn Files>,
     cache: Arc<BlockCache>,
+    /// Whether the file may end early: then its last pages cannot be read.
+    cut_short: bool,
     opened: Mutex<Weak<Opened>>,
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
@@ -81,10 +83,16 @@ impl Segment {
             encoder: KeyEncoder::new(&relation.key),
             files,
             cache,
+            cut_short: false,
             opened: Mutex::new(Weak::new()),
             full_meta: OnceLock::new(),
             record,
         }
+    }
+
+    /// The segment, to be read as far as it can be.
+    pub(super) fn cut_short(self) -> Segment {
+        Segment { cut_short: true, ..self }
     }
 
     /// What the manifest knows of it.
@@ -155,7 +163,7 @@ impl Segment {
         let path = data_path(self.record.id);
         let name = self.files.display(&path);
         let file = self.files.open(&path)?;
-        if file.len() != self.record.file_bytes {
+        if file.len() != self.record.file_bytes && !self.cut_short {
             return Err(corrupted(&name, format!("{} bytes long, not {}", file.len(), self.record.file_bytes)));
         }
         let known = |column: &KeyColumn| {

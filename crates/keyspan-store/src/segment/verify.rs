@@ -29,14 +29,8 @@ pub struct Verified {
 /// rows; keys strictly ascending and as the sparse index and bloom filter say; boxes, zones and counts of every row
 /// group. The first thing wrong is `Corrupted` naming the file.
 pub fn verify_segment(files: &Arc<dyn Files>, relation: &RelationDef, record: &SegmentRecord) -> Result<Verified> {
-    let index = read_index(files.as_ref(), record)?;
-    let path = data_path(record.id);
-    let name: Arc<str> = files.display(&path).into();
-    let file = CheckedFile { file: files.open(&path)?, name: Arc::clone(&name) };
-    if file.file.len() != record.file_bytes {
-        return Err(corrupted(&name, format!("{} bytes long, not {}", file.file.len(), record.file_bytes)));
-    }
-    check_bytes(&file, &index, record)?;
+    let index = verify_bytes(files.as_ref(), record)?;
+    let name = files.display(&data_path(record.id));
     let mut claims = record.corrected(index.meta());
     claims.groups.clear();
     if claims != record.meta {
@@ -49,6 +43,22 @@ pub fn verify_segment(files: &Arc<dyn Files>, relation: &RelationDef, record: &S
         check.group(&segment, group, &index.bloom)?;
     }
     Ok(Verified { rows: record.meta.all.rows, bytes: record.disk_bytes() })
+}
+
+/// Reads all of a segment's bytes and checks them against their checksums, without a look at what they say.
+pub fn verify_segment_bytes(files: &dyn Files, record: &SegmentRecord) -> Result<()> {
+    verify_bytes(files, record).map(drop)
+}
+
+fn verify_bytes(files: &dyn Files, record: &SegmentRecord) -> Result<Index> {
+    let index = read_index(files, record)?;
+    let path = data_path(record.id);
+    let file = CheckedFile { file: files.open(&path)?, name: files.display(&path).into() };
+    if file.file.len() != record.file_bytes {
+        return Err(corrupted(&file.name, format!("{} bytes long, not {}", file.file.len(), record.file_bytes)));
+    }
+    check_bytes(&file, &index, record)?;
+    Ok(index)
 }
 
 /// Every byte of the Parquet file belongs to its magic, a page, or the footer, and is as it was written.
