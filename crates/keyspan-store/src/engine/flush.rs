@@ -148,7 +148,7 @@ impl Core {
         // A relaxed batch may have made the change visible before it is durable.
         self.wait_durable(changed)?;
         let mut manifest = self.manifest.lock();
-        let dropped = self.dropped_relations(changed);
+        let dropped = self.dropped_relations(changed, &manifest);
         if self.state.lock().schema_seq <= manifest.state().catalog_seq && dropped.is_empty() {
             return Ok(());
         }
@@ -166,9 +166,9 @@ impl Core {
         self.delete_dead()
     }
 
-    /// Relations of the version that no schema names, neither the acknowledged one nor one on its way. None if there
-    /// is a newer schema than the change asked for: its turn comes.
-    fn dropped_relations(&self, changed: u64) -> Vec<RelationId> {
+    /// Relations of the version, and of the manifest's segments, that no schema names, neither the acknowledged one nor
+    /// one on its way. None if there is a newer schema than the change asked for: its turn comes.
+    fn dropped_relations(&self, changed: u64, manifest: &Manifest) -> Vec<RelationId> {
         let state = self.state.lock();
         if state.schema_seq != changed {
             return Vec::new();
@@ -176,7 +176,10 @@ impl Core {
         let schemas: Vec<&Arc<Schema>> =
             [&state.schema].into_iter().chain(state.pending.iter().map(|(_, schema)| schema)).collect();
         let named = |id: &RelationId| schemas.iter().any(|schema| schema.relations.contains_key(id));
-        state.version.keys().filter(|id| !named(id)).copied().collect()
+        // An edit may have brought the newer catalog, and a crash have come before this one.
+        let left = manifest.state().segments.values().map(|record| record.relation);
+        let known: BTreeSet<RelationId> = state.version.keys().copied().chain(left).collect();
+        known.into_iter().filter(|id| !named(id)).collect()
     }
 
     /// Marks segments for deletion once nobody reads them any more.

@@ -331,6 +331,30 @@ fn dropped_and_truncated_tables_free_their_files_and_never_come_back() {
 }
 
 #[test]
+fn a_crash_right_after_the_catalog_was_written_leaves_no_file_of_a_dropped_table() {
+    let files = MemoryFiles::new();
+    let store = in_files(&files);
+    let (gone, kept) = (create(&store, "gone"), create(&store, "kept"));
+    write(&store, vec![row(&gone, "p", 1, 1)]);
+    block_on(store.flush()).expect("flushes");
+    assert_eq!(files.list("seg").expect("lists").len(), 2);
+    let mut next = (*store.catalog()).clone();
+    next.version += 1;
+    next.tables.remove(&gone.id);
+    block_on(store.change(next.version - 1, next, None)).expect("drops");
+    write(&store, vec![row(&kept, "p", 1, 1)]);
+    // The edit of any flush brings the newest catalog with it; what is dropped has an edit of its own.
+    store.core.flush_relation(kept.rows).expect("flushes");
+    let crashed = files.fork();
+    assert_eq!(crashed.list("seg").expect("lists").len(), 4);
+    for _ in 0..2 {
+        let store = in_files(&crashed);
+        assert_eq!(read(&store, &kept), expected(&[("p", 1, 1)]));
+    }
+    assert_eq!(crashed.list("seg").expect("lists").len(), 2);
+}
+
+#[test]
 fn a_change_of_an_old_catalog_is_refused_and_one_with_rows_is_one_step() {
     let files = MemoryFiles::new();
     let store = in_files(&files);
