@@ -56,6 +56,9 @@ FIXED = [
     "SELECT max(temp), min(dewp), sum(precip) FROM weather WHERE wind_gust IS NULL AND origin = 'EWR'",
     "SELECT a.faa, b.faa FROM airports a JOIN airports b ON a.alt = b.alt AND a.faa < b.faa WHERE a.alt > 5000",
     "SELECT carrier, origin, sched_dep, flight FROM flights ORDER BY carrier DESC, origin DESC, sched_dep DESC, flight DESC LIMIT 20",
+    "SELECT origin, arg_max(temp, time_hour), arg_min(dewp, time_hour), max_by(wind_gust, time_hour), min_by(time_hour, temp + dewp / 1000) FROM weather GROUP BY origin",
+    "SELECT time_bucket(INTERVAL '7 days', sched_dep), time_bucket(INTERVAL '1 month', sched_dep), count(*) FROM flights GROUP BY 1, 2",
+    "SELECT time_bucket(INTERVAL '1 day', sched_dep, INTERVAL '6 hours'), time_bucket(INTERVAL '36 hours', sched_dep, '2013-01-01 05:00:00'::timestamp without time zone), count(*) FROM flights GROUP BY 1, 2",
     "SELECT carrier, origin, sched_dep, flight FROM flights WHERE carrier IN ('AA', 'DL') ORDER BY carrier, origin, sched_dep, flight LIMIT 15 OFFSET 40",
 ]
 

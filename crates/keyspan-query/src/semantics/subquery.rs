@@ -66,6 +66,11 @@ impl VisitorMut for Expander {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Function(function) = expr
+            && let Err(error) = super::series::by_place(function)
+        {
+            return ControlFlow::Break(error);
+        }
         match quantified(expr) {
             Ok(Some(expanded)) => *expr = expanded,
             Ok(None) => {}
