@@ -7,19 +7,26 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use chrono::DateTime;
+use datafusion::catalog::Session;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::Analyzer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 
 use crate::error::from_datafusion;
+use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
@@ -112,7 +119,8 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules());
+        .with_physical_optimizer_rules(physical_rules())
+        .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
     builder.scalar_functions().get_or_insert_default().extend(functions::scalar());
@@ -121,6 +129,22 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let tables = builder.table_functions().get_or_insert_default();
     tables.extend(functions::table().into_iter().map(|function| (function.name().to_owned(), function)));
     builder.build()
+}
+
+/// DataFusion's planner, with our own nodes.
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(GapFillPlanner)]);
+        planner.create_physical_plan(plan, session).await
+    }
 }
 
 fn config(options: &QueryOptions) -> SessionConfig {
@@ -140,7 +164,8 @@ fn config(options: &QueryOptions) -> SessionConfig {
 }
 
 fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> {
-    let mut rules = semantics::analyzer_rules_before();
+    let mut rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> = vec![Arc::new(GapFilling)];
+    rules.extend(semantics::analyzer_rules_before());
     rules.extend(Analyzer::new().rules);
     rules.extend(semantics::analyzer_rules_after());
     rules

@@ -1,4 +1,4 @@
-//! Buckets of time: what `date_bin` and `time_bucket` put times into.
+//! Buckets of time: what `date_bin` and `time_bucket` put times into, and `time_bucket_gapfill` counts off.
 //!
 //! The rule, TimescaleDB's: buckets are counted from an origin, by default Monday 2000-01-03, or 2000-01-01 where they are
 //! months. With a time zone both the origin and the buckets are of the zone's wall clock, so that a bucket of a day has
@@ -123,6 +123,23 @@ impl Bucket {
     /// 22008 where there is no such time.
     pub fn start(&self, at: i64) -> Result<i64> {
         Ok(self.instant(self.local_start(self.local(at), 0)?))
+    }
+
+    /// The begin of the bucket after the one that begins here.
+    ///
+    /// # Errors
+    /// 22008 where there is no such time.
+    pub fn next(&self, start: i64) -> Result<i64> {
+        let local = self.local(start);
+        // A begin that the clocks skip is the same instant as the next one.
+        let mut later = 1;
+        loop {
+            let next = self.instant(self.local_start(local, later)?);
+            if next > start {
+                return Ok(next);
+            }
+            later += 1;
+        }
     }
 
     /// The begin of the bucket so many after the one that holds a wall-clock time.

@@ -34,11 +34,11 @@ use keyspan_model::{ColumnType, Error, nearest};
 
 use crate::error::external;
 use overload::{Alias, Named, ValueFunction};
-pub use overload::{Call, Code, Overload, Parameter};
+pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::similar_pattern;
 pub use system::{Facts, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use text::quote_ident;
-pub use time::{day, now};
+pub use time::{DAY, day, now};
 
 fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
     static CATALOG: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
@@ -50,6 +50,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             pattern::functions(),
             time::functions(),
             bucket::functions(),
+            crate::gapfill::functions(),
             format::functions(),
             json::functions(),
             system::functions(),
