@@ -17,7 +17,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
@@ -25,6 +25,7 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 
+use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation, PushThrough};
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
@@ -120,6 +121,8 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
+        .with_optimizer_rules(optimizer_rules())
+        .with_relation_planners(vec![Arc::new(AsOfRelation)])
         .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
@@ -142,7 +145,8 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(GapFillPlanner)]);
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(GapFillPlanner), Arc::new(AsOfPlanner)]);
         planner.create_physical_plan(plan, session).await
     }
 }
@@ -164,10 +168,19 @@ fn config(options: &QueryOptions) -> SessionConfig {
 }
 
 fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> {
-    let mut rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> = vec![Arc::new(GapFilling)];
+    let mut rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(AsOfJoins), Arc::new(GapFilling)];
     rules.extend(semantics::analyzer_rules_before());
     rules.extend(Analyzer::new().rules);
     rules.extend(semantics::analyzer_rules_after());
+    rules
+}
+
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // Filters that have passed a join go on in the same pass; later, a projection would stand between.
+    let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
+    rules.insert(push, Arc::new(PushThrough));
     rules
 }
 

@@ -50,6 +50,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             pattern::functions(),
             time::functions(),
             bucket::functions(),
+            crate::asof::functions(),
             crate::gapfill::functions(),
             format::functions(),
             json::functions(),
