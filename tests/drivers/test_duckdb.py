@@ -56,6 +56,14 @@ FIXED = [
     "SELECT max(temp), min(dewp), sum(precip) FROM weather WHERE wind_gust IS NULL AND origin = 'EWR'",
     "SELECT a.faa, b.faa FROM airports a JOIN airports b ON a.alt = b.alt AND a.faa < b.faa WHERE a.alt > 5000",
     "SELECT carrier, origin, sched_dep, flight FROM flights ORDER BY carrier DESC, origin DESC, sched_dep DESC, flight DESC LIMIT 20",
+    "SELECT f.carrier, f.flight, f.sched_dep, w.time_hour, w.temp FROM flights f ASOF JOIN weather w ON f.origin = w.origin AND f.sched_dep >= w.time_hour",
+    "SELECT f.carrier, f.flight, f.sched_dep, w.time_hour FROM flights f ASOF LEFT JOIN weather w ON f.origin = w.origin AND f.sched_dep < w.time_hour",
+    "SELECT f.flight, w.time_hour FROM flights f ASOF LEFT JOIN (SELECT * FROM weather WHERE temp < 30) w ON w.origin = f.origin AND w.time_hour < f.sched_dep WHERE f.carrier = 'UA'",
+    "SELECT w.origin, w.time_hour, f.flight FROM weather w ASOF LEFT JOIN (SELECT * FROM flights WHERE carrier = 'HA') f ON f.origin = w.origin AND w.time_hour <= f.sched_dep",
+    "SELECT origin, time_hour, temp, dep_delay FROM weather ASOF JOIN (SELECT origin, time_hour, max(dep_delay) AS dep_delay FROM flights GROUP BY 1, 2) f USING (origin, time_hour)",
+    "SELECT origin, arg_max(temp, time_hour), arg_min(dewp, time_hour), max_by(wind_gust, time_hour), min_by(time_hour, temp + dewp / 1000) FROM weather GROUP BY origin",
+    "SELECT time_bucket(INTERVAL '7 days', sched_dep), time_bucket(INTERVAL '1 month', sched_dep), count(*) FROM flights GROUP BY 1, 2",
+    "SELECT time_bucket(INTERVAL '1 day', sched_dep, INTERVAL '6 hours'), time_bucket(INTERVAL '36 hours', sched_dep, '2013-01-01 05:00:00'::timestamp without time zone), count(*) FROM flights GROUP BY 1, 2",
     "SELECT carrier, origin, sched_dep, flight FROM flights WHERE carrier IN ('AA', 'DL') ORDER BY carrier, origin, sched_dep, flight LIMIT 15 OFFSET 40",
 ]
 

@@ -5,6 +5,7 @@
 //! | `SELECT interval FROM t` | half of an interval literal | a quoted name |
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
 //! | `SELECT JSON *` | a multiplication | refused by name: CQL's JSON output |
+//! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
 //! | `… PER PARTITION LIMIT 1 … ALLOW FILTERING` | aliases | `SETTINGS`, which only we write, read back by [`crate::cql_tails`] |
 
 use keyspan_model::{Error, Result};
@@ -31,7 +32,42 @@ pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>>
             word.keyword = Keyword::NoKeyword;
         }
     }
+    mark_asof(&mut tokens);
     move_tails(open_in(tokens))
+}
+
+/// DuckDB's `ASOF [LEFT | INNER] JOIN … ON | USING` as a GLOBAL join; `ASOF JOIN … MATCH_CONDITION` is read as it is.
+fn mark_asof(tokens: &mut [TokenWithSpan]) {
+    for at in 0..tokens.len() {
+        if bare(&tokens[at].token) != Some("asof") {
+            continue;
+        }
+        let mut words = tokens[at + 1..].iter().map(|token| bare(&token.token));
+        let join = words.position(|word| !matches!(word, Some("left" | "inner" | "outer")));
+        let Some(join) = join.map(|place| at + 1 + place) else { continue };
+        if bare(&tokens[join].token) != Some("join") {
+            continue;
+        }
+        if !has_match_condition(&tokens[join + 1..]) {
+            tokens[at].token = Token::make_keyword("global");
+        }
+    }
+}
+
+/// Whether MATCH_CONDITION comes before the join's condition.
+fn has_match_condition(tokens: &[TokenWithSpan]) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens {
+        match (&token.token, bare(&token.token)) {
+            (Token::LParen, _) => depth += 1,
+            (Token::RParen, _) if depth == 0 => return false,
+            (Token::RParen, _) => depth -= 1,
+            (_, Some("match_condition")) if depth == 0 => return true,
+            (_, Some("on" | "using" | "where" | "join")) if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// CQL's `a IN ?`, one parameter for the whole list, as `a = ANY (?)`; `NOT IN ?` as `<> ALL (?)`.

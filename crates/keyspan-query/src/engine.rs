@@ -7,18 +7,26 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use chrono::DateTime;
+use datafusion::catalog::Session;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use datafusion::optimizer::Analyzer;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 
+use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation, PushThrough};
 use crate::error::from_datafusion;
+use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
@@ -111,7 +119,10 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules());
+        .with_physical_optimizer_rules(physical_rules())
+        .with_optimizer_rules(optimizer_rules())
+        .with_relation_planners(vec![Arc::new(AsOfRelation)])
+        .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
     builder.scalar_functions().get_or_insert_default().extend(functions::scalar());
@@ -120,6 +131,23 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let tables = builder.table_functions().get_or_insert_default();
     tables.extend(functions::table().into_iter().map(|function| (function.name().to_owned(), function)));
     builder.build()
+}
+
+/// DataFusion's planner, with our own nodes.
+#[derive(Debug)]
+struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(GapFillPlanner), Arc::new(AsOfPlanner)]);
+        planner.create_physical_plan(plan, session).await
+    }
 }
 
 fn config(options: &QueryOptions) -> SessionConfig {
@@ -145,9 +173,19 @@ fn config(options: &QueryOptions) -> SessionConfig {
 }
 
 fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> {
-    let mut rules = semantics::analyzer_rules_before();
+    let mut rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(AsOfJoins), Arc::new(GapFilling)];
+    rules.extend(semantics::analyzer_rules_before());
     rules.extend(Analyzer::new().rules);
     rules.extend(semantics::analyzer_rules_after());
+    rules
+}
+
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // Filters that have passed a join go on in the same pass; later, a projection would stand between.
+    let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
+    rules.insert(push, Arc::new(PushThrough));
     rules
 }
 

@@ -14,14 +14,17 @@
 //! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
+//! - `grouped`, `gapfill`, `asof`: operators of our own.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
 //! - [`error`]: DataFusion's errors as Keyspan's.
 
+mod asof;
 pub mod engine;
 pub mod error;
 pub mod expression;
 pub mod functions;
+mod gapfill;
 mod grouped;
 mod memory;
 mod names;

@@ -5,9 +5,12 @@
 //! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`.
 
 pub mod arithmetic;
+pub(crate) mod bucket;
 pub mod cast;
+pub(crate) mod counter;
 pub(crate) mod extreme;
 mod format;
+pub(crate) mod histogram;
 mod identity;
 mod json;
 mod list;
@@ -30,12 +33,12 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
 use keyspan_model::{ColumnType, Error, nearest};
 
 use crate::error::external;
-pub use overload::{Call, Code, Overload, Parameter};
-use overload::{Named, ValueFunction};
+use overload::{Alias, Named, ValueFunction};
+pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::similar_pattern;
 pub use system::{Facts, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use text::quote_ident;
-pub use time::{day, now};
+pub use time::{DAY, day, now};
 
 fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
     static CATALOG: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
@@ -46,6 +49,9 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             text::functions(),
             pattern::functions(),
             time::functions(),
+            bucket::functions(),
+            crate::asof::functions(),
+            crate::gapfill::functions(),
             format::functions(),
             json::functions(),
             system::functions(),
@@ -66,8 +72,15 @@ pub fn overloads(name: &str) -> Option<&'static [Overload]> {
 
 /// Whether there is a function of this name, of ours or DataFusion's.
 pub fn exists(name: &str) -> bool {
-    catalog().contains_key(name) || ["avg", "sum", "string_agg", "bool_and", "bool_or"].contains(&name)
+    catalog().contains_key(name) || OTHERS.contains(&name) || ALIASES.contains(&name)
 }
+
+/// Aggregates whose argument types are checked by the planner of calls.
+const OTHERS: [&str; 10] =
+    ["avg", "sum", "string_agg", "bool_and", "bool_or", "delta", "increase", "rate", "irate", "histogram"];
+
+/// Aggregates that another one is, with other arguments: `first(v, ts)` is `first_value(v ORDER BY ts)`.
+const ALIASES: [&str; 7] = ["first", "last", "arg_min", "arg_max", "min_by", "max_by", "approx_percentile"];
 
 /// The function with the most similar name.
 pub fn nearest_name(name: &str) -> Option<&'static str> {
@@ -130,7 +143,10 @@ pub fn count() -> Arc<AggregateUDF> {
 
 /// Aggregate functions.
 pub fn aggregate() -> Vec<Arc<AggregateUDF>> {
-    Vec::new()
+    let mut functions = counter::functions();
+    functions.push(histogram::function());
+    functions.extend(ALIASES.map(|name| Arc::new(AggregateUDF::from(Alias::new(name)))));
+    functions
 }
 
 /// Window functions.

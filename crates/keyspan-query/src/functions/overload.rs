@@ -8,10 +8,12 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result;
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    Accumulator, AggregateUDFImpl, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
 
@@ -316,5 +318,37 @@ impl ScalarUDFImpl for Named {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Err(external(Error::internal(format!("function {} was not resolved", self.name))))
+    }
+}
+
+/// Stands for the name of an aggregate that another one is; never runs.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Alias {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl Alias {
+    /// The name.
+    pub fn new(name: &'static str) -> Alias {
+        Alias { name, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+}
+
+impl AggregateUDFImpl for Alias {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Null)
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Err(external(Error::internal(format!("aggregate {} was not resolved", self.name))))
     }
 }

@@ -14,10 +14,12 @@ use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, Expr};
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+use keyspan_model::{ColumnType, Value};
 
+use super::bucket::Bucket;
 use super::overload::scalar_value;
 use super::time::{DAY, MONDAY, parts};
+use crate::error::external;
 use crate::semantics::Zone;
 use crate::semantics::types::{literal, literal_text};
 
@@ -80,34 +82,47 @@ impl Step {
         let literal = |expr: &'_ Arc<dyn PhysicalExpr>| expr.downcast_ref::<Literal>().map(|own| own.value().clone());
         let origin = match rest {
             [] => None,
-            [origin] => Some(literal(origin)?),
+            // Not a zone and not an offset.
+            [origin] => Some(literal(origin).filter(|origin| origin.data_type() == *call.return_type())?),
             _ => return None,
         };
         Some((Step::of(&literal(step)?, origin.as_ref().map(|origin| (origin, ty)))?, at))
     }
 }
 
-/// The whole batch at once, if the step is a constant number of microseconds.
+/// The whole batch at once, if everything but the times is constant.
 pub fn whole(name: &str, types: &[C], args: &[ColumnarValue]) -> Option<Result<ArrayRef>> {
     let [ColumnarValue::Scalar(step), ColumnarValue::Array(at), rest @ ..] = args else { return None };
     if !keeps_order(name) || !matches!(types[1], C::Timestamp | C::LocalTimestamp) {
         return None;
     }
-    let origin = match rest {
-        [] => None,
-        [ColumnarValue::Scalar(origin)] => Some((origin, types[2])),
-        _ => return None,
+    let constant = |arg: &ColumnarValue| match arg {
+        ColumnarValue::Scalar(scalar) if !scalar.is_null() => Some(scalar.clone()),
+        _ => None,
     };
+    let rest = rest.iter().map(constant).collect::<Option<Vec<_>>>()?;
     let at = at.as_primitive_opt::<TimestampMicrosecondType>()?;
-    Step::of(step, origin).map(|step| stepped(at, step))
+    let quick = match rest.as_slice() {
+        [] => Step::of(step, None),
+        [origin] if types[2] == types[1] => Step::of(step, Some((origin, types[2]))),
+        _ => None,
+    };
+    if let Some(quick) = quick {
+        let start = |at| quick.start(at).ok_or_else(|| super::time::overflow("timestamp out of range"));
+        return Some(stepped(at, start));
+    }
+    let step = scalar_value(step, C::Duration).ok().filter(|step| !step.is_null())?;
+    let rest = rest.iter().zip(&types[2..]).map(|(scalar, ty)| Ok((scalar_value(scalar, *ty)?, *ty)));
+    let rest = match rest.collect::<Result<Vec<_>>>() {
+        Ok(rest) => rest,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(Bucket::new(&step, &rest).map_err(external).and_then(|bucket| stepped(at, |at| bucket.start(at))))
 }
 
-fn stepped(at: &TimestampMicrosecondArray, step: Step) -> Result<ArrayRef> {
-    let overflow = || {
-        let error = Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range");
-        ArrowError::ExternalError(Box::new(error))
-    };
-    let steps: TimestampMicrosecondArray = at.try_unary(|at| step.start(at).ok_or_else(overflow))?;
+fn stepped(at: &TimestampMicrosecondArray, start: impl Fn(i64) -> keyspan_model::Result<i64>) -> Result<ArrayRef> {
+    let start = |at| start(at).map_err(|error| ArrowError::ExternalError(Box::new(error)));
+    let steps: TimestampMicrosecondArray = at.try_unary(start)?;
     Ok(Arc::new(steps.with_timezone_opt(at.timezone())))
 }
 

@@ -70,16 +70,6 @@ pub fn functions() -> Vec<Overload> {
     add("justify_days", &[IV], C::Duration, |_, v| justify(&v[0], false, true));
     add("justify_interval", &[IV], C::Duration, |_, v| justify(&v[0], true, true));
     add("isfinite", &[TZ], C::Boolean, |_, _| Ok(Value::Boolean(true)));
-    for name in ["date_bin", "time_bucket"] {
-        add(name, &[IV, TZ], C::Timestamp, bin);
-        add(name, &[IV, TS], C::LocalTimestamp, bin);
-        add(name, &[IV, TZ, TZ], C::Timestamp, bin);
-        add(name, &[IV, TS, TS], C::LocalTimestamp, bin);
-    }
-    add("time_bucket", &[IV, D], C::Date, |call, v| {
-        let local = v[1].clone().cast(C::LocalTimestamp)?;
-        bin(call, &[v[0].clone(), local])?.cast(C::Date)
-    });
     all.extend(with_zone());
     all
 }
@@ -194,7 +184,8 @@ fn clock_now() -> i64 {
     chrono::Utc::now().timestamp_micros()
 }
 
-fn overflow(message: &str) -> Error {
+/// 22008.
+pub fn overflow(message: &str) -> Error {
     Error::new(ErrorKind::DatetimeOverflow, message)
 }
 
@@ -258,7 +249,7 @@ fn shifted_date(date: &Value, days: i64) -> Result<Value> {
 }
 
 /// A wall-clock time moved by an interval: months first, then days, then the rest.
-fn moved(at: i64, interval: &Value, sign: i64) -> Result<i64> {
+pub fn moved(at: i64, interval: &Value, sign: i64) -> Result<i64> {
     let (months, days, nanos) = parts(interval);
     let error = || overflow("timestamp out of range");
     let at = by_calendar(at, sign * i64::from(months), sign * i64::from(days))?;
@@ -598,44 +589,6 @@ fn make_timestamp(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 /// 2000-01-03, a Monday: where Timescale's buckets begin.
 pub const MONDAY: i64 = 10_959 * DAY;
-
-/// The start of the step that holds a time. Without an origin, steps begin at a Monday's midnight UTC; steps of months
-/// at the first of a month.
-fn bin(call: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let (months, days, nanos) = parts(&values[0]);
-    let at = micros(&values[1])?;
-    let origin = values.get(2).map(micros).transpose()?;
-    let positive = |ok: bool| match ok {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::DatetimeOverflow, "stride must be greater than zero")),
-    };
-    if months != 0 {
-        if days != 0 || nanos != 0 {
-            return Err(Error::not_supported("steps that mix months with days or times are not supported"));
-        }
-        positive(months > 0)?;
-        return by_months(at, i64::from(months), origin, call);
-    }
-    let step = i64::from(days).checked_mul(DAY).and_then(|days| days.checked_add(nanos / 1000));
-    let step = step.ok_or_else(|| overflow("interval out of range"))?;
-    positive(step > 0)?;
-    let origin = origin.unwrap_or(MONDAY);
-    let since = at.checked_sub(origin).ok_or_else(|| overflow("timestamp out of range"))?;
-    Ok(Value::Timestamp(origin + since.div_euclid(step) * step))
-}
-
-fn by_months(at: i64, months: i64, origin: Option<i64>, call: &Call<'_>) -> Result<Value> {
-    let origin = origin.unwrap_or_else(|| joined(NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_default()));
-    let count = |at: i64| split(at).map(|(date, _)| i64::from(date.year()) * 12 + i64::from(date.month0()));
-    let mut steps = (count(at)? - count(origin)?).div_euclid(months);
-    let mut start = by_calendar(origin, steps * months, 0)?;
-    if start > at {
-        steps -= 1;
-        start = by_calendar(origin, steps * months, 0)?;
-    }
-    let _ = call;
-    Ok(Value::Timestamp(start))
-}
 
 /// The value as a wall-clock time in the session's zone.
 pub fn local_of(call: &Call<'_>, value: &Value, ty: C) -> Result<i64> {

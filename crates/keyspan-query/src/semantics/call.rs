@@ -13,6 +13,7 @@ use super::common::{common, decimal, number_rank, scale_of};
 use super::operator::calculated;
 use super::order;
 use super::planner::unified;
+use super::series;
 use super::types::{Ty, fail, type_of};
 use crate::functions::{self, Overload, Parameter};
 
@@ -207,6 +208,8 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 
 /// An aggregate's arguments as Postgres takes them.
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
+    let types = types_of(&function.params.args, schema)?;
+    function = series::resolved(function, &types, schema)?;
     let name = function.func.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
     if name == "avg"
@@ -232,6 +235,7 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
 /// A window call's arguments as Postgres takes them.
 pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.fun.name().to_owned();
+    series::refuse_window(&name)?;
     let types = types_of(&function.params.args, schema)?;
     function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
     let args = std::mem::take(&mut function.params.args);
@@ -289,6 +293,9 @@ fn quotient(total: Expr, rows: Expr, ty: ColumnType) -> Result<Expr> {
 }
 
 fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
+    if let Some(arguments) = series::arguments(name, &args, types) {
+        return arguments;
+    }
     let first = types.first().cloned();
     let number = first.as_ref().and_then(Ty::known).and_then(number_rank);
     let pairs = args.into_iter().zip(types);

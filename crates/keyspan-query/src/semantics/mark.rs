@@ -8,9 +8,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value,
-    VisitorMut, WindowType,
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value, VisitorMut,
+    WindowType,
 };
 use keyspan_model::{Error, ErrorKind};
 
@@ -345,33 +345,12 @@ fn function_call(mut function: Function) -> Expr {
         _ => String::new(),
     };
     match name.as_str() {
-        "first" | "last" => first_or_last(&mut function, &name),
         "variance" => function.name = ObjectName::from(vec![Ident::new("var_samp")]),
         "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
         "json_agg" | "jsonb_agg" => return json_agg(function),
         _ => {}
     }
     marked(Expr::Function(function), "after", "")
-}
-
-/// `first(value, at)`: the value of the smallest `at`, over rows that have one.
-fn first_or_last(function: &mut Function, name: &str) {
-    let FunctionArguments::List(list) = &mut function.args else { return };
-    let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(at))] = list.args.as_slice() else { return };
-    let at = at.clone();
-    list.args.truncate(1);
-    let order = ast::OrderByExpr {
-        expr: at.clone(),
-        options: ast::OrderByOptions { asc: Some(true), nulls_first: None },
-        with_fill: None,
-    };
-    list.clauses.push(FunctionArgumentClause::OrderBy(vec![order]));
-    let known = Expr::IsNotNull(Box::new(at));
-    function.filter = Some(Box::new(match function.filter.take() {
-        Some(filter) => Expr::BinaryOp { left: filter, op: BinaryOperator::And, right: Box::new(known) },
-        None => known,
-    }));
-    function.name = ObjectName::from(vec![Ident::new(format!("{name}_value"))]);
 }
 
 /// `json_agg(x)`: the list of the values' JSON texts, then one text of them.

@@ -14,6 +14,7 @@
 //! - `operator`, [`arithmetic`]: operators; what they give.
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
+//! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `order`: sorting by what a type's Arrow form does not sort by.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers.
 //! - `union`: the types of UNION's columns.
@@ -30,6 +31,7 @@ mod operator;
 mod order;
 mod outer;
 mod planner;
+mod series;
 mod subquery;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
+use crate::asof;
 use crate::names::parts_of;
 
 /// Changes a query; called before anything else looks at it.
@@ -44,7 +45,10 @@ impl VisitorMut for Expander {
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             match body {
-                SetExpr::Select(select) => select.projection.iter_mut().for_each(item),
+                SetExpr::Select(select) => {
+                    select.projection.iter_mut().for_each(item);
+                    select.from.iter_mut().for_each(asof::nested);
+                }
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
             }
@@ -59,6 +63,9 @@ impl VisitorMut for Expander {
                 ControlFlow::Break(error.with_hint("Use WHERE random() < 0.1."))
             }
             factor => {
+                if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
+                    asof::nested_inside(table_with_joins);
+                }
                 name_column(factor);
                 ControlFlow::Continue(())
             }
@@ -66,6 +73,11 @@ impl VisitorMut for Expander {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Function(function) = expr
+            && let Err(error) = super::series::by_place(function)
+        {
+            return ControlFlow::Break(error);
+        }
         match quantified(expr) {
             Ok(Some(expanded)) => *expr = expanded,
             Ok(None) => {}
