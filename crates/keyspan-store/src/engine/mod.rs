@@ -24,6 +24,7 @@ mod snapshot;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod tiers;
 mod version;
 mod worker;
 mod write;

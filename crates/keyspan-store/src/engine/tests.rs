@@ -355,6 +355,39 @@ fn a_crash_right_after_the_catalog_was_written_leaves_no_file_of_a_dropped_table
 }
 
 #[test]
+fn small_batches_are_merged_in_memory_and_nothing_is_lost() {
+    let files = MemoryFiles::new();
+    let store = in_files(&files);
+    let table = create(&store, "t");
+    let held = store.snapshot(ReadAt::Newest).expect("a snapshot");
+    let mut wanted = BTreeMap::new();
+    for batch in 0..100_i64 {
+        // Overlapping keys: each batch overwrites half of the one before.
+        let keys = batch * 600..batch * 600 + 1200;
+        write(&store, vec![bulk(&table, "p", keys.clone(), batch)]);
+        wanted.extend(keys.map(|key| (key, batch)));
+        if batch == 50 {
+            let half = key("p", 30_000);
+            write(
+                &store,
+                vec![Mutation::DeleteRow(RowDelete { relation: table.rows, key: half, stamp: Stamp::Server(0) })],
+            );
+            wanted.remove(&30_000);
+        }
+        store.core.merge_memory().expect("merges");
+    }
+    let rows: Vec<_> = wanted.iter().map(|(key, value)| ("p", *key, *value)).collect();
+    let runs = |store: &EmbeddedStore| store.stats().relations[0].memory_runs;
+    assert!(runs(&store) <= 16, "{} runs", runs(&store));
+    assert_eq!(read(&store, &table), expected(&rows));
+    assert_eq!(read_from(&held, &table), []);
+    let killed = in_files(&files.fork());
+    assert_eq!(read(&killed, &table), expected(&rows));
+    block_on(store.flush()).expect("flushes");
+    assert_eq!((runs(&store), read(&store, &table)), (0, expected(&rows)));
+}
+
+#[test]
 fn a_change_of_an_old_catalog_is_refused_and_one_with_rows_is_one_step() {
     let files = MemoryFiles::new();
     let store = in_files(&files);

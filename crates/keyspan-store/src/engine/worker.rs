@@ -96,6 +96,7 @@ impl Core {
     fn flush_due(&self) -> Result<()> {
         self.settle_catalog()?;
         self.freeze_sealed()?;
+        self.merge_memory()?;
         let mut flushed = false;
         while let Some(id) = self.flush_next() {
             let before = (self.state.lock().memory, self.log().size().0);

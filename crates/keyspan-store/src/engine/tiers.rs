@@ -1,0 +1,97 @@
+//! Runs in memory are merged in tiers, so that rows that arrive in small batches do not stand in hundreds of runs.
+//!
+//! ```text
+//! 8 runs of 1–8 K rows ─▶ one of 8–64 K;  8 of those ─▶ one of 64–512 K, which stays until it is flushed
+//! ```
+//!
+//! Rules: as with frozen memtables, only what everybody may see is merged, since a merged run has no seq a row; and not
+//! while a flush is under way. Span tombstones are left to who reads. Nothing of this is durable: after a restart
+//! the log has the batches as they came.
+
+use std::sync::Arc;
+
+use keyspan_model::Result;
+
+use super::core::Core;
+use super::version::RelationVersion;
+use crate::memory_run::MemoryRun;
+use crate::merge::{Compaction, CompactionInput};
+use crate::run::{Extent, RunBatch, SortedRun};
+use crate::seam::ScanCounters;
+
+/// Runs of a tier that are merged into one.
+const RUNS: usize = 8;
+/// Rows of the smallest run that a bulk write makes, about: the first tier's.
+const FIRST_ROWS: u64 = 1024;
+/// Tiers whose runs are merged; those of the next stay.
+const TIERS: u32 = 2;
+
+impl Core {
+    /// Merges what is due.
+    pub fn merge_memory(&self) -> Result<()> {
+        let _flushing = self.flushing.lock();
+        let ids: Vec<_> = self.state.lock().version.keys().copied().collect();
+        for id in ids {
+            loop {
+                let (relation, visible) = {
+                    let state = self.state.lock();
+                    let Some(relation) = state.version.get(&id) else { break };
+                    (relation.clone(), state.visible)
+                };
+                let Some(runs) = due(&relation, visible) else { break };
+                let merged = self.merged(&relation, &runs)?;
+                let gone = |run: &Arc<MemoryRun>| runs.iter().any(|merged| Arc::ptr_eq(run, merged));
+                let mut state = self.state.lock();
+                state.change(id, |current| {
+                    current.runs.retain(|run| !gone(run));
+                    current.runs.extend(merged);
+                });
+                state.recount();
+            }
+        }
+        Ok(())
+    }
+
+    /// One run of all, or none if nothing is left of them.
+    fn merged(&self, relation: &RelationVersion, runs: &[Arc<MemoryRun>]) -> Result<Option<Arc<MemoryRun>>> {
+        let others = relation.runs.iter().filter(|run| !runs.iter().any(|merged| Arc::ptr_eq(run, merged)));
+        let memtables = relation.memtables().filter(|memtable| !memtable.is_empty());
+        let views = memtables.map(|memtable| memtable.view(u64::MAX, relation.definition.clone()).meta().all.clone());
+        let segments = relation.segments.iter().map(|segment| segment.record().meta.all.clone());
+        let outside: Vec<Extent> = others.map(|run| run.meta().all.clone()).chain(views).chain(segments).collect();
+        let input = CompactionInput {
+            relation: relation.definition.clone(),
+            runs: runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>).collect(),
+            tombstones: &[],
+            outside,
+            now: self.expiry_clock(),
+        };
+        let mut compaction = Compaction::new(input, Arc::new(ScanCounters::default()))?;
+        let mut batches = Vec::new();
+        while let Some(batch) = compaction.next_batch()? {
+            if batch.rows > 0 {
+                batches.push(batch.decoded()?);
+            }
+        }
+        if batches.is_empty() {
+            return Ok(None);
+        }
+        let seqs = runs.iter().map(|run| run.meta().seq);
+        let seq = seqs.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
+        let columns = compaction.columns().to_vec();
+        MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, seq).map(|run| Some(Arc::new(run)))
+    }
+}
+
+/// The runs of the lowest tier that has enough of them.
+fn due(relation: &RelationVersion, visible: u64) -> Option<Vec<Arc<MemoryRun>>> {
+    (0..TIERS).find_map(|tier| {
+        let ready = |run: &&Arc<MemoryRun>| run.meta().seq.1 <= visible && tier_of(run.meta().all.rows) == tier;
+        let runs: Vec<_> = relation.runs.iter().filter(ready).cloned().collect();
+        (runs.len() >= RUNS).then_some(runs)
+    })
+}
+
+fn tier_of(rows: u64) -> u32 {
+    (rows / FIRST_ROWS).max(1).ilog2() / RUNS.ilog2()
+}
