@@ -74,7 +74,9 @@ async fn disjoint_runs_are_not_compared_and_an_hour_of_a_series_is_little_to_rea
     let all = explained(&database, "SELECT * FROM m ORDER BY host, ts").await;
     assert!(all.contains("form=interleave") || all.contains("form=concatenate"), "{all}");
     assert_eq!(metric(&all, "rows_merged"), 0.0, "{all}");
-    assert_eq!(metric(&all, "output_rows"), (table_rows() / SERIES * SERIES) as f64, "{all}");
+    // Large numbers are shown with three digits.
+    let rows = (table_rows() / SERIES * SERIES) as f64;
+    assert!((metric(&all, "output_rows") - rows).abs() <= rows * 0.005, "{all}");
 
     let hour = "SELECT * FROM m WHERE host = 33 AND ts >= '2024-01-01 01:00:00+00' AND ts < '2024-01-01 02:00:00+00'";
     let one = explained(&database, hour).await;
