@@ -314,3 +314,21 @@ fn wrong_arguments_are_exit_code_two() {
         assert_eq!(keyspan(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+/// `cargo run --release -- demo` names no package: so the members that are built by default have one program, this one.
+#[test]
+fn the_readmes_first_command_finds_the_program() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("reads");
+    assert!(readme.contains("cargo run --release -- demo"));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = cargo.output().expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let defaults = list(&metadata["workspace_default_members"]);
+    let packages = list(&metadata["packages"]).into_iter().filter(|package| defaults.contains(&package["id"]));
+    let targets = packages.flat_map(|package| list(&package["targets"]));
+    let programs =
+        targets.filter(|target| list(&target["kind"]).contains(&"bin".into())).map(|target| target["name"].clone());
+    assert_eq!(programs.collect::<Vec<_>>(), ["keyspan"]);
+}
