@@ -318,7 +318,7 @@ fn wrong_arguments_are_exit_code_two() {
 /// `cargo run --release -- demo` names no package: so the members that are built by default have one program, this one.
 #[test]
 fn the_readmes_first_command_finds_the_program() {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("reads");
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("reads");
     assert!(readme.contains("cargo run --release -- demo"));
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -6,6 +6,7 @@
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
 //! | `SELECT JSON *` | a multiplication | refused by name: CQL's JSON output |
 //! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
+//! | `a GLOBAL JOIN b ON …` | a join | refused by name |
 //! | `… PER PARTITION LIMIT 1 … ALLOW FILTERING` | aliases | `SETTINGS`, which only we write, read back by [`crate::cql_tails`] |
 
 use keyspan_model::{Error, Result};
@@ -32,26 +33,39 @@ pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>>
             word.keyword = Keyword::NoKeyword;
         }
     }
-    mark_asof(&mut tokens);
+    mark_asof(&mut tokens)?;
     move_tails(open_in(tokens))
 }
 
 /// DuckDB's `ASOF [LEFT | INNER] JOIN … ON | USING` as a GLOBAL join; `ASOF JOIN … MATCH_CONDITION` is read as it is.
-fn mark_asof(tokens: &mut [TokenWithSpan]) {
+/// GLOBAL itself, which `sqlparser` reads as ClickHouse does, is refused.
+fn mark_asof(tokens: &mut [TokenWithSpan]) -> Result<()> {
     for at in 0..tokens.len() {
-        if bare(&tokens[at].token) != Some("asof") {
+        let word = bare(&tokens[at].token);
+        if !matches!(word, Some("asof" | "global")) {
             continue;
         }
+        // A column `q.asof` or a name after AS, and then a plain join.
+        let previous = at.checked_sub(1).map(|at| &tokens[at].token);
+        if previous.is_some_and(|token| *token == Token::Period || bare(token) == Some("as")) {
+            continue;
+        }
+        let global = word == Some("global");
         let mut words = tokens[at + 1..].iter().map(|token| bare(&token.token));
         let join = words.position(|word| !matches!(word, Some("left" | "inner" | "outer")));
         let Some(join) = join.map(|place| at + 1 + place) else { continue };
         if bare(&tokens[join].token) != Some("join") {
             continue;
         }
+        if global {
+            let error = Error::not_supported("GLOBAL JOIN is not supported").at(start(tokens[at].span) + 1);
+            return Err(error.with_hint("Leave GLOBAL out; as the name of a table it needs quotes: \"global\"."));
+        }
         if !has_match_condition(&tokens[join + 1..]) {
             tokens[at].token = Token::make_keyword("global");
         }
     }
+    Ok(())
 }
 
 /// Whether MATCH_CONDITION comes before the join's condition.

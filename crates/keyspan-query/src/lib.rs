@@ -15,6 +15,7 @@
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
 //! - `grouped`, `gapfill`, `asof`: operators of our own.
+//! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
 //! - [`error`]: DataFusion's errors as Keyspan's.

@@ -1,7 +1,7 @@
 //! A run in memory: rows as arrays, sorted once, never changed.
 //!
-//! It is made from a frozen memtable ([`RowsBuilder`]) or straight from a bulk write ([`MemoryRun::from_write`]),
-//! which never passes through the memtable's map.
+//! It is made from a frozen memtable ([`RowsBuilder`]), straight from a bulk write ([`MemoryRun::from_write`]),
+//! which never passes through the memtable's map, or by merging others.
 
 use std::ops::Range;
 use std::sync::Arc;

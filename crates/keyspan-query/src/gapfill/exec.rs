@@ -36,34 +36,35 @@ pub struct Series {
     pub(super) finish: i64,
 }
 
+/// What is filled, and how.
+#[derive(Clone, Debug)]
+pub struct Gaps {
+    /// Place of the bucket among the input's columns.
+    pub(super) bucket: usize,
+    /// Places of the other groups.
+    pub(super) groups: Vec<usize>,
+    pub(super) series: Series,
+    pub(super) columns: Vec<Column>,
+}
+
 /// Adds rows for missing buckets.
 #[derive(Clone, Debug)]
 pub struct GapFillExec {
     input: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
-    bucket: usize,
-    groups: Vec<usize>,
-    series: Series,
-    columns: Vec<Column>,
+    gaps: Gaps,
     ordering: LexOrdering,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl GapFillExec {
-    pub(super) fn try_new(
-        input: Arc<dyn ExecutionPlan>,
-        schema: SchemaRef,
-        bucket: usize,
-        groups: Vec<usize>,
-        series: Series,
-        columns: Vec<Column>,
-    ) -> Result<GapFillExec> {
+    pub(super) fn try_new(input: Arc<dyn ExecutionPlan>, schema: SchemaRef, gaps: Gaps) -> Result<GapFillExec> {
         let sorted = |place: usize| {
             let column = ColumnExpr::new(schema.field(place).name(), place);
             PhysicalSortExpr::new(Arc::new(column), arrow::compute::SortOptions::new(false, false))
         };
-        let ordering = groups.iter().map(|place| sorted(*place)).chain([sorted(bucket)]);
+        let ordering = gaps.groups.iter().map(|place| sorted(*place)).chain([sorted(gaps.bucket)]);
         let ordering = LexOrdering::new(ordering).ok_or_else(|| super::invalid("no bucket"))?;
         let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), [ordering.clone()]);
         let properties = PlanProperties::new(
@@ -73,21 +74,22 @@ impl GapFillExec {
             Boundedness::Bounded,
         );
         let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
-        Ok(GapFillExec { input, schema, bucket, groups, series, columns, ordering, properties, metrics })
+        Ok(GapFillExec { input, schema, gaps, ordering, properties, metrics })
     }
 }
 
 impl DisplayAs for GapFillExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |at: i64| match value_of_units(at, self.series.ty) {
-            Ok(value) => value.to_text(self.series.ty),
+        let text = |at: i64| match value_of_units(at, self.gaps.series.ty) {
+            Ok(value) => value.to_text(self.gaps.series.ty),
             Err(_) => at.to_string(),
         };
-        write!(f, "GapFill: from={}, before={}", text(self.series.start), text(self.series.finish))?;
-        let names: Vec<&str> = self.groups.iter().map(|place| self.schema.field(*place).name().as_str()).collect();
+        write!(f, "GapFill: from={}, before={}", text(self.gaps.series.start), text(self.gaps.series.finish))?;
+        let names: Vec<&str> = self.gaps.groups.iter().map(|place| self.schema.field(*place).name().as_str()).collect();
         write!(f, ", groups=[{}]", names.join(", "))?;
         for (what, kind) in [("locf", FillKind::Last), ("interpolate", FillKind::Line)] {
             let values: Vec<String> = self
+                .gaps
                 .columns
                 .iter()
                 .filter(|column| column.kind == kind)
@@ -134,7 +136,7 @@ impl ExecutionPlan for GapFillExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for column in &self.columns {
+        for column in &self.gaps.columns {
             for expr in [Some(&column.value), column.before.as_ref(), column.after.as_ref()].into_iter().flatten() {
                 if f(expr)? == TreeNodeRecursion::Stop {
                     return Ok(TreeNodeRecursion::Stop);
@@ -160,14 +162,7 @@ impl ExecutionPlan for GapFillExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        let filler = Filler::try_new(
-            self.input.schema(),
-            self.schema.clone(),
-            self.bucket,
-            self.groups.clone(),
-            self.series.clone(),
-            self.columns.clone(),
-        )?;
+        let filler = Filler::try_new(self.input.schema(), self.schema.clone(), self.gaps.clone())?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches =
             futures::stream::try_unfold((input, filler, metrics), |(mut input, mut filler, metrics)| async move {

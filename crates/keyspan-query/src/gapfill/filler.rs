@@ -15,7 +15,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use keyspan_model::{ColumnType, ErrorKind, Value, array_of, value_at};
 
-use super::exec::Series;
+use super::exec::{Gaps, Series};
 use super::node::FillKind;
 use crate::error::external;
 use crate::functions::bucket::{units_of, value_of_units};
@@ -84,14 +84,8 @@ pub struct Filler {
 }
 
 impl Filler {
-    pub(super) fn try_new(
-        input: SchemaRef,
-        schema: SchemaRef,
-        bucket: usize,
-        groups: Vec<usize>,
-        series: Series,
-        columns: Vec<Column>,
-    ) -> Result<Filler> {
+    pub(super) fn try_new(input: SchemaRef, schema: SchemaRef, gaps: Gaps) -> Result<Filler> {
+        let Gaps { bucket, groups, series, columns } = gaps;
         let fields: Vec<SortField> =
             groups.iter().map(|place| SortField::new(input.field(*place).data_type().clone())).collect();
         let converter = if fields.is_empty() { None } else { Some(RowConverter::new(fields)?) };

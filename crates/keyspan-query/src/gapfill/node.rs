@@ -20,7 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use keyspan_model::{ColumnType, Value};
 
-use super::exec::{GapFillExec, Series};
+use super::exec::{GapFillExec, Gaps, Series};
 use super::filler::Column;
 use super::invalid;
 use crate::error::external;
@@ -59,17 +59,17 @@ pub struct Fill {
 /// Fills the gaps in an aggregate's output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GapFill {
-    input: LogicalPlan,
+    pub(super) input: LogicalPlan,
     /// Place of the bucket among the input's columns.
-    bucket: usize,
+    pub(super) bucket: usize,
     /// Places of the other groups.
-    groups: Vec<usize>,
+    pub(super) groups: Vec<usize>,
     /// Step, and zone if there is one.
-    constants: Vec<Expr>,
-    starts: Vec<Bound>,
-    finishes: Vec<Bound>,
+    pub(super) constants: Vec<Expr>,
+    pub(super) starts: Vec<Bound>,
+    pub(super) finishes: Vec<Bound>,
     pub(super) fills: Vec<Fill>,
-    schema: DFSchemaRef,
+    pub(super) schema: DFSchemaRef,
 }
 
 impl PartialOrd for GapFill {
@@ -79,19 +79,6 @@ impl PartialOrd for GapFill {
 }
 
 impl GapFill {
-    /// A node without fills.
-    pub(super) fn draft(
-        input: LogicalPlan,
-        bucket: usize,
-        groups: Vec<usize>,
-        constants: Vec<Expr>,
-        starts: Vec<Bound>,
-        finishes: Vec<Bound>,
-    ) -> GapFill {
-        let schema = input.schema().clone();
-        GapFill { input, bucket, groups, constants, starts, finishes, fills: Vec::new(), schema }
-    }
-
     /// The node over this input: its columns, and one for each fill.
     pub(super) fn try_new(node: GapFill, input: LogicalPlan) -> Result<GapFill> {
         let below = input.schema();
@@ -177,8 +164,8 @@ impl ExtensionPlanner for GapFillPlanner {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let series = node.series(session)?;
         let schema = Arc::new(node.schema.as_arrow().clone());
-        let groups = node.groups.clone();
-        Ok(Some(Arc::new(GapFillExec::try_new(input.clone(), schema, node.bucket, groups, series, columns)?)))
+        let gaps = Gaps { bucket: node.bucket, groups: node.groups.clone(), series, columns };
+        Ok(Some(Arc::new(GapFillExec::try_new(input.clone(), schema, gaps)?)))
     }
 }
 

@@ -180,7 +180,8 @@ fn taken(aggregate: &Aggregate, bucket: usize) -> Result<(GapFill, LogicalPlan)>
     let grouped =
         LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input.clone(), groups, aggregate.aggr_expr.clone())?);
     let groups = (0..aggregate.group_expr.len()).filter(|at| *at != bucket).collect();
-    let fill = GapFill::draft(grouped.clone(), bucket, groups, constants, starts, finishes);
+    let (input, schema) = (grouped.clone(), grouped.schema().clone());
+    let fill = GapFill { input, bucket, groups, constants, starts, finishes, fills: Vec::new(), schema };
     Ok((fill, grouped))
 }
 

@@ -34,7 +34,7 @@ pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
     fail(error.with_hint(hint))
 }
 
-fn types_of(args: &[Expr], schema: &DFSchema) -> Result<Vec<Ty>> {
+pub fn types_of(args: &[Expr], schema: &DFSchema) -> Result<Vec<Ty>> {
     args.iter().map(|arg| type_of(arg, schema)).collect()
 }
 
@@ -208,8 +208,7 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 
 /// An aggregate's arguments as Postgres takes them.
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
-    let types = types_of(&function.params.args, schema)?;
-    function = series::resolved(function, &types, schema)?;
+    function = series::resolved(function, schema)?;
     let name = function.func.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
     if name == "avg"

@@ -16,13 +16,13 @@ use datafusion::logical_expr::{Expr, ExprSchemable, SortExpr};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::call::missing;
+use super::call::{missing, types_of};
 use super::cast::{argument, implicit};
 use super::common::number_rank;
 use super::types::{Ty, fail};
 
 /// The aggregate that one of these names stands for; any other as it is.
-pub fn resolved(mut function: AggregateFunction, types: &[Ty], schema: &DFSchema) -> Result<AggregateFunction> {
+pub fn resolved(mut function: AggregateFunction, schema: &DFSchema) -> Result<AggregateFunction> {
     let name = function.func.name().to_owned();
     if name == "approx_percentile" {
         function.func = approx_percentile_cont::approx_percentile_cont_udaf();
@@ -35,7 +35,9 @@ pub fn resolved(mut function: AggregateFunction, types: &[Ty], schema: &DFSchema
         "arg_max" | "max_by" => (true, false),
         _ => return Ok(function),
     };
-    let [value, by] = function.params.args.as_slice() else { return missing(&name, types) };
+    let [value, by] = function.params.args.as_slice() else {
+        return missing(&name, &types_of(&function.params.args, schema)?);
+    };
     if !function.params.order_by.is_empty() {
         let message = format!("{name}() is ordered by its second argument, not by ORDER BY");
         return fail(Error::new(ErrorKind::Syntax, message));

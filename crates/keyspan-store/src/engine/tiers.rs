@@ -14,10 +14,9 @@ use keyspan_model::Result;
 
 use super::core::Core;
 use super::version::RelationVersion;
+use super::write::Inputs;
 use crate::memory_run::MemoryRun;
-use crate::merge::{Compaction, CompactionInput};
-use crate::run::{Extent, RunBatch, SortedRun};
-use crate::seam::ScanCounters;
+use crate::run::{RunBatch, SortedRun};
 
 /// Runs of a tier that are merged into one.
 const RUNS: usize = 8;
@@ -55,18 +54,18 @@ impl Core {
     /// One run of all, or none if nothing is left of them.
     fn merged(&self, relation: &RelationVersion, runs: &[Arc<MemoryRun>]) -> Result<Option<Arc<MemoryRun>>> {
         let others = relation.runs.iter().filter(|run| !runs.iter().any(|merged| Arc::ptr_eq(run, merged)));
-        let memtables = relation.memtables().filter(|memtable| !memtable.is_empty());
-        let views = memtables.map(|memtable| memtable.view(u64::MAX, relation.definition.clone()).meta().all.clone());
+        let others = others.map(|run| run.meta().all.clone()).chain(relation.memtable_extents());
         let segments = relation.segments.iter().map(|segment| segment.record().meta.all.clone());
-        let outside: Vec<Extent> = others.map(|run| run.meta().all.clone()).chain(views).chain(segments).collect();
-        let input = CompactionInput {
+        let inputs = Inputs {
             relation: relation.definition.clone(),
-            runs: runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>).collect(),
-            tombstones: &[],
-            outside,
+            memory: runs.to_vec(),
+            segments: Vec::new(),
+            tombstones: Vec::new(),
+            outside: others.chain(segments).collect(),
             now: self.expiry_clock(),
+            level: 0,
         };
-        let mut compaction = Compaction::new(input, Arc::new(ScanCounters::default()))?;
+        let mut compaction = inputs.merge()?;
         let mut batches = Vec::new();
         while let Some(batch) = compaction.next_batch()? {
             if batch.rows > 0 {
@@ -76,10 +75,9 @@ impl Core {
         if batches.is_empty() {
             return Ok(None);
         }
-        let seqs = runs.iter().map(|run| run.meta().seq);
-        let seq = seqs.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
         let columns = compaction.columns().to_vec();
-        MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, seq).map(|run| Some(Arc::new(run)))
+        let run = MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, inputs.seq())?;
+        Ok(Some(Arc::new(run)))
     }
 }
 

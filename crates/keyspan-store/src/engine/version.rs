@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Rules: whatever one snapshot needs is taken under one lock ([`State`]), so its version holds every batch up to its
-//! seq. A run without a seq a row (a frozen memtable, a flushed segment) is put into a version only when its greatest seq
-//! is visible, so no later snapshot can be older than it. Runs of bulk writes and loaded segments are of one batch each:
-//! a snapshot leaves out those that are newer than it.
+//! seq. A run without a seq a row (a frozen memtable, merged runs, a flushed segment) is put into a version only when its
+//! greatest seq is visible, so no later snapshot can be older than it. Runs of bulk writes and loaded segments are of one
+//! batch each: a snapshot leaves out those that are newer than it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -125,11 +125,15 @@ impl RelationVersion {
         self.tombstones.iter().filter(|tombstone| tombstone.span.seq > self.flushed)
     }
 
+    /// What is known of the memtables.
+    pub fn memtable_extents(&self) -> impl Iterator<Item = Extent> {
+        let memtables = self.memtables().filter(|memtable| !memtable.is_empty());
+        memtables.map(|memtable| memtable.view(u64::MAX, self.definition.clone()).meta().all.clone())
+    }
+
     /// What is known of everything that is in memory.
     pub fn memory_extents(&self) -> Vec<Extent> {
-        let memtables = self.memtables().filter(|memtable| !memtable.is_empty());
-        let views = memtables.map(|memtable| memtable.view(u64::MAX, self.definition.clone()).meta().all.clone());
-        views.chain(self.runs.iter().map(|run| run.meta().all.clone())).collect()
+        self.memtable_extents().chain(self.runs.iter().map(|run| run.meta().all.clone())).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Turning runs into segments: what a flush and a merge have in common.
+//! Merging runs, into segments above all: what a flush, a merge of segments and one in memory have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ pub struct Inputs {
     pub outside: Vec<Extent>,
     /// By what time expiry is judged, in microseconds.
     pub now: i64,
-    /// Level of the windows to divide by.
+    /// Level of the windows to divide segments by.
     pub level: u32,
 }
 
@@ -68,7 +68,8 @@ impl Inputs {
         memory.chain(self.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>))
     }
 
-    fn seq(&self) -> (u64, u64) {
+    /// Least and greatest commit order of what is merged.
+    pub fn seq(&self) -> (u64, u64) {
         let seqs = self.runs().map(|run| run.meta().seq);
         seqs.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
     }
@@ -84,7 +85,8 @@ impl Inputs {
         Ok(plan)
     }
 
-    fn merge(&self) -> Result<Compaction> {
+    /// Begins to merge.
+    pub fn merge(&self) -> Result<Compaction> {
         let input = CompactionInput {
             relation: self.relation.clone(),
             runs: self.runs().collect(),
