@@ -9,4 +9,5 @@ mod layout;
 mod model;
 mod order;
 mod queries;
+mod rollup;
 mod wire;

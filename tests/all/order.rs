@@ -7,7 +7,7 @@ use keyspan_tests::random::Random;
 const MUTATIONS: usize = 10_000;
 const SEED: u64 = 20_240_229;
 
-async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
+pub(crate) async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
     let rows = session.query(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let schema = rows.schema().clone();
     let mut lines = Vec::new();
@@ -17,7 +17,10 @@ async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
         for row in 0..batch.num_rows() {
             let mut line = String::new();
             for column in &columns {
-                column.write(row, &mut line).unwrap();
+                match column.is_null(row) {
+                    true => line.push_str("NULL"),
+                    false => column.write(row, &mut line).unwrap(),
+                }
                 line.push('|');
             }
             lines.push(line);

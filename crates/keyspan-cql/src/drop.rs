@@ -6,14 +6,17 @@ use crate::reader::Reader;
 use crate::refuse;
 use crate::statement::{Drop, DropKind, Statement, Truncate};
 
-/// `DROP TABLE | VIEW | INDEX | KEYSPACE | SCHEMA [IF EXISTS] name, … [CASCADE | RESTRICT]`.
+/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE | SCHEMA [IF EXISTS] name, … [CASCADE | RESTRICT]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if let Some(error) = refuse::known(reader) {
         return Err(error);
     }
     reader.skip();
     let said_keyspace = reader.at("keyspace");
+    let materialized = reader.eat("materialized");
     let kind = match reader.eat_any(&["table", "view", "index", "keyspace", "schema"]) {
+        Some("view") if materialized => DropKind::MaterializedView,
+        _ if materialized => return Err(reader.unexpected()),
         Some("table") => DropKind::Table,
         Some("view") => DropKind::View,
         Some("index") => DropKind::Index,

@@ -1,4 +1,5 @@
-//! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH`, `COMPACT` and `BACKUP` of our own.
+//! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH`, `COMPACT` and `BACKUP` of our own;
+//! `REFRESH MATERIALIZED VIEW`.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
@@ -6,9 +7,10 @@ use sqlparser::tokenizer::Token;
 use crate::reader::Reader;
 use crate::statement::{Maintain, ObjectName, Statement};
 
-/// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`, `BACKUP DATABASE TO 'directory'`.
+/// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`, `BACKUP DATABASE TO 'directory'`, `REFRESH …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
-    let Some(verb) = reader.eat_any(&["vacuum", "analyze", "checkpoint", "flush", "compact", "backup"]) else {
+    let Some(verb) = reader.eat_any(&["vacuum", "analyze", "checkpoint", "flush", "compact", "backup", "refresh"])
+    else {
         return Err(reader.unexpected());
     };
     let statement = match verb {
@@ -17,6 +19,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
             Maintain::Backup(reader.string()?)
         }
         "checkpoint" => Maintain::Checkpoint,
+        "refresh" => Maintain::Refresh(refreshed(reader)?),
         "flush" => Maintain::Flush(tables(reader)?),
         "compact" => Maintain::Compact(tables(reader)?),
         _ => {
@@ -26,6 +29,19 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         }
     };
     Ok(Statement::Maintain(statement))
+}
+
+/// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH DATA]`: readers are never held up.
+fn refreshed(reader: &mut Reader) -> Result<ObjectName> {
+    reader.expect_all(&["materialized", "view"])?;
+    reader.eat("concurrently");
+    let name = reader.object_name()?;
+    if reader.at_all(&["with", "no", "data"]) {
+        let error = reader.not_supported("REFRESH … WITH NO DATA is not supported");
+        return Err(error.with_hint("Drop the view, or leave it: what is not computed is computed when it is read."));
+    }
+    reader.eat_all(&["with", "data"]);
+    Ok(name)
 }
 
 /// `[TABLE | TABLES] [name, …]`.

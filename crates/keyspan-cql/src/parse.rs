@@ -139,7 +139,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "close" => cursor::close(reader),
         "copy" => copy::statement(reader),
         "listen" | "unlisten" | "notify" => channel::statement(reader),
-        "vacuum" | "analyze" | "checkpoint" | "flush" | "compact" | "backup" => maintain::statement(reader),
+        "vacuum" | "analyze" | "checkpoint" | "flush" | "compact" | "backup" | "refresh" => maintain::statement(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| misspelled(reader, &first))),
     }
 }
@@ -149,6 +149,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
         (Some("table"), _) => table::create(reader),
         (Some("view"), _) => view::create(reader),
+        (Some("materialized"), Some("view")) => view::create_materialized(reader),
         (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
         (Some("index"), _) | (Some("unique"), Some("index")) => index::create(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {

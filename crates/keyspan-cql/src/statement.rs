@@ -123,7 +123,7 @@ pub enum Statement {
     CreateView(Box<CreateView>),
     /// `ALTER TABLE | VIEW`.
     AlterTable(AlterTable),
-    /// `DROP TABLE | VIEW | INDEX | KEYSPACE`.
+    /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
     Drop(Drop),
     /// `TRUNCATE`.
     Truncate(Truncate),
@@ -383,6 +383,17 @@ pub struct CreateView {
     pub columns: Vec<String>,
     /// The query. Its text is what to store.
     pub query: Query,
+    /// What a materialized view has besides.
+    pub materialized: Option<Materialized>,
+}
+
+/// What `CREATE MATERIALIZED VIEW` says besides its query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Materialized {
+    /// Options of the table that holds its rows.
+    pub options: Vec<TableOption>,
+    /// False for `WITH NO DATA`: the rows are computed later.
+    pub with_data: bool,
 }
 
 /// `ALTER TABLE [IF EXISTS] name action, …`.
@@ -464,6 +475,8 @@ pub enum DropKind {
     Table,
     /// Views.
     View,
+    /// Materialized views.
+    MaterializedView,
     /// Indexes.
     Index,
     /// Keyspaces: the name is in [`ObjectName::name`].
@@ -989,4 +1002,6 @@ pub enum Maintain {
     Vacuum(Vec<ObjectName>),
     /// `ANALYZE [name, …]`.
     Analyze(Vec<ObjectName>),
+    /// `REFRESH MATERIALIZED VIEW name`.
+    Refresh(ObjectName),
 }

@@ -60,15 +60,21 @@ fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: B
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
     let query = reader.query()?;
-    let with_data = !reader.eat_all(&["with", "no", "data"]);
-    if with_data {
-        reader.eat_all(&["with", "data"]);
-    }
+    let with_data = with_data(reader);
     let columns = body.bare.into_iter().map(|column| column.name).collect();
     let Body { primary_key, clustering_order, options, .. } = Body { bare: Vec::new(), ..body };
     let table =
         CreateTableAs { name, if_not_exists, columns, primary_key, clustering_order, options, query, with_data };
     Ok(Statement::CreateTableAs(Box::new(table)))
+}
+
+/// `[WITH [NO] DATA]`: whether the rows are wanted.
+pub(crate) fn with_data(reader: &mut Reader) -> bool {
+    let with = !reader.eat_all(&["with", "no", "data"]);
+    if with {
+        reader.eat_all(&["with", "data"]);
+    }
+    with
 }
 
 /// One element of the parenthesized list: a column or a constraint.

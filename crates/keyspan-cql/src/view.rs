@@ -1,10 +1,12 @@
-//! `CREATE VIEW`. The query's source text is what a catalog stores.
+//! `CREATE VIEW`, `CREATE MATERIALIZED VIEW`. The query's source text is what a catalog stores.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
+use crate::keyspace::{option, options};
 use crate::reader::Reader;
-use crate::statement::{CreateView, Statement};
+use crate::statement::{CreateView, Materialized, Statement};
+use crate::table::with_data;
 
 /// `CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] AS query`.
 pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
@@ -20,5 +22,28 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         let error = reader.not_supported("WITH CHECK OPTION is not supported");
         return Err(error.with_hint("Views cannot be written to: write to the table."));
     }
-    Ok(Statement::CreateView(Box::new(CreateView { name, or_replace, if_not_exists, columns, query })))
+    let view = CreateView { name, or_replace, if_not_exists, columns, query, materialized: None };
+    Ok(Statement::CreateView(Box::new(view)))
+}
+
+/// `CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [WITH option …] AS query [WITH [NO] DATA]`.
+pub(crate) fn create_materialized(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["create", "materialized", "view"])?;
+    let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
+    let name = reader.object_name()?;
+    let columns = if *reader.token(0) == Token::LParen { reader.names()? } else { Vec::new() };
+    let options = match reader.eat("with") {
+        true if *reader.token(0) == Token::LParen => reader.parenthesized(option)?,
+        true => options(reader)?,
+        false => Vec::new(),
+    };
+    reader.expect("as")?;
+    let query = reader.query()?;
+    if reader.at_all(&["primary", "key"]) {
+        let error = reader.not_supported("the PRIMARY KEY of a materialized view cannot be chosen");
+        return Err(error.with_hint("Its key is its GROUP BY, the time last."));
+    }
+    let materialized = Some(Materialized { options, with_data: with_data(reader) });
+    let view = CreateView { name, or_replace: false, if_not_exists, columns, query, materialized };
+    Ok(Statement::CreateView(Box::new(view)))
 }

@@ -220,6 +220,22 @@ pub struct ViewDef {
     pub sql: String,
     /// The search path when it was created: its names mean what they meant then.
     pub search_path: Vec<String>,
+    /// Of a materialized view: the rows that are kept for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollup: Option<RollupDef>,
+}
+
+/// The rows of a materialized view: what its query said of the source as of one batch. What has changed since is computed
+/// when the view is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RollupDef {
+    /// Holds the rows. Nothing but the view names it.
+    pub rows: TableDef,
+    /// Holds one row, which is written together with the rows: the source's relation when they were computed (after
+    /// TRUNCATE it has another), and the batch up to which they are right. No row: nothing is computed yet.
+    pub progress: TableDef,
+    /// The table that the query reads.
+    pub source: TableId,
 }
 
 /// A keyspace, which is also a Postgres schema.
@@ -413,6 +429,18 @@ impl Catalog {
         self.tables.values().find(|table| table.keyspace == keyspace && table.name == name)
     }
 
+    /// The tables, and those that materialized views are kept in.
+    pub fn all_tables(&self) -> impl Iterator<Item = &TableDef> {
+        let rollups = self.views.values().filter_map(|view| view.rollup.as_ref());
+        self.tables.values().map(|table| &**table).chain(rollups.flat_map(|rollup| [&rollup.rows, &rollup.progress]))
+    }
+
+    /// The materialized views of this table.
+    pub fn rollups_of(&self, source: TableId) -> impl Iterator<Item = (&Arc<ViewDef>, &RollupDef)> {
+        let rollups = self.views.values().filter_map(|view| Some((view, view.rollup.as_ref()?)));
+        rollups.filter(move |(_, rollup)| rollup.source == source)
+    }
+
     /// The view of this name.
     pub fn view(&self, keyspace: &str, name: &str) -> Option<&Arc<ViewDef>> {
         self.views.values().find(|view| view.keyspace == keyspace && view.name == name)
@@ -420,7 +448,7 @@ impl Catalog {
 
     /// The relation with this id.
     pub fn relation(&self, id: RelationId) -> Option<RelationDef> {
-        self.tables.values().flat_map(|table| table.relations()).find(|relation| relation.id == id)
+        self.all_tables().flat_map(TableDef::relations).find(|relation| relation.id == id)
     }
 
     /// A new table (or view) id.

@@ -15,6 +15,7 @@
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
 //! - `grouped`, `gapfill`, `asof`: operators of our own.
+//! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
@@ -33,6 +34,7 @@ pub mod pg_catalog;
 mod planning;
 mod prefix;
 mod rewrite;
+pub mod rollup;
 mod scalar;
 mod scan;
 pub mod semantics;

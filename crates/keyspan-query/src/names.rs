@@ -18,7 +18,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{Catalog, Error, ErrorKind, TableDef, ViewDef, nearest};
+use keyspan_model::{Catalog, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
 
 use crate::engine::QueryEngine;
 use crate::error::external;
@@ -26,6 +26,7 @@ use crate::functions;
 use crate::pg_catalog;
 use crate::planning::{analyzed, output_schema, plan_view};
 use crate::rewrite::Mentions;
+use crate::rollup::RollupTable;
 use crate::semantics;
 use crate::session::QueryContext;
 use crate::table::KeyspanTable;
@@ -106,8 +107,15 @@ impl Names<'_> {
             let message = format!("views are nested more than {DEEPEST_VIEW} deep");
             return Err(external(Error::new(ErrorKind::TooComplex, message)));
         }
+        if let Some(rollup) = &view.rollup {
+            return Ok(provider_as_source(Arc::new(self.rollup(view, rollup)?)));
+        }
         let plan = plan_view(self, view)?;
         Ok(provider_as_source(Arc::new(ViewTable::new(plan, Some(view.sql.clone())))))
+    }
+
+    fn rollup(&self, view: &ViewDef, rollup: &RollupDef) -> Result<RollupTable> {
+        RollupTable::new(view, rollup, analyzed(self.state, &plan_view(self, view)?).map_err(external)?)
     }
 
     fn undefined(&self, schema: Option<&str>, name: &str) -> Error {
@@ -131,6 +139,18 @@ impl Names<'_> {
             None => error,
         }
     }
+}
+
+/// A materialized view, apart from any query; `None` for another view.
+pub fn rollup_of(
+    engine: &QueryEngine,
+    state: &SessionState,
+    context: &QueryContext,
+    view: &ViewDef,
+) -> Result<Option<RollupTable>> {
+    let search_path = &view.search_path;
+    let names = Names { engine, state, context, search_path, mentions: Mentions::default(), depth: 0 };
+    view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
 
 impl ContextProvider for Names<'_> {

@@ -23,6 +23,7 @@ use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
+use crate::rollup::{self, Definition};
 use crate::scalar::scalar_of;
 use crate::spread;
 
@@ -203,10 +204,41 @@ impl QuerySession {
         } else {
             self.planned_anew(planned, context, state)?
         };
-        let plan = bind(plan, planned, parameters)?;
-        let optimized = state.optimize(&plan).and_then(prefix::narrowed).map_err(from_datafusion)?;
+        let plan = analyzed(state, &bind(plan, planned, parameters)?)?;
+        let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
+        self.optimized(plan, state).await
+    }
+
+    /// The optimized logical plan and the physical one of an analyzed plan.
+    async fn optimized(
+        &self,
+        plan: LogicalPlan,
+        state: &SessionState,
+    ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
+        let optimized = state.optimizer().optimize(plan, state, |_, _| {});
+        let optimized = optimized.and_then(prefix::narrowed).map_err(from_datafusion)?;
         let physical = spread::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
+    }
+
+    /// The engine of the session.
+    pub(crate) fn engine(&self) -> &QueryEngine {
+        &self.engine
+    }
+
+    /// The rows of an analyzed plan.
+    pub(crate) async fn stream(&self, plan: LogicalPlan, state: &SessionState) -> Result<BatchStream> {
+        let (_, physical) = self.optimized(plan, state).await?;
+        let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+        Ok(stream.map(|batch| batch.map_err(from_datafusion)).boxed())
+    }
+
+    /// What a materialized view of this query is made of.
+    ///
+    /// # Errors
+    /// 0A000 for a query that cannot be one, saying what is in the way.
+    pub fn definition(&self, planned: &PlannedQuery, context: &QueryContext) -> Result<Definition> {
+        rollup::definition(&analyzed(&self.engine.statement(context), &planned.plan)?)
     }
 
     fn planned_anew(

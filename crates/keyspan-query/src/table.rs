@@ -90,6 +90,11 @@ impl KeyspanTable {
         }
     }
 
+    /// The table.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+
     /// The relation of its rows.
     pub fn relation(&self) -> &RelationDef {
         &self.relation

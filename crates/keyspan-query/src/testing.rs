@@ -17,7 +17,7 @@ use keyspan_model::{
     Result, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
 };
 use keyspan_store::seam::{
-    Accepted, BatchStream, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
+    Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
 };
 
 use crate::{ExplainOptions, QueryContext, QueryEngine, QueryOptions, QuerySession, SessionInfo};
@@ -202,6 +202,10 @@ impl Snapshot for Rows {
 
     fn get(&self, _: RelationId, _: &[Vec<Value>], _: &[ScanColumn]) -> Result<RecordBatch> {
         Err(Error::not_supported("get"))
+    }
+
+    fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
+        Ok(Changes::Anywhere)
     }
 
     fn with_writes(&self, _: &WriteBatch) -> Result<Arc<dyn Snapshot>> {

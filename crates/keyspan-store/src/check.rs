@@ -123,7 +123,7 @@ fn check_checkpoints(files: &Arc<dyn Files>, store: Uuid, report: &mut CheckRepo
 }
 
 fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut CheckReport) {
-    let relations: Vec<_> = manifest.catalog.tables.values().flat_map(|table| table.relations()).collect();
+    let relations: Vec<_> = manifest.catalog.all_tables().flat_map(|table| table.relations()).collect();
     for record in manifest.segments.values() {
         let Some(relation) = relations.iter().find(|relation| relation.id == record.relation) else {
             // Its table was dropped by a change that stands in the log.

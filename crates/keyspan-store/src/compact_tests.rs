@@ -115,8 +115,14 @@ fn merging_segments_keeps_the_newest_of_each_row() {
     segments.iter().try_for_each(|segment| segment.observe(&relation, &mut output.plan)).expect("undamaged");
     let merge = || {
         let runs = segments.iter().map(|segment| Arc::clone(segment) as Arc<dyn SortedRun>).collect();
-        let input =
-            CompactionInput { relation: Arc::clone(&relation), runs, tombstones: &[], outside: Vec::new(), now: 100 };
+        let input = CompactionInput {
+            relation: Arc::clone(&relation),
+            runs,
+            tombstones: &[],
+            keep_tombstones: false,
+            outside: Vec::new(),
+            now: 100,
+        };
         Compaction::new(input, Arc::default())
     };
     let records = write_merged(&output, merge).expect("merged");

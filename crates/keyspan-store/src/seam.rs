@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 use keyspan_model::{
-    Applied, BatchWrite, Catalog, ColumnRange, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
-    Stamp, Value, WriteBatch,
+    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn,
+    Span, Stamp, Value, WriteBatch,
 };
 
 /// Batches of rows as they are read; dropping it stops the read.
@@ -78,6 +78,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Flushes, then merges the segments of every relation as far as they can be.
     async fn compact(&self) -> Result<()>;
+
+    /// Says that whoever follows the relation has seen all batches up to this one. A relation is followed when the catalog
+    /// has a materialized view of it; until this is called, for the first time since the store was opened, none of its
+    /// deletions is forgotten, and later none of a later batch: so that [`Snapshot::changed`] tells of it.
+    fn followed(&self, relation: RelationId, seq: u64);
 }
 
 /// Rows of one statement on their way out; dropped before its end, nothing is left of them.
@@ -167,6 +172,15 @@ pub struct ScanPlan {
     pub estimated_rows: u64,
 }
 
+/// Where rows may have changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changes {
+    /// Anywhere.
+    Anywhere,
+    /// In rows whose value of a key column is in one of these ranges, both ends included; they may overlap.
+    Within(Vec<(Value, Value)>),
+}
+
 /// Counts of what a scan really did; filled in while its stream is read.
 #[derive(Debug, Default)]
 pub struct ScanCounters {
@@ -207,6 +221,10 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
+
+    /// In which values of a key column rows were written or deleted by batches after `since`: rather too many than too few.
+    /// What has merely expired is no change. Cheap, no IO. A store that cannot tell answers [`Changes::Anywhere`].
+    fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes>;
 
     /// This snapshot with a transaction's own uncommitted writes on top.
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>>;

@@ -1,8 +1,8 @@
 //! An open database: its store, its query engine, its row locks, its counters.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use keyspan_model::{Catalog, Result};
 use keyspan_query::{QueryEngine, QueryOptions};
@@ -12,6 +12,7 @@ use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
 
 use crate::dml::rowid::RowIds;
 use crate::locks::LockTable;
+use crate::rollup::{self, Rollups};
 use crate::session::Session;
 use crate::threads::QueryThreads;
 
@@ -40,6 +41,19 @@ struct Inner {
     counts: Counts,
     next_session: AtomicU64,
     threads: QueryThreads,
+    rollups: Rollups,
+    refreshes: bool,
+}
+
+/// A handle that does not keep the database open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakDatabase(Weak<Inner>);
+
+impl WeakDatabase {
+    /// The database, if it is still open.
+    pub(crate) fn upgrade(&self) -> Option<Database> {
+        self.0.upgrade().map(|inner| Database { inner })
+    }
 }
 
 /// What the database has done since it was opened.
@@ -98,7 +112,7 @@ impl Database {
     fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
         let mut query = options.query;
         query.parser.get_or_insert(crate::names::parse_query);
-        Ok(Database {
+        let database = Database {
             inner: Arc::new(Inner {
                 store,
                 clock: options.store.clock,
@@ -108,8 +122,14 @@ impl Database {
                 counts: Counts::default(),
                 next_session: AtomicU64::new(1),
                 threads: QueryThreads::default(),
+                rollups: Rollups::default(),
+                refreshes: options.store.background && options.store.threads,
             }),
-        })
+        };
+        if database.catalog().views.values().any(|view| view.rollup.is_some()) {
+            rollup::look_after(&database)?;
+        }
+        Ok(database)
     }
 
     /// A new session. Cheap.
@@ -168,6 +188,20 @@ impl Database {
 
     pub(crate) fn threads(&self) -> &QueryThreads {
         &self.inner.threads
+    }
+
+    pub(crate) fn rollups(&self) -> &Rollups {
+        &self.inner.rollups
+    }
+
+    /// Whether materialized views are refreshed in the background.
+    pub(crate) fn refreshes(&self) -> bool {
+        self.inner.refreshes
+    }
+
+    /// A handle that does not keep the database open.
+    pub(crate) fn downgrade(&self) -> WeakDatabase {
+        WeakDatabase(Arc::downgrade(&self.inner))
     }
 
     pub(crate) fn row_ids(&self) -> &RowIds {

@@ -78,7 +78,11 @@ fn options(table: &TableDef) -> String {
 pub(crate) fn view(view: &ViewDef) -> String {
     let columns: Vec<String> = view.columns.iter().map(|column| quoted(column)).collect();
     let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
-    format!("CREATE VIEW {}.{}{columns} AS {};", quoted(&view.keyspace), quoted(&view.name), view.sql)
+    let (kind, options) = match &view.rollup {
+        Some(rollup) => ("MATERIALIZED VIEW", options(&rollup.rows)),
+        None => ("VIEW", String::new()),
+    };
+    format!("CREATE {kind} {}.{}{columns}{options} AS {};", quoted(&view.keyspace), quoted(&view.name), view.sql)
 }
 
 fn keyspace(keyspace: &KeyspaceDef) -> String {
@@ -99,5 +103,6 @@ pub(crate) fn table_row(definition: &TableDef) -> Vec<String> {
 
 /// A view's row of DESCRIBE.
 pub(crate) fn view_row(definition: &ViewDef) -> Vec<String> {
-    vec![definition.keyspace.clone(), "view".into(), definition.name.clone(), view(definition)]
+    let kind = if definition.rollup.is_some() { "materialized_view" } else { "view" };
+    vec![definition.keyspace.clone(), kind.into(), definition.name.clone(), view(definition)]
 }

@@ -50,6 +50,7 @@ mod point;
 mod prepare;
 pub mod prepared;
 mod query;
+mod rollup;
 mod scan_guard;
 pub mod session;
 pub mod settings;

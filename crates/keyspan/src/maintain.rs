@@ -1,10 +1,11 @@
-//! FLUSH, COMPACT, CHECKPOINT, VACUUM, ANALYZE, BACKUP; and LISTEN, NOTIFY.
+//! FLUSH, COMPACT, CHECKPOINT, VACUUM, ANALYZE, BACKUP, REFRESH; and LISTEN, NOTIFY.
 
 use std::path::Path;
 
 use keyspan_cql::{Maintain, ObjectName, Statement};
 use keyspan_model::{Error, ErrorKind, Result};
 
+use crate::ddl::materialized;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::session::Session;
@@ -19,18 +20,20 @@ pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<O
         // Space is freed and statistics are kept without being asked.
         Maintain::Vacuum(names) => ("VACUUM", names, Work::Nothing),
         Maintain::Analyze(names) => ("ANALYZE", names, Work::Nothing),
+        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Work::Refresh(name)),
     };
     for name in names {
         names::expect(&session.catalog(), &session.settings.search_path(), name)?;
     }
     let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if matches!(tag, "VACUUM" | "BACKUP") && in_block {
+    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && in_block {
         let message = format!("{tag} cannot run inside a transaction block");
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
         Work::Flush => session.database.flush().await?,
         Work::Compact => session.database.compact().await?,
+        Work::Refresh(name) => materialized::refresh(session, name).await?,
         Work::Backup(directory) => backup(session, Path::new(directory)).await?,
         Work::Nothing => {}
     }
@@ -41,6 +44,7 @@ enum Work<'a> {
     Flush,
     Compact,
     Backup(&'a str),
+    Refresh(&'a ObjectName),
     Nothing,
 }
 

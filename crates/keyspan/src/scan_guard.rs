@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_model::{Catalog, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
+use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
 use keyspan_store::seam::{
-    Accepted, BatchStream, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded,
+    Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded,
 };
 
 use crate::outcome::Notice;
@@ -74,6 +74,10 @@ impl Snapshot for Guarded {
 
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         self.inner.get(relation, keys, columns)
+    }
+
+    fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {
+        self.inner.changed(relation, column, since)
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {

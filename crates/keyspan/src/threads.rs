@@ -39,6 +39,15 @@ impl QueryThreads {
         (&mut task.0).await.unwrap_or_else(|error| Err(ended(error)))
     }
 
+    /// Begins work that goes on by itself.
+    ///
+    /// # Errors
+    /// 53200 when there can be no threads.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        self.handle()?.spawn(work);
+        Ok(())
+    }
+
     /// The stream, read on these threads.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use keyspan_model::{ColumnBuilder, ColumnType, value_at};
 
 use super::overload::zone_of;
 use crate::error::external;
-use crate::semantics::types::field_of;
-use crate::semantics::{Target, cast_value};
+use crate::semantics::types::{field_of, value_of_literal};
+use crate::semantics::{Target, Zone, cast_value, needs_zone};
 
 /// A cast from one type to another.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,17 @@ impl CastFunction {
         let volatility = Volatility::Stable;
         let name = format!("cast_to_{}", target.ty.name().replace(' ', "_"));
         CastFunction { from, target, name, signature: Signature::any(1, volatility) }
+    }
+
+    /// Whether the session's zone decides the result for these arguments.
+    pub fn follows_zone(&self, args: &[Expr]) -> bool {
+        if !needs_zone(self.from, self.target.ty) {
+            return false;
+        }
+        let value = args.first().and_then(|arg| value_of_literal(arg, self.from));
+        // A text may name a zone itself.
+        let in_zone = |hours| cast_value(value.clone()?, self.from, self.target, Zone::Fixed(hours)).ok();
+        in_zone(0).is_none() || in_zone(0) != in_zone(3_600)
     }
 }
 

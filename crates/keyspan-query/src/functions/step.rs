@@ -26,7 +26,7 @@ use crate::semantics::types::{literal, literal_text};
 use ColumnType as C;
 
 /// Whether the function puts times into steps, in order.
-fn keeps_order(name: &str) -> bool {
+pub fn keeps_order(name: &str) -> bool {
     matches!(name, "date_bin" | "time_bucket")
 }
 

@@ -25,7 +25,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use crate::error::external;
 use crate::functions::{Call, Code, Overload, Parameter};
-pub use node::GapFillPlanner;
+pub use node::{GapFillPlanner, constant};
 pub use rule::GapFilling;
 
 /// The function that a query groups by.

@@ -207,7 +207,7 @@ impl GapFill {
 }
 
 /// The value of an expression without columns, and its type; `None` for null.
-fn constant(expr: &Expr, session: &dyn Session) -> Result<Option<(Value, ColumnType)>> {
+pub fn constant(expr: &Expr, session: &dyn Session) -> Result<Option<(Value, ColumnType)>> {
     let schema = Schema::empty();
     let physical: Arc<dyn PhysicalExpr> = session.create_physical_expr(expr.clone(), &DFSchema::empty())?;
     let field = physical.return_field(&schema)?;

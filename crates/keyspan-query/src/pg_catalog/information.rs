@@ -44,6 +44,7 @@ fn tables(source: &Source) -> Vec<Row> {
         let row = relation(source, &table.keyspace, &table.name).with("table_type", "BASE TABLE");
         row.with("is_insertable_into", "YES")
     });
+    // Materialized views too, unlike Postgres: programs that look here for what they can read are to find them.
     let views = source.catalog.views.values().map(|view| {
         relation(source, &view.keyspace, &view.name).with("table_type", "VIEW").with("is_insertable_into", "NO")
     });
@@ -55,7 +56,7 @@ fn views(source: &Source) -> Vec<Row> {
         let row = relation(source, &view.keyspace, &view.name).with("view_definition", format!(" {};", view.sql));
         row.with("check_option", "NONE").with("is_updatable", "NO").with("is_insertable_into", "NO")
     };
-    source.catalog.views.values().map(row).collect()
+    source.catalog.views.values().filter(|view| view.rollup.is_none()).map(row).collect()
 }
 
 fn yes(value: bool) -> &'static str {

@@ -24,6 +24,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_type" => types(source),
         "pg_tables" => tables(source),
         "pg_views" => views(source),
+        "pg_matviews" => materialized_views(source),
         "pg_indexes" => index_list(source),
         _ => return None,
     })
@@ -73,10 +74,16 @@ fn classes(source: &Source) -> Vec<Row> {
         }
     }
     for view in source.catalog.views.values() {
-        let columns =
-            source.views.iter().find(|(id, _)| *id == view.id).map_or(view.columns.len(), |(_, s)| s.fields().len());
-        let row = class(table_oid(view.id), &view.name, &view.keyspace, "v", columns);
-        rows.push(row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]));
+        let planned = source.views.iter().find(|(id, _)| *id == view.id).map(|(_, schema)| schema.fields().len());
+        let kept = view.rollup.as_ref().map(|rollup| rollup.rows.columns.len());
+        let columns = planned.or(kept).unwrap_or(view.columns.len());
+        let kind = if view.rollup.is_some() { "m" } else { "v" };
+        let row = class(table_oid(view.id), &view.name, &view.keyspace, kind, columns);
+        let row = row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]);
+        rows.push(match &view.rollup {
+            Some(_) => row.with("relam", TABLE_METHOD).with("relfilenode", table_oid(view.id)),
+            None => row,
+        });
     }
     rows
 }
@@ -267,7 +274,17 @@ fn views(source: &Source) -> Vec<Row> {
         let row = Row::new().with("schemaname", &view.keyspace).with("viewname", &view.name);
         row.with("viewowner", source.user()).with("definition", format!(" {};", view.sql))
     };
-    source.catalog.views.values().map(|view| row(view)).collect()
+    source.catalog.views.values().filter(|view| view.rollup.is_none()).map(|view| row(view)).collect()
+}
+
+/// What a materialized view has not computed yet is computed when it is read: so all are populated.
+fn materialized_views(source: &Source) -> Vec<Row> {
+    let row = |view: &ViewDef| {
+        let row = Row::new().with("schemaname", &view.keyspace).with("matviewname", &view.name);
+        let row = row.with("matviewowner", source.user()).with("definition", format!(" {};", view.sql));
+        row.with("hasindexes", false).with("ispopulated", true)
+    };
+    source.catalog.views.values().filter(|view| view.rollup.is_some()).map(|view| row(view)).collect()
 }
 
 fn index_list(source: &Source) -> Vec<Row> {

@@ -59,9 +59,11 @@ fn named_size(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 /// The size of what has this OID: 0 for views, system tables and keys, null for what is not there.
 fn relation_size(facts: &Facts, oid: Option<i64>) -> Value {
-    let table = facts.catalog.tables.values().find(|table| Some(table_oid(table.id)) == oid);
+    let own = facts.catalog.tables.values().map(|table| (table.id, &**table));
+    let kept = facts.catalog.views.values().filter_map(|view| Some((view.id, &view.rollup.as_ref()?.rows)));
+    let table = own.chain(kept).find(|(id, _)| Some(table_oid(*id)) == oid);
     match table {
-        Some(table) => table_bytes(facts, table).map_or(Value::Null, Value::BigInt),
+        Some((_, table)) => table_bytes(facts, table).map_or(Value::Null, Value::BigInt),
         None if oid.and_then(|oid| Source::of(facts).class_of_oid(oid)).is_some() => Value::BigInt(0),
         None => Value::Null,
     }
@@ -78,7 +80,7 @@ fn table_bytes(facts: &Facts, table: &TableDef) -> Option<i64> {
 }
 
 fn database_size(facts: &Facts) -> Value {
-    let total: Option<i64> = facts.catalog.tables.values().map(|table| table_bytes(facts, table)).sum();
+    let total: Option<i64> = facts.catalog.all_tables().map(|table| table_bytes(facts, table)).sum();
     total.map_or(Value::Null, Value::BigInt)
 }
 

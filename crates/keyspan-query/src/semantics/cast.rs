@@ -255,7 +255,7 @@ fn function(expr: Expr, from: ColumnType, target: Target) -> Expr {
 }
 
 /// Whether the session's zone decides the result.
-fn needs_zone(from: ColumnType, to: ColumnType) -> bool {
+pub fn needs_zone(from: ColumnType, to: ColumnType) -> bool {
     from != to && (from == ColumnType::Timestamp || to == ColumnType::Timestamp)
 }
 

@@ -47,7 +47,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
-pub use cast::{Target, cast_value, numeric_literal, text_of};
+pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub use label::label;
 pub use subquery::expand;
 pub use zone::Zone;

@@ -51,7 +51,14 @@ impl Core {
         let records: Vec<SegmentRecord> = relation.flushed_segments().map(|segment| segment.record().clone()).collect();
         let mut elsewhere = relation.memory_extents();
         elsewhere.extend(relation.unflushed_segments().map(|segment| segment.record().meta.all.clone()));
-        let gone: BTreeSet<SegmentId> = expired(&relation.definition, &records, &elsewhere, now).into_iter().collect();
+        let mut gone: BTreeSet<SegmentId> =
+            expired(&relation.definition, &records, &elsewhere, now).into_iter().collect();
+        // What is deleted, unlike what has expired, must be seen by those who follow the relation.
+        let seen = self.seen(id);
+        let unseen = |record: &&SegmentRecord| record.meta.seq.1 > seen && record.meta.all.deleted_at.is_some();
+        for record in records.iter().filter(unseen) {
+            gone.remove(&record.id);
+        }
         if gone.is_empty() {
             return Ok(());
         }
@@ -73,7 +80,7 @@ impl Core {
     fn merge(&self, id: RelationId, chosen: Vec<Arc<Segment>>, level: u32) -> Result<()> {
         let Some(relation) = self.relation_version(id) else { return Ok(()) };
         let merged: BTreeSet<SegmentId> = chosen.iter().map(|segment| segment.id()).collect();
-        let inputs = merge_inputs(&relation, chosen, &merged, self.expiry_clock(), level);
+        let inputs = self.merge_inputs(&relation, chosen, &merged, level);
         let records = self.write_segments(&inputs)?;
         let mut manifest = self.manifest.lock();
         let current = self.relation_version(id);
@@ -114,7 +121,7 @@ impl Core {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
         let Some(relation) = self.relation_version(id) else { return Ok(()) };
-        let old = obsolete_tombstones(&relation, now);
+        let old = obsolete_tombstones(&relation, now, self.seen(id));
         if old.is_empty() {
             return Ok(());
         }
@@ -125,30 +132,31 @@ impl Core {
         });
         Ok(())
     }
-}
 
-fn merge_inputs(
-    relation: &RelationVersion,
-    chosen: Vec<Arc<Segment>>,
-    merged: &BTreeSet<SegmentId>,
-    now: i64,
-    level: u32,
-) -> Inputs {
-    let others = relation.segments.iter().filter(|segment| !merged.contains(&segment.id()));
-    let mut outside = relation.memory_extents();
-    outside.extend(others.map(|segment| segment.record().meta.all.clone()));
-    Inputs {
-        relation: relation.definition.clone(),
-        memory: Vec::new(),
-        segments: chosen,
-        tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
-        outside,
-        now,
-        level,
+    fn merge_inputs(
+        &self,
+        relation: &RelationVersion,
+        chosen: Vec<Arc<Segment>>,
+        merged: &BTreeSet<SegmentId>,
+        level: u32,
+    ) -> Inputs {
+        let others = relation.segments.iter().filter(|segment| !merged.contains(&segment.id()));
+        let mut outside = relation.memory_extents();
+        outside.extend(others.map(|segment| segment.record().meta.all.clone()));
+        Inputs {
+            relation: relation.definition.clone(),
+            memory: Vec::new(),
+            segments: chosen,
+            tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
+            outside,
+            seen: self.seen(relation.definition.id),
+            now: self.expiry_clock(),
+            level,
+        }
     }
 }
 
-fn obsolete_tombstones(relation: &RelationVersion, now: i64) -> BTreeSet<TombstoneKey> {
+fn obsolete_tombstones(relation: &RelationVersion, now: i64, seen: u64) -> BTreeSet<TombstoneKey> {
     let grace = i64::from(relation.definition.gc_grace).saturating_mul(1_000_000);
     let mut extents = relation.memory_extents();
     extents.extend(relation.segments.iter().map(|segment| segment.meta().all.clone()));
@@ -158,7 +166,7 @@ fn obsolete_tombstones(relation: &RelationVersion, now: i64) -> BTreeSet<Tombsto
         let needed = |extent: &Extent| {
             extent.meets(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
         };
-        let flushed = span.seq <= relation.flushed;
+        let flushed = span.seq <= relation.flushed.min(seen);
         flushed && span.deleted_at.saturating_add(grace) <= now && !extents.iter().any(needed)
     });
     old.map(|tombstone| tombstone_key(id, tombstone)).collect()

@@ -1,10 +1,11 @@
 //! What the parts of an open store share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use keyspan_model::{Error, ErrorKind, Result, SegmentId};
+use keyspan_model::{Error, ErrorKind, RelationId, Result, SegmentId};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
@@ -61,6 +62,8 @@ pub struct Core {
     pub aborting: AtomicBool,
     /// Batches that asked for room.
     pub writes: AtomicU64,
+    /// For each relation that is followed, the batch up to which deletions may be forgotten.
+    pub seen: Mutex<BTreeMap<RelationId, u64>>,
     /// Flushes since the store was opened.
     pub flushes: AtomicU64,
     /// Compactions since the store was opened.
@@ -99,6 +102,14 @@ impl Core {
     pub fn nudge(&self) {
         self.work.lock().nudged = true;
         self.wake.notify_all();
+    }
+
+    /// The batch up to which deletions of a relation may be forgotten: see [`crate::seam::Store::followed`].
+    pub fn seen(&self, relation: RelationId) -> u64 {
+        if !self.state.lock().newest_schema().followed.contains(&relation) {
+            return u64::MAX;
+        }
+        self.seen.lock().get(&relation).copied().unwrap_or(0)
     }
 
     /// The marks as they are now.

@@ -85,6 +85,7 @@ impl Core {
             segments: Vec::new(),
             tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
             outside: newer.chain(segments).collect(),
+            seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
             level,
         }

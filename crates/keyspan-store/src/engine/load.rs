@@ -343,6 +343,7 @@ impl Fold<'_> {
             relation: self.relation.clone(),
             runs: runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>).collect(),
             tombstones: &[],
+            keep_tombstones: false,
             outside: Vec::new(),
             // Before everything: nothing has expired and no tombstone may go.
             now: i64::MIN,

@@ -36,7 +36,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use keyspan_model::{Applied, Catalog, Error, RelationDef, Result, Stamp, WriteBatch};
+use keyspan_model::{Applied, Catalog, Error, RelationDef, RelationId, Result, Stamp, WriteBatch};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -279,5 +279,9 @@ impl Store for EmbeddedStore {
 
     async fn compact(&self) -> Result<()> {
         self.ask(|work, answer| work.compact.push(answer)).await
+    }
+
+    fn followed(&self, relation: RelationId, seq: u64) {
+        self.core.seen.lock().insert(relation, seq);
     }
 }

@@ -92,6 +92,7 @@ impl Core {
             aborting: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            seen: Mutex::default(),
             compactions: AtomicU64::new(0),
             commit_log: OnceLock::new(),
             lock: Mutex::new(Some(lock)),

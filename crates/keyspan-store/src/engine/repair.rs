@@ -102,7 +102,7 @@ impl Core {
     fn tell(&self, relation: &RelationVersion, record: &SegmentRecord, salvage: &Salvage, report: &mut RepairReport) {
         let definition = &relation.definition;
         let catalog = self.state.lock().schema.catalog.clone();
-        let mut tables = catalog.tables.values();
+        let mut tables = catalog.all_tables();
         let table = tables.find(|table| table.relations().iter().any(|own| own.id == definition.id));
         let table = table.map_or(String::new(), |table| format!("{}.{}", table.keyspace, table.name));
         let encoder = KeyEncoder::new(&definition.key);

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_model::{Catalog, Mutation, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
+use keyspan_model::{
+    Catalog, ColumnId, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Value, WriteBatch,
+};
 use parking_lot::Mutex;
 
 use super::core::Core;
 use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
-use crate::run::{Run, SortedRun};
+use crate::run::{Extent, Run, SortedRun};
 use crate::scan::{ScanSource, output_schema};
-use crate::seam::{Accepted, BatchStream, Known, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+use crate::seam::{
+    Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split,
+};
 
 /// A snapshot of an embedded store. It outlives the store.
 #[derive(Debug)]
@@ -77,6 +81,13 @@ impl StoreSnapshot {
         Ok(source)
     }
 
+    /// Only what the transaction itself has written.
+    fn own_source(&self, relation: &Arc<RelationDef>) -> Result<ScanSource> {
+        let nothing =
+            ScanSource { relation: relation.clone(), runs: Vec::new(), tombstones: Vec::new(), now: self.now };
+        self.own.iter().try_fold(nothing, |source, (batch, timestamp)| source.with_writes(batch, *timestamp))
+    }
+
     fn add_runs(&self, version: &RelationVersion, runs: &mut Vec<Run>) {
         let definition = &self.schema.relations[&version.definition.id];
         let begun = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.0 <= self.seq);
@@ -87,6 +98,16 @@ impl StoreSnapshot {
         let seen = version.segments.iter().filter(|segment| segment.record().meta.seq.1 <= self.seq);
         runs.extend(seen.map(|segment| Run::Segment(segment.clone())));
     }
+}
+
+/// What is known of everything that holds a batch after `since`.
+fn changed_extents(version: &RelationVersion, relation: &Arc<RelationDef>, since: u64) -> Vec<Extent> {
+    let later = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.1 > since);
+    let memtables = version.memtables().filter(later);
+    let memtables = memtables.map(|memtable| memtable.view(u64::MAX, relation.clone()).meta().all.clone());
+    let runs = version.runs.iter().map(|run| run.meta());
+    let runs = runs.chain(version.segments.iter().map(|segment| &segment.record().meta));
+    memtables.chain(runs.filter(|meta| meta.seq.1 > since).map(|meta| meta.all.clone())).collect()
 }
 
 impl Snapshot for StoreSnapshot {
@@ -120,6 +141,26 @@ impl Snapshot for StoreSnapshot {
 
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         self.source(relation)?.get(keys, columns)
+    }
+
+    fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {
+        let definition = self.schema.relation(relation)?;
+        let Some(at) = definition.key_index(column) else { return Ok(Changes::Anywhere) };
+        let mut extents = Vec::new();
+        if let Some(version) = self.version.get(&relation) {
+            if version.tombstones.iter().any(|tombstone| (since + 1..=self.seq).contains(&tombstone.span.seq)) {
+                return Ok(Changes::Anywhere);
+            }
+            extents = changed_extents(version, definition, since);
+        }
+        let own = self.own_source(definition)?;
+        if !own.tombstones.is_empty() {
+            return Ok(Changes::Anywhere);
+        }
+        extents.extend(own.runs.iter().map(|run| run.meta().all.clone()));
+        let bounds =
+            extents.iter().filter(|extent| extent.rows > 0).map(|extent| extent.values(&definition.key[at], at));
+        Ok(bounds.collect::<Option<Vec<_>>>().map_or(Changes::Anywhere, Changes::Within))
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {

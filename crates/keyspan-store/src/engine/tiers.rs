@@ -62,6 +62,7 @@ impl Core {
             segments: Vec::new(),
             tombstones: Vec::new(),
             outside: others.chain(segments).collect(),
+            seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
             level: 0,
         };

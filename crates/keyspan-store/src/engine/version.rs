@@ -10,7 +10,7 @@
 //! greatest seq is visible, so no later snapshot can be older than it. Runs of bulk writes and loaded segments are of one
 //! batch each: a snapshot leaves out those that are newer than it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspan_model::{Catalog, Error, ErrorKind, RelationDef, RelationId, Result};
@@ -28,14 +28,18 @@ pub struct Schema {
     pub catalog: Arc<Catalog>,
     /// By id.
     pub relations: BTreeMap<RelationId, Arc<RelationDef>>,
+    /// Those that a materialized view follows.
+    pub followed: BTreeSet<RelationId>,
 }
 
 impl Schema {
     /// The schema of a catalog.
     pub fn new(catalog: Arc<Catalog>) -> Arc<Schema> {
-        let all = catalog.tables.values().flat_map(|table| table.relations());
+        let all = catalog.all_tables().flat_map(|table| table.relations());
         let relations = all.map(|relation| (relation.id, Arc::new(relation))).collect();
-        Arc::new(Schema { catalog, relations })
+        let sources = catalog.tables.values().filter(|table| catalog.rollups_of(table.id).next().is_some());
+        let followed = sources.map(|table| table.rows).collect();
+        Arc::new(Schema { catalog, relations, followed })
     }
 
     /// The relation with this id, or 42P01.

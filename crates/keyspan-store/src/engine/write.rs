@@ -28,6 +28,8 @@ pub struct Inputs {
     pub tombstones: Vec<SpanTombstone>,
     /// Everything of the relation that is not merged.
     pub outside: Vec<Extent>,
+    /// The batch up to which deletions may be forgotten.
+    pub seen: u64,
     /// By what time expiry is judged, in microseconds.
     pub now: i64,
     /// Level of the windows to divide segments by.
@@ -92,6 +94,7 @@ impl Inputs {
             runs: self.runs().collect(),
             tombstones: &self.tombstones,
             outside: self.outside.clone(),
+            keep_tombstones: self.seq().1 > self.seen,
             now: self.now,
         };
         Compaction::new(input, Arc::new(ScanCounters::default()))

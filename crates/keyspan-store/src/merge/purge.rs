@@ -4,6 +4,7 @@
 //! - An expired cell becomes a tombstone with the cell's stamp: it still shadows what is older elsewhere.
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
+//! - No tombstone goes that a materialized view has still to see.
 //! - Versions of a family beyond its GC rule go.
 
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct CompactionInput<'a> {
     pub tombstones: &'a [SpanTombstone],
     /// Every run of the relation, memtables included, that is not merged.
     pub outside: Vec<Extent>,
+    /// Whether all tombstones stay, however old.
+    pub keep_tombstones: bool,
     /// The server's clock, in microseconds since 1970.
     pub now: i64,
 }
@@ -48,6 +51,7 @@ pub struct Compaction {
     wanted: Wanted,
     types: Vec<ColumnType>,
     outside: Vec<Extent>,
+    keep_tombstones: bool,
     now: i64,
     versions: Option<VersionFilter>,
     counters: Arc<ScanCounters>,
@@ -56,13 +60,13 @@ pub struct Compaction {
 impl Compaction {
     /// Begins a compaction.
     pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
-        let CompactionInput { relation, runs, tombstones, outside, now } = input;
+        let CompactionInput { relation, runs, tombstones, outside, keep_tombstones, now } = input;
         let cover = Arc::new(Cover::new(tombstones));
         let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
         let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
-        Ok(Compaction { relation, sweep, wanted, types, outside, now, versions, counters })
+        Ok(Compaction { relation, sweep, wanted, types, outside, keep_tombstones, now, versions, counters })
     }
 
     /// The columns of the batches' cells, in order.
@@ -186,7 +190,7 @@ impl Compaction {
     /// Whether a tombstone written at `ts`, by the clock at `at`, may be forgotten.
     fn may_go(&self, batch: &RunBatch, row: usize, ts: i64, at: i64) -> bool {
         let grace = i64::from(self.relation.gc_grace) * 1_000_000;
-        if self.now < at.saturating_add(grace) {
+        if self.keep_tombstones || self.now < at.saturating_add(grace) {
             return false;
         }
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");

@@ -4,7 +4,7 @@
 //! the same row, whatever their whole keys say (time slices over all series).
 
 use arrow::array::{Array, BinaryArray};
-use keyspan_model::{KeyEncoder, RelationDef, Result};
+use keyspan_model::{KeyColumn, KeyEncoder, RelationDef, Result, Value};
 use serde::{Deserialize, Serialize};
 
 use super::{Int64s, RunBatch};
@@ -74,6 +74,15 @@ impl Extent {
     /// Whether the key lies between least and greatest key.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.rows > 0 && self.key.0.as_slice() <= key && key <= self.key.1.as_slice()
+    }
+
+    /// Least and greatest value of a key column, whichever its direction; `None` if the extent does not know.
+    pub fn values(&self, column: &KeyColumn, at: usize) -> Option<(Value, Value)> {
+        let encoder = KeyEncoder::new(std::slice::from_ref(column));
+        let value = |bytes: &[u8]| encoder.decode(bytes).ok()?.pop();
+        let (first, last) = self.columns.get(at)?;
+        let (first, last) = (value(first)?, value(last)?);
+        Some(if column.descending { (last, first) } else { (first, last) })
     }
 
     /// The extent of the same rows with `base` added to every write timestamp.

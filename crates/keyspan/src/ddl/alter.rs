@@ -251,6 +251,10 @@ fn contains_nulls(table: &TableDef, column: &str) -> Error {
 }
 
 async fn alter_view(session: &mut Session, statement: &AlterTable, view: &ViewDef) -> Result<()> {
+    if view.rollup.is_some() {
+        let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a materialized view", view.name));
+        return Err(error.with_hint("Drop it and create it anew."));
+    }
     change(session, |catalog| {
         let mut next = view.clone();
         for action in &statement.actions {

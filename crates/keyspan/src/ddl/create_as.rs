@@ -30,7 +30,7 @@ pub(crate) async fn run(session: &mut Session, statement: &CreateTableAs, parame
     let shape = Shape {
         keyspace,
         name: statement.name.name.clone(),
-        columns: columns(statement, &planned.schema)?,
+        columns: typed_columns(&statement.columns, &planned.schema)?,
         primary_key: statement.primary_key.clone(),
         clustering_order: statement.clustering_order.clone(),
         options: statement.options.clone(),
@@ -93,21 +93,22 @@ async fn gather(
     Ok(gather)
 }
 
-fn columns(statement: &CreateTableAs, schema: &arrow::datatypes::Schema) -> Result<Vec<NewColumn>> {
-    if statement.columns.len() > schema.fields().len() {
+/// Columns of the query's types; the first have the names given.
+pub(super) fn typed_columns(names: &[String], schema: &arrow::datatypes::Schema) -> Result<Vec<NewColumn>> {
+    if names.len() > schema.fields().len() {
         let message = "CREATE TABLE AS specifies too many column names";
         return Err(Error::new(keyspan_model::ErrorKind::Syntax, message));
     }
     let fields = schema.fields().iter().enumerate();
     fields
         .map(|(index, field)| {
-            let name = statement.columns.get(index).unwrap_or(field.name()).clone();
+            let name = names.get(index).unwrap_or(field.name()).clone();
             let ty = ColumnType::of_field(field).ok_or_else(|| {
                 let message =
                     format!("column \"{name}\" has a type that tables cannot hold yet: {}", field.data_type());
                 Error::not_supported(message).with_hint("Cast it, for instance to json or text.")
             })?;
-            Ok(NewColumn { name, ty, not_null: false, default: None, max_length: None, position: None })
+            Ok(NewColumn::plain(name, ty))
         })
         .collect()
 }

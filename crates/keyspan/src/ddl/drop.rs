@@ -10,12 +10,13 @@ use crate::names::{self, Named};
 use crate::outcome::{Outcome, Tag};
 use crate::session::Session;
 
-/// `DROP TABLE | VIEW | INDEX | KEYSPACE`.
+/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
 pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outcome> {
     let path = session.settings.search_path();
     let tag = match statement.kind {
         DropKind::Table => "DROP TABLE",
         DropKind::View => "DROP VIEW",
+        DropKind::MaterializedView => "DROP MATERIALIZED VIEW",
         DropKind::Index => "DROP INDEX",
         DropKind::Keyspace => "DROP SCHEMA",
     };
@@ -44,7 +45,7 @@ fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &Obj
             let message = format!("index \"{}\" does not exist", names::plain(name));
             Err(Error::new(ErrorKind::UndefinedObject, message))
         }
-        DropKind::Table | DropKind::View => drop_relation(catalog, path, statement, name),
+        DropKind::Table | DropKind::View | DropKind::MaterializedView => drop_relation(catalog, path, statement, name),
     }
 }
 
@@ -54,23 +55,16 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
         None if statement.if_exists => return Ok(false),
         None => {
             let error = names::expect(catalog, path, name).err();
-            let what = if statement.kind == DropKind::Table { "table" } else { "view" };
-            let message = format!("{what} \"{}\" does not exist", names::plain(name));
+            let message = format!("{} \"{}\" does not exist", kind_text(statement.kind), names::plain(name));
             let hint = error.and_then(|error| error.hint);
             return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
         }
     };
     let id = match (&found, statement.kind) {
         (Named::Table(table), DropKind::Table) => table.id,
-        (Named::View(view), DropKind::View) => view.id,
-        (Named::Table(table), _) => {
-            let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is not a view", table.name));
-            return Err(error.with_hint("Use DROP TABLE to remove a table."));
-        }
-        (Named::View(view), _) => {
-            let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is not a table", view.name));
-            return Err(error.with_hint("Use DROP VIEW to remove a view."));
-        }
+        (Named::View(view), DropKind::View) if view.rollup.is_none() => view.id,
+        (Named::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
+        (found, kind) => return Err(wrong_kind(found, kind)),
     };
     if statement.cascade {
         for view in depend::all_views_of(catalog, id) {
@@ -81,12 +75,32 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
         let others = depend::views_of(catalog, id);
         let named = |view: &str| statement.names.iter().any(|name| name.name == view);
         if others.iter().any(|view| statement.kind == DropKind::Table || !named(&view.name)) {
-            let what = if statement.kind == DropKind::Table { "table" } else { "view" };
+            let what = kind_text(statement.kind);
             depend::check_no_views(catalog, id, &format!("drop {what} {}", names::plain(name)))?;
         }
     }
     remove(catalog, id);
     Ok(true)
+}
+
+fn kind_text(kind: DropKind) -> &'static str {
+    match kind {
+        DropKind::Table => "table",
+        DropKind::View => "view",
+        DropKind::MaterializedView => "materialized view",
+        DropKind::Index => "index",
+        DropKind::Keyspace => "schema",
+    }
+}
+
+fn wrong_kind(found: &Named, wanted: DropKind) -> Error {
+    let (name, kind) = match found {
+        Named::Table(table) => (&table.name, DropKind::Table),
+        Named::View(view) if view.rollup.is_some() => (&view.name, DropKind::MaterializedView),
+        Named::View(view) => (&view.name, DropKind::View),
+    };
+    let error = Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a {}", kind_text(wanted)));
+    error.with_hint(format!("Use DROP {} to remove a {}.", kind_text(kind).to_uppercase(), kind_text(kind)))
 }
 
 fn remove(catalog: &mut Catalog, id: TableId) {

@@ -11,6 +11,7 @@ pub(crate) mod depend;
 pub(crate) mod drop;
 pub(crate) mod index;
 pub(crate) mod keyspace;
+pub(crate) mod materialized;
 mod option;
 pub(crate) mod table;
 mod validate;

@@ -77,6 +77,11 @@ pub(super) struct NewColumn {
 }
 
 impl NewColumn {
+    /// A column with nothing but a name and a type.
+    pub(super) fn plain(name: String, ty: ColumnType) -> NewColumn {
+        NewColumn { name, ty, not_null: false, default: None, max_length: None, position: None }
+    }
+
     pub(super) fn declared(column: &ColumnDefinition) -> Result<NewColumn> {
         if column.is_static {
             let error = Error::not_supported(format!("static columns are not yet supported: \"{}\"", column.name));

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use keyspan_cql::CreateView;
 use keyspan_model::{Error, ErrorKind, Result, ViewDef};
+use keyspan_query::PlannedQuery;
 
-use super::{change, check_free, depend, exists, skipping, table};
+use super::{change, check_free, depend, exists, materialized, skipping, table};
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
 use crate::session::Session;
 
-/// `CREATE [OR REPLACE] VIEW`.
+/// `CREATE [OR REPLACE] VIEW`, `CREATE MATERIALIZED VIEW`.
 pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Result<Outcome> {
+    if let Some(materialized) = &statement.materialized {
+        return materialized::create(session, statement, materialized).await;
+    }
     let path = session.settings.search_path();
     let catalog = session.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
@@ -24,15 +28,15 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Res
     }
     if !statement.or_replace {
         check_free(&catalog, &keyspace, &statement.name)?;
-    } else if catalog.table(&keyspace, name).is_some() {
+    } else if catalog.table(&keyspace, name).is_some() || catalog.view(&keyspace, name).is_some_and(is_materialized) {
         return Err(Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a view")));
     }
-    check_columns(session, statement).await?;
+    checked(session, statement).await?;
     change(session, |catalog| {
         names::expect_keyspace(catalog, &keyspace)?;
         let old = catalog.view(&keyspace, name).cloned();
         let id = match &old {
-            Some(old) if statement.or_replace => old.id,
+            Some(old) if statement.or_replace && !is_materialized(old) => old.id,
             Some(_) => return Err(exists(name)),
             None => catalog.new_table_id(),
         };
@@ -44,6 +48,7 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Res
             columns: statement.columns.clone(),
             sql: statement.query.text.clone(),
             search_path: path.clone(),
+            rollup: None,
         };
         catalog.views.insert(id, Arc::new(view));
         Ok(())
@@ -68,7 +73,12 @@ fn check_not_circular(
     Ok(())
 }
 
-async fn check_columns(session: &mut Session, statement: &CreateView) -> Result<()> {
+fn is_materialized(view: &Arc<ViewDef>) -> bool {
+    view.rollup.is_some()
+}
+
+/// The view's query, planned: it has no parameters, and each of its columns a name of its own.
+pub(super) async fn checked(session: &mut Session, statement: &CreateView) -> Result<PlannedQuery> {
     let planned = query::plan(session, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));
@@ -85,5 +95,5 @@ async fn check_columns(session: &mut Session, statement: &CreateView) -> Result<
             return Err(Error::new(ErrorKind::DuplicateColumn, message));
         }
     }
-    Ok(())
+    Ok(planned)
 }

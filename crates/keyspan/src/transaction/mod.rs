@@ -186,7 +186,7 @@ impl Transaction {
             batch.unchanged.append(&mut self.reads.lock());
         }
         if let Some((_, catalog)) = &self.catalog {
-            let live: Vec<_> = catalog.tables.values().flat_map(|t| t.relations()).map(|r| r.id).collect();
+            let live: Vec<_> = catalog.all_tables().flat_map(|t| t.relations()).map(|r| r.id).collect();
             batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
             batch.unchanged.retain(|condition| live.contains(&condition.relation));
         }

@@ -1,6 +1,6 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, SET TRANSACTION, and what every statement checks first.
 
-use keyspan_cql::{IsolationLevel, SetTransaction, Statement, TransactionModes};
+use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_store::seam::Store;
 
@@ -43,7 +43,9 @@ fn writing_command(statement: &Statement) -> Option<&'static str> {
         Statement::AlterKeyspace(_) => "ALTER SCHEMA",
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateTableAs(_) => "CREATE TABLE AS",
+        Statement::CreateView(view) if view.materialized.is_some() => "CREATE MATERIALIZED VIEW",
         Statement::CreateView(_) => "CREATE VIEW",
+        Statement::Maintain(Maintain::Refresh(_)) => "REFRESH MATERIALIZED VIEW",
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::Drop(_) => "DROP",
         Statement::Truncate(_) => "TRUNCATE TABLE",

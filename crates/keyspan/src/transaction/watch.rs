@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_model::{Catalog, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_store::seam::{Accepted, BatchStream, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split};
+use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
+use keyspan_store::seam::{
+    Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split,
+};
 use parking_lot::Mutex;
 
 /// More remembered spans than this of one transaction become whole relations.
@@ -80,6 +82,11 @@ impl Snapshot for Watched {
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         self.remember(relation, keys.iter().map(|key| Span::prefix(key.clone())));
         self.inner.get(relation, keys, columns)
+    }
+
+    /// Kept rows of a materialized view would hide what of its source was read: so all of it is computed.
+    fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
+        Ok(Changes::Anywhere)
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {

@@ -128,6 +128,7 @@ fn compaction_drops_the_versions_beyond_the_rule() {
         relation: Arc::clone(&source.relation),
         runs: source.runs.iter().map(|run| run.open(&[], None).expect("opened")).collect(),
         tombstones: &source.tombstones,
+        keep_tombstones: false,
         outside: vec![],
         now: source.now,
     };

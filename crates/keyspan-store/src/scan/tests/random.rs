@@ -350,6 +350,7 @@ impl Case {
             relation: Arc::new(self.relation.clone()),
             runs: merged.iter().map(|run| run.open(&[], None).expect("opened")).collect(),
             tombstones: &self.tombstones,
+            keep_tombstones: false,
             outside: outside.iter().map(|run| run.meta().all.clone()).collect(),
             now: self.now,
         };

@@ -1,0 +1,237 @@
+//! Which queries can be materialized views.
+//!
+//! One table, rows filtered and grouped, one group of them a step of the time in its row key. Everything must follow from
+//! the rows alone: no `now()`, nothing of the session. Then what a group is can change only with rows of its bucket.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, TableScan, Volatility};
+use keyspan_model::{ColumnId, Error, Result, TableDef};
+
+use super::RollupTable;
+use crate::error::from_datafusion;
+use crate::functions::cast::CastFunction;
+use crate::functions::step::keeps_order;
+use crate::table::KeyspanTable;
+
+/// What a materialized view is made of.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// The table that is read.
+    pub source: Arc<TableDef>,
+    /// Its key column that is put into steps.
+    pub time: ColumnId,
+    /// Places of the groups among the query's columns: the key of the view's rows. The bucket is the last.
+    pub key: Vec<usize>,
+    /// The call that makes the bucket.
+    pub(super) bucket: Expr,
+}
+
+/// The parts of an analyzed query.
+///
+/// # Errors
+/// 0A000 for a query that cannot be kept, saying what is in the way.
+pub fn definition(plan: &LogicalPlan) -> Result<Definition> {
+    let (aggregate, scan) = parts(plan)?;
+    check_immutable(plan)?;
+    let source = source(&scan)?;
+    let mut bucket = None;
+    for (place, group) in aggregate.group_expr.iter().enumerate() {
+        match bucket_of(group, &aggregate.input, &source)? {
+            Some(found) if bucket.is_none() => bucket = Some((place, found)),
+            Some(_) => return Err(refused("two groups are steps of time").with_hint("Group by one of them only.")),
+            None => check_not_null(group, &aggregate)?,
+        }
+    }
+    let Some((place, (bucket, time))) = bucket else {
+        let hint = "Group by time_bucket('1 hour', ts) or date_bin('1 hour', ts), where ts is part of the table's primary key.";
+        return Err(refused("its GROUP BY has no step of time").with_hint(hint));
+    };
+    let groups = (0..aggregate.group_expr.len()).filter(|group| *group != place).chain([place]);
+    let columns = plan.schema().fields().len();
+    let key = groups.map(|group| {
+        let shown = (0..columns).find(|column| origin(plan, *column) == Some(group));
+        shown.ok_or_else(|| {
+            let error = refused(&format!("\"{}\" is grouped by and not selected", aggregate.group_expr[group]));
+            error.with_hint("Select every expression of the GROUP BY: they are the key of the view's rows.")
+        })
+    });
+    Ok(Definition { source, time, key: key.collect::<Result<_>>()?, bucket })
+}
+
+fn refused(why: &str) -> Error {
+    Error::not_supported(format!("this query cannot be a materialized view: {why}"))
+}
+
+/// The one aggregate, and the one table below it.
+fn parts(plan: &LogicalPlan) -> Result<(Aggregate, TableScan)> {
+    let mut aggregate = None;
+    let mut at = plan;
+    loop {
+        at = match at {
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::Filter(node) => &node.input,
+            LogicalPlan::SubqueryAlias(node) => &node.input,
+            LogicalPlan::Aggregate(node) if aggregate.is_none() => {
+                aggregate = Some(node.clone());
+                &node.input
+            }
+            LogicalPlan::Aggregate(_) => return Err(refused("it groups twice")),
+            LogicalPlan::TableScan(scan) => {
+                let Some(aggregate) = aggregate else {
+                    return Err(
+                        refused("it has no GROUP BY").with_hint("A plain view, or CREATE TABLE … AS, does without.")
+                    );
+                };
+                return Ok((aggregate, scan.clone()));
+            }
+            other => return Err(refused(&format!("it has {}", named(other)))),
+        };
+    }
+}
+
+fn named(node: &LogicalPlan) -> &'static str {
+    match node {
+        LogicalPlan::Join(_) => "a join",
+        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => "ORDER BY or LIMIT",
+        LogicalPlan::Window(_) => "a window function",
+        LogicalPlan::Union(_) => "UNION",
+        LogicalPlan::Distinct(_) => "DISTINCT",
+        LogicalPlan::Extension(_) => "time_bucket_gapfill or another operator that looks beyond one bucket",
+        _ => "more than WHERE, GROUP BY and HAVING over one table",
+    }
+}
+
+fn source(scan: &TableScan) -> Result<Arc<TableDef>> {
+    let provider = source_as_provider(&scan.source).map_err(from_datafusion)?;
+    if provider.downcast_ref::<RollupTable>().is_some() {
+        return Err(refused("it reads a materialized view").with_hint("Read the table that view is made of."));
+    }
+    match provider.downcast_ref::<KeyspanTable>() {
+        Some(table) => Ok(table.definition().clone()),
+        None => Err(refused(&format!("\"{}\" is not a table", scan.table_name.table()))),
+    }
+}
+
+/// The call of a step function over a key column that this group is, and the column.
+fn bucket_of(group: &Expr, input: &LogicalPlan, source: &TableDef) -> Result<Option<(Expr, ColumnId)>> {
+    let (call, input) = traced(group, input);
+    let Expr::ScalarFunction(function) = &call else { return Ok(None) };
+    if !keeps_order(function.func.name()) {
+        return Ok(None);
+    }
+    let [_, at, rest @ ..] = function.args.as_slice() else { return Ok(None) };
+    let (at, _) = traced(at, input);
+    let Expr::Column(column) = &at else { return Ok(None) };
+    let Some(time) = source.key().find(|key| key.name == column.name) else {
+        let message = format!("\"{}\" is not part of the primary key of \"{}\"", column.name, source.name);
+        return Err(refused(&message).with_hint("Time that steps are made of belongs into the key."));
+    };
+    let schema = input.schema();
+    let zoned = |argument: &Expr| argument.get_type(schema).map_or(true, |ty| ty.is_string() || ty.is_null());
+    if rest.iter().any(zoned) {
+        let hint = "Keep steps of an hour, and put those together by the days of a zone when you read them.";
+        return Err(refused("its steps follow a time zone").with_hint(hint));
+    }
+    Ok(Some((call, time.id)))
+}
+
+/// What an expression stands for: through columns that are computed further down. With the node that it is over.
+fn traced<'a>(expr: &Expr, mut input: &'a LogicalPlan) -> (Expr, &'a LogicalPlan) {
+    let mut expr = expr.clone().unalias_nested().data;
+    loop {
+        let next = match (&expr, input) {
+            (Expr::Column(column), LogicalPlan::Projection(node)) => {
+                place(input, column).map(|at| node.expr[at].clone())
+            }
+            (Expr::Column(column), LogicalPlan::SubqueryAlias(node)) => {
+                place(input, column).map(|at| Expr::Column(Column::from(node.input.schema().qualified_field(at))))
+            }
+            (_, LogicalPlan::Filter(_)) => Some(expr.clone()),
+            _ => None,
+        };
+        let (Some(next), Some(below)) = (next, input.inputs().first().copied()) else { return (expr, input) };
+        (expr, input) = (next.unalias_nested().data, below);
+    }
+}
+
+fn place(plan: &LogicalPlan, column: &Column) -> Option<usize> {
+    plan.schema().maybe_index_of_column(column)
+}
+
+/// Which of the aggregate's columns a column of the query is, if it is one as it stands.
+fn origin(plan: &LogicalPlan, at: usize) -> Option<usize> {
+    match plan {
+        LogicalPlan::Aggregate(_) => Some(at),
+        LogicalPlan::Projection(node) => match node.expr[at].clone().unalias_nested().data {
+            Expr::Column(column) => origin(&node.input, place(&node.input, &column)?),
+            _ => None,
+        },
+        LogicalPlan::SubqueryAlias(node) => origin(&node.input, at),
+        LogicalPlan::Filter(node) => origin(&node.input, at),
+        _ => None,
+    }
+}
+
+/// A key is never null, so neither may a group be.
+fn check_not_null(group: &Expr, aggregate: &Aggregate) -> Result<()> {
+    if never_null(group, aggregate.input.schema()) {
+        return Ok(());
+    }
+    let name = group.clone().unalias();
+    let error = refused(&format!("the group {name} may be null"));
+    Err(error.with_hint("Declare its column NOT NULL, or write coalesce(…, '')."))
+}
+
+fn never_null(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Alias(alias) => never_null(&alias.expr, schema),
+        Expr::ScalarFunction(call) if call.func.name() == "coalesce" => {
+            call.args.iter().any(|arg| never_null(arg, schema))
+        }
+        expr => expr.nullable(schema).is_ok_and(|nullable| !nullable),
+    }
+}
+
+/// Nothing may depend on when, or by whom, it is evaluated.
+fn check_immutable(plan: &LogicalPlan) -> Result<()> {
+    let mut varies = None;
+    let walked = plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                varies = varies.take().or_else(|| what_varies(expr));
+                Ok(if varies.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    });
+    walked.map_err(from_datafusion)?;
+    match varies {
+        None => Ok(()),
+        Some(what) => {
+            let error = refused(&format!("{what} has another value at another time or in another session"));
+            Err(error.with_hint(
+                "Functions of the time of day, of the session and of its time zone are for queries of the view.",
+            ))
+        }
+    }
+}
+
+fn what_varies(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            if let Some(cast) = call.func.inner().downcast_ref::<CastFunction>() {
+                return cast.follows_zone(&call.args).then(|| expr.to_string());
+            }
+            let fixed = call.func.signature().volatility == Volatility::Immutable;
+            (!fixed).then(|| format!("{}()", call.func.name()))
+        }
+        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
+            Some("a subquery".to_owned())
+        }
+        Expr::Placeholder(parameter) => Some(parameter.id.clone()),
+        _ => None,
+    }
+}

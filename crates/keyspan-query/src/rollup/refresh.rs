@@ -1,0 +1,41 @@
+//! What brings the kept rows of a materialized view up to date.
+
+use keyspan_model::{Result, ViewDef};
+use keyspan_store::seam::BatchStream;
+
+use super::stale::Progress;
+use crate::error::from_datafusion;
+use crate::names::rollup_of;
+use crate::session::{QueryContext, QuerySession};
+
+/// The stale buckets of a view: as they are kept, and as they should be. Columns are the view's, in their order.
+pub struct Refresh {
+    /// The rows that are kept.
+    pub kept: BatchStream,
+    /// The rows that the query answers.
+    pub computed: BatchStream,
+    /// How far the rows are right once they are written.
+    pub progress: Progress,
+}
+
+/// Reads what is stale on the context's snapshot; `None`: nothing is.
+///
+/// # Errors
+/// Whatever keeps the query from running: say, an overflow in a sum.
+pub async fn refresh(session: &QuerySession, view: &ViewDef, context: &QueryContext) -> Result<Option<Refresh>> {
+    let state = session.engine().statement(context);
+    let Some(table) = rollup_of(session.engine(), &state, context, view).map_err(from_datafusion)? else {
+        return Ok(None);
+    };
+    let snapshot = context.snapshot.as_ref();
+    let stale = table.stale(snapshot, &state).map_err(from_datafusion)?;
+    if stale.is_empty() {
+        return Ok(None);
+    }
+    let kept = table.kept(|bucket| stale.holds(bucket)).map_err(from_datafusion)?;
+    let computed = table.computed(|time| stale.holds(time)).map_err(from_datafusion)?;
+    let kept = session.stream(kept, &state).await?;
+    let computed = session.stream(computed, &state).await?;
+    let progress = Progress { relation: table.source().map_err(from_datafusion)?, seq: snapshot.seq() };
+    Ok(Some(Refresh { kept, computed, progress }))
+}

@@ -1,0 +1,122 @@
+//! CREATE MATERIALIZED VIEW: a view whose rows are kept in a table of its own, which nothing else names.
+//!
+//! The view is there before its rows are: whatever is not computed yet is computed when it is read. So one made inside a
+//! transaction, or WITH NO DATA, answers like any other.
+
+use std::sync::Arc;
+
+use keyspan_cql::{CreateView, Materialized, PrimaryKey};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, RollupDef, TableDef, TableId, ViewDef};
+use keyspan_query::rollup::Definition;
+
+use super::create_as::typed_columns;
+use super::table::{NewColumn, Shape, is_taken};
+use super::{change, check_free, skipping, view};
+use crate::names::{self, Named};
+use crate::outcome::{Outcome, Tag};
+use crate::rollup;
+use crate::session::Session;
+
+/// `CREATE MATERIALIZED VIEW`.
+pub(crate) async fn create(
+    session: &mut Session,
+    statement: &CreateView,
+    materialized: &Materialized,
+) -> Result<Outcome> {
+    let path = session.settings.search_path();
+    let catalog = session.catalog();
+    let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
+    let name = &statement.name.name;
+    if statement.if_not_exists && is_taken(&catalog, &keyspace, name) {
+        skipping(session, "relation", name);
+        return Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")));
+    }
+    check_free(&catalog, &keyspace, &statement.name)?;
+    let planned = view::checked(session, statement).await?;
+    let snapshot = session.snapshot()?;
+    let context = session.context(snapshot, &[]);
+    let definition = session.queries.definition(&planned, &context)?;
+    let columns = typed_columns(&statement.columns, &planned.schema)?;
+    let shape = Shape {
+        keyspace: keyspace.clone(),
+        name: name.clone(),
+        primary_key: Some(key(&definition, &columns)),
+        columns,
+        clustering_order: Vec::new(),
+        options: materialized.options.clone(),
+    };
+    let id = change(session, |catalog| {
+        names::expect_keyspace(catalog, &keyspace)?;
+        check_free(catalog, &keyspace, &statement.name)?;
+        let rollup = RollupDef {
+            rows: TableDef { gc_grace: 0, ..shape.build(catalog)? },
+            progress: progress_table(&shape).build(catalog)?,
+            source: definition.source.id,
+        };
+        let id = catalog.new_table_id();
+        let view = ViewDef {
+            id,
+            keyspace: keyspace.clone(),
+            name: name.clone(),
+            columns: statement.columns.clone(),
+            sql: statement.query.text.clone(),
+            search_path: path.clone(),
+            rollup: Some(rollup),
+        };
+        catalog.views.insert(id, Arc::new(view));
+        Ok(id)
+    })
+    .await?;
+    rollup::look_after(&session.database)?;
+    if materialized.with_data && session.transaction.is_none() {
+        fill(session, id).await?;
+    }
+    Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")))
+}
+
+/// Computes the rows. A view whose query fails on the rows that are there is not made.
+async fn fill(session: &mut Session, id: TableId) -> Result<()> {
+    let database = session.database.clone();
+    let filled = session.running.guard(rollup::refresh(&database, id)).await;
+    if filled.is_err() {
+        change(session, |catalog| Ok(drop(catalog.views.remove(&id)))).await?;
+    }
+    filled
+}
+
+/// The groups, the bucket last: rows of a group are together, in order of time.
+fn key(definition: &Definition, columns: &[NewColumn]) -> PrimaryKey {
+    let mut names = definition.key.iter().map(|place| columns[*place].name.clone());
+    PrimaryKey { partition: names.by_ref().take(1).collect(), clustering: names.collect(), position: 1 }
+}
+
+/// One row: the relation of the source, and the batch.
+fn progress_table(rows: &Shape) -> Shape {
+    let column = |name: &str, ty| NewColumn::plain(name.to_string(), ty);
+    Shape {
+        columns: vec![
+            column("id", ColumnType::Int),
+            column("relation", ColumnType::BigInt),
+            column("seq", ColumnType::BigInt),
+        ],
+        primary_key: Some(PrimaryKey { partition: vec!["id".into()], clustering: Vec::new(), position: 1 }),
+        options: Vec::new(),
+        ..rows.clone()
+    }
+}
+
+/// `REFRESH MATERIALIZED VIEW`.
+pub(crate) async fn refresh(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<()> {
+    let path = session.settings.search_path();
+    let wrong = || {
+        let message = format!("\"{}\" is not a materialized view", names::plain(name));
+        Error::new(ErrorKind::WrongObjectType, message)
+    };
+    match names::expect(&session.catalog(), &path, name)? {
+        Named::View(view) if view.rollup.is_some() => {
+            let database = session.database.clone();
+            session.running.guard(rollup::refresh(&database, view.id)).await
+        }
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,240 @@
+//! Keeping materialized views up to date: what of their stale buckets has changed is written, with the batch it is right
+//! up to, in one step.
+//!
+//! A task looks after all views of a database: each is refreshed [`PAUSE`] after the last time, or later, so that it takes
+//! at most [`SHARE`] of one core's time. Readers need none of it: what is stale they compute ([`keyspan_query::rollup`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::row::{RowConverter, SortField};
+use futures::StreamExt;
+use keyspan_model::array::value_at;
+use keyspan_model::{
+    CellWrite, ColumnDef, Error, ErrorKind, Mutation, Result, RollupDef, RowDelete, RowWrite, Stamp, TableDef, TableId,
+    Value, WriteBatch,
+};
+use keyspan_query::rollup::{Progress, Refresh, progress};
+use keyspan_query::{QueryContext, Zone};
+use keyspan_store::seam::{ReadAt, Store};
+use parking_lot::Mutex;
+
+use crate::bulk::gather::Gather;
+use crate::database::Database;
+use crate::dml::intake::Intake;
+
+/// Time between two refreshes of a view, at least.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Refreshing a view takes at most one part in so many of the time.
+const SHARE: u32 = 10;
+/// How often is looked whether a refresh is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a database remembers of its materialized views.
+#[derive(Debug, Default)]
+pub(crate) struct Rollups {
+    begun: AtomicBool,
+    /// Held by who refreshes a view.
+    locks: Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Looks after the database's views from now on. Does nothing if that goes on already.
+pub(crate) fn look_after(database: &Database) -> Result<()> {
+    if !database.refreshes() || database.rollups().begun.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let weak = database.downgrade();
+    database.threads().spawn(async move {
+        let mut due = BTreeMap::new();
+        loop {
+            tokio::time::sleep(TICK).await;
+            let Some(database) = weak.upgrade() else { return };
+            if let Err(error) = refresh_due(&database, &mut due).await {
+                tracing::debug!(%error, "materialized views are looked after no longer");
+                return;
+            }
+        }
+    })
+}
+
+/// Refreshes the views whose time has come. Fails when the database closes; other errors wait for the next time.
+async fn refresh_due(database: &Database, due: &mut BTreeMap<TableId, Instant>) -> Result<()> {
+    let catalog = database.catalog();
+    due.retain(|id, _| catalog.views.contains_key(id));
+    for view in catalog.views.values().filter(|view| view.rollup.is_some()) {
+        if due.get(&view.id).is_some_and(|due| Instant::now() < *due) {
+            continue;
+        }
+        let begun = Instant::now();
+        match refresh(database, view.id).await {
+            Err(error) if error.kind == ErrorKind::Shutdown => return Err(error),
+            Err(error) => tracing::warn!(%error, view = view.name, "a materialized view could not be refreshed"),
+            Ok(()) => {}
+        }
+        due.insert(view.id, Instant::now() + PAUSE.max(begun.elapsed() * (SHARE - 1)));
+    }
+    Ok(())
+}
+
+/// Brings the rows of a view up to date. Nothing to do where it was dropped meanwhile.
+///
+/// # Errors
+/// Those of its query, and of writing.
+pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
+    let lock = database.rollups().locks.lock().entry(view).or_default().clone();
+    let _one = lock.lock().await;
+    let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
+    let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
+    let Some(rollup) = &view.rollup else { return Ok(()) };
+    let mut session = database.session();
+    let context: QueryContext = session.context(snapshot, &[]);
+    let queries = session.queries.clone();
+    let read = {
+        let view = view.clone();
+        database.threads().run(async move { keyspan_query::rollup::refresh(&queries, &view, &context).await }).await?
+    };
+    if let Some(read) = read {
+        let batch = write(database, rollup, read).await?;
+        match database.store().apply(batch).await {
+            Err(error) if error.kind == ErrorKind::UndefinedTable => return Ok(()),
+            applied => drop(applied?),
+        }
+    }
+    tell(database, rollup)
+}
+
+/// Tells the store up to which batch all views of the source have seen it.
+fn tell(database: &Database, rollup: &RollupDef) -> Result<()> {
+    let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
+    let catalog = snapshot.catalog();
+    let Some(source) = catalog.tables.get(&rollup.source) else { return Ok(()) };
+    let seen = catalog.rollups_of(source.id).map(|(_, rollup)| {
+        let progress = progress(snapshot.as_ref(), rollup)?;
+        Ok(progress.filter(|progress| progress.relation == source.rows).map_or(0, |progress| progress.seq))
+    });
+    let seen = seen.collect::<Result<Vec<u64>>>()?;
+    database.store().followed(source.rows, seen.into_iter().min().unwrap_or(0));
+    Ok(())
+}
+
+/// What must be written so that what is kept is what was computed.
+async fn write(database: &Database, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
+    let Refresh { kept, computed, progress } = read;
+    let (mut kept, mut computed) = (database.threads().stream(kept)?, database.threads().stream(computed)?);
+    let rows = Arc::new(rollup.rows.clone());
+    let mut known: Option<Known> = None;
+    while let Some(batch) = kept.next().await {
+        let batch = batch?;
+        known.get_or_insert(Known::new(&rows, &batch)?).remember(&batch)?;
+    }
+    let stamp = Stamp::Server(0);
+    let mut target: Option<(Intake, Gather)> = None;
+    while let Some(batch) = computed.next().await {
+        let batch = batch?;
+        let changed = match &mut known {
+            Some(known) => known.changed(&batch)?,
+            None => batch,
+        };
+        if changed.num_rows() == 0 {
+            continue;
+        }
+        let (intake, gather) = match &mut target {
+            Some(target) => target,
+            None => {
+                let names: Vec<String> = changed.schema().fields().iter().map(|field| field.name().clone()).collect();
+                let intake = Intake::new(rows.clone(), &names, Arc::new(Zone::Fixed(0)))?;
+                let gather = Gather::new(database.store(), intake.relation().clone(), stamp);
+                target.insert((intake, gather))
+            }
+        };
+        gather.push(intake.write(&changed, stamp)?).await?;
+    }
+    let mut mutations: Vec<Mutation> = match target {
+        Some((_, gather)) => gather.finish().await?.into_iter().collect(),
+        None => Vec::new(),
+    };
+    if let Some(known) = known {
+        let gone = known.left()?.into_iter();
+        mutations.extend(gone.map(|key| Mutation::DeleteRow(RowDelete { relation: rows.rows, key, stamp })));
+    }
+    mutations.push(progress_row(&rollup.progress, progress, stamp)?);
+    Ok(WriteBatch { mutations, ..WriteBatch::default() })
+}
+
+fn progress_row(table: &TableDef, progress: Progress, stamp: Stamp) -> Result<Mutation> {
+    let seq = i64::try_from(progress.seq).map_err(|_| Error::internal("a commit order beyond bigint"))?;
+    let numbers = [i64::from(progress.relation.0), seq];
+    let columns = table.columns.iter().filter(|column| !column.is_key());
+    let cells = columns.zip(numbers).map(|(column, number)| (column.id, CellWrite::Value(Value::BigInt(number))));
+    let cells = cells.collect();
+    Ok(Mutation::Row(RowWrite { relation: table.rows, key: vec![Value::Int(0)], marker: true, cells, stamp, ttl: 0 }))
+}
+
+/// The rows that are kept, by key, until they are seen among those computed.
+struct Known {
+    /// The key's columns: types, and places in the batches.
+    key: Vec<(ColumnDef, usize)>,
+    values: Vec<usize>,
+    keys_of: RowConverter,
+    values_of: RowConverter,
+    rows: HashMap<Box<[u8]>, Box<[u8]>>,
+}
+
+impl Known {
+    fn new(table: &TableDef, batch: &RecordBatch) -> Result<Known> {
+        let schema = batch.schema();
+        let place = |column: &ColumnDef| Ok((column.clone(), schema.index_of(&column.name)?));
+        let key: Vec<(ColumnDef, usize)> = table.key().map(place).collect::<Result<_>>()?;
+        let values =
+            (0..batch.num_columns()).filter(|at| !key.iter().any(|(_, place)| place == at)).collect::<Vec<_>>();
+        let field = |at: usize| SortField::new(schema.field(at).data_type().clone());
+        let keys_of = RowConverter::new(key.iter().map(|(_, at)| field(*at)).collect())?;
+        let values_of = RowConverter::new(values.iter().map(|at| field(*at)).collect())?;
+        Ok(Known { key, values, keys_of, values_of, rows: HashMap::new() })
+    }
+
+    fn encoded(&self, batch: &RecordBatch) -> Result<(arrow::row::Rows, arrow::row::Rows)> {
+        let keys: Vec<ArrayRef> = self.key.iter().map(|(_, at)| batch.column(*at).clone()).collect();
+        let values: Vec<ArrayRef> = self.values.iter().map(|at| batch.column(*at).clone()).collect();
+        let values_of = if values.is_empty() { None } else { Some(self.values_of.convert_columns(&values)?) };
+        let empty = || self.values_of.empty_rows(0, 0);
+        Ok((self.keys_of.convert_columns(&keys)?, values_of.unwrap_or_else(empty)))
+    }
+
+    fn remember(&mut self, batch: &RecordBatch) -> Result<()> {
+        let (keys, values) = self.encoded(batch)?;
+        for row in 0..batch.num_rows() {
+            let value = if self.values.is_empty() { Box::default() } else { values.row(row).data().into() };
+            self.rows.insert(keys.row(row).data().into(), value);
+        }
+        Ok(())
+    }
+
+    /// The rows that are not as they are kept. Those that are there are struck off.
+    fn changed(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let (keys, values) = self.encoded(batch)?;
+        let mut changed = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let kept = self.rows.remove(keys.row(row).data());
+            let same = kept.is_some_and(|kept| self.values.is_empty() || *kept == *values.row(row).data());
+            changed.push(!same);
+        }
+        Ok(filter_record_batch(batch, &BooleanArray::from(changed))?)
+    }
+
+    /// The keys of the rows that are still there: nothing was computed for them.
+    fn left(self) -> Result<Vec<Vec<Value>>> {
+        let parser = self.keys_of.parser();
+        let arrays = self.keys_of.convert_rows(self.rows.keys().map(|key| parser.parse(key)))?;
+        let rows = arrays.first().map_or(0, |array| array.len());
+        let value = |row: usize| {
+            let values = arrays.iter().zip(&self.key).map(|(array, (column, _))| value_at(array, row, column.ty));
+            values.collect::<Result<Vec<Value>>>()
+        };
+        (0..rows).map(value).collect()
+    }
+}
