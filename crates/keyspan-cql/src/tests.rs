@@ -90,6 +90,13 @@ fn definitions() {
         ("CREATE TABLE t (a, b, PRIMARY KEY (a)) AS SELECT 1, 2", "columns: [\"a\", \"b\"], primary_key: Some"),
         ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "with_data: false"),
         ("CREATE OR REPLACE VIEW v (x) AS SELECT - -1 AS y", "text: \"SELECT - -1 AS y\""),
+        ("CREATE MATERIALIZED VIEW v WITH (a = 1, b = 2) AS SELECT 1 AS y WITH NO DATA", "with_data: false"),
+        (
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS s.v (x) WITH a = 1 AND b = 2 AS SELECT 1 WITH DATA",
+            "with_data: true",
+        ),
+        ("DROP MATERIALIZED VIEW IF EXISTS a, s.b", "kind: MaterializedView, if_exists: true"),
+        ("REFRESH MATERIALIZED VIEW CONCURRENTLY s.v WITH DATA", "Refresh(ObjectName"),
         ("DROP TABLE IF EXISTS a, s.b CASCADE", "kind: Table, if_exists: true"),
         ("ALTER TABLE t ADD a int, b text", "name: \"b\", column_type: Text"),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS a int, DROP COLUMN b", "DropColumn { if_exists: false, column: \"b\""),

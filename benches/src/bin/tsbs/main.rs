@@ -7,6 +7,7 @@
 mod basics;
 mod mine;
 mod peers;
+mod rollup;
 mod table;
 
 use std::error::Error;
@@ -85,6 +86,9 @@ async fn main() -> Answer<()> {
     }
     println!("{}", memory());
     basics::measure(&database, shape).await?;
+    rollup::create(&database).await?;
+    rollup::measure(&database, "settled", arguments.repeat).await?;
+    database.session().execute("DROP MATERIALIZED VIEW cpu_hourly").await?;
     database.close()?;
     drop(database);
     if arguments.states {

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use keyspan::{CopyDirection, Database, Session};
 use keyspan_benches::tsbs::{self, Query, Rows, Shape};
 
-use crate::Answer;
+use crate::{Answer, rollup};
 
 /// What one engine said of one query.
 pub struct Measured {
@@ -124,6 +124,8 @@ pub async fn live(data: &Path, shape: Shape, queries: &[Query], repeat: usize) -
     let (before, start) = (arrived.load(Ordering::Relaxed), Instant::now());
     let answers = texts(&database, queries, repeat).await?;
     let rate = (arrived.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64();
+    rollup::create(&database).await?;
+    rollup::measure(&database, "live", repeat).await?;
     end.store(true, Ordering::Relaxed);
     writer.await?.map_err(|error| format!("the writer failed: {error}"))?;
     println!("live: {rate:.0} rows/s arrived meanwhile; {}", memory());

@@ -4,7 +4,8 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::{conjunction, disjunction};
+use datafusion::logical_expr::{Expr, lit};
 use keyspan_model::{ColumnId, ColumnType, Error, RelationId, Result, RollupDef, ScanColumn, TableDef, Value};
 use keyspan_store::seam::{Changes, Snapshot};
 
@@ -49,7 +50,7 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// What is stale on the snapshot. `now`: the time by which rows expire, in microseconds.
+    /// What is stale on the snapshot.
     pub fn of(
         definition: &Definition,
         rollup: &RollupDef,
@@ -70,8 +71,11 @@ impl Stale {
         let mut ranges = match changes {
             Changes::Anywhere => vec![(i64::MIN, i64::MAX)],
             Changes::Within(values) => {
+                // Where there is no such time, there is no bound.
+                let start = |at: i64| bucket.start(at).unwrap_or(i64::MIN);
                 let whole = |(first, last): (Value, Value)| -> Result<(i64, i64)> {
-                    Ok((bucket.start(units_of(&first)?)?, bucket.next(bucket.start(units_of(&last)?)?)?))
+                    let end = bucket.next(start(units_of(&last)?)).unwrap_or(i64::MAX);
+                    Ok((start(units_of(&first)?), end))
                 };
                 joined(values.into_iter().map(whole).collect::<Result<_>>()?)
             }
@@ -92,40 +96,17 @@ impl Stale {
 
     /// Whether a time, or a bucket, is in a stale bucket.
     pub fn holds(&self, time: &Expr) -> PlanResult<Expr> {
-        let mut any: Option<Expr> = None;
-        for (first, last) in &self.ranges {
+        let within = self.ranges.iter().map(|(first, last)| {
             let from = self.bound(*first)?.map(|first| time.clone().gt_eq(first));
             let to = self.bound(*last)?.map(|last| time.clone().lt(last));
-            let within = match (from, to) {
-                (Some(from), Some(to)) => from.and(to),
-                (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => datafusion::prelude::lit(true),
-            };
-            any = Some(match any {
-                Some(any) => any.or(within),
-                None => within,
-            });
-        }
-        Ok(any.unwrap_or_else(|| datafusion::prelude::lit(false)))
+            Ok(conjunction(from.into_iter().chain(to)).unwrap_or_else(|| lit(true)))
+        });
+        Ok(disjunction(within.collect::<PlanResult<Vec<Expr>>>()?).unwrap_or_else(|| lit(false)))
     }
 
-    /// Whether a time is in none.
+    /// Whether it is in none.
     pub fn spares(&self, time: &Expr) -> PlanResult<Expr> {
-        let mut all: Option<Expr> = None;
-        for (first, last) in &self.ranges {
-            let before = self.bound(*first)?.map(|first| time.clone().lt(first));
-            let after = self.bound(*last)?.map(|last| time.clone().gt_eq(last));
-            let outside = match (before, after) {
-                (Some(before), Some(after)) => before.or(after),
-                (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => datafusion::prelude::lit(false),
-            };
-            all = Some(match all {
-                Some(all) => all.and(outside),
-                None => outside,
-            });
-        }
-        Ok(all.unwrap_or_else(|| datafusion::prelude::lit(true)))
+        Ok(!self.holds(time)?)
     }
 
     /// The literal of a bound; `None` for none.

@@ -79,7 +79,7 @@ async fn fill(session: &mut Session, id: TableId) -> Result<()> {
     let database = session.database.clone();
     let filled = session.running.guard(rollup::refresh(&database, id)).await;
     if filled.is_err() {
-        change(session, |catalog| Ok(drop(catalog.views.remove(&id)))).await?;
+        change(session, |catalog| Ok(catalog.views.remove(&id).is_some())).await?;
     }
     filled
 }
