@@ -10,6 +10,9 @@
 //! than all smaller ones together: so late rows are merged among themselves before they are merged into the level.
 //! A window in which nothing is written any more is merged into one level, once that is worth its cost.
 //!
+//! A segment of which deletions of spans cover a good part is merged alone: else rows that nothing overlaps any more would
+//! take their space for ever.
+//!
 //! A segment is dropped whole only when all of it has expired and its newest write is older than the oldest of
 //! everything that it overlaps, log and memtables included: until then an expired cell shadows older ones
 //! (Cassandra's `getFullyExpiredSSTables`).
@@ -18,7 +21,7 @@ use std::collections::BTreeMap;
 
 use keyspan_model::{RelationDef, SegmentId};
 
-use crate::run::Extent;
+use crate::run::{Extent, RunMeta};
 use crate::segment::SegmentRecord;
 use crate::window::{WHOLE, Window, times_of};
 
@@ -94,6 +97,13 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Op
         picks.push((depth, Pick { inputs: inputs.iter().map(|input| input.id).collect(), level }));
     }
     picks.into_iter().max_by_key(|(depth, _)| *depth).map(|(_, pick)| pick)
+}
+
+/// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What is
+/// left of it may take `room` bytes.
+pub fn worth_freeing(meta: &RunMeta, deleted: u64, all: bool, room: u64) -> bool {
+    let left = meta.bytes - meta.bytes * deleted / meta.all.rows.max(1);
+    deleted > 0 && (all || deleted * LEVEL_SHARE >= meta.all.rows) && left <= room
 }
 
 /// The greatest number of segments of one window that meet in one key: what a reader of a key may have to merge.

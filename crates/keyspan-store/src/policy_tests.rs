@@ -219,3 +219,14 @@ fn a_segment_is_dropped_only_when_nothing_older_can_show_through() {
     old.meta.all.everlasting = true;
     assert!(expired(&relation, &[old], &[], now).is_empty());
 }
+
+#[test]
+fn a_segment_is_freed_of_deleted_rows_when_there_are_many_and_room_for_the_rest() {
+    let meta = record(&readings(), 1, (1, 1), (0, HOUR), 1_000).meta;
+    assert!(!worth_freeing(&meta, 0, true, u64::MAX));
+    assert!(worth_freeing(&meta, 1, true, u64::MAX), "asked for");
+    assert!(!worth_freeing(&meta, 200, false, u64::MAX), "not worth it by itself");
+    assert!(worth_freeing(&meta, 300, false, meta.bytes * 7 / 10));
+    assert!(!worth_freeing(&meta, 300, false, meta.bytes * 7 / 10 - 1), "no room");
+    assert!(worth_freeing(&meta, 1_000, false, 0), "nothing is left");
+}

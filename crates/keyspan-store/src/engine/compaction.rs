@@ -11,8 +11,8 @@ use super::flush::tombstone_key;
 use super::version::RelationVersion;
 use super::write::Inputs;
 use crate::manifest::{Edit, TombstoneKey};
-use crate::policy::{expired, pick};
-use crate::run::{Extent, SortedRun};
+use crate::policy::{Pick, expired, output_level, pick, window_level, worth_freeing};
+use crate::run::{Extent, SortedRun, SpanTombstone};
 use crate::segment::{Segment, SegmentRecord};
 
 impl Core {
@@ -34,13 +34,46 @@ impl Core {
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
                 relation.flushed_segments().map(|segment| segment.record().clone()).collect();
-            let Some(pick) = pick(&relation.definition, &records, all) else { break };
+            // What makes more of it waits while there is no room.
+            let low = self.disk_low.load(Ordering::Relaxed);
+            let pick = if low && !all { None } else { pick(&relation.definition, &records, all) };
+            let pick = match pick {
+                Some(pick) => pick,
+                None => match self.pick_deleted(&relation, all)? {
+                    Some(pick) => pick,
+                    None => break,
+                },
+            };
             let chosen = relation.segments.iter().filter(|segment| pick.inputs.contains(&segment.id())).cloned();
             let chosen: Vec<Arc<Segment>> = chosen.collect();
             drop(relation);
             self.merge(id, chosen, pick.level)?;
         }
         Ok(())
+    }
+
+    /// The next segment to free of deleted rows, if there is one.
+    fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
+        let tombstones = self.settled_tombstones(relation);
+        let room = match self.disk_low.load(Ordering::Relaxed) {
+            true => self.files.free_space()?.map_or(u64::MAX, |free| free / 2),
+            false => u64::MAX,
+        };
+        let worth = |segment: &&Arc<Segment>| {
+            worth_freeing(&segment.record().meta, deleted_rows(segment, &tombstones), all, room)
+        };
+        let Some(segment) = relation.flushed_segments().find(worth) else { return Ok(None) };
+        let extents = relation.segments.iter().map(|segment| &segment.record().meta.all);
+        let level = window_level(&relation.definition, extents);
+        let level = output_level(&relation.definition, [&segment.record().meta.all], level);
+        Ok(Some(Pick { inputs: vec![segment.id()], level }))
+    }
+
+    /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may go for good.
+    pub fn settled_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
+        let settled = self.durable().min(self.state.lock().visible);
+        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= settled);
+        tombstones.map(|tombstone| tombstone.span.clone()).collect()
     }
 
     /// Drops segments whole of which nothing lives any more.
@@ -147,13 +180,33 @@ impl Core {
             relation: relation.definition.clone(),
             memory: Vec::new(),
             segments: chosen,
-            tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
+            tombstones: self.settled_tombstones(relation),
             outside,
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
             level,
         }
     }
+}
+
+/// Rows of a segment that span tombstones younger than all of it cover: at least so many, as its index knows.
+fn deleted_rows(segment: &Segment, tombstones: &[SpanTombstone]) -> u64 {
+    let all = &segment.record().meta.all;
+    let younger = |tombstone: &&SpanTombstone| all.ts.is_some_and(|ts| ts.1 <= tombstone.ts);
+    let meets = |tombstone: &&SpanTombstone| all.meets(&tombstone.start, tombstone.end.as_deref());
+    let covered = tombstones.iter().filter(younger).filter(meets).map(|tombstone| {
+        let end = tombstone.end.as_ref().map_or(all.rows as usize, |end| segment.estimate(end).0);
+        (segment.estimate(&tombstone.start).1, end)
+    });
+    let mut covered: Vec<(usize, usize)> = covered.collect();
+    covered.sort_unstable();
+    let (mut rows, mut counted) = (0, 0);
+    for (first, end) in covered {
+        let first = first.max(counted);
+        rows += end.saturating_sub(first);
+        counted = counted.max(end);
+    }
+    rows as u64
 }
 
 fn obsolete_tombstones(relation: &RelationVersion, now: i64, seen: u64) -> BTreeSet<TombstoneKey> {

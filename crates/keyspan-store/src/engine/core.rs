@@ -58,6 +58,8 @@ pub struct Core {
     pub stuck: Mutex<Option<Error>>,
     /// Whether the disk has less free space than the mark.
     pub disk_low: AtomicBool,
+    /// Whether it has so little that deletions are refused too.
+    pub disk_out: AtomicBool,
     /// Set when the store closes: merges under way end at their next batch.
     pub aborting: AtomicBool,
     /// Batches that asked for room.

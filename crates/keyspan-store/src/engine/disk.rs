@@ -1,5 +1,5 @@
-//! Free space: a mark below which writes are refused. What frees space goes on, on the reserve if need be
-//! ([`crate::files::with_reserve`]).
+//! Free space: a mark below which writes are refused, and a quarter of it below which deletions are refused too. What frees
+//! space at once goes on, on the reserve if need be ([`crate::files::with_reserve`]).
 
 use std::sync::atomic::Ordering;
 
@@ -9,11 +9,13 @@ use crate::files::{missing_reserve, reserve};
 impl Core {
     /// Looks at the free space, and refuses or takes writes accordingly.
     pub fn look_at_disk(&self) {
-        let low = match self.files.free_space() {
+        let mark = self.options.free_space_mark;
+        let (low, out) = match self.files.free_space() {
             // A reserve that was given up is made again before anything else gets space.
-            Ok(Some(free)) => free < self.options.free_space_mark.saturating_add(missing_reserve(self.files.as_ref())),
-            Ok(None) | Err(_) => false,
+            Ok(Some(free)) => (free < mark.saturating_add(missing_reserve(self.files.as_ref())), free < mark / 4),
+            Ok(None) | Err(_) => (false, false),
         };
+        self.disk_out.store(out, Ordering::Relaxed);
         if low != self.disk_low.swap(low, Ordering::Relaxed) {
             tracing::warn!(low, "free space of the disk has passed the mark");
             self.room.notify_waiters();

@@ -64,7 +64,8 @@ impl Core {
         Some((state.version.get(&id)?.clone(), lane.seq))
     }
 
-    fn durable(&self) -> u64 {
+    /// The last batch that is on disk.
+    pub fn durable(&self) -> u64 {
         self.commit_log.get().map_or(u64::MAX, crate::log::CommitLog::durable)
     }
 
@@ -83,7 +84,7 @@ impl Core {
             relation: relation.definition.clone(),
             memory,
             segments: Vec::new(),
-            tombstones: relation.tombstones.iter().map(|tombstone| tombstone.span.clone()).collect(),
+            tombstones: self.settled_tombstones(relation),
             outside: newer.chain(segments).collect(),
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),

@@ -89,6 +89,7 @@ impl Core {
             room: Notify::new(),
             stuck: Mutex::new(None),
             disk_low: AtomicBool::new(false),
+            disk_out: AtomicBool::new(false),
             aborting: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             flushes: AtomicU64::new(0),

@@ -602,3 +602,26 @@ fn a_check_finds_every_damaged_file_and_a_sound_store_sound() {
         assert!(report.problems.iter().any(|error| error.message.contains(path)), "{path}: {report:?}");
     }
 }
+
+#[test]
+fn deleted_spans_free_the_disk_though_nothing_overlaps_them() {
+    let files = MemoryFiles::default();
+    let store = in_files(&files);
+    let t = create(&store, "t");
+    for p in ["a", "b", "c", "d"] {
+        write(&store, vec![bulk(&t, p, 0..50_000, 7)]);
+    }
+    block_on(store.compact()).expect("compacts");
+    let delete = |p: &str, from: i64| {
+        let span = Span { start: Bound::Included(key(p, from)), ..Span::prefix(vec![Value::Text(p.into())]) };
+        Mutation::DeleteSpan(SpanDelete { relation: t.rows, span, stamp: Stamp::Server(0) })
+    };
+    write(&store, vec![delete("a", 0), delete("b", 0), delete("c", 1_000)]);
+    block_on(store.compact()).expect("compacts");
+    assert_eq!(store.stats().relations[0].segment_rows, 51_000);
+    assert_eq!(read(&store, &t).len(), 51_000);
+    // What is left is not rewritten again.
+    let merges = store.stats().compactions;
+    block_on(store.compact()).expect("compacts");
+    assert_eq!(store.stats().compactions, merges);
+}

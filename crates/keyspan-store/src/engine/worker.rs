@@ -44,8 +44,9 @@ impl Core {
         self.look_at_disk();
         let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
         if self.disk_low.load(Ordering::Relaxed) {
-            // Something may have been freed.
+            // Something may have been freed, or may be now.
             self.look_at_disk();
+            self.ask_for_merge();
         }
         self.note_outcome(&outcome);
         for answer in answers {
@@ -200,17 +201,26 @@ impl Core {
             return Ok(());
         }
         Err(Error::new(ErrorKind::DiskFull, "no space left for writes: the disk is almost full")
-            .with_hint("Free space on the disk, or DROP or TRUNCATE tables: that and reading still work."))
+            .with_hint("Free space on the disk, or DELETE, DROP or TRUNCATE: that and reading still work."))
     }
 
-    /// Waits until there is room for a batch.
+    /// As [`Core::check_disk`], for deletions: they take little space, and free more.
+    fn check_disk_for_deletions(&self) -> Result<()> {
+        if self.disk_out.load(Ordering::Relaxed) { self.check_disk() } else { Ok(()) }
+    }
+
+    /// Waits until there is room for a batch, of deletions alone or not.
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
-    pub async fn wait_for_room(&self) -> Result<()> {
+    pub async fn wait_for_room(&self, deletes: bool) -> Result<()> {
         if self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) {
             self.look_at_disk();
         }
-        self.check_disk()?;
+        if deletes {
+            self.check_disk_for_deletions()?
+        } else {
+            self.check_disk()?
+        }
         let (memory, budget) = (self.state.lock().memory, self.options.memory_budget);
         if memory >= budget / 2 || self.log().size().0 > self.options.log_limit {
             self.nudge();

@@ -99,3 +99,34 @@ fn a_store_without_a_reserve_opens_for_reading_on_a_full_disk() {
     disk.limit(Some(DISK));
     free(&store, held);
 }
+
+#[test]
+fn deletions_go_on_while_writes_are_refused_and_free_space() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    let mut held = fill(&store);
+    refused(&store);
+    for from in [600_000, 300_000, 9_000, 90] {
+        let step = Step::Write(vec![Op::DeleteFrom("t", "x", from), Op::Delete("t", "x", from - 1)]);
+        carry_out(&store, &step).expect("deletions go on");
+        step.apply(&mut held);
+    }
+    carry_out(&store, &Step::Compact).expect("frees");
+    assert!(store.stats().segment_bytes < 10_000, "{:?}", store.stats());
+    assert_eq!(contents(&store).expect("reads"), held);
+    carry_out(&store, &Step::Write(vec![Op::Put("u", "kept", 1, 1)])).expect("there is room again");
+}
+
+#[test]
+fn the_last_quarter_of_the_mark_is_not_for_deletions_either() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    fill(&store);
+    disk.limit(Some(disk.used() + MARK / 8));
+    // Flushing fails, but first it looks at the disk.
+    let _ = store.tick();
+    let error = carry_out(&store, &Step::Write(vec![Op::DeleteFrom("t", "x", 0)])).expect_err("full");
+    assert_eq!(error.kind, ErrorKind::DiskFull, "{error:?}");
+}
