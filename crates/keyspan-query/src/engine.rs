@@ -23,6 +23,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
+use keyspan_store::seam::Snapshot;
 
 use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation, PushThrough};
 use crate::error::from_datafusion;
@@ -84,6 +85,15 @@ impl QueryEngine {
 
     /// The state in which one statement is planned and run.
     pub(crate) fn statement(&self, context: &QueryContext) -> SessionState {
+        self.state_of(context, Some(context.snapshot.clone()))
+    }
+
+    /// The state in which a plan is made that is kept: its functions, which hold on to the settings, see no snapshot.
+    pub(crate) fn bare(&self, context: &QueryContext) -> SessionState {
+        self.state_of(context, None)
+    }
+
+    fn state_of(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> SessionState {
         let mut state = self.state.clone();
         let statement = Statement { snapshot: context.snapshot.clone(), info: context.info.clone() };
         state.config_mut().set_extension(Arc::new(statement));
@@ -93,7 +103,7 @@ impl QueryEngine {
             search_path: Arc::new(context.search_path.clone()),
             now: context.now,
             catalog: context.snapshot.catalog().clone(),
-            snapshot: Some(context.snapshot.clone()),
+            snapshot,
         };
         state.config_mut().options_mut().extensions.insert(facts);
         state.mark_start_execution();

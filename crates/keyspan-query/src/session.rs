@@ -7,20 +7,22 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::ParamValues;
 use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_store::seam::{BatchStream, Snapshot};
 
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
+use crate::kept::{KeptPlans, OfShape};
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::rollup::{self, Definition};
@@ -85,19 +87,46 @@ pub struct PlannedQuery {
     /// Types of `$1`, `$2`, … .
     pub parameters: Vec<ColumnType>,
     query: Arc<ast::Query>,
+    /// Analyzed, if it has no parameters: types are coerced anew when these are known.
     plan: LogicalPlan,
-    catalog_version: u64,
+    pub(crate) shape: Option<OfShape>,
+    /// What it was planned under.
+    catalog: Arc<Catalog>,
+    search_path: Vec<String>,
+    time_zone: String,
+    given: Vec<Option<ColumnType>>,
 }
 
-/// One session's access to queries. Holds no data; cheap to make.
+/// A plan that only needs to be run.
+#[derive(Debug)]
+pub struct ReadyQuery {
+    physical: Arc<dyn ExecutionPlan>,
+    task: Arc<TaskContext>,
+    schema: SchemaRef,
+}
+
+impl ReadyQuery {
+    /// Begins to run it, on the runtime that this is called in. Dropping the stream cancels it.
+    ///
+    /// # Errors
+    /// 53200 and the like.
+    pub fn start(self) -> Result<BatchStream> {
+        let stream = execute_stream(self.physical, self.task).map_err(from_datafusion)?;
+        let schema = self.schema;
+        Ok(stream.map(move |batch| delivered(&batch.map_err(from_datafusion)?, &schema)).boxed())
+    }
+}
+
+/// One session's access to queries, with the plans that it keeps. Holds no data; cheap to make.
 #[derive(Clone, Debug)]
 pub struct QuerySession {
     engine: Arc<QueryEngine>,
+    kept: Arc<KeptPlans>,
 }
 
 impl QuerySession {
     pub(crate) fn new(engine: Arc<QueryEngine>) -> Self {
-        QuerySession { engine }
+        QuerySession { engine, kept: Arc::default() }
     }
 
     /// Plans a query: names, types and parameters are settled, nothing is read.
@@ -109,18 +138,34 @@ impl QuerySession {
         let planned = plan_query(&self.engine, &state, query, context).map_err(from_datafusion)?;
         let analyzed = analyzed(&state, &planned.plan)?;
         let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
-        Ok(PlannedQuery {
+        let planned = PlannedQuery {
             schema: output_schema(analyzed.schema(), &planned.labels),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
-            plan: planned.plan,
-            catalog_version: context.snapshot.catalog().version,
+            shape: self.kept.shape(&analyzed, context),
+            plan: if fields.is_empty() { analyzed } else { planned.plan },
+            catalog: context.snapshot.catalog().clone(),
+            search_path: context.search_path.clone(),
+            time_zone: context.time_zone.clone(),
+            given: context.parameter_types.clone(),
+        };
+        if planned.shape.is_some() {
+            self.kept.remember(&planned);
+        }
+        Ok(planned)
+    }
+
+    /// What [`QuerySession::plan`] answers, if the session has lately planned this very query, and nothing that it depends
+    /// on has changed. Takes as long as comparing texts.
+    pub fn known(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        self.kept.known(|planned| {
+            planned.is_of(context) && planned.given == context.parameter_types && *planned.query == *query
         })
     }
 
     /// Runs a planned query on the context's snapshot. Dropping the stream cancels it.
     ///
-    /// If the tables have changed since planning the query is planned anew; if that changes the types of its columns,
+    /// If the tables, the search path or the time zone have changed since planning the query is planned anew; if that changes the types of its columns,
     /// the error is Postgres' "cached plan must not change result type" (0A000).
     pub async fn execute(
         &self,
@@ -129,10 +174,39 @@ impl QuerySession {
         context: &QueryContext,
     ) -> Result<BatchStream> {
         let state = self.engine.statement(context);
-        let (_, physical) = self.physical(planned, parameters, context, &state).await?;
-        let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
-        let schema = planned.schema.clone();
-        Ok(stream.map(move |batch| delivered(&batch.map_err(from_datafusion)?, &schema)).boxed())
+        let physical = match self.of_shape(planned, parameters, context, &state).await {
+            Some(physical) => physical,
+            None => self.physical(planned, parameters, context, &state).await?.1,
+        };
+        ReadyQuery { physical, task: state.task_ctx(), schema: planned.schema.clone() }.start()
+    }
+
+    /// A planned query whose plan is kept from an execution before: nothing but its spans is to be found, which takes so
+    /// little that no thread of its own is needed for it.
+    pub fn ready(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<ReadyQuery> {
+        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
+        let state = self.engine.statement(context);
+        let given = scalars(&planned.parameters, parameters).ok()?;
+        let physical = shape.ready(&given, context, &state)?;
+        Some(ReadyQuery { physical, task: state.task_ctx(), schema: planned.schema.clone() })
+    }
+
+    /// The plan of a query whose shape is kept, made now if need be. What fails here is left to planning without.
+    async fn of_shape(
+        &self,
+        planned: &PlannedQuery,
+        parameters: &[Value],
+        context: &QueryContext,
+        state: &SessionState,
+    ) -> Option<Arc<dyn ExecutionPlan>> {
+        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
+        let given = scalars(&planned.parameters, parameters).ok()?;
+        if let Some(ready) = shape.ready(&given, context, state) {
+            return Some(ready);
+        }
+        let bare = self.engine.bare(context);
+        let memory = self.engine.options.memory_limit;
+        Box::pin(shape.planned(&given, context, state, &bare, memory)).await.ok().flatten()
     }
 
     /// The lines of EXPLAIN. With `analyze` the query is run and its rows are thrown away.
@@ -199,12 +273,10 @@ impl QuerySession {
         context: &QueryContext,
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let plan = if planned.catalog_version == context.snapshot.catalog().version {
-            planned.plan.clone()
-        } else {
-            self.planned_anew(planned, context, state)?
-        };
-        let plan = analyzed(state, &bind(plan, planned, parameters)?)?;
+        let plan =
+            if planned.is_of(context) { planned.plan.clone() } else { self.planned_anew(planned, context, state)? };
+        let plan = bind(plan, planned, parameters)?;
+        let plan = if planned.parameters.is_empty() { plan } else { analyzed(state, &plan)? };
         let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
         self.optimized(plan, state).await
     }
@@ -250,11 +322,21 @@ impl QuerySession {
         let given = planned.parameters.iter().copied().map(Some).collect();
         let context = QueryContext { parameter_types: given, ..context.clone() };
         let again = plan_query(&self.engine, state, &planned.query, &context).map_err(from_datafusion)?;
-        let schema = output_schema(analyzed(state, &again.plan)?.schema(), &again.labels);
-        if schema.fields() != planned.schema.fields() {
+        let analyzed = analyzed(state, &again.plan)?;
+        if output_schema(analyzed.schema(), &again.labels).fields() != planned.schema.fields() {
             return Err(Error::not_supported("cached plan must not change result type"));
         }
-        Ok(again.plan)
+        Ok(if planned.parameters.is_empty() { analyzed } else { again.plan })
+    }
+}
+
+impl PlannedQuery {
+    /// Whether its names and literals mean the same in this context as where it was planned.
+    fn is_of(&self, context: &QueryContext) -> bool {
+        // A version's number is not enough: a transaction that is undone has used numbers that others use again.
+        Arc::ptr_eq(&self.catalog, context.snapshot.catalog())
+            && self.search_path == context.search_path
+            && self.time_zone == context.time_zone
     }
 }
 
@@ -264,6 +346,10 @@ fn bind(plan: LogicalPlan, planned: &PlannedQuery, parameters: &[Value]) -> Resu
         return Ok(plan);
     }
     plan.replace_params_with_values(&parameter_values(&planned.parameters, parameters)?).map_err(from_datafusion)
+}
+
+fn scalars(types: &[ColumnType], values: &[Value]) -> Result<Vec<ScalarValue>> {
+    types.iter().zip(values).map(|(ty, value)| scalar_of(value, *ty)).collect()
 }
 
 /// The values as DataFusion takes them, each cast to its parameter's type.

@@ -159,7 +159,6 @@ fn is_plain(filter: &Expr) -> bool {
                 | Expr::InSubquery(_)
                 | Expr::SetComparison(_)
                 | Expr::OuterReferenceColumn(..)
-                | Expr::Placeholder(_)
         );
         plain &= !refused;
         Ok(if refused { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

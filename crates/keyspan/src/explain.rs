@@ -1,6 +1,5 @@
 //! EXPLAIN: the plan of a query, or how a write finds its rows. With ANALYZE the statement runs, as in PostgreSQL.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
@@ -39,9 +38,7 @@ pub(crate) async fn run(
             Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported")).with_hint("Use FORMAT text.")
         );
     }
-    let types = prepared.parameters.iter().copied().map(Some).collect();
-    let inner = Arc::new((*statement.statement).clone());
-    let inner = Box::pin(prepare::prepare(session, inner, types)).await?;
+    let Plan::Explained(inner) = &prepared.plan else { return Err(Error::internal("EXPLAIN without a statement")) };
     let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
     let lines = match &inner.plan {
         Plan::Query(planned) => {
@@ -50,9 +47,9 @@ pub(crate) async fn run(
             query::explain_on(session, planned, parameters, context, options).await?
         }
         _ => {
-            let mut lines = describe(session, &inner, parameters, options).await?;
+            let mut lines = describe(session, inner, parameters, options).await?;
             if statement.analyze {
-                lines.extend(analyze(session, &inner, parameters).await?);
+                lines.extend(analyze(session, inner, parameters).await?);
             }
             lines
         }

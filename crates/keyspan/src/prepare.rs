@@ -48,9 +48,9 @@ pub(crate) async fn prepare(
     settled.statement(session, &parsed).await?;
     // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
     let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
-    let catalog_version = session.catalog().version;
+    let catalog = session.catalog();
     let Settled { schema, plan, .. } = settled;
-    Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog_version })
+    Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog })
 }
 
 impl Settled {
@@ -69,6 +69,7 @@ impl Settled {
                     Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
                 self.schema = Some(explain::schema());
+                self.plan = Plan::Explained(Arc::new(inner));
                 Ok(())
             }
             Statement::CreateTableAs(statement) if !parsed.parameters.is_empty() => {

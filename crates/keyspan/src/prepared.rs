@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::PlannedQuery;
 
 use crate::dml::value::Evaluator;
@@ -31,8 +31,8 @@ pub struct Prepared {
     pub(crate) plan: Plan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,
-    /// Version of the catalog it was prepared against.
-    pub(crate) catalog_version: u64,
+    /// The catalog it was prepared against.
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// What is settled about a statement beyond its text.
@@ -44,6 +44,8 @@ pub(crate) enum Plan {
     Point(Arc<PointSelect>),
     /// A SELECT that DataFusion planned.
     Query(PlannedQuery),
+    /// What EXPLAIN explains.
+    Explained(Arc<Prepared>),
 }
 
 impl Prepared {

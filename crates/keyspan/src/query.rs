@@ -28,7 +28,7 @@ pub(crate) async fn run(session: &mut Session, prepared: &Prepared, parameters: 
             session.grant_changes()?;
             Ok(outcome)
         }
-        Plan::None => Err(Error::internal("a query without a plan")),
+        Plan::None | Plan::Explained(_) => Err(Error::internal("a query without a plan")),
     }
 }
 
@@ -39,16 +39,19 @@ pub(crate) async fn plan(
     types: &[Option<ColumnType>],
 ) -> Result<PlannedQuery> {
     check_locks(query)?;
-    count(&session.database.counts().planned_statements);
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, types);
+    if let Some(known) = session.queries.known(query, &context) {
+        return Ok(known);
+    }
+    count(&session.database.counts().planned_statements);
     plan_on(session, query, context).await
 }
 
 /// Plans a query in this context.
 pub(crate) async fn plan_on(session: &Session, query: &ast::Query, context: QueryContext) -> Result<PlannedQuery> {
     let (queries, query) = (session.queries.clone(), query.clone());
-    let work = async move { queries.plan(&query, &context).await };
+    let work = Box::pin(async move { queries.plan(&query, &context).await });
     session.running.guard(session.database.threads().run(work)).await
 }
 
@@ -74,16 +77,22 @@ pub(crate) async fn execute(
 }
 
 /// Runs a planned query in this context. Nothing but its being dropped ends the stream early.
+///
+/// A plan that is kept is made ready here, which is quicker than waking a thread for it; whatever may take long is not.
 pub(crate) async fn execute_on(
     session: &Session,
     planned: &PlannedQuery,
     parameters: &[Value],
     context: QueryContext,
 ) -> Result<BatchStream> {
-    let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
-    let work = async move { queries.execute(&planned, &parameters, &context).await };
     let threads = session.database.threads();
-    threads.stream(session.running.guard(threads.run(work)).await?)
+    if let Some(ready) = session.queries.ready(planned, parameters, &context) {
+        return threads.stream_of(move || ready.start());
+    }
+    let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
+    // On the heap: statements run within statements, each on the stack of the one that asks for it.
+    let work = Box::pin(async move { queries.execute(&planned, &parameters, &context).await });
+    session.running.guard(threads.stream(work)).await
 }
 
 /// The lines of EXPLAIN for a planned query.
@@ -95,7 +104,7 @@ pub(crate) async fn explain_on(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
-    let work = async move { queries.explain(&planned, &parameters, &context, options).await };
+    let work = Box::pin(async move { queries.explain(&planned, &parameters, &context, options).await });
     session.running.guard(session.database.threads().run(work)).await
 }
 

@@ -124,7 +124,8 @@ fn tell(database: &Database, rollup: &RollupDef) -> Result<()> {
 /// What must be written so that what is kept is what was computed.
 async fn write(database: &Database, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
     let Refresh { kept, computed, progress } = read;
-    let (mut kept, mut computed) = (database.threads().stream(kept)?, database.threads().stream(computed)?);
+    let (mut kept, mut computed) =
+        (database.threads().stream_of(|| Ok(kept))?, database.threads().stream_of(|| Ok(computed))?);
     let rows = Arc::new(rollup.rows.clone());
     let mut known: Option<Known> = None;
     while let Some(batch) = kept.next().await {

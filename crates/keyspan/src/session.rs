@@ -123,7 +123,8 @@ impl Session {
         }
         let again;
         let mut prepared = prepared;
-        if prepared.catalog_version != self.catalog().version {
+        // Not by its version: a transaction that is undone has used numbers that others use again.
+        if !Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
             again = Box::pin(prepare::prepare(self, prepared.parsed.clone(), prepared.given.clone())).await?;
             if prepared.schema.is_some() && again.schema != prepared.schema {
                 return Err(Error::not_supported("cached plan must not change result type"));
@@ -163,7 +164,7 @@ impl Session {
             Statement::Insert(statement) => dml::insert::run(self, statement, parameters).await,
             Statement::Update(statement) => dml::update::run(self, statement, parameters).await,
             Statement::Delete(statement) => dml::delete::run(self, statement, parameters).await,
-            Statement::Query(_) | Statement::Scan(_) => query::run(self, prepared, parameters).await,
+            Statement::Query(_) | Statement::Scan(_) => Box::pin(query::run(self, prepared, parameters)).await,
             Statement::Explain(statement) => explain::run(self, statement, prepared, parameters).await,
             Statement::Show(statement) => show::run(self, statement),
             Statement::Describe(statement) => show::describe(self, statement),

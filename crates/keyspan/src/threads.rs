@@ -14,7 +14,7 @@ use futures::{Stream, StreamExt};
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_store::seam::BatchStream;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 
 /// Batches that a query is ahead of who reads it: the reader's batch and this one are in memory.
@@ -48,20 +48,59 @@ impl QueryThreads {
         Ok(())
     }
 
-    /// The stream, read on these threads.
+    /// The stream that the work makes, read on these threads: one task does both.
+    ///
+    /// # Errors
+    /// The work's own; 53200 when there can be no threads.
+    pub(crate) async fn stream(
+        &self,
+        work: impl Future<Output = Result<BatchStream>> + Send + 'static,
+    ) -> Result<BatchStream> {
+        let (begun, beginning) = oneshot::channel();
+        let mut remote = self.remote(|sender| async move {
+            match work.await {
+                Ok(stream) => {
+                    // Whoever does not wait for this does not read either.
+                    let _ = begun.send(Ok(()));
+                    send(stream, &sender).await;
+                }
+                Err(error) => drop(begun.send(Err(error))),
+            }
+        })?;
+        match beginning.await {
+            Ok(result) => result.map(|()| Box::pin(remote) as BatchStream),
+            // The task ended before it could say how.
+            Err(_) => match remote.next().await {
+                Some(Err(error)) => Err(error),
+                _ => Err(Error::new(ErrorKind::Shutdown, "the database is closing")),
+            },
+        }
+    }
+
+    /// As [`QueryThreads::stream`] for work that only begins the stream: nobody waits for it, and its error is the first item.
     ///
     /// # Errors
     /// 53200 when there can be no threads.
-    pub(crate) fn stream(&self, mut stream: BatchStream) -> Result<BatchStream> {
-        let (sender, batches) = mpsc::channel(AHEAD);
-        let task = self.handle()?.spawn(async move {
-            while let Some(batch) = stream.next().await {
-                if sender.send(batch).await.is_err() {
-                    return;
-                }
+    pub(crate) fn stream_of(
+        &self,
+        begin: impl FnOnce() -> Result<BatchStream> + Send + 'static,
+    ) -> Result<BatchStream> {
+        let remote = self.remote(|sender| async move {
+            match begin() {
+                Ok(stream) => send(stream, &sender).await,
+                Err(error) => drop(sender.send(Err(error)).await),
             }
-        });
-        Ok(Box::pin(Remote { batches, task: Some(Stopping(task)) }))
+        })?;
+        Ok(Box::pin(remote))
+    }
+
+    fn remote<W: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: impl FnOnce(mpsc::Sender<Result<RecordBatch>>) -> W,
+    ) -> Result<Remote> {
+        let (sender, batches) = mpsc::channel(AHEAD);
+        let task = self.handle()?.spawn(work(sender));
+        Ok(Remote { batches, task: Some(Stopping(task)) })
     }
 
     fn handle(&self) -> Result<Handle> {
@@ -81,6 +120,15 @@ impl Drop for QueryThreads {
         // Without waiting: the last session may end inside a task.
         if let Some(Some(runtime)) = self.runtime.take() {
             runtime.shutdown_background();
+        }
+    }
+}
+
+/// Sends batches until there are no more, or nobody takes them.
+async fn send(mut stream: BatchStream, sender: &mpsc::Sender<Result<RecordBatch>>) {
+    while let Some(batch) = stream.next().await {
+        if sender.send(batch).await.is_err() {
+            return;
         }
     }
 }
@@ -145,9 +193,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_panic_before_the_rows_is_a_panic_too() {
+        let threads = QueryThreads::default();
+        let begun = tokio::spawn(async move { threads.stream(async { panic!("a defect") }).await.map(drop) });
+        assert!(begun.await.expect_err("a panic").is_panic());
+    }
+
+    #[tokio::test]
     async fn a_panic_among_the_rows_is_not_their_end() {
         let threads = QueryThreads::default();
-        let stream = threads.stream(Box::pin(futures::stream::poll_fn(|_| panic!("a defect")))).expect("threads");
+        let broken = || Ok(Box::pin(futures::stream::poll_fn(|_| panic!("a defect"))) as BatchStream);
+        let stream = threads.stream_of(broken).expect("threads");
         let read = tokio::spawn(stream.collect::<Vec<_>>());
         assert!(read.await.expect_err("a panic").is_panic());
     }

@@ -78,6 +78,7 @@ async fn main() -> Answer<()> {
     }
     println!("on disk: {:.2} B/row, {}", database.stats().segment_bytes as f64 / shape.rows() as f64, memory());
     table.add("settled", mine::texts(&database, &queries, arguments.repeat).await?);
+    table.add("others", mine::others(&database, shape, &queries, arguments.repeat).await?);
     table.add("planning", mine::plannings(&database, &queries, arguments.repeat).await?);
     table.add("prepared", mine::prepared(&database, &queries, arguments.repeat).await?);
     let peers = peers::Peers::new(&arguments.python, shape, &queries, arguments.repeat, temporary.path())?;

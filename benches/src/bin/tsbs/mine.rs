@@ -80,13 +80,31 @@ pub async fn texts(database: &Database, queries: &[Query], repeat: usize) -> Ans
     Ok(answers)
 }
 
-/// From text to a physical plan: EXPLAIN, which does no more than print it.
-pub async fn plannings(database: &Database, queries: &[Query], repeat: usize) -> Answer<Answers> {
+/// As [`texts`], but the hosts and windows are others each time, as a dashboard's are.
+pub async fn others(database: &Database, shape: Shape, queries: &[Query], repeat: usize) -> Answer<Answers> {
     let mut session = database.session();
+    let mut answers = Answers::new();
+    for query in queries {
+        let mut times = Vec::new();
+        for seed in 0..repeat.max(20) as u64 {
+            let all = tsbs::queries(Shape { seed: shape.seed + 1 + seed, ..shape });
+            let other = all.into_iter().find(|other| other.name == query.name).ok_or("a query without a name")?;
+            let start = Instant::now();
+            session.query(&other.sql, &[]).await?.collect().await?;
+            times.push(start.elapsed());
+        }
+        answers.insert(query.name.into(), measured(&mut times, &[]));
+    }
+    Ok(answers)
+}
+
+/// From text to a physical plan: EXPLAIN, which does no more than print it, in a session that keeps no plans yet.
+pub async fn plannings(database: &Database, queries: &[Query], repeat: usize) -> Answer<Answers> {
     let mut answers = Answers::new();
     for query in queries {
         let (mut times, sql) = (Vec::new(), format!("EXPLAIN {}", query.sql));
         for _ in 0..repeat.max(20) {
+            let mut session = database.session();
             let start = Instant::now();
             session.query(&sql, &[]).await?.collect().await?;
             times.push(start.elapsed());

@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 
 use super::fold::{Aggregate, Argument, Fold};
 use super::groups::{Groups, Part, Values};
+use super::rule;
 use super::runs::Fences;
 use crate::error::external;
 use crate::scan::{Reader, SpanScanExec, describe};
@@ -69,11 +70,48 @@ pub struct GroupedScanExec {
     properties: Arc<PlanProperties>,
 }
 
+/// The node without its scan, and without what is left of that scan's filter.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupedForm {
+    work: Work,
+    schema: SchemaRef,
+    order: Vec<(usize, bool)>,
+    fetch: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl GroupedForm {
+    /// The node over another scan of the same columns.
+    pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
+        let (filter, within) = rule::left_of_filter(&scan, &self.work.fences);
+        GroupedScanExec {
+            scan: Arc::new(scan),
+            work: Arc::new(Work { filter, within, ..self.work.clone() }),
+            schema: self.schema.clone(),
+            order: self.order.clone(),
+            fetch: self.fetch,
+            properties: self.properties.clone(),
+        }
+    }
+}
+
 impl GroupedScanExec {
     pub(super) fn try_new(scan: SpanScanExec, work: Work, schema: SchemaRef) -> Result<GroupedScanExec> {
         let properties = Arc::new(properties(&schema, None));
         let (scan, work) = (Arc::new(scan), Arc::new(work));
         Ok(GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, properties })
+    }
+
+    /// The scan under the groups.
+    pub(crate) fn scan(&self) -> &SpanScanExec {
+        &self.scan
+    }
+
+    /// What is done over the scan.
+    pub(crate) fn form(&self) -> GroupedForm {
+        let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
+        let (schema, order, properties) = (self.schema.clone(), self.order.clone(), self.properties.clone());
+        GroupedForm { work, schema, order, fetch: self.fetch, properties }
     }
 
     /// All answers, in order.

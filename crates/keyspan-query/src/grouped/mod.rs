@@ -28,4 +28,5 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use exec::{GroupedForm, GroupedScanExec};
 pub use rule::GroupByRuns;

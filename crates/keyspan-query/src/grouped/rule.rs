@@ -231,12 +231,17 @@ impl Draft {
             Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
             _ => Fences { equal: places.clone(), steps: None },
         };
-        let (filter, within) = match fences.steps.as_ref().and(last) {
-            Some(_) => bounded(&scan, fences.steps.as_ref().map_or(0, |(place, _)| scan.output[*place])),
-            None => (scan.plan.filter.clone(), None),
-        };
+        let (filter, within) = left_of_filter(&scan, &fences);
         let work = Work { parts, fences, aggregates: self.aggregates, filter, within };
         GroupedScanExec::try_new(scan, work, schema)
+    }
+}
+
+/// What of the scan's filter is evaluated on rows, and what is a bound of the time that groups are steps of.
+pub(super) fn left_of_filter(scan: &SpanScanExec, fences: &Fences) -> (Option<Expr>, Option<(i64, i64)>) {
+    match &fences.steps {
+        Some((place, _)) => bounded(scan, scan.output[*place]),
+        None => (scan.plan.filter.clone(), None),
     }
 }
 

@@ -86,12 +86,17 @@ pub struct SpanScanExec {
 impl SpanScanExec {
     /// A scan in no particular order. `output` gives places in `plan.read`.
     pub fn try_new(plan: ReadPlan, output: Vec<usize>, fetch: Option<usize>) -> Result<SpanScanExec> {
+        let schema = Arc::new(plan.read_schema.project(&output)?);
+        let form = Form { order: plan.scan.order, ordering: None, fetch, shape: Shape::Partitions };
+        Self::formed(plan, output, schema, form)
+    }
+
+    /// A scan of this form, whose output columns have the names of `schema`.
+    pub(super) fn formed(plan: ReadPlan, output: Vec<usize>, schema: SchemaRef, form: Form) -> Result<SpanScanExec> {
         let columns = Columns::new(&plan.read, &plan.relation);
         let mut scan = plan.scan.clone();
         scan.columns = columns.scan.clone();
-        let schema = Arc::new(plan.read_schema.project(&output)?);
         let estimate = plan.snapshot.statistics(&scan).map_err(external)?;
-        let form = Form { order: scan.order, ordering: None, fetch, shape: Shape::Partitions };
         let (plan, columns, estimate) = (Arc::new(plan), Arc::new(columns), Arc::new(estimate));
         Self::laid_out(Base { plan, columns, output, schema, estimate }, scan, form)
     }
@@ -135,12 +140,8 @@ impl SpanScanExec {
 
     /// This scan with some of its form changed.
     fn changed(&self, change: impl FnOnce(&mut Form)) -> Result<SpanScanExec> {
-        let shape = match self.layout {
-            Layout::Partitions(_) => Shape::Partitions,
-            Layout::Sequence(_) => Shape::Sequence,
-            Layout::Spans(_) => Shape::Spans,
-        };
-        let mut form = Form { order: self.scan.order, ordering: self.ordering.clone(), fetch: self.fetch, shape };
+        let (ordering, shape) = (self.ordering.clone(), self.shape());
+        let mut form = Form { order: self.scan.order, ordering, fetch: self.fetch, shape };
         change(&mut form);
         let base = Base {
             plan: self.plan.clone(),
@@ -150,6 +151,21 @@ impl SpanScanExec {
             estimate: self.estimate.clone(),
         };
         Self::laid_out(base, Scan::clone(&self.scan), form)
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        match self.layout {
+            Layout::Partitions(_) => Shape::Partitions,
+            Layout::Sequence(_) => Shape::Sequence,
+            Layout::Spans(_) => Shape::Spans,
+        }
+    }
+
+    /// This scan with the properties of another of the same order, if it has as many partitions.
+    pub(super) fn promising(mut self, properties: &Arc<PlanProperties>) -> Option<SpanScanExec> {
+        let same = self.layout.partitions() == properties.partitioning.partition_count();
+        self.properties = properties.clone();
+        same.then_some(self)
     }
 
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
@@ -241,18 +257,20 @@ struct Base {
     estimate: Arc<ScanStatistics>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+/// How the splits are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
     Partitions,
     Sequence,
     Spans,
 }
 
-struct Form {
-    order: Order,
-    ordering: Option<LexOrdering>,
-    fetch: Option<usize>,
-    shape: Shape,
+/// What the optimizer changes of a scan.
+pub(super) struct Form {
+    pub(super) order: Order,
+    pub(super) ordering: Option<LexOrdering>,
+    pub(super) fetch: Option<usize>,
+    pub(super) shape: Shape,
 }
 
 /// The splits of each span alone.

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - [`exec`]: the node, its layout and what it tells the optimizer.
+//! - [`form`]: the node without what it reads, for plans that are kept.
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`describe`]: what EXPLAIN shows.
@@ -13,6 +14,7 @@
 
 mod describe;
 mod exec;
+mod form;
 mod read;
 mod sequence;
 mod sort;
@@ -20,6 +22,7 @@ mod statistics;
 
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
+pub(crate) use form::ScanForm;
 pub use read::ReadColumn;
 pub(crate) use read::Reader;
 pub use sequence::KeyOrder;

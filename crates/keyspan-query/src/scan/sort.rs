@@ -43,7 +43,7 @@ pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Opti
 }
 
 /// How many leading key columns have one value within a span.
-fn fixed_columns(span: &Span) -> usize {
+pub(super) fn fixed_columns(span: &Span) -> usize {
     match (&span.start, &span.end) {
         (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
             a.iter().zip(b).take_while(|(a, b)| a == b).count()

@@ -33,11 +33,8 @@ pub(crate) async fn visit(
     };
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
-        let mut stream = session.running.guard_stream(session.database.threads().stream(snapshot.scan(
-            &scan,
-            split,
-            Arc::default(),
-        )?)?);
+        let rows = snapshot.scan(&scan, split, Arc::default())?;
+        let mut stream = session.running.guard_stream(session.database.threads().stream_of(|| Ok(rows))?);
         while let Some(batch) = stream.next().await {
             if visit(batch?)? {
                 return Ok(());

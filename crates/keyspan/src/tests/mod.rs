@@ -4,6 +4,7 @@ mod bulk;
 mod ddl;
 mod isolation;
 mod memory;
+mod prepared;
 mod read;
 mod session;
 mod write;

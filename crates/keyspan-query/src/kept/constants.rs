@@ -1,0 +1,321 @@
+//! Constants of a plan's filters: taken out of it, given a value, put back.
+//!
+//! A constant is whatever stands at one side of a comparison, in an IN list or at an end of BETWEEN, and has no column in
+//! it: a literal, a parameter, `now() - '1 hour'`. Its type is settled, so that its value does not change the plan's
+//! types. Constants elsewhere (LIMIT, arguments of functions, the SELECT list) stay, and are part of the shape.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operator, TableScan, Volatility};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use keyspan_model::TableDef;
+
+use super::table_of;
+
+/// Most constants of a plan that is kept: a long list is seldom sent twice.
+const MOST_CONSTANTS: usize = 64;
+
+/// Functions that depend on the session's time zone, but on nothing else that may change between two executions.
+const SETTLED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket", "to_char"];
+
+/// A plan whose constants are apart.
+pub struct Parted {
+    /// With `$1`, `$2`, … in their places.
+    pub plan: LogicalPlan,
+    /// In that order; a statement's own parameters stand among them as they are.
+    pub constants: Vec<Expr>,
+    /// The one table that is read.
+    pub table: Arc<TableDef>,
+}
+
+/// Takes the constants out of an analyzed plan, if plans like it may be kept.
+pub fn part(plan: &LogicalPlan) -> Option<Parted> {
+    let mut tables = Vec::new();
+    let fits = plan.apply(|node| {
+        let fits = is_plain(node);
+        if let LogicalPlan::TableScan(scan) = node {
+            tables.push(table_of(scan));
+        }
+        Ok(if fits { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    let [Some(table)] = tables.as_slice() else { return None };
+    if fits.ok()? == TreeNodeRecursion::Stop {
+        return None;
+    }
+    let mut constants = Vec::new();
+    let plan = plan.clone().transform_down(|node| match node {
+        LogicalPlan::Filter(filter) if is_over_scan(&filter.input) => {
+            let predicate = parted(filter.predicate, &mut constants)?;
+            Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    let plan = plan.data().ok()?;
+    let kept = constants.len() <= MOST_CONSTANTS && settled(&plan);
+    kept.then(|| Parted { plan, constants, table: table.definition().clone() })
+}
+
+fn is_plain(node: &LogicalPlan) -> bool {
+    matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::TableScan(_)
+    )
+}
+
+fn is_over_scan(input: &LogicalPlan) -> bool {
+    match input {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_over_scan(&alias.input),
+        _ => false,
+    }
+}
+
+fn parted(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
+    let place = |expr: &mut Expr, constants: &mut Vec<Expr>| -> Result<()> {
+        if let Some(field) = constant_type(expr) {
+            let id = format!("${}", constants.len() + 1);
+            let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
+            constants.push(std::mem::replace(expr, place));
+        }
+        Ok(())
+    };
+    predicate
+        .transform_down(|mut expr| {
+            match &mut expr {
+                Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
+                    place(&mut binary.left, constants)?;
+                    place(&mut binary.right, constants)?;
+                }
+                Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+                    return Ok(Transformed::no(expr));
+                }
+                Expr::Between(between) => {
+                    place(&mut between.low, constants)?;
+                    place(&mut between.high, constants)?;
+                }
+                Expr::InList(list) => {
+                    for item in &mut list.list {
+                        place(item, constants)?;
+                    }
+                }
+                Expr::Not(_) | Expr::IsTrue(_) => return Ok(Transformed::no(expr)),
+                _ => {}
+            }
+            Ok(Transformed::new(expr, true, TreeNodeRecursion::Jump))
+        })
+        .data()
+}
+
+fn is_comparison(operator: Operator) -> bool {
+    use Operator as O;
+    matches!(operator, O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq)
+}
+
+/// The type of a constant; `None` if the expression is none.
+fn constant_type(expr: &Expr) -> Option<Arc<Field>> {
+    let mut constant = true;
+    let walked = expr.apply(|part| {
+        constant &= match part {
+            Expr::Literal(..) | Expr::Cast(_) | Expr::TryCast(_) | Expr::Negative(_) | Expr::BinaryExpr(_) => true,
+            Expr::Placeholder(place) => place.field.is_some(),
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Volatile,
+            _ => false,
+        };
+        Ok(if constant { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    walked.ok()?;
+    let ty = constant.then(|| expr.get_type(&DFSchema::empty()).ok()).flatten()?;
+    (!ty.is_null() && !ty.is_nested()).then(|| Arc::new(Field::new("", ty, true)))
+}
+
+/// Whether nothing in a plan depends on more than the rows, the constants and the settings.
+fn settled(plan: &LogicalPlan) -> bool {
+    let mut settled = true;
+    let walked = plan.apply(|node| {
+        let over_scan = matches!(node, LogicalPlan::Filter(filter) if is_over_scan(&filter.input));
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                settled &= is_settled(part, over_scan);
+                Ok(if settled { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            })
+        })
+    });
+    walked.is_ok() && settled
+}
+
+fn is_settled(expr: &Expr, over_scan: bool) -> bool {
+    match expr {
+        Expr::Placeholder(_) => over_scan,
+        Expr::ScalarFunction(call) => match call.func.signature().volatility {
+            Volatility::Immutable => true,
+            Volatility::Stable => SETTLED.contains(&call.func.name()),
+            Volatility::Volatile => false,
+        },
+        Expr::ScalarSubquery(_)
+        | Expr::Exists(_)
+        | Expr::InSubquery(_)
+        | Expr::SetComparison(_)
+        | Expr::OuterReferenceColumn(..)
+        | Expr::ScalarVariable(..)
+        | Expr::WindowFunction(_)
+        | Expr::Unnest(_) => false,
+        _ => true,
+    }
+}
+
+/// Whether an optimized plan has its places in the filters of its one scan, and nowhere else.
+pub fn only_in_scan(plan: &LogicalPlan) -> bool {
+    let (mut only, mut scans) = (true, 0);
+    let walked = plan.apply(|node| {
+        if matches!(node, LogicalPlan::TableScan(_)) {
+            scans += 1;
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        only &= is_plain(node);
+        node.apply_expressions(|expr| {
+            let found = expr.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))?;
+            only &= !found;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    walked.is_ok() && only && scans == 1
+}
+
+/// The values of constants in this execution; `None` if one has no value of its type.
+pub fn values(constants: &[Expr], given: &[ScalarValue], state: &SessionState) -> Result<Option<Vec<ScalarValue>>> {
+    let mut simplifier = None;
+    let mut values = Vec::with_capacity(constants.len());
+    for constant in constants {
+        let value = match constant {
+            Expr::Literal(value, _) => Some(value.clone()),
+            Expr::Placeholder(place) => Some(parameter(place, given)?),
+            other => {
+                let bound = with_parameters(other.clone(), given)?;
+                let simplifier = simplifier.get_or_insert_with(|| simplifier_of(state, DFSchema::empty()));
+                match simplifier.simplify(bound)? {
+                    Expr::Literal(value, _) => Some(value),
+                    _ => None,
+                }
+            }
+        };
+        let Some(value) = value else { return Ok(None) };
+        values.push(value);
+    }
+    Ok(Some(values))
+}
+
+fn simplifier_of(state: &SessionState, schema: DFSchema) -> ExprSimplifier {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema))
+        .with_config_options(state.config_options().clone())
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    ExprSimplifier::new(context)
+}
+
+fn with_parameters(expr: Expr, given: &[ScalarValue]) -> Result<Expr> {
+    let put = |expr: Expr| match &expr {
+        Expr::Placeholder(place) => Ok(Transformed::yes(Expr::Literal(parameter(place, given)?, None))),
+        _ => Ok(Transformed::no(expr)),
+    };
+    expr.transform_up(put).data()
+}
+
+/// The value of a statement's own parameter.
+fn parameter(place: &Placeholder, given: &[ScalarValue]) -> Result<ScalarValue> {
+    let value = number(place).and_then(|number| given.get(number));
+    let of_type =
+        |value: &&ScalarValue| place.field.as_ref().is_some_and(|field| *field.data_type() == value.data_type());
+    match value.filter(of_type) {
+        Some(value) => Ok(value.clone()),
+        None => Err(DataFusionError::Internal(format!("parameter {} has no value of its type", place.id))),
+    }
+}
+
+fn number(place: &Placeholder) -> Option<usize> {
+    place.id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// The filters of a plan's scan with values in their places, as simple as they can be made.
+pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], state: &SessionState) -> Result<Vec<Expr>> {
+    let mut node = plan;
+    while !matches!(node, LogicalPlan::TableScan(_)) {
+        match node.inputs().as_slice() {
+            [input] => node = input,
+            _ => return Err(DataFusionError::Internal("a kept plan without its scan".into())),
+        }
+    }
+    match node {
+        LogicalPlan::TableScan(scan) => filters(scan, values, state),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The plan with values in the places of its scan's filters.
+pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], state: &SessionState) -> Result<LogicalPlan> {
+    let put = |node: LogicalPlan| match node {
+        LogicalPlan::TableScan(scan) => {
+            let filters = filters(&scan, values, state)?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { filters, ..scan })))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    plan.clone().transform_down(put).data()
+}
+
+fn filters(scan: &TableScan, values: &[ScalarValue], state: &SessionState) -> Result<Vec<Expr>> {
+    let mut simplifier = None;
+    let mut filters = Vec::with_capacity(scan.filters.len());
+    for filter in &scan.filters {
+        let put = |expr: Expr| match &expr {
+            Expr::Placeholder(place) => match number(place).and_then(|number| values.get(number)) {
+                Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+                None => Err(DataFusionError::Internal(format!("{} has no value", place.id))),
+            },
+            _ => Ok(Transformed::no(expr)),
+        };
+        let bound = filter.clone().transform_up(put).data()?;
+        if is_simple(&bound) {
+            filters.push(bound);
+            continue;
+        }
+        if simplifier.is_none() {
+            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            simplifier = Some(simplifier_of(state, schema));
+        }
+        match &simplifier {
+            Some(simplifier) => filters.push(simplifier.simplify(bound)?),
+            None => filters.push(bound),
+        }
+    }
+    Ok(filters)
+}
+
+/// Whether there is nothing to simplify: columns compared with literals.
+fn is_simple(filter: &Expr) -> bool {
+    match filter {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            is_simple(&binary.left) && is_simple(&binary.right)
+        }
+        Expr::BinaryExpr(binary) => {
+            is_comparison(binary.op)
+                && matches!(*binary.left, Expr::Column(_))
+                && matches!(&*binary.right, Expr::Literal(value, _) if !value.is_null())
+        }
+        _ => false,
+    }
+}

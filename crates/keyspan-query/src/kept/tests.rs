@@ -1,0 +1,151 @@
+//! Kept plans answer what plans made for these very values answer; and which plans are kept.
+
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use futures::TryStreamExt;
+use keyspan_model::{ColumnType, Value};
+
+use crate::testing::{Bench, Rows, parse};
+use crate::{PlannedQuery, QueryContext};
+
+const HOUR: i64 = 3_600_000_000;
+
+fn text(value: &str) -> Value {
+    Value::Text(value.into())
+}
+
+/// 3 sites × 3 sensors × 6 instants.
+fn readings(claimed: Option<u64>) -> Bench {
+    let mut rows = Rows { claimed, ..Rows::default() };
+    let mut data = Vec::new();
+    for (site, sensor, hour) in (0..54).map(|n| (["a", "b", "c"][n / 18], (n / 6 % 3) as i32, (n % 6) as i64)) {
+        let heat = if hour == 3 { Value::Null } else { Value::Double(hour as f64 * 1.5 + f64::from(sensor)) };
+        data.push(vec![text(site), Value::Int(sensor), Value::Timestamp(hour * HOUR / 2), heat]);
+    }
+    let columns = [
+        ("site", ColumnType::Text, 'p'),
+        ("sensor", ColumnType::Int, 'p'),
+        ("ts", ColumnType::Timestamp, 'a'),
+        ("heat", ColumnType::Double, '-'),
+    ];
+    rows.create("readings", &columns, data);
+    Bench::new(rows)
+}
+
+async fn answer(bench: &Bench, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> String {
+    let stream = match bench.session.ready(planned, parameters, context) {
+        Some(ready) => ready.start(),
+        None => bench.session.execute(planned, parameters, context).await,
+    };
+    let batches: Vec<RecordBatch> = stream.expect("begins").try_collect().await.expect("rows");
+    let whole = arrow::compute::concat_batches(&planned.schema, &batches).expect("one schema");
+    pretty_format_batches(&[whole]).expect("a table").to_string()
+}
+
+/// Values for a parameter of each type, so that spans are empty, single, many, bounded and unbounded.
+fn values_of(ty: ColumnType) -> Vec<Value> {
+    match ty {
+        ColumnType::Text => vec![text("a"), text("b"), text("zz"), Value::Null],
+        ColumnType::Int => vec![Value::Int(0), Value::Int(2), Value::Int(-1)],
+        ColumnType::Timestamp => vec![Value::Timestamp(0), Value::Timestamp(HOUR), Value::Timestamp(HOUR * 5 / 2)],
+        _ => vec![Value::Double(1.5), Value::Double(-1.0), Value::Null],
+    }
+}
+
+/// All combinations.
+fn combinations(types: &[ColumnType]) -> Vec<Vec<Value>> {
+    let start = vec![Vec::new()];
+    types.iter().fold(start, |sets, ty| {
+        let longer = |set: &Vec<Value>| {
+            let set = set.clone();
+            values_of(*ty).into_iter().map(move |value| set.iter().cloned().chain([value]).collect::<Vec<Value>>())
+        };
+        sets.iter().flat_map(longer).collect()
+    })
+}
+
+const SHAPES: [&str; 14] = [
+    "SELECT * FROM readings WHERE site = $1 AND sensor = $2 AND ts >= $3 AND ts < $4",
+    "SELECT heat, ts FROM readings WHERE site = $1 AND sensor = $2 ORDER BY ts DESC LIMIT 3",
+    "SELECT site, ts FROM readings WHERE site IN ($1, $2, 'c') AND ts BETWEEN $3 AND $4 ORDER BY site, sensor, ts",
+    "SELECT ts, site FROM readings WHERE site IN ($1, $2) AND sensor = 1 ORDER BY ts, site",
+    "SELECT date_trunc('hour', ts), max(heat), count(*) FROM readings WHERE ts >= $1 AND ts < $2 GROUP BY 1 ORDER BY 1",
+    "SELECT site, date_trunc('hour', ts), avg(heat) FROM readings WHERE heat > $1 AND ts > $2 GROUP BY 1, 2 ORDER BY 2, 1",
+    "SELECT date_trunc('hour', ts), max(heat) FROM readings WHERE ts < $1 GROUP BY 1 ORDER BY 1 DESC LIMIT 1",
+    "SELECT count(*), sum(heat) FROM readings WHERE site > $1",
+    "SELECT ts, heat FROM readings WHERE heat > $1 OR site = $2 ORDER BY ts, heat, site",
+    "SELECT DISTINCT ON (site, sensor) * FROM readings WHERE site = $1 ORDER BY site, sensor, ts DESC",
+    "SELECT DISTINCT ON (site, sensor) * FROM readings WHERE site = $1 AND heat > $2 ORDER BY site, sensor, ts DESC",
+    "SELECT site, max(ts) FROM readings WHERE sensor + 1 > $1 AND NOT site = $2 GROUP BY site HAVING max(ts) > $3 ORDER BY 1",
+    "SELECT sensor, count(heat) FROM readings WHERE ts > $1 + interval '30 minutes' AND $2 < site GROUP BY sensor ORDER BY 1",
+    "SELECT ts FROM readings WHERE (site = $1 OR $1 IS NULL) AND sensor = 1 ORDER BY ts, site LIMIT 4",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kept_plans_answer_what_new_ones_do() {
+    for claimed in [None, Some(10_000_000)] {
+        let bench = readings(claimed);
+        for sql in SHAPES {
+            let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+            let mut new = planned.clone();
+            new.shape = None;
+            for parameters in combinations(&planned.parameters) {
+                let expected = answer(&bench, &new, &parameters, &bench.context).await;
+                assert_eq!(
+                    answer(&bench, &planned, &parameters, &bench.context).await,
+                    expected,
+                    "{sql} {parameters:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whether the second execution of a text finds the plan of the first.
+async fn is_kept(bench: &Bench, first: &str, second: &str) -> bool {
+    let plan = async |sql: &str| bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+    let planned = plan(first).await;
+    answer(bench, &planned, &[], &bench.context).await;
+    bench.session.ready(&plan(second).await, &[], &bench.context).is_some()
+}
+
+#[tokio::test]
+async fn a_text_of_other_constants_is_of_the_same_shape() {
+    let bench = readings(None);
+    let with = |site: &str, ts: &str| {
+        format!("SELECT max(heat) FROM readings WHERE site = '{site}' AND ts > {ts} GROUP BY date_trunc('hour', ts)")
+    };
+    let old = "timestamptz '1970-01-01 00:00:00+00'";
+    assert!(is_kept(&bench, &with("a", old), &with("b", "now() - interval '1 hour'")).await);
+    for (first, second) in [
+        ("SELECT now() FROM readings WHERE site = 'a'", "SELECT now() FROM readings WHERE site = 'a'"),
+        ("SELECT random() FROM readings WHERE site = 'a'", "SELECT random() FROM readings WHERE site = 'a'"),
+        ("SELECT ts FROM readings WHERE site = 'a' LIMIT 1", "SELECT ts FROM readings WHERE site = 'a' LIMIT 2"),
+        ("SELECT 1 FROM readings WHERE site = 'a'", "SELECT 2 FROM readings WHERE site = 'a'"),
+        ("SELECT ts FROM readings WHERE site = 'a'", "SELECT ts FROM readings WHERE site < 'a'"),
+        (
+            "SELECT ts FROM readings WHERE site = (SELECT max(site) FROM readings)",
+            "SELECT ts FROM readings WHERE site = (SELECT max(site) FROM readings)",
+        ),
+    ] {
+        assert!(!is_kept(&bench, first, second).await, "{first}; {second}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_kept_for_one_time_zone_and_holds_no_snapshot() {
+    let bench = readings(None);
+    let sql = "SELECT date_trunc('day', ts), count(*) FROM readings WHERE ts >= $1 GROUP BY 1 ORDER BY 1";
+    let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+    let all = [Value::Timestamp(0)];
+    let in_utc = answer(&bench, &planned, &all, &bench.context).await;
+    assert!(bench.session.ready(&planned, &all, &bench.context).is_some());
+    let elsewhere = QueryContext { time_zone: "America/New_York".into(), ..bench.context.clone() };
+    assert!(bench.session.ready(&planned, &all, &elsewhere).is_none());
+    assert_ne!(answer(&bench, &planned, &all, &elsewhere).await, in_utc);
+    let Bench { session, context } = bench;
+    let snapshot = std::sync::Arc::downgrade(&context.snapshot);
+    drop((context, elsewhere));
+    assert!(snapshot.upgrade().is_none());
+    drop((session, planned));
+}

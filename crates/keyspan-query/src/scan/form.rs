@@ -1,0 +1,126 @@
+//! A scan without its snapshot, spans and filter, and the same scan with others.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
+use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
+use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
+use keyspan_store::seam::Snapshot;
+
+use super::exec::{Form, ReadPlan, Shape, SpanScanExec};
+use super::read::ReadColumn;
+use super::sort::fixed_columns;
+use crate::spans::Pushed;
+
+/// What a scan is, and what it promised the nodes above, besides what it reads this time.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanForm {
+    table: Arc<TableDef>,
+    relation: Arc<RelationDef>,
+    read: Vec<ReadColumn>,
+    read_schema: SchemaRef,
+    constant: Vec<bool>,
+    partitions: usize,
+    output: Vec<usize>,
+    schema: SchemaRef,
+    ordering: Option<LexOrdering>,
+    fetch: Option<usize>,
+    order: Order,
+    per_prefix: Option<(usize, usize)>,
+    small: bool,
+    shape: Shape,
+    /// Spans of their own partitions, and the key columns with one value in each.
+    spans: (usize, usize),
+    properties: Arc<PlanProperties>,
+}
+
+impl SpanScanExec {
+    /// Its form.
+    pub(crate) fn form(&self) -> ScanForm {
+        let plan = &self.plan;
+        ScanForm {
+            table: plan.table.clone(),
+            relation: plan.relation.clone(),
+            read: plan.read.clone(),
+            read_schema: plan.read_schema.clone(),
+            constant: plan.constant.clone(),
+            partitions: plan.partitions,
+            output: self.output.clone(),
+            schema: self.schema.clone(),
+            ordering: self.ordering.clone(),
+            fetch: self.fetch,
+            order: self.scan.order,
+            per_prefix: self.scan.per_prefix,
+            small: self.is_small(),
+            shape: self.shape(),
+            spans: spans_of(&self.scan),
+            properties: self.properties().clone(),
+        }
+    }
+}
+
+impl ScanForm {
+    pub(crate) fn relation(&self) -> &RelationDef {
+        &self.relation
+    }
+
+    pub(crate) fn read_schema(&self) -> &SchemaRef {
+        &self.read_schema
+    }
+
+    /// The scan of these spans on this snapshot; `None` where it would not promise the same, or where another way of
+    /// reading suits its size better.
+    pub(crate) fn renewed(
+        &self,
+        snapshot: Arc<dyn Snapshot>,
+        pushed: Pushed,
+        filter: Option<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Option<SpanScanExec>> {
+        let counted = self.per_prefix.is_some();
+        if (self.ordering.is_some() && pushed.constant != self.constant) || (counted && filter.is_some()) {
+            return Ok(None);
+        }
+        let scan = Scan {
+            relation: self.relation_id(),
+            spans: pushed.spans,
+            columns: Vec::new(),
+            ranges: if counted { Vec::new() } else { pushed.ranges },
+            order: self.order,
+            limit: None,
+            per_prefix: self.per_prefix,
+            coded: true,
+        };
+        if self.shape == Shape::Spans && spans_of(&scan) != self.spans {
+            return Ok(None);
+        }
+        let plan = ReadPlan {
+            table: self.table.clone(),
+            relation: self.relation.clone(),
+            snapshot,
+            read: self.read.clone(),
+            read_schema: self.read_schema.clone(),
+            filter,
+            constant: pushed.constant,
+            scan,
+            partitions: self.partitions,
+        };
+        let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
+        let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form)?;
+        Ok(scan.promising(&self.properties).filter(|scan| self.suits(scan)))
+    }
+
+    fn relation_id(&self) -> RelationId {
+        self.relation.id
+    }
+
+    fn suits(&self, scan: &SpanScanExec) -> bool {
+        let ordered = self.ordering.is_none() || scan.plan.snapshot.accept(&scan.scan).order;
+        ordered && scan.is_small() == self.small
+    }
+}
+
+fn spans_of(scan: &Scan) -> (usize, usize) {
+    (scan.spans.len(), scan.spans.iter().map(fixed_columns).min().unwrap_or(0))
+}

@@ -1,0 +1,87 @@
+//! Statements prepared once and run again after everything around them has changed.
+
+use super::{open, rows, run};
+use crate::{Session, Value};
+
+async fn table(s: &mut Session) {
+    run(s, "CREATE TABLE m (host text, ts timestamptz, v double, PRIMARY KEY (host, ts))").await;
+    run(s, "INSERT INTO m VALUES ('a', '2024-01-01 00:00+00', 1), ('a', '2024-01-01 23:30+00', 2)").await;
+    run(s, "INSERT INTO m VALUES ('b', '2024-01-02 00:00+00', 3)").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_execution_sees_its_own_rows() {
+    let (_database, mut s) = open();
+    table(&mut s).await;
+    run(&mut s, "PREPARE all_rows AS SELECT count(*) FROM m").await;
+    run(&mut s, "PREPARE of_host AS SELECT count(*), max(v) FROM m WHERE host = $1").await;
+    for round in 0..3 {
+        assert_eq!(rows(&mut s, "EXECUTE all_rows").await, [(3 + round).to_string()]);
+        assert_eq!(rows(&mut s, "EXECUTE of_host('a')").await, [format!("{} 2", 2 + round)]);
+        assert_eq!(rows(&mut s, "EXECUTE of_host('none')").await, ["0 NULL"]);
+        run(&mut s, &format!("INSERT INTO m VALUES ('a', '2024-02-0{}', 0)", round + 1)).await;
+    }
+    run(&mut s, "BEGIN").await;
+    run(&mut s, "DELETE FROM m WHERE host = 'a'").await;
+    assert_eq!(rows(&mut s, "EXECUTE of_host('a')").await, ["0 NULL"]);
+    assert_eq!(rows(&mut s, "EXECUTE all_rows").await, ["1"]);
+    run(&mut s, "ROLLBACK").await;
+    assert_eq!(rows(&mut s, "EXECUTE of_host('a')").await, ["5 2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_tables_zones_and_paths_are_other_plans() {
+    let (_database, mut s) = open();
+    table(&mut s).await;
+    run(&mut s, "PREPARE days AS SELECT date_trunc('day', ts) = ts, v FROM m WHERE host = $1 ORDER BY ts").await;
+    run(&mut s, "PREPARE since AS SELECT v FROM m WHERE host = 'a' AND ts >= $1::text::timestamptz ORDER BY ts").await;
+    for _ in 0..2 {
+        assert_eq!(rows(&mut s, "EXECUTE days('a')").await, ["t 1", "f 2"]);
+        assert_eq!(rows(&mut s, "EXECUTE since('2024-01-01 23:00')").await, ["2"]);
+    }
+    run(&mut s, "SET TIME ZONE 'Asia/Kolkata'").await;
+    for _ in 0..2 {
+        assert_eq!(rows(&mut s, "EXECUTE days('a')").await, ["f 1", "f 2"]);
+        assert_eq!(rows(&mut s, "EXECUTE since('2024-01-02 05:00')").await, ["2"]);
+        assert_eq!(rows(&mut s, "EXECUTE since('2024-01-02 05:01')").await, Vec::<String>::new());
+    }
+    run(&mut s, "ALTER TABLE m ADD w int; TRUNCATE m").await;
+    assert_eq!(rows(&mut s, "EXECUTE days('a')").await, Vec::<String>::new());
+    run(
+        &mut s,
+        "CREATE SCHEMA other; CREATE TABLE other.m (host text, ts timestamptz, v double, PRIMARY KEY (host, ts))",
+    )
+    .await;
+    run(&mut s, "INSERT INTO other.m VALUES ('a', '2024-01-01 00:00+05:30', 9); SET search_path = other").await;
+    assert_eq!(rows(&mut s, "EXECUTE days('a')").await, ["t 9"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_s_own_table_is_not_taken_for_another() {
+    let (_database, mut s) = open();
+    table(&mut s).await;
+    let sql = "SELECT max(v) FROM m WHERE host = 'b'";
+    assert_eq!(rows(&mut s, sql).await, ["3"]);
+    run(&mut s, "BEGIN; DROP TABLE m; CREATE TABLE m (host text, ts timestamptz, v double, PRIMARY KEY (host, ts))")
+        .await;
+    assert_eq!(rows(&mut s, sql).await, ["NULL"]);
+    run(&mut s, "ROLLBACK").await;
+    assert_eq!(rows(&mut s, sql).await, ["3"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_of_other_types_are_cast_to_those_of_the_statement() {
+    let (_database, mut s) = open();
+    table(&mut s).await;
+    let parsed = s.parse("SELECT count(*) FROM m WHERE v >= $1 AND host < $2").expect("parses").remove(0);
+    let prepared = s.prepare(&parsed, &[]).await.expect("prepares");
+    for (value, expected) in
+        [(Value::Int(2), 1), (Value::Text("1.5".into()), 1), (Value::Double(0.0), 2), (Value::Null, 0)]
+    {
+        let outcome = s.run(&prepared, &[value, Value::Text("b".into())]).await.expect("runs");
+        let batches = outcome.rows.expect("rows").collect().await.expect("rows");
+        let count =
+            keyspan_model::array::value_at(batches[0].column(0), 0, crate::ColumnType::BigInt).expect("a value");
+        assert_eq!(count, Value::BigInt(expected));
+    }
+}
