@@ -13,7 +13,7 @@ use keyspan_model::array::{ColumnBuilder, canonical_floats};
 use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
 
 use crate::row::{CellStamp, RowEntry};
-use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// A run in memory.
@@ -23,6 +23,7 @@ pub struct MemoryRun {
     /// All rows: encoded keys, every key column, and one entry of `columns` a cell column.
     batch: RunBatch,
     columns: Vec<ColumnId>,
+    meetings: Meetings,
 }
 
 impl MemoryRun {
@@ -32,7 +33,7 @@ impl MemoryRun {
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
-        Ok(MemoryRun { meta, batch, columns })
+        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default() })
     }
 
     /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
@@ -121,6 +122,11 @@ impl SortedRun for MemoryRun {
         Ok(self.position(key))
     }
 
+    fn find(&self, key: &[u8], _counters: &ScanCounters) -> Result<Option<usize>> {
+        let position = self.position(key);
+        Ok((position < self.batch.rows && self.encoded().value(position) == key).then_some(position))
+    }
+
     fn estimate(&self, key: &[u8]) -> (usize, usize) {
         let position = self.position(key);
         (position, position)
@@ -155,6 +161,10 @@ impl SortedRun for MemoryRun {
 
     fn may_contain(&self, key: &[u8]) -> bool {
         self.meta.all.may_contain(key)
+    }
+
+    fn meetings(&self) -> Option<&Meetings> {
+        Some(&self.meetings)
     }
 }
 
