@@ -25,6 +25,8 @@ const STEP: i64 = 60_000_000;
 
 /// Rows by host and time.
 type Model = BTreeMap<(i64, i64), i64>;
+/// Host, time and value.
+type Row = ((i64, i64), i64);
 
 struct Live {
     store: Arc<EmbeddedStore>,
@@ -119,7 +121,7 @@ impl Live {
     /// Every form of a scan says what the model says, and only rows with several versions are compared.
     fn check(&self) {
         let snapshot = self.store.snapshot(ReadAt::Acknowledged).expect("a snapshot");
-        let all: Vec<((i64, i64), i64)> = self.model.iter().map(|(row, value)| (*row, *value)).collect();
+        let all: Vec<Row> = self.model.iter().map(|(row, value)| (*row, *value)).collect();
         for order in [Order::Forward, Order::Reverse, Order::Any] {
             let (form, merged, mut rows) = read(&snapshot, &self.scan(order));
             match order {
@@ -141,7 +143,7 @@ impl Live {
 }
 
 /// The form, how many rows were compared, and all rows.
-fn read(snapshot: &Arc<dyn Snapshot>, scan: &Scan) -> (ScanForm, u64, Vec<((i64, i64), i64)>) {
+fn read(snapshot: &Arc<dyn Snapshot>, scan: &Scan) -> (ScanForm, u64, Vec<Row>) {
     let plan = snapshot.plan(scan, 2).expect("plans");
     let counters = Arc::new(ScanCounters::default());
     let mut rows = Vec::new();

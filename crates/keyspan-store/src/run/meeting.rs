@@ -9,7 +9,8 @@
 //! run of 09:30–10:00 ──────────────
 //! ```
 //!
-//! Rule: runs never change, so what was found stays true, and what is found depends on nothing but the two runs.
+//! Rule: runs never change, so what was found stays true; and what was said once of a pair is said again, so that a scan
+//! is planned and read by the same.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -61,11 +62,18 @@ impl Meetings {
         known.iter().find(|(run, _)| address(run.as_ptr()) == address(Arc::as_ptr(other))).map(|(_, met)| met.clone())
     }
 
-    fn put(&self, other: &Arc<dyn SortedRun>, meeting: Meeting) {
+    /// What is known from now on: what somebody else has put here before stays.
+    fn put(&self, other: &Arc<dyn SortedRun>, meeting: Meeting) -> Meeting {
         let mut known = self.0.lock();
         // A weak reference keeps the address from being used again, so that those of the dead cannot be mistaken.
-        known.retain(|(run, _)| run.strong_count() > 0 && address(run.as_ptr()) != address(Arc::as_ptr(other)));
-        known.push((Arc::downgrade(other), meeting));
+        known.retain(|(run, _)| run.strong_count() > 0);
+        match known.iter().find(|(run, _)| address(run.as_ptr()) == address(Arc::as_ptr(other))) {
+            Some((_, before)) => before.clone(),
+            None => {
+                known.push((Arc::downgrade(other), meeting.clone()));
+                meeting
+            }
+        }
     }
 }
 
@@ -91,33 +99,34 @@ impl Meeting {
         Some(if flip { met.flipped() } else { met })
     }
 
-    /// Remembers what was found out in another way.
-    pub fn remember(self, one: &Arc<dyn SortedRun>, other: &Arc<dyn SortedRun>) {
+    /// Remembers what was found, and answers what is known from now on.
+    fn remember(self, one: &Arc<dyn SortedRun>, other: &Arc<dyn SortedRun>) -> Meeting {
         let (holder, held, flip) = placed(one, other);
-        if let Some(meetings) = holder.meetings() {
-            meetings.put(held, if flip { self.flipped() } else { self });
+        let turned = |meeting: Meeting| if flip { meeting.flipped() } else { meeting };
+        match holder.meetings() {
+            Some(meetings) => turned(meetings.put(held, turned(self))),
+            None => self,
         }
     }
 
-    /// What is known, else what a look at the keys says.
-    pub fn find(
-        relation: &RelationDef,
-        one: &Arc<dyn SortedRun>,
-        other: &Arc<dyn SortedRun>,
-        counters: &ScanCounters,
-    ) -> Result<Meeting> {
+    /// What is known, else what a look at the keys says. Where they cannot be read it is unclear: who reads these rows
+    /// is told why.
+    pub fn find(relation: &RelationDef, one: &Arc<dyn SortedRun>, other: &Arc<dyn SortedRun>) -> Meeting {
         if let Some(known) = Meeting::known(one, other) {
-            return Ok(known);
+            return known;
         }
         let small_first = one.meta().all.rows <= other.meta().all.rows;
         let (few, many) = if small_first { (one, other) } else { (other, one) };
-        let met = match looked(relation, few.as_ref(), many.as_ref(), counters)? {
-            Meeting::Unclear => looked(relation, many.as_ref(), few.as_ref(), counters)?.flipped(),
+        let look = |run: &Arc<dyn SortedRun>, other: &Arc<dyn SortedRun>| {
+            let looked = looked(relation, run.as_ref(), other.as_ref(), &ScanCounters::default());
+            looked.unwrap_or(Meeting::Unclear)
+        };
+        let met = match look(few, many) {
+            Meeting::Unclear => look(many, few).flipped(),
             clear => clear,
         };
         let met = if small_first { met } else { met.flipped() };
-        met.clone().remember(one, other);
-        Ok(met)
+        met.remember(one, other)
     }
 }
 
@@ -129,13 +138,12 @@ pub fn inherit(
     merged: &[Arc<dyn SortedRun>],
     others: impl IntoIterator<Item = Arc<dyn SortedRun>>,
 ) {
-    let counters = ScanCounters::default();
     for other in others {
         let met = |input: &&Arc<dyn SortedRun>| !input.meta().all.disjoint(&other.meta().all);
         let asked = inputs.iter().filter(met).any(|input| Meeting::known(input, &other).is_some());
-        let apart = |input| matches!(Meeting::find(relation, input, &other, &counters), Ok(Meeting::Apart));
+        let apart = |input| Meeting::find(relation, input, &other) == Meeting::Apart;
         if asked && inputs.iter().all(apart) {
-            merged.iter().for_each(|run| Meeting::Apart.remember(run, &other));
+            merged.iter().for_each(|run| drop(Meeting::Apart.remember(run, &other)));
         }
     }
 }

@@ -15,7 +15,12 @@ use super::ScanSource;
 use super::plan::Chosen;
 use crate::merge::cursor::Which;
 use crate::run::Meeting;
-use crate::seam::ScanCounters;
+
+/// Two runs, and the rows of each that the other has too.
+struct Pair {
+    runs: [usize; 2],
+    rows: [Arc<[u32]>; 2],
+}
 
 /// How the chosen runs of a scan stand to each other; they are named by their places among the chosen.
 #[derive(Debug)]
@@ -31,21 +36,20 @@ impl ScanSource {
     pub(crate) fn parties(&self, chosen: &Chosen, look: bool) -> Result<Parties> {
         let count = chosen.runs.len();
         let mut first: Vec<usize> = (0..count).collect();
-        let mut found: Vec<(usize, usize, Arc<[u32]>, Arc<[u32]>)> = Vec::new();
+        let mut found: Vec<Pair> = Vec::new();
         for one in 0..count {
             for other in one + 1..count {
                 match self.meeting(chosen.runs[one], chosen.runs[other], look)? {
                     Meeting::Apart => {}
-                    Meeting::Shared(own, others) => found.push((one, other, own, others)),
+                    Meeting::Shared(own, others) => found.push(Pair { runs: [one, other], rows: [own, others] }),
                     Meeting::Unclear => unite(&mut first, one, other),
                 }
             }
         }
         let mut shared = vec![Vec::new(); count];
         // What two runs of one party share is merged there.
-        for (one, other, own, others) in found.iter().filter(|(one, other, ..)| first[*one] != first[*other]) {
-            shared[*one].extend_from_slice(own);
-            shared[*other].extend_from_slice(others);
+        for Pair { runs, rows } in found.iter().filter(|pair| first[pair.runs[0]] != first[pair.runs[1]]) {
+            runs.iter().zip(rows).for_each(|(run, rows)| shared[*run].extend_from_slice(rows));
         }
         let sorted = |mut rows: Vec<u32>| {
             rows.sort_unstable();
@@ -63,11 +67,11 @@ impl ScanSource {
         if !look {
             return Ok(Meeting::Unclear);
         }
-        Meeting::find(&self.relation, &one.whole()?, &other.whole()?, &ScanCounters::default())
+        Ok(Meeting::find(&self.relation, &one.whole()?, &other.whole()?))
     }
 }
 
-/// Makes one party of two.
+/// Makes one party of those of two runs.
 fn unite(first: &mut [usize], one: usize, other: usize) {
     let (least, greatest) = (first[one].min(first[other]), first[one].max(first[other]));
     first.iter_mut().filter(|first| **first == greatest).for_each(|first| *first = least);
