@@ -16,6 +16,9 @@ use crate::row::{CellStamp, RowEntry};
 use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
+/// Rows that are looked at together.
+const BLOCK_ROWS: usize = 8192;
+
 /// A run in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryRun {
@@ -136,8 +139,9 @@ impl SortedRun for MemoryRun {
         (row < self.batch.rows).then(|| self.encoded().value(row).to_vec())
     }
 
-    fn block(&self, _row: usize) -> Range<usize> {
-        0..self.batch.rows
+    fn block(&self, row: usize) -> Range<usize> {
+        let start = row / BLOCK_ROWS * BLOCK_ROWS;
+        start..(start + BLOCK_ROWS).min(self.batch.rows)
     }
 
     fn read(&self, rows: Range<usize>, wanted: &Wanted, _counters: &ScanCounters) -> Result<RunBatch> {
@@ -161,6 +165,10 @@ impl SortedRun for MemoryRun {
 
     fn may_contain(&self, key: &[u8]) -> bool {
         self.meta.all.may_contain(key)
+    }
+
+    fn in_memory(&self) -> bool {
+        true
     }
 
     fn meetings(&self) -> Option<&Meetings> {

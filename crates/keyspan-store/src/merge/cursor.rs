@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, BinaryArray};
 use keyspan_model::{ColumnRange, Result};
 
+use super::select::Selection;
 use crate::run::{SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
@@ -28,6 +29,8 @@ pub(crate) struct Skip {
     pub(crate) ranges: Vec<ColumnRange>,
     /// Whether also by value columns: only where every row stands in one run only and lives.
     pub(crate) values: bool,
+    /// Tells of single rows, by their key columns; asked only of runs in memory.
+    pub(crate) keys: Option<Arc<Selection>>,
 }
 
 /// Which rows of a run a sweep takes.
@@ -68,15 +71,43 @@ impl Which {
 }
 
 impl Skip {
-    fn keep(&self, run: &dyn SortedRun, rows: Range<usize>) -> VecDeque<Range<usize>> {
+    fn keep(&self, run: &dyn SortedRun, rows: Range<usize>, counters: &ScanCounters) -> Result<VecDeque<Range<usize>>> {
         if rows.is_empty() {
-            return VecDeque::new();
+            return Ok(VecDeque::new());
         }
         if self.ranges.is_empty() {
-            return VecDeque::from([rows]);
+            return Ok(VecDeque::from([rows]));
         }
-        run.keep(&self.ranges, rows, self.values).into_iter().filter(|rows| !rows.is_empty()).collect()
+        let kept = run.keep(&self.ranges, rows, self.values).into_iter().filter(|rows| !rows.is_empty());
+        match &self.keys {
+            Some(keys) if run.in_memory() => selected(keys, run, kept, counters),
+            _ => Ok(kept.collect()),
+        }
     }
+}
+
+/// Those of the rows that lie inside the selection.
+fn selected(
+    keys: &Selection,
+    run: &dyn SortedRun,
+    kept: impl Iterator<Item = Range<usize>>,
+    counters: &ScanCounters,
+) -> Result<VecDeque<Range<usize>>> {
+    let mut inside = VecDeque::new();
+    for rows in kept {
+        let mut next = rows.start;
+        while next < rows.end {
+            let part = next..run.block(next).end.min(rows.end);
+            let columns = run.meta().all.columns.len();
+            let wanted = Wanted { keys: vec![true; columns], ..Wanted::default() };
+            match keys.of(&run.read(part.clone(), &wanted, counters)?)? {
+                Some(own) => inside.extend(own.set_slices().map(|(from, to)| next + from..next + to)),
+                None => inside.push_back(part.clone()),
+            }
+            next = part.end;
+        }
+    }
+    Ok(inside)
 }
 
 /// What is known of the next row's key.
@@ -126,7 +157,7 @@ impl Cursor {
         };
         let bound = if reverse { end.map_or(greatest, |end| end.min(greatest)) } else { start.max(least) };
         let head = Head::Bound(bound.to_vec());
-        let mut rest = which.of(skip.keep(run.as_ref(), first..last));
+        let mut rest = which.of(skip.keep(run.as_ref(), first..last, counters)?);
         let rows = if reverse { rest.pop_back() } else { rest.pop_front() };
         Ok(rows.map(|rows| Cursor { run, rows, rest, head, window: None, reverse }))
     }

@@ -89,6 +89,11 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether reading costs nothing.
+    fn in_memory(&self) -> bool {
+        false
+    }
+
     /// Where the run remembers which rows it shares with others; `None`: it does not, and they are looked for each time.
     fn meetings(&self) -> Option<&Meetings> {
         None

@@ -22,7 +22,7 @@ use crate::merge::live::{Depth, Output};
 use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
-use crate::run::{Cover, SortedRun};
+use crate::run::{Cover, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// Rows of an output batch at most.
@@ -137,12 +137,16 @@ impl Reader {
                 *last = true;
             }
         }
-        // Values may not leave a row out that hides another.
-        let skip = Skip { ranges: self.orders.ranges.clone(), values: depth == Depth::Plain };
-        let selection = match self.orders.grouping {
-            Grouping::Rows => Selection::new(relation, &output.wanted, &skip)?.map(Arc::new),
-            Grouping::Skip { .. } | Grouping::Versions { .. } => None,
+        let ranges = &self.orders.ranges;
+        let rows = matches!(self.orders.grouping, Grouping::Rows);
+        let select = |wanted: &Wanted| match rows {
+            true => Ok(Selection::new(relation, wanted, ranges)?.map(Arc::new)),
+            false => Ok::<_, Error>(None),
         };
+        let keys = Wanted { keys: vec![true; relation.key.len()], ..Wanted::default() };
+        // Values may not leave a row out that hides another.
+        let skip = Skip { ranges: ranges.clone(), values: depth == Depth::Plain, keys: select(&keys)? };
+        let selection = select(&output.wanted)?;
         Ok(Form { depth, output, skip, selection })
     }
 
