@@ -8,7 +8,7 @@
 //!
 //! The rule: a read of a view answers what its query would answer on the same snapshot. A bucket is **stale** when a batch
 //! after the last refresh wrote or deleted something in it: [`stale`] asks the store for the values of time that batches
-//! have touched, and rounds to whole buckets. [`definition`] says which queries can be kept this way: those whose
+//! have touched, and rounds to whole buckets. [`mod@definition`] says which queries can be kept this way: those whose
 //! bucket alone tells which rows of the source a group is made of.
 //!
 //! The exception to the rule are rows that expire. Where all of the source's do (`default_time_to_live`), a bucket is **final**
