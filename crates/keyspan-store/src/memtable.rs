@@ -122,7 +122,7 @@ impl Memtable {
 
     /// The memtable as of a seq.
     pub fn view(self: &Arc<Self>, seq: u64, relation: Arc<RelationDef>) -> MemtableView {
-        MemtableView { table: Arc::clone(self), relation, seq, meta: Arc::default(), whole: Arc::default() }
+        MemtableView { table: Arc::clone(self), relation, seq, meta: Arc::default() }
     }
 
     fn range(
@@ -152,7 +152,6 @@ pub struct MemtableView {
     relation: Arc<RelationDef>,
     seq: u64,
     meta: Arc<OnceLock<RunMeta>>,
-    whole: Arc<OnceLock<Arc<MemoryRun>>>,
 }
 
 impl MemtableView {
@@ -177,20 +176,6 @@ impl MemtableView {
         let end = Bound::Included((key.to_vec(), Reverse(0)));
         let entries = self.table.rows.range((start, end)).map(|entry| entry.value().clone());
         entries.reduce(RowEntry::merged)
-    }
-
-    /// All rows as columns, made once.
-    pub fn whole(&self) -> Result<Arc<MemoryRun>> {
-        if let Some(known) = self.known_whole() {
-            return Ok(known);
-        }
-        let whole = Arc::new(self.columns(&[], None)?);
-        Ok(Arc::clone(self.whole.get_or_init(|| whole)))
-    }
-
-    /// All rows as columns, if they were made.
-    pub fn known_whole(&self) -> Option<Arc<MemoryRun>> {
-        self.whole.get().cloned()
     }
 
     /// The rows in `[start, end)` as columns.

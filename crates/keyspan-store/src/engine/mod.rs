@@ -16,8 +16,6 @@ mod disk;
 mod faults;
 mod flush;
 mod lane;
-#[cfg(test)]
-mod live_tests;
 mod load;
 mod options;
 mod recovery;

@@ -4,7 +4,6 @@ mod divide;
 mod get;
 mod orders;
 mod overlay;
-mod party;
 mod plan;
 mod reader;
 mod split;

@@ -3,8 +3,8 @@
 use keyspan_model::{ColumnId, KeyEncoder, Result, Scan, ScanColumn, Value};
 
 use super::ScanSource;
-use super::plan::Chosen;
-use crate::run::{Cover, Extent, Meeting, Run};
+use super::plan::{Chosen, all_disjoint};
+use crate::run::{Cover, Extent, Run};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {
@@ -35,17 +35,7 @@ impl ScanSource {
         let cover = Cover::new(&self.tombstones);
         let covered = chosen.ranges.iter().any(|(start, end)| cover.covers_any(start, end.as_deref(), i64::MIN));
         let plain = extents.iter().all(|extent| extent.is_plain(self.now));
-        plain && !in_memtable && !covered && !self.counts_versions() && self.known_apart(chosen)
-    }
-
-    /// Whether no row is in two of the chosen runs, as far as is known without reading.
-    fn known_apart(&self, chosen: &Chosen) -> bool {
-        let runs: Vec<&Run> = chosen.runs.iter().map(|at| &self.runs[*at]).collect();
-        let apart = |one: &Run, other: &Run| match (one.whole(), other.whole()) {
-            (Ok(one), Ok(other)) => Meeting::known(&one, &other) == Some(Meeting::Apart),
-            _ => false,
-        };
-        runs.iter().enumerate().all(|(at, one)| runs[at + 1..].iter().all(|other| apart(one, other)))
+        plain && !in_memtable && !covered && !self.counts_versions() && all_disjoint(&extents)
     }
 
     fn width(&self, column: ScanColumn) -> u64 {

@@ -16,12 +16,11 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
+use crate::run::{Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
 use crate::seam::{Known, ScanCounters, ScanForm};
 
 mod families;
 mod forms;
-mod late;
 mod memory;
 mod random;
 
@@ -63,10 +62,6 @@ impl SortedRun for Blocks {
 
     fn is_segment(&self) -> bool {
         true
-    }
-
-    fn meetings(&self) -> Option<&Meetings> {
-        self.0.meetings()
     }
 
     /// Leaves out the blocks whose times all lie outside a range of the time column, and whose numbers do.
