@@ -1,0 +1,351 @@
+//! CREATE, ALTER, DROP, COMMENT: what there is.
+
+use std::fmt;
+
+use keyspan_model::ColumnType;
+
+use super::{ObjectName, Query, SourceExpression};
+
+/// `CREATE KEYSPACE [IF NOT EXISTS] name [WITH …]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateKeyspace {
+    /// The keyspace.
+    pub name: String,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+    /// Cassandra's options (`replication`, `durable_writes`, …), stored as they are.
+    pub options: Vec<TableOption>,
+}
+
+/// `ALTER KEYSPACE name WITH …` or `RENAME TO …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterKeyspace {
+    /// The keyspace.
+    pub name: String,
+    /// Answer a notice if it does not exist.
+    pub if_exists: bool,
+    /// Options to store.
+    pub options: Vec<TableOption>,
+    /// The new name.
+    pub rename_to: Option<String>,
+}
+
+/// `option = value` of a table or keyspace. Unknown options are kept and shown, so that pasted Cassandra DDL works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOption {
+    /// The option, in lower case.
+    pub name: String,
+    /// Its value.
+    pub value: OptionValue,
+    /// Where the option begins in the input: characters from 1.
+    pub position: usize,
+}
+
+/// The value of an option.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// A number, as written, with its sign.
+    Number(String),
+    /// A quoted string.
+    Text(String),
+    /// TRUE or FALSE.
+    Boolean(bool),
+    /// A bare word, folded (`on`, `none`, `daily`).
+    Word(String),
+    /// A map literal, in order.
+    Map(Vec<(String, OptionValue)>),
+    /// Anything else: its source text.
+    Other(String),
+}
+
+impl OptionValue {
+    /// The value as one plain text, without quotes: what most options compare with or parse.
+    pub fn text(&self) -> String {
+        match self {
+            OptionValue::Number(text)
+            | OptionValue::Text(text)
+            | OptionValue::Word(text)
+            | OptionValue::Other(text) => text.clone(),
+            OptionValue::Boolean(value) => value.to_string(),
+            OptionValue::Map(_) => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for OptionValue {
+    /// The value as CQL writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionValue::Number(text) | OptionValue::Word(text) | OptionValue::Other(text) => f.write_str(text),
+            OptionValue::Text(text) => write!(f, "'{}'", text.replace('\'', "''")),
+            OptionValue::Boolean(value) => write!(f, "{value}"),
+            OptionValue::Map(entries) => {
+                f.write_str("{")?;
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}'{}': {value}", key.replace('\'', "''"))?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// `CREATE TABLE name (columns, constraints) [WITH …]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateTable {
+    /// The table.
+    pub name: ObjectName,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+    /// The columns, in declaration order.
+    pub columns: Vec<ColumnDefinition>,
+    /// The key; none for a table in arrival order. Inline `PRIMARY KEY` and the clause both end here.
+    pub primary_key: Option<PrimaryKey>,
+    /// CHECKs of columns and of the table, in order.
+    pub checks: Vec<CheckDefinition>,
+    /// `CLUSTERING ORDER BY`: clustering columns and whether they descend.
+    pub clustering_order: Vec<ClusteringOrder>,
+    /// All other options.
+    pub options: Vec<TableOption>,
+}
+
+/// One column of a CREATE TABLE or ALTER TABLE ADD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnDefinition {
+    /// The column.
+    pub name: String,
+    /// Its type.
+    pub column_type: ColumnType,
+    /// The type as it was written.
+    pub type_text: String,
+    /// `n` of `varchar(n)` and `char(n)`: the most characters a value may have.
+    pub max_length: Option<u32>,
+    /// `STATIC`: one value per partition.
+    pub is_static: bool,
+    /// `NOT NULL`.
+    pub not_null: bool,
+    /// `DEFAULT expression`.
+    pub default: Option<SourceExpression>,
+    /// Where the column begins in the input: characters from 1.
+    pub position: usize,
+}
+
+/// `PRIMARY KEY ((partition…), clustering…)`. `PRIMARY KEY (a, b, c)` has the partition key a.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrimaryKey {
+    /// The partition key's columns.
+    pub partition: Vec<String>,
+    /// The clustering columns.
+    pub clustering: Vec<String>,
+    /// Where the clause begins in the input: characters from 1.
+    pub position: usize,
+}
+
+/// `column ASC | DESC` of CLUSTERING ORDER BY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusteringOrder {
+    /// The clustering column.
+    pub column: String,
+    /// Whether it descends.
+    pub descending: bool,
+    /// Where it stands in the input: characters from 1.
+    pub position: usize,
+}
+
+/// `[CONSTRAINT name] CHECK (expression)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckDefinition {
+    /// The constraint's name, where given.
+    pub name: Option<String>,
+    /// The column it was written at, where it was.
+    pub column: Option<String>,
+    /// What must not be false. The text is what stands inside the parentheses.
+    pub check: SourceExpression,
+}
+
+/// `CREATE TABLE name [(columns)] [WITH …] AS query [WITH [NO] DATA]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateTableAs {
+    /// The table.
+    pub name: ObjectName,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+    /// Names for the query's columns, where given.
+    pub columns: Vec<String>,
+    /// `PRIMARY KEY (…)` inside the column list or after it.
+    pub primary_key: Option<PrimaryKey>,
+    /// `CLUSTERING ORDER BY`.
+    pub clustering_order: Vec<ClusteringOrder>,
+    /// All other options.
+    pub options: Vec<TableOption>,
+    /// The rows.
+    pub query: Query,
+    /// False for `WITH NO DATA`.
+    pub with_data: bool,
+}
+
+/// `CREATE [OR REPLACE] VIEW name [(columns)] AS query`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateView {
+    /// The view.
+    pub name: ObjectName,
+    /// Replace one that exists.
+    pub or_replace: bool,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+    /// Names for the query's columns, where given.
+    pub columns: Vec<String>,
+    /// The query. Its text is what to store.
+    pub query: Query,
+    /// What a materialized view has besides.
+    pub materialized: Option<Materialized>,
+}
+
+/// What `CREATE MATERIALIZED VIEW` says besides its query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Materialized {
+    /// Options of the table that holds its rows.
+    pub options: Vec<TableOption>,
+    /// False for `WITH NO DATA`: the rows are computed later.
+    pub with_data: bool,
+}
+
+/// `ALTER TABLE [IF EXISTS] name action, …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterTable {
+    /// The table.
+    pub name: ObjectName,
+    /// Answer a notice if it does not exist.
+    pub if_exists: bool,
+    /// Whether it said ALTER VIEW.
+    pub is_view: bool,
+    /// What to change, in order.
+    pub actions: Vec<AlterAction>,
+}
+
+/// One change of an ALTER TABLE.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlterAction {
+    /// `ADD [COLUMN] [IF NOT EXISTS] column type …`.
+    AddColumn {
+        /// Answer a notice if the column exists.
+        if_not_exists: bool,
+        /// The column.
+        column: ColumnDefinition,
+        /// Its CHECKs.
+        checks: Vec<CheckDefinition>,
+    },
+    /// `DROP [COLUMN] [IF EXISTS] column`.
+    DropColumn {
+        /// Answer a notice if the column does not exist.
+        if_exists: bool,
+        /// The column.
+        column: String,
+        /// CASCADE was said.
+        cascade: bool,
+    },
+    /// `RENAME [COLUMN] a TO b`.
+    RenameColumn {
+        /// The column.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// `RENAME TO name`.
+    RenameTo(String),
+    /// `SET SCHEMA keyspace`.
+    SetKeyspace(String),
+    /// `WITH option = value AND …`.
+    SetOptions(Vec<TableOption>),
+    /// `ALTER [COLUMN] column SET DEFAULT expression`, or `DROP DEFAULT` as none.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// The new default.
+        default: Option<SourceExpression>,
+    },
+    /// `ALTER [COLUMN] column SET | DROP NOT NULL`.
+    SetNotNull {
+        /// The column.
+        column: String,
+        /// True for SET.
+        not_null: bool,
+    },
+    /// `ADD [CONSTRAINT name] CHECK (expression)`.
+    AddCheck(CheckDefinition),
+    /// `DROP CONSTRAINT [IF EXISTS] name`.
+    DropConstraint {
+        /// Answer a notice if it does not exist.
+        if_exists: bool,
+        /// The constraint.
+        name: String,
+    },
+}
+
+/// What a DROP drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropKind {
+    /// Tables.
+    Table,
+    /// Views.
+    View,
+    /// Materialized views.
+    MaterializedView,
+    /// Indexes.
+    Index,
+    /// Keyspaces: the name is in [`ObjectName::name`].
+    Keyspace,
+}
+
+/// `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drop {
+    /// What kind of objects.
+    pub kind: DropKind,
+    /// Answer a notice for each that does not exist.
+    pub if_exists: bool,
+    /// Which.
+    pub names: Vec<ObjectName>,
+    /// Drop what depends on them too. CQL's DROP KEYSPACE always does: see [`Drop::said_keyspace`].
+    pub cascade: bool,
+    /// RESTRICT was said.
+    pub restrict: bool,
+    /// KEYSPACE was said, not SCHEMA: Cassandra drops a keyspace with all that is in it.
+    pub said_keyspace: bool,
+}
+
+/// `TRUNCATE [TABLE] name, …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Truncate {
+    /// The tables.
+    pub names: Vec<ObjectName>,
+}
+
+/// `CREATE [UNIQUE] INDEX [IF NOT EXISTS] [name] ON table (columns)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateIndex {
+    /// The index's name, where given.
+    pub name: Option<String>,
+    /// The table.
+    pub table: ObjectName,
+    /// The indexed columns; an expression stands as its source text.
+    pub columns: Vec<String>,
+    /// UNIQUE was said.
+    pub unique: bool,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+}
+
+/// `COMMENT ON kind name IS 'text'`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comment {
+    /// What kind of object, in lower case: `table`, `column`, `view`, `schema`, ….
+    pub kind: String,
+    /// The object. For a column this is the table.
+    pub name: ObjectName,
+    /// The column, for COMMENT ON COLUMN.
+    pub column: Option<String>,
+    /// The comment; none to remove it.
+    pub comment: Option<String>,
+}

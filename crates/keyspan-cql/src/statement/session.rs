@@ -1,0 +1,248 @@
+//! Everything else: what is told, how the session goes on, upkeep.
+
+use keyspan_model::ColumnType;
+use sqlparser::ast;
+
+use super::{ObjectName, Parsed, Query};
+
+/// HBase's `scan 'table', {ROWPREFIXFILTER => 'STC#22#', LIMIT => 10, …}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scan {
+    /// The table.
+    pub table: ObjectName,
+    /// The attributes, in order.
+    pub attributes: Vec<ScanAttribute>,
+}
+
+/// One `NAME => value` of a scan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScanAttribute {
+    /// `ROWPREFIXFILTER => 'text'`: only row keys that begin so.
+    RowPrefix(String),
+    /// `STARTROW => 'text'`: from this row key on.
+    StartRow(String),
+    /// `STOPROW => 'text'`: up to this row key, itself left out.
+    StopRow(String),
+    /// `LIMIT => n`: so many rows.
+    Limit(u64),
+    /// `COLUMNS => ['a', 'b']`: only these columns.
+    Columns(Vec<String>),
+    /// `REVERSED => true`: from the end.
+    Reversed(bool),
+}
+
+/// `EXPLAIN [ANALYZE] [VERBOSE] [(options)] statement`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explain {
+    /// Run it and tell what was really read.
+    pub analyze: bool,
+    /// Tell more.
+    pub verbose: bool,
+    /// All other options, by lower-case name and value (`format` = `json`).
+    pub options: Vec<(String, String)>,
+    /// The statement. Its text and offset are its own; its parameters are those of the whole.
+    pub statement: Box<Parsed>,
+}
+
+/// `SHOW …`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Show {
+    /// `SHOW name`: a setting, in lower case (`TIME ZONE` is `timezone`, `TRANSACTION ISOLATION LEVEL` is
+    /// `transaction_isolation`).
+    Setting(String),
+    /// `SHOW ALL`.
+    All,
+    /// `SHOW TABLES [FROM | IN keyspace]`.
+    Tables {
+        /// Only of this keyspace.
+        keyspace: Option<String>,
+    },
+    /// `SHOW KEYSPACES | SCHEMAS | DATABASES`.
+    Keyspaces,
+    /// `SHOW VIEWS`.
+    Views,
+    /// `SHOW FUNCTIONS`.
+    Functions,
+    /// `SHOW COLUMNS FROM | IN table`.
+    Columns(ObjectName),
+    /// `SHOW CREATE TABLE | VIEW name`.
+    Create(ObjectName),
+}
+
+/// `DESCRIBE | DESC …`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Describe {
+    /// `DESCRIBE CLUSTER`.
+    Cluster,
+    /// `DESCRIBE [FULL] SCHEMA`: everything.
+    Schema,
+    /// `DESCRIBE KEYSPACES`.
+    Keyspaces,
+    /// `DESCRIBE KEYSPACE [name]`.
+    Keyspace(Option<String>),
+    /// `DESCRIBE TABLES`.
+    Tables,
+    /// `DESCRIBE TABLE | VIEW name`.
+    Table(ObjectName),
+    /// `DESCRIBE name`: whatever has that name.
+    Any(ObjectName),
+}
+
+/// `SET [SESSION | LOCAL] name TO value`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// The setting, in lower case (`TIME ZONE` is `timezone`, `NAMES` is `client_encoding`).
+    pub name: String,
+    /// Its values, unquoted (folded where bare words); none for DEFAULT.
+    pub values: Option<Vec<String>>,
+    /// Only until the transaction ends.
+    pub local: bool,
+}
+
+/// What DISCARD discards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// Everything of the session.
+    All,
+    /// Cached plans.
+    Plans,
+    /// Cached sequences.
+    Sequences,
+    /// Temporary tables.
+    Temporary,
+}
+
+/// The isolation level asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationLevel {
+    /// READ UNCOMMITTED.
+    ReadUncommitted,
+    /// READ COMMITTED.
+    ReadCommitted,
+    /// REPEATABLE READ.
+    RepeatableRead,
+    /// SERIALIZABLE.
+    Serializable,
+}
+
+/// What BEGIN may say about its transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// The isolation level, where said.
+    pub isolation: Option<IsolationLevel>,
+    /// `READ ONLY` is true, `READ WRITE` is false.
+    pub read_only: Option<bool>,
+    /// `DEFERRABLE` is true, `NOT DEFERRABLE` is false.
+    pub deferrable: Option<bool>,
+}
+
+/// `SET TRANSACTION …`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetTransaction {
+    /// For all later transactions of the session, not for the open one.
+    pub session: bool,
+    /// What to set.
+    pub modes: TransactionModes,
+}
+
+/// The tail of COMMIT and ROLLBACK.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndTransaction {
+    /// `AND CHAIN`: open the next one with the same modes.
+    pub chain: bool,
+}
+
+/// `PREPARE name [(types)] AS statement`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepare {
+    /// The prepared statement's name.
+    pub name: String,
+    /// The parameters' types, as far as given.
+    pub types: Vec<ColumnType>,
+    /// The statement. Its text, offset and parameters are its own.
+    pub statement: Box<Parsed>,
+}
+
+/// `EXECUTE name [(arguments)]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execute {
+    /// The prepared statement's name.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Vec<ast::Expr>,
+}
+
+/// `DECLARE name [BINARY] [[NO] SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeclareCursor {
+    /// The cursor.
+    pub name: String,
+    /// Rows in binary form.
+    pub binary: bool,
+    /// `SCROLL` is true, `NO SCROLL` is false.
+    pub scroll: Option<bool>,
+    /// `WITH HOLD`: outlives its transaction.
+    pub hold: bool,
+    /// The rows.
+    pub query: Query,
+}
+
+/// `FETCH [direction] [FROM | IN] cursor`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fetch {
+    /// The cursor.
+    pub cursor: String,
+    /// Which rows.
+    pub direction: FetchDirection,
+    /// MOVE was said: no rows are answered.
+    pub is_move: bool,
+}
+
+/// Which rows a FETCH takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchDirection {
+    /// `FORWARD n`, `n`, `NEXT` (1); below zero is backward.
+    Forward(i64),
+    /// `ALL`, `FORWARD ALL`.
+    All,
+    /// `BACKWARD n`, `PRIOR` (1).
+    Backward(i64),
+    /// `BACKWARD ALL`.
+    BackwardAll,
+    /// `FIRST`.
+    First,
+    /// `LAST`.
+    Last,
+    /// `ABSOLUTE n`.
+    Absolute(i64),
+    /// `RELATIVE n`.
+    Relative(i64),
+}
+
+/// `NOTIFY channel [, 'payload']`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify {
+    /// The channel.
+    pub channel: String,
+    /// The payload.
+    pub payload: String,
+}
+
+/// Upkeep of tables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Maintain {
+    /// `FLUSH [TABLE] name, …`: what is in memory becomes segments. No names: every table.
+    Flush(Vec<ObjectName>),
+    /// `COMPACT [TABLE] name, …`. No names: every table.
+    Compact(Vec<ObjectName>),
+    /// `CHECKPOINT`: flush everything.
+    Checkpoint,
+    /// `BACKUP DATABASE TO 'directory'`.
+    Backup(String),
+    /// `VACUUM [(options)] [name, …]`.
+    Vacuum(Vec<ObjectName>),
+    /// `ANALYZE [name, …]`.
+    Analyze(Vec<ObjectName>),
+    /// `REFRESH MATERIALIZED VIEW name`.
+    Refresh(ObjectName),
+}

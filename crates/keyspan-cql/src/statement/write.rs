@@ -1,0 +1,234 @@
+//! INSERT, UPDATE, DELETE, COPY: what changes rows, or moves many of them.
+
+use sqlparser::ast;
+
+use super::{ObjectName, Query};
+
+/// `USING TTL n AND TIMESTAMP n`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Using {
+    /// Time to live, in seconds.
+    pub ttl: Option<ast::Expr>,
+    /// Write timestamp, in microseconds since 1970.
+    pub timestamp: Option<ast::Expr>,
+}
+
+/// `INSERT INTO table [AS alias] [(columns)] source …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Insert {
+    /// The table.
+    pub table: ObjectName,
+    /// The table's alias.
+    pub alias: Option<String>,
+    /// The columns; empty means all of the table's in their order.
+    pub columns: Vec<ColumnName>,
+    /// The rows.
+    pub source: InsertSource,
+    /// TTL and timestamp.
+    pub using: Using,
+    /// `IF NOT EXISTS`: answers `[applied]`.
+    pub if_not_exists: bool,
+    /// `ON CONFLICT`.
+    pub on_conflict: Option<OnConflict>,
+    /// `RETURNING`.
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// A column named in an INSERT, UPDATE or DELETE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnName {
+    /// The column, folded.
+    pub name: String,
+    /// Where it stands in the input: characters from 1.
+    pub position: usize,
+}
+
+/// Where an INSERT's rows come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InsertSource {
+    /// `VALUES (…), (…)`.
+    Values(Vec<Vec<InsertValue>>),
+    /// `DEFAULT VALUES`.
+    DefaultValues,
+    /// A query.
+    Query(Query),
+}
+
+/// One value of an INSERT's row, or of an UPDATE's SET.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InsertValue {
+    /// `DEFAULT`.
+    Default,
+    /// An expression.
+    Expression(ast::Expr),
+}
+
+/// `ON CONFLICT [(columns) | ON CONSTRAINT name] action`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnConflict {
+    /// The columns, where given.
+    pub columns: Vec<ColumnName>,
+    /// The constraint, where given.
+    pub constraint: Option<String>,
+    /// What to do with a row whose key exists.
+    pub action: ConflictAction,
+}
+
+/// What ON CONFLICT does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConflictAction {
+    /// `DO NOTHING`.
+    Nothing,
+    /// `DO UPDATE SET … [WHERE …]`.
+    Update {
+        /// The assignments.
+        assignments: Vec<Assignment>,
+        /// Only these rows.
+        filter: Option<ast::Expr>,
+    },
+}
+
+/// `column = value`. `(a, b) = (x, y)` becomes two of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The column.
+    pub column: ColumnName,
+    /// Its new value.
+    pub value: InsertValue,
+}
+
+/// `UPDATE table [AS alias] [USING …] SET … [WHERE …] [IF …] [RETURNING …]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// The table.
+    pub table: ObjectName,
+    /// The table's alias.
+    pub alias: Option<String>,
+    /// TTL and timestamp.
+    pub using: Using,
+    /// The assignments.
+    pub assignments: Vec<Assignment>,
+    /// Which rows.
+    pub filter: Option<ast::Expr>,
+    /// CQL's condition: answers `[applied]`.
+    pub condition: Option<Condition>,
+    /// `RETURNING`.
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// CQL's `IF` of an UPDATE or DELETE.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// `IF EXISTS`.
+    Exists,
+    /// `IF a = 1 AND b < 2`: one expression over the old row.
+    If(ast::Expr),
+}
+
+/// `DELETE [columns] FROM table [AS alias] [USING TIMESTAMP n] [WHERE …] [IF …] [RETURNING …]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// CQL's list of cells to delete; empty means whole rows.
+    pub columns: Vec<ColumnName>,
+    /// The table.
+    pub table: ObjectName,
+    /// The table's alias.
+    pub alias: Option<String>,
+    /// The timestamp (a TTL is refused).
+    pub using: Using,
+    /// Which rows.
+    pub filter: Option<ast::Expr>,
+    /// CQL's condition: answers `[applied]`.
+    pub condition: Option<Condition>,
+    /// `RETURNING`.
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// `COPY …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copy {
+    /// What is copied.
+    pub subject: CopySubject,
+    /// From or to where.
+    pub target: CopyTarget,
+    /// True for FROM.
+    pub is_from: bool,
+    /// How.
+    pub options: CopyOptions,
+    /// `WHERE` of a COPY FROM.
+    pub filter: Option<ast::Expr>,
+}
+
+/// What a COPY copies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CopySubject {
+    /// A table.
+    Table {
+        /// The table.
+        name: ObjectName,
+        /// The columns; empty means all.
+        columns: Vec<ColumnName>,
+    },
+    /// The rows of a query.
+    Query(Query),
+}
+
+/// The other end of a COPY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyTarget {
+    /// STDIN or STDOUT.
+    Standard,
+    /// A file of the server's machine.
+    File(String),
+}
+
+/// The format of a COPY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyFormat {
+    /// Tabs and backslashes.
+    #[default]
+    Text,
+    /// Comma-separated.
+    Csv,
+    /// PostgreSQL's binary.
+    Binary,
+}
+
+/// HEADER of a COPY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyHeader {
+    /// No header line.
+    #[default]
+    None,
+    /// A header line, skipped on input.
+    Present,
+    /// A header line whose names must match.
+    Match,
+}
+
+/// The options of a COPY, as given. What was not given has PostgreSQL's default for the format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// `FORMAT`.
+    pub format: CopyFormat,
+    /// `HEADER`.
+    pub header: CopyHeader,
+    /// `DELIMITER`.
+    pub delimiter: Option<char>,
+    /// `NULL`.
+    pub null: Option<String>,
+    /// `QUOTE`.
+    pub quote: Option<char>,
+    /// `ESCAPE`.
+    pub escape: Option<char>,
+    /// `DEFAULT`: the text that stands for a column's default.
+    pub default: Option<String>,
+    /// `ENCODING`.
+    pub encoding: Option<String>,
+    /// `FORCE_QUOTE`: none, or columns (`*` is an empty list).
+    pub force_quote: Option<Vec<String>>,
+    /// `FORCE_NOT_NULL` columns.
+    pub force_not_null: Vec<String>,
+    /// `FORCE_NULL` columns.
+    pub force_null: Vec<String>,
+}
