@@ -1,4 +1,5 @@
-//! What all sessions of a database share: the functions, the planner's rules, the memory pool and its spill directory.
+//! What all sessions of a database share: the functions, the planner's rules, the plans that are kept, the memory pool and
+//! its spill directory.
 //!
 //! Queries run on the tokio runtime that polls them (it must be a multi-threaded one): plans of one partition run wholly in the
 //! task that polls their stream, wider ones spawn a task per partition. Nothing here holds a table or a snapshot.
@@ -29,6 +30,7 @@ use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation, PushThrough};
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
+use crate::kept::KeptPlans;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
 use crate::table::Statement;
@@ -64,6 +66,7 @@ impl Default for QueryOptions {
 #[derive(Debug)]
 pub struct QueryEngine {
     pub(crate) options: QueryOptions,
+    pub(crate) kept: KeptPlans,
     state: SessionState,
 }
 
@@ -75,7 +78,7 @@ impl QueryEngine {
     pub fn new(options: QueryOptions) -> Result<Arc<QueryEngine>> {
         let runtime = runtime(&options).map_err(from_datafusion)?;
         let state = state(&options, runtime);
-        Ok(Arc::new(QueryEngine { options, state }))
+        Ok(Arc::new(QueryEngine { options, kept: KeptPlans::default(), state }))
     }
 
     /// A session on this engine. Cheap.

@@ -22,7 +22,7 @@ use keyspan_store::seam::{BatchStream, Snapshot};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
-use crate::kept::{KeptPlans, OfShape};
+use crate::kept::OfShape;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::rollup::{self, Definition};
@@ -117,16 +117,15 @@ impl ReadyQuery {
     }
 }
 
-/// One session's access to queries, with the plans that it keeps. Holds no data; cheap to make.
+/// One session's access to queries. Holds no data; cheap to make.
 #[derive(Clone, Debug)]
 pub struct QuerySession {
     engine: Arc<QueryEngine>,
-    kept: Arc<KeptPlans>,
 }
 
 impl QuerySession {
     pub(crate) fn new(engine: Arc<QueryEngine>) -> Self {
-        QuerySession { engine, kept: Arc::default() }
+        QuerySession { engine }
     }
 
     /// Plans a query: names, types and parameters are settled, nothing is read.
@@ -142,7 +141,7 @@ impl QuerySession {
             schema: output_schema(analyzed.schema(), &planned.labels),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
-            shape: self.kept.shape(&analyzed, context),
+            shape: self.engine.kept.shape(&analyzed, context),
             plan: if fields.is_empty() { analyzed } else { planned.plan },
             catalog: context.snapshot.catalog().clone(),
             search_path: context.search_path.clone(),
@@ -150,15 +149,15 @@ impl QuerySession {
             given: context.parameter_types.clone(),
         };
         if planned.shape.is_some() {
-            self.kept.remember(&planned);
+            self.engine.kept.remember(query, &planned);
         }
         Ok(planned)
     }
 
-    /// What [`QuerySession::plan`] answers, if the session has lately planned this very query, and nothing that it depends
-    /// on has changed. Takes as long as comparing texts.
+    /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, and nothing that it depends
+    /// on differs. Takes as long as comparing texts.
     pub fn known(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        self.kept.known(|planned| {
+        self.engine.kept.known(query, |planned| {
             planned.is_of(context) && planned.given == context.parameter_types && *planned.query == *query
         })
     }
@@ -294,7 +293,7 @@ impl QuerySession {
     }
 
     /// The engine of the session.
-    pub(crate) fn engine(&self) -> &QueryEngine {
+    pub(crate) fn engine(&self) -> &Arc<QueryEngine> {
         &self.engine
     }
 

@@ -1,4 +1,5 @@
-//! Plans that are kept from one execution to the next, so that a statement sent again is not planned again.
+//! Plans that are kept from one execution to the next, whichever session asks, so that a statement sent again is not
+//! planned again.
 //!
 //! ```text
 //! analyzed plan ─ constants ─▶ plan with places + constants     two statements of one shape differ only in these
@@ -30,6 +31,7 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast;
 use keyspan_model::TableDef;
 use parking_lot::Mutex;
 
@@ -39,16 +41,17 @@ use crate::spread;
 use crate::table::KeyspanTable;
 use template::Template;
 
-/// Shapes that a session keeps, and queries of them; the one not used for longest goes first.
-const MOST_KEPT: usize = 32;
+/// Shapes that are kept, and queries of them; the one not used for longest goes first.
+const MOST_KEPT: usize = 128;
 
-/// The kept plans of a session.
+/// The kept plans of all sessions.
 #[derive(Debug, Default)]
 pub struct KeptPlans {
     /// The last used at the end.
     plans: Mutex<Vec<Arc<Kept>>>,
-    /// Queries of these shapes, so that one sent again word by word is not even looked at for its shape; likewise.
-    queries: Mutex<Vec<PlannedQuery>>,
+    /// Queries of these shapes and their hashes, so that one sent again word by word is not even looked at for its shape;
+    /// likewise.
+    queries: Mutex<Vec<(u64, PlannedQuery)>>,
 }
 
 /// A shape of statements, and what is known of its plan.
@@ -82,30 +85,31 @@ pub struct OfShape {
 }
 
 impl KeptPlans {
-    /// The query that is meant.
-    pub fn known(&self, is_meant: impl Fn(&PlannedQuery) -> bool) -> Option<PlannedQuery> {
+    /// Of the queries kept for this text the one that is meant.
+    pub fn known(&self, query: &ast::Query, is_meant: impl Fn(&PlannedQuery) -> bool) -> Option<PlannedQuery> {
+        let hash = hash_of(query);
         let mut queries = self.queries.lock();
-        let at = queries.iter().rposition(is_meant)?;
+        let at = queries.iter().rposition(|(own, planned)| *own == hash && is_meant(planned))?;
         let found = queries.remove(at);
-        queries.push(found.clone());
-        Some(found)
+        let planned = found.1.clone();
+        queries.push(found);
+        Some(planned)
     }
 
-    /// Keeps a query.
-    pub fn remember(&self, query: &PlannedQuery) {
+    /// Keeps what was planned for a query.
+    pub fn remember(&self, query: &ast::Query, planned: &PlannedQuery) {
+        let hash = hash_of(query);
         let mut queries = self.queries.lock();
         if queries.len() >= MOST_KEPT {
             queries.remove(0);
         }
-        queries.push(query.clone());
+        queries.push((hash, planned.clone()));
     }
 
     /// The shape of an analyzed plan, if plans like it may be kept.
     pub fn shape(&self, analyzed: &LogicalPlan, context: &QueryContext) -> Option<OfShape> {
         let parted = constants::part(analyzed)?;
-        let mut hasher = DefaultHasher::new();
-        parted.plan.hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = hash_of(&parted.plan);
         let mut plans = self.plans.lock();
         let same = |kept: &Arc<Kept>| {
             let table = Arc::ptr_eq(&kept.table, &parted.table);
@@ -197,6 +201,12 @@ impl OfShape {
         };
         Ok(Some(physical))
     }
+}
+
+fn hash_of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The table of a scan, if it is one of ours.

@@ -1,12 +1,14 @@
 //! Kept plans answer what plans made for these very values answer; and which plans are kept.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use futures::TryStreamExt;
 use keyspan_model::{ColumnType, Value};
 
 use crate::testing::{Bench, Rows, parse};
-use crate::{PlannedQuery, QueryContext};
+use crate::{PlannedQuery, QueryContext, SessionInfo};
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -133,6 +135,23 @@ async fn a_text_of_other_constants_is_of_the_same_shape() {
 }
 
 #[tokio::test]
+async fn a_plan_serves_every_session_and_means_what_each_of_them_means() {
+    let bench = readings(None);
+    let query = parse("SELECT site, max(heat) FROM readings WHERE site = current_user GROUP BY site").expect("parses");
+    let planned = bench.session.plan(&query, &bench.context).await.expect("plans");
+    answer(&bench, &planned, &[], &bench.context).await;
+    let other = Bench { session: bench.session.engine().session(), context: bench.context.clone() };
+    for user in ["b", "c"] {
+        let info = Arc::new(SessionInfo { user: user.into(), ..SessionInfo::default() });
+        let context = QueryContext { info, ..other.context.clone() };
+        let known = other.session.known(&query, &context).expect("planned by the first");
+        assert!(other.session.ready(&known, &[], &context).is_some());
+        let answered = answer(&other, &known, &[], &context).await;
+        assert!(answered.contains(&format!("| {user} ")) && answered.lines().count() == 5, "{answered}");
+    }
+}
+
+#[tokio::test]
 async fn a_plan_is_kept_for_one_time_zone_and_holds_no_snapshot() {
     let bench = readings(None);
     let sql = "SELECT date_trunc('day', ts), count(*) FROM readings WHERE ts >= $1 GROUP BY 1 ORDER BY 1";
@@ -144,7 +163,7 @@ async fn a_plan_is_kept_for_one_time_zone_and_holds_no_snapshot() {
     assert!(bench.session.ready(&planned, &all, &elsewhere).is_none());
     assert_ne!(answer(&bench, &planned, &all, &elsewhere).await, in_utc);
     let Bench { session, context } = bench;
-    let snapshot = std::sync::Arc::downgrade(&context.snapshot);
+    let snapshot = Arc::downgrade(&context.snapshot);
     drop((context, elsewhere));
     assert!(snapshot.upgrade().is_none());
     drop((session, planned));
