@@ -6,6 +6,7 @@ mod damage;
 mod edges;
 mod isolation;
 mod layout;
+mod live;
 mod model;
 mod order;
 mod queries;

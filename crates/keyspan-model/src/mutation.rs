@@ -146,6 +146,17 @@ impl Mutation {
         }
     }
 
+    /// Whether it brings no value and no row, but takes some.
+    pub fn is_deletion(&self) -> bool {
+        match self {
+            Mutation::Row(write) => {
+                !write.marker && write.cells.iter().all(|(_, cell)| matches!(cell, CellWrite::Tombstone))
+            }
+            Mutation::DeleteRow(_) | Mutation::DeleteSpan(_) => true,
+            Mutation::Batch(_) | Mutation::Load(_) => false,
+        }
+    }
+
     /// The last statement of its batch that it takes a server's timestamp of; 0 where it brings its own.
     pub fn last_statement(&self) -> u32 {
         let parts = if let Mutation::Load(rows) = self { rows.parts } else { 1 };

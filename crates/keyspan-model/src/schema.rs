@@ -10,7 +10,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
+use crate::key::KeyEncoder;
 use crate::types::ColumnType;
+use crate::value::Value;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -151,6 +153,19 @@ pub struct KeyColumn {
     pub ty: ColumnType,
     /// Whether larger values come first.
     pub descending: bool,
+}
+
+impl KeyColumn {
+    /// Least and greatest value between encoded bounds of this column, whichever its direction.
+    ///
+    /// # Errors
+    /// XX001 for bytes that no value encodes to.
+    pub fn decoded_bounds(&self, (first, last): (&[u8], &[u8])) -> Result<(Value, Value)> {
+        let encoder = KeyEncoder::new(std::slice::from_ref(self));
+        let value = |bytes| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
+        let (first, last) = (value(first)?, value(last)?);
+        Ok(if self.descending { (last, first) } else { (first, last) })
+    }
 }
 
 /// A value column of a relation.

@@ -13,8 +13,11 @@ use keyspan_model::array::{ColumnBuilder, canonical_floats};
 use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
 
 use crate::row::{CellStamp, RowEntry};
-use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
+
+/// Rows that are looked at together.
+const BLOCK_ROWS: usize = 8192;
 
 /// A run in memory.
 #[derive(Clone, Debug)]
@@ -23,6 +26,7 @@ pub struct MemoryRun {
     /// All rows: encoded keys, every key column, and one entry of `columns` a cell column.
     batch: RunBatch,
     columns: Vec<ColumnId>,
+    meetings: Meetings,
 }
 
 impl MemoryRun {
@@ -32,7 +36,7 @@ impl MemoryRun {
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
-        Ok(MemoryRun { meta, batch, columns })
+        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default() })
     }
 
     /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
@@ -121,6 +125,11 @@ impl SortedRun for MemoryRun {
         Ok(self.position(key))
     }
 
+    fn find(&self, key: &[u8], _counters: &ScanCounters) -> Result<Option<usize>> {
+        let position = self.position(key);
+        Ok((position < self.batch.rows && self.encoded().value(position) == key).then_some(position))
+    }
+
     fn estimate(&self, key: &[u8]) -> (usize, usize) {
         let position = self.position(key);
         (position, position)
@@ -130,8 +139,9 @@ impl SortedRun for MemoryRun {
         (row < self.batch.rows).then(|| self.encoded().value(row).to_vec())
     }
 
-    fn block(&self, _row: usize) -> Range<usize> {
-        0..self.batch.rows
+    fn block(&self, row: usize) -> Range<usize> {
+        let start = row / BLOCK_ROWS * BLOCK_ROWS;
+        start..(start + BLOCK_ROWS).min(self.batch.rows)
     }
 
     fn read(&self, rows: Range<usize>, wanted: &Wanted, _counters: &ScanCounters) -> Result<RunBatch> {
@@ -155,6 +165,14 @@ impl SortedRun for MemoryRun {
 
     fn may_contain(&self, key: &[u8]) -> bool {
         self.meta.all.may_contain(key)
+    }
+
+    fn in_memory(&self) -> bool {
+        true
+    }
+
+    fn meetings(&self) -> Option<&Meetings> {
+        Some(&self.meetings)
     }
 }
 

@@ -85,6 +85,11 @@ impl Memtable {
         self.extent.lock().add_row(key, parts, &entry.extent());
     }
 
+    /// What is known of everything inserted so far.
+    pub fn extent(&self) -> Extent {
+        self.extent.lock().clone()
+    }
+
     /// Bytes in memory, estimated.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -122,7 +127,7 @@ impl Memtable {
 
     /// The memtable as of a seq.
     pub fn view(self: &Arc<Self>, seq: u64, relation: Arc<RelationDef>) -> MemtableView {
-        MemtableView { table: Arc::clone(self), relation, seq, meta: Arc::default() }
+        MemtableView { table: Arc::clone(self), relation, seq, meta: Arc::default(), whole: Arc::default() }
     }
 
     fn range(
@@ -152,13 +157,14 @@ pub struct MemtableView {
     relation: Arc<RelationDef>,
     seq: u64,
     meta: Arc<OnceLock<RunMeta>>,
+    whole: Arc<OnceLock<Arc<MemoryRun>>>,
 }
 
 impl MemtableView {
     /// What is known of the memtable; it may include rows written after the view's seq.
     pub fn meta(&self) -> &RunMeta {
         self.meta.get_or_init(|| RunMeta {
-            all: self.table.extent.lock().clone(),
+            all: self.table.extent(),
             groups: Vec::new(),
             seq: self.table.seqs().unwrap_or((0, 0)),
             bytes: self.table.bytes() as u64,
@@ -176,6 +182,20 @@ impl MemtableView {
         let end = Bound::Included((key.to_vec(), Reverse(0)));
         let entries = self.table.rows.range((start, end)).map(|entry| entry.value().clone());
         entries.reduce(RowEntry::merged)
+    }
+
+    /// All rows as columns, made once.
+    pub fn whole(&self) -> Result<Arc<MemoryRun>> {
+        if let Some(known) = self.known_whole() {
+            return Ok(known);
+        }
+        let whole = Arc::new(self.columns(&[], None)?);
+        Ok(Arc::clone(self.whole.get_or_init(|| whole)))
+    }
+
+    /// All rows as columns, if they were made.
+    pub fn known_whole(&self) -> Option<Arc<MemoryRun>> {
+        self.whole.get().cloned()
     }
 
     /// The rows in `[start, end)` as columns.

@@ -7,7 +7,7 @@
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{Date32Type, TimestampMicrosecondType};
 use keyspan_model::value::timeuuid_time;
-use keyspan_model::{ColumnType, Error, KeyColumn, KeyEncoder, Result, Value};
+use keyspan_model::{ColumnType, Error, KeyColumn, Result, Value};
 
 /// The level at which everything is one window.
 pub const WHOLE: u32 = 64;
@@ -55,12 +55,10 @@ pub fn time_of(value: &Value) -> Option<i64> {
     }
 }
 
-/// First and last instant of a window column's encoded bounds, whichever its direction.
+/// First and last instant of a window column's encoded bounds.
 pub fn times_of(column: &KeyColumn, bounds: (&[u8], &[u8])) -> Option<(i64, i64)> {
-    let encoder = KeyEncoder::new(std::slice::from_ref(column));
-    let time = |bytes: &[u8]| encoder.decode(bytes).ok()?.first().and_then(time_of);
-    let (one, other) = (time(bounds.0)?, time(bounds.1)?);
-    Some((one.min(other), one.max(other)))
+    let (least, greatest) = column.decoded_bounds(bounds).ok()?;
+    Some((time_of(&least)?, time_of(&greatest)?))
 }
 
 /// The instant of every row of a window column, in microseconds since 1970.

@@ -97,7 +97,7 @@ impl Core {
         }
         let edit = Edit { remove: gone.iter().copied().collect(), ..self.edit(&manifest) };
         manifest.commit(edit, true)?;
-        self.publish_merge(&relation, &gone, Vec::new());
+        self.publish_merge(id, &gone, Vec::new());
         drop(manifest);
         self.bury(relation.segments.iter().filter(|segment| gone.contains(&segment.id())));
         drop(relation);
@@ -115,6 +115,7 @@ impl Core {
         let merged: BTreeSet<SegmentId> = chosen.iter().map(|segment| segment.id()).collect();
         let inputs = self.merge_inputs(&relation, chosen, &merged, level);
         let records = self.write_segments(&inputs)?;
+        let segments = self.merged_segments(&relation, &inputs, &records);
         let mut manifest = self.manifest.lock();
         let current = self.relation_version(id);
         let alive = current.is_some_and(|current| {
@@ -130,7 +131,7 @@ impl Core {
             self.doubt(&manifest, &records);
             return Err(error);
         }
-        self.publish_merge(&relation, &merged, records);
+        self.publish_merge(id, &merged, segments);
         drop(manifest);
         self.compactions.fetch_add(1, Ordering::Relaxed);
         self.bury(inputs.segments.iter());
@@ -140,9 +141,8 @@ impl Core {
     }
 
     /// Puts segments in the place of others, as the manifest has it.
-    pub fn publish_merge(&self, relation: &RelationVersion, merged: &BTreeSet<SegmentId>, records: Vec<SegmentRecord>) {
-        let segments: Vec<Arc<Segment>> = records.into_iter().map(|record| self.segment(relation, record)).collect();
-        self.state.lock().change(relation.definition.id, |current| {
+    pub fn publish_merge(&self, id: RelationId, merged: &BTreeSet<SegmentId>, segments: Vec<Arc<Segment>>) {
+        self.state.lock().change(id, |current| {
             current.segments.retain(|segment| !merged.contains(&segment.id()));
             current.segments.extend(segments);
         });

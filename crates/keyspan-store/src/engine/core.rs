@@ -62,10 +62,10 @@ pub struct Core {
     pub disk_out: AtomicBool,
     /// Set when the store closes: merges under way end at their next batch.
     pub aborting: AtomicBool,
-    /// Batches that asked for room.
-    pub writes: AtomicU64,
     /// For each relation that is followed, the batch up to which deletions may be forgotten.
     pub seen: Mutex<BTreeMap<RelationId, u64>>,
+    /// Batches that asked for room.
+    pub writes: AtomicU64,
     /// Flushes since the store was opened.
     pub flushes: AtomicU64,
     /// Compactions since the store was opened.

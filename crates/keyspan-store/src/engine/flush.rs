@@ -41,11 +41,12 @@ impl Core {
         let memory = frozen(&relation, upto)?;
         let inputs = self.flush_inputs(&relation, memory, upto);
         let records = self.write_segments(&inputs)?;
+        let segments = self.merged_segments(&relation, &inputs, &records);
         let mut manifest = self.manifest.lock();
         if !self.state.lock().version.contains_key(&id) {
             return self.discard(&records);
         }
-        let committed = self.commit_flush(&mut manifest, &relation, records.clone(), upto);
+        let committed = self.commit_flush(&mut manifest, &relation, segments, upto);
         if committed.is_err() {
             self.doubt(&manifest, &records);
         }
@@ -104,7 +105,7 @@ impl Core {
         &self,
         manifest: &mut Manifest,
         relation: &RelationVersion,
-        records: Vec<SegmentRecord>,
+        segments: Vec<Arc<Segment>>,
         upto: u64,
     ) -> Result<()> {
         let id = relation.definition.id;
@@ -112,11 +113,9 @@ impl Core {
         let add_tombstones =
             tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
         let loaded = relation.unflushed_segments().filter(|segment| segment.record().meta.seq.1 <= upto);
-        let add = loaded.map(|segment| segment.record().clone()).chain(records.iter().cloned()).collect();
+        let add = loaded.chain(&segments).map(|segment| segment.record().clone()).collect();
         let edit = Edit { add, flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };
         manifest.commit(edit, true)?;
-        let segments = records.into_iter().map(|record| self.segment(relation, record));
-        let segments: Vec<Arc<Segment>> = segments.collect();
         let gone: BTreeSet<*const ()> = relation.sealed.iter().map(|memtable| Arc::as_ptr(memtable).cast()).collect();
         let mut state = self.state.lock();
         state.change(id, |current| {
@@ -132,6 +131,20 @@ impl Core {
     /// A segment of a relation, not opened yet.
     pub fn segment(&self, relation: &RelationVersion, record: SegmentRecord) -> Arc<Segment> {
         Arc::new(Segment::new(self.files.clone(), self.cache.clone(), &relation.definition, record))
+    }
+
+    /// The segments that were written of merged runs, not opened yet.
+    pub fn merged_segments(
+        &self,
+        relation: &RelationVersion,
+        inputs: &Inputs,
+        records: &[SegmentRecord],
+    ) -> Vec<Arc<Segment>> {
+        let segments = records.iter().map(|record| self.segment(relation, record.clone()));
+        let segments: Vec<Arc<Segment>> = segments.collect();
+        let runs: Vec<Arc<dyn SortedRun>> = segments.iter().map(|segment| segment.clone() as _).collect();
+        inputs.inherit(relation, &runs);
+        segments
     }
 
     /// An edit that carries what every edit carries: the marks, a catalog that the manifest lacks, relations that are

@@ -16,6 +16,8 @@ mod disk;
 mod faults;
 mod flush;
 mod lane;
+#[cfg(test)]
+mod live_tests;
 mod load;
 mod options;
 mod recovery;
@@ -36,7 +38,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use keyspan_model::{Applied, Catalog, Error, Mutation, RelationDef, RelationId, Result, Stamp, WriteBatch};
+use keyspan_model::{Applied, Catalog, Error, RelationDef, RelationId, Result, Stamp, WriteBatch};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -249,7 +251,7 @@ impl Store for EmbeddedStore {
     async fn change(&self, base: u64, next: Catalog, batch: Option<WriteBatch>) -> Result<Arc<Catalog>> {
         let batch = WriteBatch { relaxed: false, ..batch.unwrap_or_default() };
         if !batch.mutations.is_empty() {
-            self.core.wait_for_room(false).await?;
+            self.core.wait_for_room(&batch).await?;
         }
         let prepared = Prepared::change(base, next, batch)?;
         let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
@@ -259,8 +261,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn apply(&self, batch: WriteBatch) -> Result<Applied> {
-        let deletes = |mutation: &Mutation| matches!(mutation, Mutation::DeleteRow(_) | Mutation::DeleteSpan(_));
-        self.core.wait_for_room(batch.mutations.iter().all(deletes)).await?;
+        self.core.wait_for_room(&batch).await?;
         let schema = self.core.state.lock().newest_schema().clone();
         self.enter(Prepared::batch(&schema, batch)?).await
     }

@@ -92,7 +92,8 @@ impl Core {
             self.doubt(&manifest, &saved);
             return Err(error);
         }
-        self.publish_merge(relation, &BTreeSet::from([segment.id()]), saved);
+        let saved = saved.into_iter().map(|record| self.segment(relation, record)).collect();
+        self.publish_merge(relation.definition.id, &BTreeSet::from([segment.id()]), saved);
         self.compactions.fetch_add(1, Ordering::Relaxed);
         drop(manifest);
         self.bury([segment].into_iter());

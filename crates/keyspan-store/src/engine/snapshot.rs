@@ -101,10 +101,9 @@ impl StoreSnapshot {
 }
 
 /// What is known of everything that holds a batch after `since`.
-fn changed_extents(version: &RelationVersion, relation: &Arc<RelationDef>, since: u64) -> Vec<Extent> {
+fn changed_extents(version: &RelationVersion, since: u64) -> Vec<Extent> {
     let later = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.1 > since);
-    let memtables = version.memtables().filter(later);
-    let memtables = memtables.map(|memtable| memtable.view(u64::MAX, relation.clone()).meta().all.clone());
+    let memtables = version.memtables().filter(later).map(|memtable| memtable.extent());
     let runs = version.runs.iter().map(|run| run.meta());
     let runs = runs.chain(version.segments.iter().map(|segment| &segment.record().meta));
     memtables.chain(runs.filter(|meta| meta.seq.1 > since).map(|meta| meta.all.clone())).collect()
@@ -151,7 +150,7 @@ impl Snapshot for StoreSnapshot {
             if version.tombstones.iter().any(|tombstone| (since + 1..=self.seq).contains(&tombstone.span.seq)) {
                 return Ok(Changes::Anywhere);
             }
-            extents = changed_extents(version, definition, since);
+            extents = changed_extents(version, since);
         }
         let own = self.own_source(definition)?;
         if !own.tombstones.is_empty() {

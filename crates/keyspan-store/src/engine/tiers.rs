@@ -78,7 +78,9 @@ impl Core {
         }
         let columns = compaction.columns().to_vec();
         let run = MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, inputs.seq())?;
-        Ok(Some(Arc::new(run)))
+        let run = Arc::new(run);
+        inputs.inherit(relation, &[Arc::<MemoryRun>::clone(&run)]);
+        Ok(Some(run))
     }
 }
 

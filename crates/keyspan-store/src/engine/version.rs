@@ -131,8 +131,7 @@ impl RelationVersion {
 
     /// What is known of the memtables.
     pub fn memtable_extents(&self) -> impl Iterator<Item = Extent> {
-        let memtables = self.memtables().filter(|memtable| !memtable.is_empty());
-        memtables.map(|memtable| memtable.view(u64::MAX, self.definition.clone()).meta().all.clone())
+        self.memtables().filter(|memtable| !memtable.is_empty()).map(|memtable| memtable.extent())
     }
 
     /// What is known of everything that is in memory.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use keyspan_model::{Error, ErrorKind, RelationId, Result};
+use keyspan_model::{Error, ErrorKind, Mutation, RelationId, Result, WriteBatch};
 
 use super::core::{Answer, Core, closed};
 use super::version::RelationVersion;
@@ -204,22 +204,16 @@ impl Core {
             .with_hint("Free space on the disk, or DELETE, DROP or TRUNCATE: that and reading still work."))
     }
 
-    /// As [`Core::check_disk`], for deletions: they take little space, and free more.
-    fn check_disk_for_deletions(&self) -> Result<()> {
-        if self.disk_out.load(Ordering::Relaxed) { self.check_disk() } else { Ok(()) }
-    }
-
-    /// Waits until there is room for a batch, of deletions alone or not.
+    /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must be
+    /// almost out.
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
-    pub async fn wait_for_room(&self, deletes: bool) -> Result<()> {
+    pub async fn wait_for_room(&self, batch: &WriteBatch) -> Result<()> {
         if self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) {
             self.look_at_disk();
         }
-        if deletes {
-            self.check_disk_for_deletions()?
-        } else {
-            self.check_disk()?
+        if !batch.mutations.iter().all(Mutation::is_deletion) || self.disk_out.load(Ordering::Relaxed) {
+            self.check_disk()?;
         }
         let (memory, budget) = (self.state.lock().memory, self.options.memory_budget);
         if memory >= budget / 2 || self.log().size().0 > self.options.log_limit {

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use keyspan_model::{RelationDef, Result, SegmentId};
 
 use super::core::{Core, closed};
+use super::version::RelationVersion;
 use crate::compact::{Output, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
-use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted};
+use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
 
@@ -68,6 +69,17 @@ impl Inputs {
     fn runs(&self) -> impl Iterator<Item = Arc<dyn SortedRun>> {
         let memory = self.memory.iter().map(|run| run.clone() as Arc<dyn SortedRun>);
         memory.chain(self.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>))
+    }
+
+    /// Tells the runs that these were merged into what is known of them and the relation's other runs.
+    pub fn inherit(&self, relation: &RelationVersion, merged: &[Arc<dyn SortedRun>]) {
+        let inputs: Vec<Arc<dyn SortedRun>> = self.runs().collect();
+        let memory = relation.runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>);
+        let segments = relation.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>);
+        let merged_away =
+            |run: &Arc<dyn SortedRun>| inputs.iter().any(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(run)));
+        let others = memory.chain(segments).filter(|run| !merged_away(run));
+        inherit(&self.relation, &inputs, merged, others);
     }
 
     /// Least and greatest commit order of what is merged.

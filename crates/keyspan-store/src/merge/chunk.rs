@@ -78,11 +78,6 @@ impl Chunk {
         Chunk { selection, ..Chunk::default() }
     }
 
-    /// Whether nothing was looked at, whatever was left out.
-    pub(crate) fn is_untouched(&self) -> bool {
-        self.sources.is_empty()
-    }
-
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

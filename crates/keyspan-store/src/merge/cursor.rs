@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, BinaryArray};
 use keyspan_model::{ColumnRange, Result};
 
+use super::select::Selection;
 use crate::run::{SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
@@ -28,18 +29,85 @@ pub(crate) struct Skip {
     pub(crate) ranges: Vec<ColumnRange>,
     /// Whether also by value columns: only where every row stands in one run only and lives.
     pub(crate) values: bool,
+    /// Tells of single rows, by their key columns; asked only of runs in memory.
+    pub(crate) keys: Option<Arc<Selection>>,
+}
+
+/// Which rows of a run a sweep takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Which {
+    #[default]
+    All,
+    /// All but these, ascending.
+    Without(Arc<[u32]>),
+    /// Only these, ascending.
+    Only(Arc<[u32]>),
+}
+
+impl Which {
+    fn of(&self, kept: VecDeque<Range<usize>>) -> VecDeque<Range<usize>> {
+        let (rows, only) = match self {
+            Which::All => return kept,
+            Which::Without(rows) => (rows, false),
+            Which::Only(rows) => (rows, true),
+        };
+        let mut taken = VecDeque::new();
+        for range in kept {
+            let first = rows.partition_point(|row| (*row as usize) < range.start);
+            let inside = rows[first..].iter().map(|row| *row as usize).take_while(|row| *row < range.end);
+            if only {
+                taken.extend(inside.map(|row| row..row + 1));
+                continue;
+            }
+            let mut next = range.start;
+            for row in inside {
+                taken.extend((next < row).then_some(next..row));
+                next = row + 1;
+            }
+            taken.extend((next < range.end).then_some(next..range.end));
+        }
+        taken
+    }
 }
 
 impl Skip {
-    fn keep(&self, run: &dyn SortedRun, rows: Range<usize>) -> VecDeque<Range<usize>> {
+    fn keep(&self, run: &dyn SortedRun, rows: Range<usize>, counters: &ScanCounters) -> Result<VecDeque<Range<usize>>> {
         if rows.is_empty() {
-            return VecDeque::new();
+            return Ok(VecDeque::new());
         }
         if self.ranges.is_empty() {
-            return VecDeque::from([rows]);
+            return Ok(VecDeque::from([rows]));
         }
-        run.keep(&self.ranges, rows, self.values).into_iter().filter(|rows| !rows.is_empty()).collect()
+        let kept = run.keep(&self.ranges, rows, self.values).into_iter().filter(|rows| !rows.is_empty());
+        match &self.keys {
+            Some(keys) if run.in_memory() => selected(keys, run, kept, counters),
+            _ => Ok(kept.collect()),
+        }
     }
+}
+
+/// Those of the rows that lie inside the selection.
+fn selected(
+    keys: &Selection,
+    run: &dyn SortedRun,
+    kept: impl Iterator<Item = Range<usize>>,
+    counters: &ScanCounters,
+) -> Result<VecDeque<Range<usize>>> {
+    let mut inside = VecDeque::new();
+    for rows in kept {
+        let mut next = rows.start;
+        while next < rows.end {
+            let part = next..run.block(next).end.min(rows.end);
+            let columns = run.meta().all.columns.len();
+            let wanted = Wanted { keys: vec![true; columns], ..Wanted::default() };
+            match keys.of(&run.read(part.clone(), &wanted, counters)?)? {
+                Some(own) => inside.extend(own.set_slices().map(|(from, to)| next + from..next + to)),
+                None => inside.push_back(part.clone()),
+            }
+            next = part.end;
+        }
+    }
+    Ok(inside)
 }
 
 /// What is known of the next row's key.
@@ -69,11 +137,10 @@ impl Window {
 }
 
 impl Cursor {
-    /// At the first (or last) row of the run with a key in `[start, end)`; `None` if there is none.
+    /// At the first (or last) row to take of the run with a key in `[start, end)`; `None` if there is none.
     pub(crate) fn open(
-        run: Arc<dyn SortedRun>,
-        start: &[u8],
-        end: Option<&[u8]>,
+        (run, which): (Arc<dyn SortedRun>, Which),
+        (start, end): (&[u8], Option<&[u8]>),
         reverse: bool,
         skip: &Skip,
         counters: &ScanCounters,
@@ -90,7 +157,7 @@ impl Cursor {
         };
         let bound = if reverse { end.map_or(greatest, |end| end.min(greatest)) } else { start.max(least) };
         let head = Head::Bound(bound.to_vec());
-        let mut rest = skip.keep(run.as_ref(), first..last);
+        let mut rest = which.of(skip.keep(run.as_ref(), first..last, counters)?);
         let rows = if reverse { rest.pop_back() } else { rest.pop_front() };
         Ok(rows.map(|rows| Cursor { run, rows, rest, head, window: None, reverse }))
     }
@@ -253,4 +320,18 @@ fn gallop_back(window: &Window, rows: Range<usize>, limit: &[u8]) -> Range<usize
     }
     let low = high.saturating_sub(step).max(rows.start);
     lower_bound(window, low..high, limit)..rows.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_left_out_or_picked_within_what_is_kept() {
+        let kept = || VecDeque::from([2..5, 7..8, 9..14]);
+        let rows: Arc<[u32]> = vec![0, 4, 7, 10, 11, 20].into();
+        assert_eq!(Which::All.of(kept()), kept());
+        assert_eq!(Which::Without(Arc::clone(&rows)).of(kept()), [2..4, 9..10, 12..14]);
+        assert_eq!(Which::Only(rows).of(kept()), [4..5, 7..8, 10..11, 11..12]);
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Output {
 }
 
 /// How much of a row must be read to know whether it lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
     /// Nothing: every row is its marker's, no other run has it, nothing has expired and nothing is deleted.
     Plain,

@@ -15,7 +15,7 @@ use arrow::compute::nullif;
 use keyspan_model::{ColumnType, RelationDef, Result};
 
 use super::chunk::{Chunk, Gathered};
-use super::cursor::Skip;
+use super::cursor::{Skip, Which};
 use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
 use super::versions::VersionFilter;
@@ -62,6 +62,7 @@ impl Compaction {
     pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
         let CompactionInput { relation, runs, tombstones, outside, keep_tombstones, now } = input;
         let cover = Arc::new(Cover::new(tombstones));
+        let runs = runs.into_iter().map(|run| (run, Which::All));
         let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
         let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();

@@ -1,7 +1,8 @@
 //! Which rows of a block lie inside a scan's ranges: told on codes where the block has codes.
 //!
-//! Rows outside are left out before anything else of them is looked at. Rule: of value columns this is asked only where
-//! rows are settled; a key column has one value in all versions of a row.
+//! Rows outside are left out before anything else of them is looked at. Rule: of value columns this is asked only of rows
+//! that no other run has: what is seen of them is the value or, if it is dead, nothing, and no range has nothing in it. A
+//! key column has one value in all versions of a row.
 
 use std::ops::Bound;
 
@@ -11,7 +12,6 @@ use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
 use arrow::datatypes::UInt8Type;
 use keyspan_model::{ColumnRange, ColumnType, RelationDef, Result, Value, array_of};
 
-use super::cursor::Skip;
 use crate::run::{RunBatch, Wanted};
 
 /// The ranges of a scan whose columns are read.
@@ -35,12 +35,10 @@ enum Place {
 
 impl Selection {
     /// `None` if there is nothing to test.
-    pub(crate) fn new(relation: &RelationDef, wanted: &Wanted, skip: &Skip) -> Result<Option<Selection>> {
+    pub(crate) fn new(relation: &RelationDef, wanted: &Wanted, ranges: &[ColumnRange]) -> Result<Option<Selection>> {
         let mut tests = Vec::new();
-        for range in &skip.ranges {
-            if let Some((place, ty)) =
-                place(relation, wanted, skip, range).filter(|(_, ty)| ty.arrow_order_is_key_order())
-            {
+        for range in ranges {
+            if let Some((place, ty)) = place(relation, wanted, range).filter(|(_, ty)| ty.arrow_order_is_key_order()) {
                 tests.push(Test { place, lower: bound(ty, &range.lower)?, upper: bound(ty, &range.upper)? });
             }
         }
@@ -68,11 +66,11 @@ impl Selection {
     }
 }
 
-fn place(relation: &RelationDef, wanted: &Wanted, skip: &Skip, range: &ColumnRange) -> Option<(Place, ColumnType)> {
+fn place(relation: &RelationDef, wanted: &Wanted, range: &ColumnRange) -> Option<(Place, ColumnType)> {
     if let Some(at) = relation.key_index(range.column) {
         return wanted.keys.get(at).is_some_and(|wanted| *wanted).then(|| (Place::Key(at), relation.key[at].ty));
     }
-    let at = wanted.values.iter().position(|id| *id == range.column).filter(|_| skip.values)?;
+    let at = wanted.values.iter().position(|id| *id == range.column)?;
     Some((Place::Value(at), relation.value(range.column)?.ty))
 }
 

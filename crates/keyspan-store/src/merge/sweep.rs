@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 
-use super::cursor::{Cursor, Skip};
+use super::cursor::{Cursor, Skip, Which};
 use crate::run::{Cover, SortedRun};
 use crate::seam::ScanCounters;
 
@@ -35,18 +35,18 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// A merge of these runs over the keys `[start, end)`.
+    /// A merge of these rows of these runs over the keys `[start, end)`.
     pub(crate) fn open(
-        runs: impl IntoIterator<Item = Arc<dyn SortedRun>>,
+        runs: impl IntoIterator<Item = (Arc<dyn SortedRun>, Which)>,
         cover: Arc<Cover>,
-        (start, end): (&[u8], Option<&[u8]>),
+        keys: (&[u8], Option<&[u8]>),
         reverse: bool,
         skip: &Skip,
         counters: &ScanCounters,
     ) -> Result<Sweep> {
         let mut cursors = Vec::new();
         for run in runs {
-            cursors.extend(Cursor::open(run, start, end, reverse, skip, counters)?);
+            cursors.extend(Cursor::open(run, keys, reverse, skip, counters)?);
         }
         Ok(Sweep { cursors, cover, reverse })
     }

@@ -76,13 +76,10 @@ impl Extent {
         self.rows > 0 && self.key.0.as_slice() <= key && key <= self.key.1.as_slice()
     }
 
-    /// Least and greatest value of a key column, whichever its direction; `None` if the extent does not know.
+    /// Least and greatest value of a key column; `None` if the extent does not know.
     pub fn values(&self, column: &KeyColumn, at: usize) -> Option<(Value, Value)> {
-        let encoder = KeyEncoder::new(std::slice::from_ref(column));
-        let value = |bytes: &[u8]| encoder.decode(bytes).ok()?.pop();
         let (first, last) = self.columns.get(at)?;
-        let (first, last) = (value(first)?, value(last)?);
-        Some(if column.descending { (last, first) } else { (first, last) })
+        column.decoded_bounds((first, last)).ok()
     }
 
     /// The extent of the same rows with `base` added to every write timestamp.

@@ -11,6 +11,7 @@ mod batch;
 mod bits;
 mod extent;
 mod int64s;
+mod meeting;
 mod tombstone;
 
 use std::fmt::Debug;
@@ -23,6 +24,7 @@ pub use batch::{CellColumn, RowColumns, RunBatch, Wanted};
 pub use bits::Bits;
 pub use extent::{Extent, ExtentBuilder, RunMeta};
 pub use int64s::Int64s;
+pub use meeting::{Meeting, Meetings, inherit};
 pub use tombstone::{Cover, SpanTombstone};
 
 use crate::memory_run::MemoryRun;
@@ -86,6 +88,16 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     fn is_segment(&self) -> bool {
         false
     }
+
+    /// Whether reading costs nothing.
+    fn in_memory(&self) -> bool {
+        false
+    }
+
+    /// Where the run remembers which rows it shares with others; `None`: it does not, and they are looked for each time.
+    fn meetings(&self) -> Option<&Meetings> {
+        None
+    }
 }
 
 /// A run as a snapshot lists it.
@@ -127,17 +139,26 @@ impl Run {
         }
     }
 
+    /// The whole run, ready to be read; a memtable is copied into columns, once for a snapshot.
+    pub fn whole(&self) -> Result<Arc<dyn SortedRun>> {
+        Ok(match self {
+            Run::Memtable(view) => view.whole()?,
+            Run::Memory(run) => Arc::<MemoryRun>::clone(run),
+            Run::Segment(run) => Arc::clone(run),
+        })
+    }
+
     /// Whether the run is a segment.
     pub fn is_segment(&self) -> bool {
         matches!(self, Run::Segment(_))
     }
 
-    /// The run's rows in these keys, ready to be read; of a memtable they are copied into columns here.
+    /// The run's rows in these keys at least, ready to be read; of a memtable they are copied into columns here, unless
+    /// all of it was.
     pub fn open(&self, start: &[u8], end: Option<&[u8]>) -> Result<Arc<dyn SortedRun>> {
-        Ok(match self {
-            Run::Memtable(view) => Arc::new(view.columns(start, end)?),
-            Run::Memory(run) => Arc::<MemoryRun>::clone(run),
-            Run::Segment(run) => Arc::clone(run),
-        })
+        match self {
+            Run::Memtable(view) if view.known_whole().is_none() => Ok(Arc::new(view.columns(start, end)?)),
+            run => run.whole(),
+        }
     }
 }

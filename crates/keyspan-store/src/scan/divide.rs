@@ -1,10 +1,12 @@
-//! Dividing a scan: disjoint ranges of keys of about equal size, or runs on their own where order does not matter.
+//! Dividing a scan: disjoint ranges of keys of about equal size, or parties of runs on their own where order does not
+//! matter.
 
 use keyspan_model::{KeyEncoder, Order, Scan};
 
 use super::ScanSource;
+use super::party::Parties;
 use super::plan::Chosen;
-use super::split::{Part, encode_split};
+use super::split::{Part, PartRuns, encode_split};
 use crate::seam::Split;
 
 /// Sampled keys a split, from which its ends are taken.
@@ -12,16 +14,14 @@ const SAMPLES: u64 = 16;
 
 impl ScanSource {
     /// Disjoint ranges of keys, in the order of the scan.
-    pub(crate) fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, parts: u64, rows: u64) -> Vec<Split> {
+    pub(crate) fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, looked: bool, parts: u64) -> Vec<Split> {
         let columns = self.whole_columns(scan);
+        let rows = self.rows_in(chosen).1;
         let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, parts, rows, columns) };
         let mut splits = Vec::with_capacity(cuts.len() + 1);
-        let mut start = Vec::new();
         let each = rows / (cuts.len() as u64 + 1);
-        for end in cuts.into_iter().map(Some).chain([None]) {
-            let part = Part { run: None, start, end: end.clone() };
-            splits.push(Split { payload: encode_split(&[part]), rows: each });
-            start = end.unwrap_or_default();
+        for part in between(cuts, PartRuns::All) {
+            splits.push(Split { payload: encode_split(looked, &[part]), rows: each });
         }
         if scan.order == Order::Reverse {
             splits.reverse();
@@ -67,28 +67,49 @@ impl ScanSource {
             .collect()
     }
 
-    /// Each run on its own, large ones divided, put together into splits of about `target` rows.
-    pub(crate) fn unordered_splits(&self, chosen: &Chosen, target: u64) -> Vec<Split> {
-        let mut splits: Vec<(Vec<Part>, u64)> = Vec::new();
-        for at in &chosen.runs {
-            let one = Chosen { ranges: chosen.ranges.clone(), runs: vec![*at], pruned: Vec::new() };
-            let run_rows = self.rows_in(&one).1;
-            let parts = run_rows.div_ceil(target).max(1);
-            let cuts = self.cuts(&one, parts, run_rows, self.relation.key.len());
-            let each = run_rows / (cuts.len() as u64 + 1);
-            let mut start = Vec::new();
-            for end in cuts.into_iter().map(Some).chain([None]) {
-                let part = Part { run: Some(*at as u32), start, end: end.clone() };
-                match splits.last_mut() {
-                    Some((parts, rows)) if *rows + each <= target => {
-                        parts.push(part);
-                        *rows += each;
-                    }
-                    _ => splits.push((vec![part], each)),
-                }
-                start = end.unwrap_or_default();
-            }
+    /// Each party on its own, large ones divided, and what they share, put together into splits of about `target` rows.
+    pub(crate) fn party_splits(&self, chosen: &Chosen, parties: &Parties, looked: bool, target: u64) -> Vec<Split> {
+        let mut splits = Packed { target, splits: Vec::new() };
+        for leader in parties.leaders() {
+            let runs = parties.members(leader).map(|member| chosen.runs[member]).collect();
+            let party = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
+            let rows = self.rows_in(&party).1;
+            let cuts = self.cuts(&party, rows.div_ceil(target).max(1), rows, self.relation.key.len());
+            let each = rows / (cuts.len() as u64 + 1);
+            between(cuts, PartRuns::Party(leader as u32)).into_iter().for_each(|part| splits.push(part, each));
         }
-        splits.into_iter().map(|(parts, rows)| Split { payload: encode_split(&parts), rows }).collect()
+        if parties.any_shared() {
+            splits.push(Part { runs: PartRuns::Shared, start: Vec::new(), end: None }, parties.shared_rows());
+        }
+        let encoded = splits.splits.into_iter();
+        encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()
     }
+}
+
+/// Splits that are filled up to about `target` rows, one after another.
+struct Packed {
+    target: u64,
+    splits: Vec<(Vec<Part>, u64)>,
+}
+
+impl Packed {
+    fn push(&mut self, part: Part, rows: u64) {
+        match self.splits.last_mut() {
+            Some((parts, taken)) if *taken + rows <= self.target => {
+                parts.push(part);
+                *taken += rows;
+            }
+            _ => self.splits.push((vec![part], rows)),
+        }
+    }
+}
+
+/// The keys before, between and after these cuts.
+fn between(cuts: Vec<Vec<u8>>, runs: PartRuns) -> Vec<Part> {
+    let mut start = Vec::new();
+    let part = |end: Option<Vec<u8>>| {
+        let next = end.clone().unwrap_or_default();
+        Part { runs, start: std::mem::replace(&mut start, next), end }
+    };
+    cuts.into_iter().map(Some).chain([None]).map(part).collect()
 }

@@ -8,7 +8,7 @@ use arrow::compute::concat_batches;
 use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
 
 use super::ScanSource;
-use super::split::{Part, encode_split};
+use super::split::{Part, PartRuns, encode_split};
 use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::Chunk;
 use crate::merge::live::{Depth, Output};
@@ -117,8 +117,8 @@ impl ScanSource {
                 per_prefix: None,
                 coded: false,
             };
-            let everything = Part { run: None, start: Vec::new(), end: None };
-            let split = Split { payload: encode_split(&[everything]), rows: 1 };
+            let everything = Part { runs: PartRuns::All, start: Vec::new(), end: None };
+            let split = Split { payload: encode_split(false, &[everything]), rows: 1 };
             let mut reader = self.reader(&scan, &split, Arc::default())?;
             while let Some(batch) = reader.next_batch()? {
                 parts.push(batch);

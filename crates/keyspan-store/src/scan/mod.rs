@@ -4,6 +4,7 @@ mod divide;
 mod get;
 mod orders;
 mod overlay;
+mod party;
 mod plan;
 mod reader;
 mod split;

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use keyspan_model::{KeyEncoder, Order, RelationKind, Result, Scan};
 
 use super::ScanSource;
-use super::plan::{Chosen, all_disjoint};
+use super::party::Parties;
+use super::plan::Chosen;
 use super::reader::{Grouping, Orders, Task};
-use super::split::Part;
-use crate::merge::cursor::Skip;
+use super::split::{Part, PartRuns};
+use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, Extent};
 
 impl ScanSource {
     /// What a reader is to do for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, parts: &[Part]) -> Result<(Orders, Depth)> {
+    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[Part])) -> Result<Orders> {
         let chosen = self.choose(scan)?;
+        let parties = self.parties(&chosen, looked)?;
         let reverse = scan.order == Order::Reverse;
         let versions = VersionFilter::new(&self.relation, self.now);
         let columns = self.relation.key.len();
@@ -35,37 +37,49 @@ impl ScanSource {
             (None, Some((columns, rows))) => (Grouping::Skip { columns, rows, last: None }, None),
             (None, None) => (Grouping::Rows, None),
         };
-        let tasks = self.tasks(&chosen, parts, versions.is_some(), reverse);
-        let depth = self.depth(&chosen, &tasks);
-        let certain = depth == Depth::Plain || depth == Depth::Marker && self.is_certain(&chosen);
-        // Of a family whose versions are counted nothing may be left out; nor may values skip where rows are merged.
-        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
-        let skip = Skip { ranges, values: depth == Depth::Plain };
-        Ok((Orders { tasks, reverse, limit, grouping, versions, prefix, certain, skip }, depth))
-    }
-
-    fn tasks(&self, chosen: &Chosen, parts: &[Part], whole_groups: bool, reverse: bool) -> VecDeque<Task> {
-        let all: Arc<[usize]> = chosen.runs.clone().into();
         let mut tasks = VecDeque::new();
         for part in parts {
-            let runs: Arc<[usize]> = part.run.map_or_else(|| Arc::clone(&all), |run| vec![run as usize].into());
-            for (start, end) in &chosen.ranges {
-                let start = start.max(&part.start).clone();
-                let end = match (end, &part.end) {
-                    (Some(a), Some(b)) => Some(a.min(b).clone()),
-                    (a, b) => a.clone().or_else(|| b.clone()),
-                };
-                if end.as_ref().is_some_and(|end| start >= *end) {
-                    continue;
-                }
-                let task = Task { runs: Arc::clone(&runs), start, end, floor: None };
-                tasks.push_back(if whole_groups { self.widened_to_group(task) } else { task });
-            }
+            tasks.extend(self.tasks(&chosen, &parties, part, versions.is_some())?);
         }
         if reverse {
             tasks.make_contiguous().reverse();
         }
-        tasks
+        let deepest = tasks.iter().map(|task| task.depth).max().unwrap_or(Depth::Plain);
+        let certain = deepest == Depth::Plain || deepest == Depth::Marker && self.is_certain(&chosen);
+        // Of a family whose versions are counted nothing may be left out.
+        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
+        Ok(Orders { tasks, reverse, limit, grouping, versions, prefix, certain, ranges })
+    }
+
+    /// What is read of a part, span by span.
+    fn tasks(&self, chosen: &Chosen, parties: &Parties, part: &Part, whole_groups: bool) -> Result<Vec<Task>> {
+        let all = 0..chosen.runs.len();
+        let (places, apart): (Vec<(usize, Which)>, bool) = match part.runs {
+            PartRuns::All => (all.map(|place| (place, Which::All)).collect(), parties.all_apart()),
+            PartRuns::Party(leader) => {
+                let own: Vec<_> = parties.members(leader as usize).map(|place| (place, parties.own(place))).collect();
+                let alone = own.len() == 1;
+                (own, alone)
+            }
+            PartRuns::Shared => (parties.sharing().map(|place| (place, parties.common(place))).collect(), false),
+        };
+        let runs = places.into_iter().map(|(place, which)| (chosen.runs[place], which));
+        let runs: Arc<[(usize, Which)]> = runs.collect();
+        let mut tasks = Vec::new();
+        for (start, end) in &chosen.ranges {
+            let start = start.max(&part.start).clone();
+            let end = match (end, &part.end) {
+                (Some(a), Some(b)) => Some(a.min(b).clone()),
+                (a, b) => a.clone().or_else(|| b.clone()),
+            };
+            if end.as_ref().is_some_and(|end| start >= *end) {
+                continue;
+            }
+            let task = Task { runs: Arc::clone(&runs), start, end, floor: None, depth: Depth::Cells };
+            let task = if whole_groups { self.widened_to_group(task) } else { task };
+            tasks.push(Task { depth: self.depth(&task, apart), ..task });
+        }
+        Ok(tasks)
     }
 
     /// Versions count from the begin of their group, wherever the span begins.
@@ -82,15 +96,14 @@ impl ScanSource {
         &key[..KeyEncoder::new(&self.relation.key).prefix_len(key, self.relation.key.len() - 1)]
     }
 
-    fn depth(&self, chosen: &Chosen, tasks: &VecDeque<Task>) -> Depth {
-        let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
+    /// How deep a task's rows must be read. `apart`: no row is in two of its runs.
+    fn depth(&self, task: &Task, apart: bool) -> Depth {
+        let extents: Vec<&Extent> = task.runs.iter().map(|(at, _)| &self.runs[*at].meta().all).collect();
         if extents.iter().any(|extent| extent.expires.is_some_and(|expires| expires.0 <= self.now)) {
             return Depth::Cells;
         }
-        let cover = Cover::new(&self.tombstones);
-        let covered = tasks.iter().any(|task| cover.covers_any(&task.start, task.end.as_deref(), i64::MIN));
         let plain = extents.iter().all(|extent| extent.is_plain(self.now));
-        if plain && !covered && all_disjoint(&extents) {
+        if apart && plain && !Cover::new(&self.tombstones).covers_any(&task.start, task.end.as_deref(), i64::MIN) {
             Depth::Plain
         } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
             Depth::Marker

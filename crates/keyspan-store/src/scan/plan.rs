@@ -6,6 +6,7 @@ use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan};
 
 use super::ScanSource;
+use super::party::Parties;
 use crate::merge::versions::VersionFilter;
 use crate::run::{Extent, Run};
 use crate::seam::{ScanForm, ScanPlan};
@@ -40,13 +41,19 @@ impl ScanSource {
     /// As [`ScanSource::plan`], with the number of rows below which nothing is divided.
     pub(crate) fn divide(&self, scan: &Scan, want: usize, least: u64) -> Result<ScanPlan> {
         let chosen = self.choose(scan)?;
-        let form = self.form(scan, &chosen);
         let rows = self.rows_in(&chosen).1;
+        // Of few rows a merge costs less than to find out whether one is needed.
+        let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
+        let parties = self.parties(&chosen, look)?;
+        let form = self.form(scan, &chosen, &parties);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
+        let any_order = scan.order == Order::Any && !self.is_grouped(scan);
+        let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.unordered_splits(&chosen, (rows / want.max(1) as u64).max(least)),
-            _ => self.ordered_splits(scan, &chosen, (want as u64).min(rows / least), rows),
+            ScanForm::Unordered => self.party_splits(&chosen, &parties, look, target),
+            ScanForm::Merge if any_order && parties.are_several() => self.party_splits(&chosen, &parties, look, target),
+            _ => self.ordered_splits(scan, &chosen, look, (want as u64).min(rows / least)),
         };
         Ok(ScanPlan {
             splits,
@@ -158,14 +165,14 @@ impl ScanSource {
         expired && extent.row_tombstones == 0 && self.runs.iter().enumerate().all(shadows_nothing)
     }
 
-    fn form(&self, scan: &Scan, chosen: &Chosen) -> ScanForm {
+    fn form(&self, scan: &Scan, chosen: &Chosen, parties: &Parties) -> ScanForm {
         if chosen.runs.is_empty() {
             return ScanForm::Empty;
         }
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         if self.one_after_another(&extents) {
             ScanForm::Concatenate
-        } else if !all_disjoint(&extents) {
+        } else if !parties.all_apart() {
             ScanForm::Merge
         } else if scan.order == Order::Any && !self.is_grouped(scan) {
             ScanForm::Unordered
@@ -205,10 +212,6 @@ impl ScanSource {
         }
         (exact, rows)
     }
-}
-
-pub(crate) fn all_disjoint(extents: &[&Extent]) -> bool {
-    extents.iter().enumerate().all(|(at, extent)| extents[at + 1..].iter().all(|other| extent.disjoint(other)))
 }
 
 fn within(extent: &Extent, bounds: &[ColumnBound]) -> bool {

@@ -11,17 +11,18 @@ use std::sync::atomic::Ordering;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::SchemaRef;
 use keyspan_model::key::successor;
-use keyspan_model::{KeyEncoder, Result};
+use keyspan_model::{ColumnRange, Error, KeyEncoder, Result, ScanColumn};
 
 use super::ScanSource;
 use crate::merge::chunk::{Chunk, Gathered};
-use crate::merge::cursor::Skip;
-use crate::merge::live::Output;
+use crate::merge::cursor::{Skip, Which};
+use crate::merge::live::{Depth, Output};
 use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
-use crate::run::{Cover, SortedRun};
+use crate::run::{Cover, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// Rows of an output batch at most.
@@ -32,12 +33,13 @@ const MOST_PARTS: usize = 256;
 /// Keys to read, out of some of the source's runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// Indexes of runs.
-    pub(crate) runs: Arc<[usize]>,
+    /// Indexes of runs, and which of their rows.
+    pub(crate) runs: Arc<[(usize, Which)]>,
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
     /// Rows before this key are read (versions count from their group's begin) but not delivered.
     pub(crate) floor: Option<Vec<u8>>,
+    pub(crate) depth: Depth,
 }
 
 /// How rows are grouped while they are read.
@@ -62,23 +64,37 @@ pub(crate) struct Orders {
     pub(crate) prefix: Option<PrefixFilter>,
     /// Whether every row that the sweep gives is known to live, so that rows need not be looked at to be counted.
     pub(crate) certain: bool,
+    /// Rows outside may be left out.
+    pub(crate) ranges: Vec<ColumnRange>,
+}
+
+/// How rows are read at one depth.
+#[derive(Debug)]
+struct Form {
+    depth: Depth,
+    output: Output,
     /// What may be left out.
-    pub(crate) skip: Skip,
+    skip: Skip,
+    /// Which rows are wanted, where that is told row by row.
+    selection: Option<Arc<Selection>>,
 }
 
 /// Reads one split.
 #[derive(Debug)]
 pub(crate) struct Reader {
     source: Arc<ScanSource>,
-    output: Output,
+    columns: Vec<ScanColumn>,
+    /// Whether codes may be delivered.
+    coded: bool,
+    schema: SchemaRef,
+    /// One for each depth that was needed so far; the task's is the last one.
+    forms: Vec<Arc<Form>>,
     cover: Arc<Cover>,
     encoder: KeyEncoder,
     orders: Orders,
     task: Option<Task>,
     sweep: Option<Sweep>,
     opened: HashMap<usize, Arc<dyn SortedRun>>,
-    /// Which rows are wanted, where that is told row by row.
-    selection: Option<Arc<Selection>>,
     /// What a batch too large left over.
     pending: Option<RecordBatch>,
     counters: Arc<ScanCounters>,
@@ -87,29 +103,56 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(
         source: Arc<ScanSource>,
-        output: Output,
+        columns: &[ScanColumn],
+        coded: bool,
         orders: Orders,
         counters: Arc<ScanCounters>,
     ) -> Result<Reader> {
-        let selection = match orders.grouping {
-            Grouping::Rows => Selection::new(&source.relation, &output.wanted, &orders.skip)?.map(Arc::new),
-            Grouping::Skip { .. } | Grouping::Versions { .. } => None,
-        };
         let cover = Arc::new(Cover::new(&source.tombstones));
         let encoder = KeyEncoder::new(&source.relation.key);
         Ok(Reader {
+            schema: source.schema(columns)?,
             source,
-            output,
+            columns: columns.to_vec(),
+            coded,
+            forms: Vec::new(),
             cover,
             encoder,
             orders,
             task: None,
             sweep: None,
             opened: HashMap::new(),
-            selection,
             pending: None,
             counters,
         })
+    }
+
+    /// How rows are read at this depth.
+    fn form_at(&self, depth: Depth) -> Result<Form> {
+        let relation = &self.source.relation;
+        let mut output = Output::new(relation, &self.columns, depth, self.coded)?;
+        if self.orders.versions.is_some() || self.orders.prefix.is_some() {
+            output.wanted.encoded = true;
+            if let Some(last) = output.wanted.keys.last_mut() {
+                *last = true;
+            }
+        }
+        let ranges = &self.orders.ranges;
+        let rows = matches!(self.orders.grouping, Grouping::Rows);
+        let select = |wanted: &Wanted| match rows {
+            true => Ok(Selection::new(relation, wanted, ranges)?.map(Arc::new)),
+            false => Ok::<_, Error>(None),
+        };
+        let keys = Wanted { keys: vec![true; relation.key.len()], ..Wanted::default() };
+        // Values may not leave a row out that hides another.
+        let skip = Skip { ranges: ranges.clone(), values: depth == Depth::Plain, keys: select(&keys)? };
+        let selection = select(&output.wanted)?;
+        Ok(Form { depth, output, skip, selection })
+    }
+
+    /// The form of the task that was begun last.
+    fn form(&self) -> Result<&Arc<Form>> {
+        self.forms.last().ok_or_else(|| Error::internal("rows are read inside a task"))
     }
 
     /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
@@ -150,37 +193,49 @@ impl Reader {
 
     fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         let most = self.most_rows();
-        let mut chunk = Chunk::of_selected(self.selection.clone());
+        if self.sweep.is_none() && !self.open_next()? {
+            return Ok(None);
+        }
+        let mut chunk = Chunk::of_selected(self.form()?.selection.clone());
         while !chunk.is_full(most) && !chunk.is_one_long_stretch() {
-            // What follows a task with a floor belongs to another group of versions: it is another chunk.
-            if self.sweep.is_none() && (chunk.rows() > 0 && self.orders.versions.is_some() || !self.open_next()?) {
+            if self.sweep.is_none() && (!self.goes_on(&chunk) || !self.open_next()?) {
                 break;
             }
             if !self.step(&mut chunk, most, None)? {
                 self.sweep = None;
             }
         }
-        if chunk.is_untouched() {
-            return Ok(None);
-        }
         if chunk.rows() == 0 {
-            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.output.schema))));
+            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.schema))));
         }
         let reverse = self.orders.reverse;
         self.deliver(chunk, reverse).map(Some)
     }
 
+    /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of other
+    /// runs and so begin anew in key order, or, where versions are counted, belong to another group of them.
+    fn goes_on(&self, chunk: &Chunk) -> bool {
+        let Some(next) = self.orders.tasks.front() else { return true };
+        let same_depth = self.forms.last().is_some_and(|form| form.depth == next.depth);
+        let before = |one: &Task, other: &Task| one.end.as_ref().is_some_and(|end| *end <= other.start);
+        let in_order = |last: &Task| if self.orders.reverse { before(next, last) } else { before(last, next) };
+        let follows = self.orders.versions.is_none() && self.task.as_ref().is_some_and(in_order);
+        same_depth && (chunk.rows() == 0 || follows)
+    }
+
     /// Takes one step into the chunk; says whether there was one before the fence.
     fn step(&mut self, chunk: &mut Chunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
+        let form = Arc::clone(self.form()?);
+        let wanted = &form.output.wanted;
         let Some(sweep) = &mut self.sweep else { return Ok(false) };
         match sweep.next(most - chunk.rows(), fence, &self.counters)? {
             Step::End | Step::Fence => return Ok(false),
             Step::Stretch { run, rows, covered } => {
-                chunk.add_stretch(&run, rows, covered, &self.output.wanted, &self.counters)?;
+                chunk.add_stretch(&run, rows, covered, wanted, &self.counters)?;
             }
             Step::Same { rows, covered } => {
                 self.counters.rows_merged.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                chunk.add_same(&rows, covered, &self.output.wanted, &self.counters)?;
+                chunk.add_same(&rows, covered, wanted, &self.counters)?;
             }
         }
         Ok(true)
@@ -188,13 +243,14 @@ impl Reader {
 
     /// The live rows of a chunk.
     fn deliver(&mut self, chunk: Chunk, reverse: bool) -> Result<RecordBatch> {
-        let gathered = chunk.finish(&self.output.types, reverse)?;
-        let keep = self.keep(&gathered);
-        self.output.batch(&gathered, keep.as_ref(), self.source.now)
+        let form = Arc::clone(self.form()?);
+        let gathered = chunk.finish(&form.output.types, reverse)?;
+        let keep = self.keep(&form.output, &gathered);
+        form.output.batch(&gathered, keep.as_ref(), self.source.now)
     }
 
-    fn keep(&mut self, rows: &Gathered) -> Option<BooleanBuffer> {
-        let mut keep = self.output.live(rows, self.source.now);
+    fn keep(&mut self, output: &Output, rows: &Gathered) -> Option<BooleanBuffer> {
+        let mut keep = output.live(rows, self.source.now);
         if let Some(versions) = &mut self.orders.versions {
             keep = versions.keep(&rows.batch, keep);
         }
@@ -248,7 +304,7 @@ impl Reader {
             let reverse = self.orders.reverse;
             parts.push(self.deliver(chunk, reverse)?);
         }
-        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.output.schema, &parts)?)) }
+        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.schema, &parts)?)) }
     }
 
     /// Takes rows up to the fence until the chunk has `most`; says whether it stopped before the fence.
@@ -314,7 +370,7 @@ impl Reader {
                 sweep.seek(&prefix, &self.counters)?;
             }
         }
-        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.output.schema, &parts)?)) }
+        if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.schema, &parts)?)) }
     }
 
     fn group_forward(&mut self, prefix: &[u8]) -> Result<RecordBatch> {
@@ -342,7 +398,7 @@ impl Reader {
             self.orders.prefix = prefix;
         }
         self.sweep = backward;
-        let forward = concat_batches(&self.output.schema, &parts)?;
+        let forward = concat_batches(&self.schema, &parts)?;
         let rows = forward.num_rows() as u32;
         let reversed = take_record_batch(&forward, &UInt32Array::from_iter_values((0..rows).rev()))?;
         Ok(self.first_of_group(prefix, reversed))
@@ -369,6 +425,13 @@ impl Reader {
         if let Some(versions) = &mut self.orders.versions {
             versions.reset();
         }
+        match self.forms.iter().position(|form| form.depth == task.depth) {
+            Some(at) => {
+                let last = self.forms.len() - 1;
+                self.forms.swap(at, last);
+            }
+            None => self.forms.push(Arc::new(self.form_at(task.depth)?)),
+        }
         self.sweep = Some(self.sweep_of(&task, self.orders.reverse)?);
         self.task = Some(task);
         Ok(true)
@@ -376,13 +439,13 @@ impl Reader {
 
     fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
         let mut runs = Vec::with_capacity(task.runs.len());
-        for at in task.runs.iter() {
+        for (at, which) in task.runs.iter() {
             if self.source.runs[*at].meta().all.meets(&task.start, task.end.as_deref()) {
-                runs.push(self.open_run(*at, task)?);
+                runs.push((self.open_run(*at, task)?, which.clone()));
             }
         }
         let keys = (task.start.as_slice(), task.end.as_deref());
-        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.orders.skip, &self.counters)
+        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.form()?.skip, &self.counters)
     }
 
     fn open_run(&mut self, at: usize, task: &Task) -> Result<Arc<dyn SortedRun>> {

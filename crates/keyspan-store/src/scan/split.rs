@@ -1,27 +1,46 @@
 //! The payload of a split: which keys of which runs. Only the snapshot that made it can read it.
 //!
 //! ```text
-//! count u32 | per part: run u32 (FFFFFFFF: all) | start length u32, bytes | end length u32 (FFFFFFFF: none), bytes
+//! parties known u8 | count u32 | per part: runs u32 (FFFFFFFF: all, FFFFFFFE: shared) | start length u32, bytes
+//!   | end length u32 (FFFFFFFF: none), bytes
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use keyspan_model::{Error, Result};
 
 const NONE: u32 = u32::MAX;
+const SHARED: u32 = u32::MAX - 1;
 
-/// Keys to read, out of one run or of all that the scan chooses.
+/// Which rows a part reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PartRuns {
+    /// Those of all runs that the scan chooses.
+    All,
+    /// Those of the party of this run that no other party has.
+    Party(u32),
+    /// Those that several parties have.
+    Shared,
+}
+
+/// Keys to read, and out of which runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
-    pub(crate) run: Option<u32>,
+    pub(crate) runs: PartRuns,
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
 }
 
-pub(crate) fn encode_split(parts: &[Part]) -> Bytes {
+/// `looked`: whether keys were looked at to tell parties apart.
+pub(crate) fn encode_split(looked: bool, parts: &[Part]) -> Bytes {
     let mut bytes = BytesMut::new();
+    bytes.put_u8(looked.into());
     bytes.put_u32(parts.len() as u32);
     for part in parts {
-        bytes.put_u32(part.run.unwrap_or(NONE));
+        bytes.put_u32(match part.runs {
+            PartRuns::All => NONE,
+            PartRuns::Party(run) => run,
+            PartRuns::Shared => SHARED,
+        });
         bytes.put_u32(part.start.len() as u32);
         bytes.put_slice(&part.start);
         bytes.put_u32(part.end.as_ref().map_or(NONE, |end| end.len() as u32));
@@ -30,21 +49,26 @@ pub(crate) fn encode_split(parts: &[Part]) -> Bytes {
     bytes.freeze()
 }
 
-pub(crate) fn decode_split(payload: &Bytes) -> Result<Vec<Part>> {
+pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
     let mut bytes = payload.clone();
+    let looked = bytes.try_get_u8().map_err(|_| foreign())? != 0;
     let count = number(&mut bytes)?;
     let mut parts = Vec::new();
     for _ in 0..count {
-        let run = Some(number(&mut bytes)?).filter(|run| *run != NONE);
+        let runs = match number(&mut bytes)? {
+            NONE => PartRuns::All,
+            SHARED => PartRuns::Shared,
+            run => PartRuns::Party(run),
+        };
         let length = number(&mut bytes)?;
         let start = take(&mut bytes, length)?;
         let end = match number(&mut bytes)? {
             NONE => None,
             length => Some(take(&mut bytes, length)?),
         };
-        parts.push(Part { run, start, end });
+        parts.push(Part { runs, start, end });
     }
-    Ok(parts)
+    Ok((looked, parts))
 }
 
 fn number(bytes: &mut Bytes) -> Result<u32> {
@@ -69,11 +93,12 @@ mod tests {
     #[test]
     fn a_split_reads_back_and_a_cut_one_is_refused() {
         let parts = vec![
-            Part { run: None, start: vec![], end: None },
-            Part { run: Some(3), start: b"a".to_vec(), end: Some(vec![]) },
+            Part { runs: PartRuns::All, start: vec![], end: None },
+            Part { runs: PartRuns::Party(3), start: b"a".to_vec(), end: Some(vec![]) },
+            Part { runs: PartRuns::Shared, start: vec![], end: Some(b"b".to_vec()) },
         ];
-        let bytes = encode_split(&parts);
-        assert_eq!(decode_split(&bytes).expect("whole"), parts);
+        let bytes = encode_split(true, &parts);
+        assert_eq!(decode_split(&bytes).expect("whole"), (true, parts));
         assert!(decode_split(&bytes.slice(..bytes.len() - 1)).is_err());
     }
 }

@@ -1,10 +1,10 @@
 //! What is known of a scan without reading: exact only where everything that it touches is settled.
 
-use keyspan_model::{ColumnId, KeyEncoder, Result, Scan, ScanColumn, Value};
+use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 
 use super::ScanSource;
-use super::plan::{Chosen, all_disjoint};
-use crate::run::{Cover, Extent, Run};
+use super::plan::Chosen;
+use crate::run::{Cover, Extent, Meeting, Run};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {
@@ -35,7 +35,17 @@ impl ScanSource {
         let cover = Cover::new(&self.tombstones);
         let covered = chosen.ranges.iter().any(|(start, end)| cover.covers_any(start, end.as_deref(), i64::MIN));
         let plain = extents.iter().all(|extent| extent.is_plain(self.now));
-        plain && !in_memtable && !covered && !self.counts_versions() && all_disjoint(&extents)
+        plain && !in_memtable && !covered && !self.counts_versions() && self.known_apart(chosen)
+    }
+
+    /// Whether no row is in two of the chosen runs, as far as is known without reading.
+    fn known_apart(&self, chosen: &Chosen) -> bool {
+        let runs: Vec<&Run> = chosen.runs.iter().map(|at| &self.runs[*at]).collect();
+        let apart = |one: &Run, other: &Run| match (one.whole(), other.whole()) {
+            (Ok(one), Ok(other)) => Meeting::known(&one, &other) == Some(Meeting::Apart),
+            _ => false,
+        };
+        runs.iter().enumerate().all(|(at, one)| runs[at + 1..].iter().all(|other| apart(one, other)))
     }
 
     fn width(&self, column: ScanColumn) -> u64 {
@@ -57,13 +67,8 @@ impl ScanSource {
                 None => return Ok(Known::Unknown),
             },
         };
-        let encoder = KeyEncoder::new(std::slice::from_ref(&column));
-        let decode = |bytes: &[u8]| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
-        let (mut least, mut greatest) = (decode(&least)?, decode(&greatest)?);
-        if column.descending {
-            std::mem::swap(&mut least, &mut greatest);
-        }
-        Ok(if whole { Known::Exact((least, greatest)) } else { Known::Estimate((least, greatest)) })
+        let bounds = column.decoded_bounds((&least, &greatest))?;
+        Ok(if whole { Known::Exact(bounds) } else { Known::Estimate(bounds) })
     }
 
     /// The encoded extremes of a column over the chosen runs, where each run knows its own.

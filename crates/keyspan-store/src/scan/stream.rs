@@ -11,7 +11,6 @@ use keyspan_model::{Result, Scan};
 use super::ScanSource;
 use super::reader::{Grouping, Reader};
 use super::split::decode_split;
-use crate::merge::live::Output;
 use crate::seam::{BatchStream, ScanCounters, Split};
 
 impl ScanSource {
@@ -22,18 +21,11 @@ impl ScanSource {
     }
 
     pub(crate) fn reader(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<Reader> {
-        let parts = decode_split(&split.payload)?;
-        let (orders, depth) = self.orders(scan, &parts)?;
+        let (looked, parts) = decode_split(&split.payload)?;
+        let orders = self.orders(scan, (looked, &parts))?;
         // Groups are joined from parts, which must be of one type.
         let coded = scan.coded && matches!(orders.grouping, Grouping::Rows);
-        let mut output = Output::new(&self.relation, &scan.columns, depth, coded)?;
-        if orders.versions.is_some() || orders.prefix.is_some() {
-            output.wanted.encoded = true;
-            if let Some(last) = output.wanted.keys.last_mut() {
-                *last = true;
-            }
-        }
-        Reader::new(Arc::clone(self), output, orders, counters)
+        Reader::new(Arc::clone(self), &scan.columns, coded, orders, counters)
     }
 }
 

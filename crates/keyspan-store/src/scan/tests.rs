@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
     BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef,
@@ -16,11 +16,12 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
+use crate::run::{Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
 use crate::seam::{Known, ScanCounters, ScanForm};
 
 mod families;
 mod forms;
+mod late;
 mod memory;
 mod random;
 
@@ -62,6 +63,10 @@ impl SortedRun for Blocks {
 
     fn is_segment(&self) -> bool {
         true
+    }
+
+    fn meetings(&self) -> Option<&Meetings> {
+        self.0.meetings()
     }
 
     /// Leaves out the blocks whose times all lie outside a range of the time column, and whose numbers do.
@@ -168,10 +173,23 @@ fn read(source: &Arc<ScanSource>, scan: &Scan, want: usize, counters: &Arc<ScanC
         let mut reader = source.reader(scan, split, Arc::clone(counters)).expect("a reader");
         while let Some(batch) = reader.next_batch().expect("a batch") {
             assert!(batch.num_rows() <= super::reader::BATCH_ROWS);
+            check_order(&source.relation, scan, &batch);
             rows.extend(rows_of(&source.relation, &scan.columns, &batch));
         }
     }
     rows
+}
+
+/// The rows of one batch are in key order, whatever order the scan asks for.
+fn check_order(relation: &RelationDef, scan: &Scan, batch: &RecordBatch) {
+    let place = |id: ColumnId| scan.columns.iter().position(|column| *column == ScanColumn::Column(id));
+    let key: Option<Vec<ArrayRef>> =
+        relation.key.iter().map(|column| Some(batch.column(place(column.id)?).clone())).collect();
+    let Some(key) = key.filter(|_| !scan.coded) else { return };
+    let keys = KeyEncoder::new(&relation.key).encode_batch(&key).expect("keys");
+    let reverse = scan.order == Order::Reverse;
+    let in_order = |pair: usize| (keys.value(pair) < keys.value(pair + 1)) != reverse;
+    assert!((1..keys.len()).all(|row| in_order(row - 1)), "{scan:?}: {batch:?}");
 }
 
 fn read_all(source: &Arc<ScanSource>, scan: &Scan) -> Vec<Vec<Value>> {

@@ -29,7 +29,7 @@ use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_encoder;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
-use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// A segment, opened when first touched.
@@ -45,6 +45,7 @@ pub struct Segment {
     opened: Mutex<Weak<Opened>>,
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
+    meetings: Meetings,
 }
 
 impl std::fmt::Debug for Segment {
@@ -86,6 +87,7 @@ impl Segment {
             cut_short: false,
             opened: Mutex::new(Weak::new()),
             full_meta: OnceLock::new(),
+            meetings: Meetings::default(),
             record,
         }
     }
@@ -596,5 +598,9 @@ impl SortedRun for Segment {
 
     fn is_segment(&self) -> bool {
         true
+    }
+
+    fn meetings(&self) -> Option<&Meetings> {
+        Some(&self.meetings)
     }
 }

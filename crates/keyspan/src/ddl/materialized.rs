@@ -54,15 +54,8 @@ pub(crate) async fn create(
             source: definition.source.id,
         };
         let id = catalog.new_table_id();
-        let view = ViewDef {
-            id,
-            keyspace: keyspace.clone(),
-            name: name.clone(),
-            columns: statement.columns.clone(),
-            sql: statement.query.text.clone(),
-            search_path: path.clone(),
-            rollup: Some(rollup),
-        };
+        let view = view::definition(statement, id, keyspace.clone(), path.clone());
+        let view = ViewDef { rollup: Some(rollup), ..view };
         catalog.views.insert(id, Arc::new(view));
         Ok(id)
     })

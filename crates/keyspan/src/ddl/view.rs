@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::CreateView;
-use keyspan_model::{Error, ErrorKind, Result, ViewDef};
+use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
 use super::{change, check_free, depend, exists, materialized, skipping, table};
@@ -41,20 +41,24 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Res
             None => catalog.new_table_id(),
         };
         check_not_circular(catalog, statement, &path, id)?;
-        let view = ViewDef {
-            id,
-            keyspace: keyspace.clone(),
-            name: name.clone(),
-            columns: statement.columns.clone(),
-            sql: statement.query.text.clone(),
-            search_path: path.clone(),
-            rollup: None,
-        };
-        catalog.views.insert(id, Arc::new(view));
+        catalog.views.insert(id, Arc::new(definition(statement, id, keyspace.clone(), path.clone())));
         Ok(())
     })
     .await?;
     Ok(Outcome::done(Tag::plain("CREATE VIEW")))
+}
+
+/// The view as it is kept: its query is read again, by names looked up along this path, whenever the view is.
+pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, search_path: Vec<String>) -> ViewDef {
+    ViewDef {
+        id,
+        keyspace,
+        name: statement.name.name.clone(),
+        columns: statement.columns.clone(),
+        sql: statement.query.text.clone(),
+        search_path,
+        rollup: None,
+    }
 }
 
 /// A view that reads itself, perhaps through others, could never be read.
@@ -62,7 +66,7 @@ fn check_not_circular(
     catalog: &keyspan_model::Catalog,
     statement: &CreateView,
     path: &[String],
-    id: keyspan_model::TableId,
+    id: TableId,
 ) -> Result<()> {
     let reads = depend::query_reads(catalog, path, &statement.query.query);
     let dependents = depend::all_views_of(catalog, id);
