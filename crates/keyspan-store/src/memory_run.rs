@@ -13,7 +13,9 @@ use keyspan_model::array::{ColumnBuilder, canonical_floats};
 use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
 
 use crate::row::{CellStamp, RowEntry};
-use crate::run::{Bits, CellColumn, ExtentBuilder, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{
+    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
+};
 use crate::seam::ScanCounters;
 
 /// Rows that are looked at together.
@@ -27,6 +29,7 @@ pub struct MemoryRun {
     batch: RunBatch,
     columns: Vec<ColumnId>,
     meetings: Meetings,
+    prefixes: KnownPrefixes,
 }
 
 impl MemoryRun {
@@ -36,7 +39,7 @@ impl MemoryRun {
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
-        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default() })
+        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default(), prefixes: KnownPrefixes::default() })
     }
 
     /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
@@ -173,6 +176,10 @@ impl SortedRun for MemoryRun {
 
     fn meetings(&self) -> Option<&Meetings> {
         Some(&self.meetings)
+    }
+
+    fn known_prefixes(&self) -> Option<&KnownPrefixes> {
+        Some(&self.prefixes)
     }
 }
 

@@ -19,7 +19,7 @@ use arrow::array::BinaryArray;
 use keyspan_model::{Error, RelationDef, Result};
 use parking_lot::Mutex;
 
-use super::{Extent, SortedRun, Wanted};
+use super::{Extent, SortedRun, Wanted, encoded_keys};
 use crate::seam::ScanCounters;
 use crate::window::{times, times_of};
 
@@ -170,7 +170,7 @@ fn looked(
     for row in rows {
         let keys = match block.take().filter(|(rows, _)| rows.contains(&row)) {
             Some(known) => known,
-            None => (run.block(row), keys(run, run.block(row), counters)?),
+            None => (run.block(row), encoded_keys(run, run.block(row), counters)?),
         };
         if let Some(found) = other.find(keys.1.value(row - keys.0.start), counters)? {
             own.push(row as u32);
@@ -179,11 +179,6 @@ fn looked(
         block = Some(keys);
     }
     Ok(if own.is_empty() { Meeting::Apart } else { Meeting::Shared(own.into(), others.into()) })
-}
-
-fn keys(run: &dyn SortedRun, rows: Range<usize>, counters: &ScanCounters) -> Result<BinaryArray> {
-    let wanted = Wanted { encoded: true, ..Wanted::default() };
-    run.read(rows, &wanted, counters)?.encoded.ok_or_else(|| Error::internal("encoded keys were asked for"))
 }
 
 /// The rows of a run inside a box, by their keys and by the window column; `None` if they are too many.

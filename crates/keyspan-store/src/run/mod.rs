@@ -12,19 +12,22 @@ mod bits;
 mod extent;
 mod int64s;
 mod meeting;
+mod prefixes;
 mod tombstone;
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use keyspan_model::{ColumnId, ColumnRange, Result};
+use arrow::array::BinaryArray;
+use keyspan_model::{ColumnId, ColumnRange, Error, Result};
 
 pub use batch::{CellColumn, RowColumns, RunBatch, Wanted};
 pub use bits::Bits;
 pub use extent::{Extent, ExtentBuilder, RunMeta};
 pub use int64s::Int64s;
 pub use meeting::{Meeting, Meetings, inherit};
+pub use prefixes::{KnownPrefixes, Prefixes};
 pub use tombstone::{Cover, SpanTombstone};
 
 use crate::memory_run::MemoryRun;
@@ -98,6 +101,17 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     fn meetings(&self) -> Option<&Meetings> {
         None
     }
+
+    /// Where the run remembers the prefixes of its keys; `None`: it does not, and they are looked for each time.
+    fn known_prefixes(&self) -> Option<&KnownPrefixes> {
+        None
+    }
+}
+
+/// The encoded keys of rows of one block.
+fn encoded_keys(run: &dyn SortedRun, rows: Range<usize>, counters: &ScanCounters) -> Result<BinaryArray> {
+    let wanted = Wanted { encoded: true, ..Wanted::default() };
+    run.read(rows, &wanted, counters)?.encoded.ok_or_else(|| Error::internal("encoded keys were asked for"))
 }
 
 /// A run as a snapshot lists it.

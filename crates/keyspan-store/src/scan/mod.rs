@@ -1,6 +1,7 @@
 //! Reading one relation of a snapshot: what a [`crate::seam::Snapshot`] delegates to.
 
 mod divide;
+mod first_rows;
 mod get;
 mod orders;
 mod overlay;

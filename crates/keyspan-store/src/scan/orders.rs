@@ -18,7 +18,7 @@ use crate::run::{Cover, Extent};
 impl ScanSource {
     /// What a reader is to do for some parts of a scan.
     pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[Part])) -> Result<Orders> {
-        let chosen = self.choose(scan)?;
+        let chosen = self.choose_first(scan)?;
         let parties = self.parties(&chosen, looked)?;
         let reverse = scan.order == Order::Reverse;
         let versions = VersionFilter::new(&self.relation, self.now);

@@ -40,7 +40,7 @@ impl ScanSource {
 
     /// As [`ScanSource::plan`], with the number of rows below which nothing is divided.
     pub(crate) fn divide(&self, scan: &Scan, want: usize, least: u64) -> Result<ScanPlan> {
-        let chosen = self.choose(scan)?;
+        let chosen = self.choose_first(scan)?;
         let rows = self.rows_in(&chosen).1;
         // Of few rows a merge costs less than to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);

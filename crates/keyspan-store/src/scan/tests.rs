@@ -16,10 +16,11 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
+use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
 use crate::seam::{Known, ScanCounters, ScanForm};
 
 mod families;
+mod first_rows;
 mod forms;
 mod late;
 mod memory;
@@ -67,6 +68,10 @@ impl SortedRun for Blocks {
 
     fn meetings(&self) -> Option<&Meetings> {
         self.0.meetings()
+    }
+
+    fn known_prefixes(&self) -> Option<&KnownPrefixes> {
+        self.0.known_prefixes()
     }
 
     /// Leaves out the blocks whose times all lie outside a range of the time column, and whose numbers do.

@@ -29,7 +29,7 @@ use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_encoder;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
-use crate::run::{Bits, CellColumn, Int64s, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
 /// A segment, opened when first touched.
@@ -46,6 +46,7 @@ pub struct Segment {
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
     meetings: Meetings,
+    prefixes: KnownPrefixes,
 }
 
 impl std::fmt::Debug for Segment {
@@ -88,6 +89,7 @@ impl Segment {
             opened: Mutex::new(Weak::new()),
             full_meta: OnceLock::new(),
             meetings: Meetings::default(),
+            prefixes: KnownPrefixes::default(),
             record,
         }
     }
@@ -602,5 +604,9 @@ impl SortedRun for Segment {
 
     fn meetings(&self) -> Option<&Meetings> {
         Some(&self.meetings)
+    }
+
+    fn known_prefixes(&self) -> Option<&KnownPrefixes> {
+        Some(&self.prefixes)
     }
 }

@@ -1,0 +1,95 @@
+//! Runs that a scan for the first rows of each prefix need not read: those that come after others in which every prefix
+//! of theirs has rows enough.
+//!
+//! ```text
+//! 10:00–11:00   a b c d   read                          the newest row of each host
+//! 09:00–10:00   a b c     each has a later row: left out
+//! 08:00–09:00   a b   e   read, for e
+//! ```
+//!
+//! Rule: a run counts as one of the others only if all its rows are certain to live, whatever other runs say of them.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use keyspan_model::{Order, Result, Scan, Span, Value};
+
+use super::ScanSource;
+use super::plan::Chosen;
+use crate::run::{Extent, Prefixes};
+
+impl ScanSource {
+    /// What a scan reads: the chosen runs without those that need not be read. Looks at keys, once for each run.
+    pub(crate) fn choose_first(&self, scan: &Scan) -> Result<Chosen> {
+        let mut chosen = self.choose(scan)?;
+        let Some((columns, rows)) = self.first_rows(scan) else { return Ok(chosen) };
+        let reverse = scan.order == Order::Reverse;
+        let mut order = chosen.runs.clone();
+        // Of two of which one comes before the other, that one ends first.
+        order.sort_by(|one, other| {
+            let (one, other) = (self.interval(*one, columns), self.interval(*other, columns));
+            if reverse { other.0.cmp(one.0) } else { one.1.cmp(other.1) }
+        });
+        let before = |one: &usize, other: usize| {
+            let (one, other) = (self.interval(*one, columns), self.interval(other, columns));
+            if reverse { one.0 > other.1 } else { one.1 < other.0 }
+        };
+        let (mut certain, mut left_out) = (Vec::new(), Vec::new());
+        for at in order {
+            let earlier: Vec<usize> = certain.iter().copied().filter(|one| before(one, at)).collect();
+            if !earlier.is_empty() && self.all_have_rows(at, &earlier, columns, rows)? {
+                left_out.push(at);
+            } else if self.lives(at) {
+                certain.push(at);
+            }
+        }
+        if !left_out.is_empty() {
+            chosen.runs.retain(|at| !left_out.contains(at));
+            chosen.pruned.push(("prefixes", left_out.len()));
+        }
+        Ok(chosen)
+    }
+
+    /// How many rows of how many leading columns are asked for, where all rows of a prefix are in question.
+    fn first_rows(&self, scan: &Scan) -> Option<(usize, usize)> {
+        let (columns, rows) = scan.per_prefix?;
+        let short = |bound: &Bound<Vec<Value>>| match bound {
+            Bound::Included(values) | Bound::Excluded(values) => values.len() <= columns,
+            Bound::Unbounded => true,
+        };
+        let whole = |span: &Span| short(&span.start) && short(&span.end);
+        let ordered = scan.order != Order::Any && columns < self.relation.key.len();
+        let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
+        (ordered && plain && scan.spans.iter().all(whole)).then_some((columns, rows))
+    }
+
+    fn extent(&self, at: usize) -> &Extent {
+        &self.runs[at].meta().all
+    }
+
+    /// Least and greatest value of a key column in a run.
+    fn interval(&self, at: usize, column: usize) -> (&[u8], &[u8]) {
+        let interval = self.extent(at).columns.get(column);
+        interval.map_or((&[], &[]), |(least, greatest)| (least, greatest))
+    }
+
+    /// Whether every row of a run lives, whatever versions it has in others.
+    fn lives(&self, at: usize) -> bool {
+        let own = self.extent(at);
+        let harmless = |other: &Extent| other.is_plain(self.now) || other.disjoint(own);
+        self.runs[at].sorted().is_some()
+            && own.is_plain(self.now)
+            && self.runs.iter().all(|run| harmless(&run.meta().all))
+    }
+
+    /// Whether each prefix in a run has so many rows in one of the others.
+    fn all_have_rows(&self, at: usize, others: &[usize], columns: usize, rows: usize) -> Result<bool> {
+        let prefixes = |at: usize| match self.runs[at].sorted() {
+            Some(run) => Prefixes::of(run, &self.relation, columns),
+            None => Ok(None),
+        };
+        let Some(own) = prefixes(at)? else { return Ok(false) };
+        let others = others.iter().filter_map(|other| prefixes(*other).transpose());
+        Ok(own.are_within(&others.collect::<Result<Vec<Arc<Prefixes>>>>()?, rows))
+    }
+}

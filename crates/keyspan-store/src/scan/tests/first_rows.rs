@@ -1,0 +1,76 @@
+//! The first rows of each host where later slices of time need not be read.
+
+use super::*;
+use crate::memory_run::RowsBuilder;
+
+/// A slice of time: so many rows of each of these hosts, from `start` on.
+fn slice(relation: &RelationDef, hosts: &str, start: i64, rows: i64) -> Run {
+    let keys = hosts.chars().flat_map(|host| (start..start + rows).map(move |time| (host.to_string(), time)));
+    let rows: Vec<_> = keys.map(|(host, time)| (key(&host, time), Value::BigInt(time), Value::Null)).collect();
+    let run = MemoryRun::from_write(relation, &bulk(relation, &rows, 0, false), start, 0, 1).expect("a run");
+    if start % 200 == 0 { Run::Memory(Arc::new(run)) } else { Run::Segment(Arc::new(Blocks(run, 4))) }
+}
+
+fn scan(rows: usize, order: Order) -> Scan {
+    Scan { per_prefix: Some((1, rows)), ..scan_of(vec![Span::all()], order) }
+}
+
+/// How many runs were left out.
+fn left_out(source: &Arc<ScanSource>, scan: &Scan) -> usize {
+    let pruned = source.divide(scan, 2, 8).expect("a plan").pruned;
+    pruned.iter().filter(|(reason, _)| *reason == "prefixes").map(|(_, count)| count).sum()
+}
+
+/// Answers what a source with one run more, which spoils every certainty, answers.
+fn check(source: &Arc<ScanSource>, scan: &Scan) {
+    let mut unsure = ScanSource::clone(source);
+    let nowhere = SpanTombstone { start: vec![255], end: None, ts: 0, deleted_at: 0, seq: 0 };
+    unsure.tombstones.push(nowhere);
+    let unsure = Arc::new(unsure);
+    assert_eq!(left_out(&unsure, scan), 0);
+    assert_eq!(read(source, scan, 2, &Arc::default()), read(&unsure, scan, 2, &Arc::default()), "{scan:?}");
+}
+
+#[test]
+fn a_slice_is_read_only_for_prefixes_that_have_too_few_rows_before() {
+    let relation = relation();
+    let slices = [("abcd", 700), ("abc", 600), ("abe", 500), ("ae", 400), ("abcd", 300)];
+    let runs: Vec<Run> = slices.iter().map(|(hosts, start)| slice(&relation, hosts, *start, 3)).collect();
+    let all = source(relation.clone(), runs.clone(), vec![], 0);
+    for (rows, order, expected) in [
+        (1, Order::Reverse, 3),
+        (3, Order::Reverse, 3),
+        (4, Order::Reverse, 0),
+        (1, Order::Forward, 3),
+        (1, Order::Any, 0),
+    ] {
+        assert_eq!(left_out(&all, &scan(rows, order)), expected, "{rows} {order:?}");
+        check(&all, &scan(rows, order));
+    }
+    for span in [Span::prefix(vec![Value::Text("e".into())]), Span::prefix(key("a", 500))] {
+        let of_span = Scan { spans: vec![span], ..scan(1, Order::Reverse) };
+        check(&all, &of_span);
+    }
+    let bounded = Span { start: Bound::Included(key("a", 0)), end: Bound::Included(key("a", 650)) };
+    assert_eq!(left_out(&all, &Scan { spans: vec![bounded], ..scan(1, Order::Reverse) }), 0);
+}
+
+#[test]
+fn a_slice_that_something_may_have_deleted_stands_for_none() {
+    let relation = relation();
+    let mut runs = vec![slice(&relation, "ab", 500, 3), slice(&relation, "ab", 300, 3), slice(&relation, "ab", 100, 3)];
+    let sure = source(relation.clone(), runs.clone(), vec![], 0);
+    assert_eq!(left_out(&sure, &scan(1, Order::Forward)), 2);
+    // Newer versions of two rows, and a deletion of the newest of host b.
+    runs.push(slice(&relation, "a", 501, 2));
+    let overwritten = source(relation.clone(), runs.clone(), vec![], 0);
+    assert_eq!(left_out(&overwritten, &scan(1, Order::Forward)), 2);
+    check(&overwritten, &scan(1, Order::Forward));
+    let mut builder = RowsBuilder::new(&relation);
+    let encoded = KeyEncoder::new(&relation.key).encode(&key("b", 502)).expect("a key");
+    builder.push(encoded, RowEntry::deleted(9_999, 0)).expect("a row");
+    runs.push(Run::Memory(Arc::new(builder.finish((2, 2)).expect("a run"))));
+    let deleted = source(relation, runs, vec![], 0);
+    assert_eq!(left_out(&deleted, &scan(1, Order::Forward)), 1, "only by the slice at 300");
+    check(&deleted, &scan(1, Order::Forward));
+}
