@@ -15,7 +15,7 @@ use std::sync::Arc;
 use keyspan_model::{Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::plan::Chosen;
+use super::plan::{Chosen, MOST_PROBES};
 use crate::run::{Extent, Prefixes};
 
 impl ScanSource {
@@ -37,7 +37,7 @@ impl ScanSource {
         let (mut certain, mut left_out) = (Vec::new(), Vec::new());
         for at in order {
             let earlier: Vec<usize> = certain.iter().copied().filter(|one| before(one, at)).collect();
-            if !earlier.is_empty() && self.all_have_rows(at, &earlier, columns, rows)? {
+            if !earlier.is_empty() && self.all_have_rows(at, &earlier, columns, rows) {
                 left_out.push(at);
             } else if self.lives(at) {
                 certain.push(at);
@@ -50,9 +50,17 @@ impl ScanSource {
         Ok(chosen)
     }
 
-    /// How many rows of how many leading columns are asked for, where all rows of a prefix are in question.
+    /// How many rows of how many leading columns are asked for, where all rows of many prefixes are in question: of a few
+    /// they are found by seeking.
     fn first_rows(&self, scan: &Scan) -> Option<(usize, usize)> {
         let (columns, rows) = scan.per_prefix?;
+        let one = |span: &Span| match (&span.start, &span.end) {
+            (Bound::Included(first), Bound::Included(last)) => first == last && first.len() >= columns,
+            _ => false,
+        };
+        if scan.spans.len() <= MOST_PROBES && scan.spans.iter().all(one) {
+            return None;
+        }
         let short = |bound: &Bound<Vec<Value>>| match bound {
             Bound::Included(values) | Bound::Excluded(values) => values.len() <= columns,
             Bound::Unbounded => true,
@@ -82,14 +90,12 @@ impl ScanSource {
             && self.runs.iter().all(|run| harmless(&run.meta().all))
     }
 
-    /// Whether each prefix in a run has so many rows in one of the others.
-    fn all_have_rows(&self, at: usize, others: &[usize], columns: usize, rows: usize) -> Result<bool> {
-        let prefixes = |at: usize| match self.runs[at].sorted() {
-            Some(run) => Prefixes::of(run, &self.relation, columns),
-            None => Ok(None),
-        };
-        let Some(own) = prefixes(at)? else { return Ok(false) };
-        let others = others.iter().filter_map(|other| prefixes(*other).transpose());
-        Ok(own.are_within(&others.collect::<Result<Vec<Arc<Prefixes>>>>()?, rows))
+    /// Whether each prefix in a run has so many rows in one of the others. Where keys cannot be read that is not known: who
+    /// reads these rows is told why.
+    fn all_have_rows(&self, at: usize, others: &[usize], columns: usize, rows: usize) -> bool {
+        let prefixes = |at: usize| Prefixes::of(self.runs[at].sorted()?, &self.relation, columns).ok()?;
+        let Some(own) = prefixes(at) else { return false };
+        let others: Vec<Arc<Prefixes>> = others.iter().filter_map(|other| prefixes(*other)).collect();
+        own.are_within(&others, rows)
     }
 }
