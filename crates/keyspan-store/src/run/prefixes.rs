@@ -25,9 +25,12 @@ pub struct Prefixes {
     hash: u64,
 }
 
-/// What a run remembers of its prefixes, by the number of columns; `None`: there are too many.
+/// Numbers of columns, and the prefixes of so many; `None`: there are too many.
+type ByColumns = Vec<(usize, Option<Arc<Prefixes>>)>;
+
+/// What a run remembers of its prefixes.
 #[derive(Clone, Debug, Default)]
-pub struct KnownPrefixes(Arc<Mutex<Vec<(usize, Option<Arc<Prefixes>>)>>>);
+pub struct KnownPrefixes(Arc<Mutex<ByColumns>>);
 
 impl Prefixes {
     /// Those of the first `columns` key columns; `None` if they are too many.
