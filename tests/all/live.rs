@@ -219,7 +219,7 @@ async fn queries_answer_what_a_model_answers_while_rows_arrive() {
     run(1, Options::default()).await;
 }
 
-/// Once rows of a batch that began anew in key order were counted for another series: with this seed, at batch 92.
+/// Rows of a batch that began anew in key order were once counted for another series: this seed shows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn and_while_memory_is_flushed_all_the_time() {
     let mut options = Options::default();

@@ -44,7 +44,7 @@ impl Write {
         if rank(self) != rank(other) {
             return rank(self) > rank(other);
         }
-        let bytes = |write: &Write| write.value.as_ref().map(|v| array::values_bytes(ColumnType::Text, v));
+        let bytes = |write: &Write| write.value.as_ref().map(|v| array::tie_bytes(v));
         bytes(self) > bytes(other)
     }
 

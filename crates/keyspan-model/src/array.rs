@@ -253,7 +253,7 @@ pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
 /// 1), IEEE bits for floats, the bytes of text, blob and UUID, the octets of an address, days with the sign bit
 /// flipped for a date. A decimal is its 16 bytes of digits at the column's scale; a duration is months, days and
 /// nanoseconds. Null, which is no cell, gives no bytes.
-pub fn values_bytes(_ty: ColumnType, value: &Value) -> Vec<u8> {
+pub fn tie_bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::Null => Vec::new(),
         Value::Boolean(value) => vec![u8::from(*value)],

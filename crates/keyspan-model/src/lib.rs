@@ -31,9 +31,7 @@ mod text;
 pub mod types;
 pub mod value;
 
-pub use array::{
-    ColumnBuilder, array_of, canonical_floats, coerce, compacted, constant, decoded, value_at, values_bytes,
-};
+pub use array::{ColumnBuilder, array_of, canonical_floats, coerce, compacted, constant, decoded, tie_bytes, value_at};
 pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
 pub use error::{Error, ErrorKind, Result, nearest};

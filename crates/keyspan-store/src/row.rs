@@ -1,7 +1,7 @@
 //! One row as a value of its own, in the memtable and where versions are resolved one by one.
 
-use keyspan_model::array::values_bytes;
-use keyspan_model::{CellWrite, ColumnId, ColumnType, RowWrite, Value};
+use keyspan_model::array::tie_bytes;
+use keyspan_model::{CellWrite, ColumnId, RowWrite, Value};
 
 use crate::merge::rules::{Candidate, stronger};
 use crate::run::Extent;
@@ -166,8 +166,4 @@ fn min_max(values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
         None => Some((value, value)),
         Some((least, greatest)) => Some((least.min(value), greatest.max(value))),
     })
-}
-
-fn tie_bytes(value: &Value) -> Vec<u8> {
-    values_bytes(value.natural_type().unwrap_or(ColumnType::Blob), value)
 }

@@ -217,8 +217,8 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
     /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of one
-    /// batch are in key order (backward in a reverse scan) also where the scan asks for no order: then only a batch may begin
-    /// before the one it follows.
+    /// batch are in key order (backward in a reverse scan), also where the scan asks for no order: then the next batch may
+    /// begin anew.
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.

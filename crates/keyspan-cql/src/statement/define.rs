@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP, COMMENT: what there is.
+//! CREATE, ALTER, DROP, COMMENT, and the upkeep of tables: what there is.
 
 use std::fmt;
 
@@ -348,4 +348,23 @@ pub struct Comment {
     pub column: Option<String>,
     /// The comment; none to remove it.
     pub comment: Option<String>,
+}
+
+/// Upkeep of tables.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Maintain {
+    /// `FLUSH [TABLE] name, …`: what is in memory becomes segments. No names: every table.
+    Flush(Vec<ObjectName>),
+    /// `COMPACT [TABLE] name, …`. No names: every table.
+    Compact(Vec<ObjectName>),
+    /// `CHECKPOINT`: flush everything.
+    Checkpoint,
+    /// `BACKUP DATABASE TO 'directory'`.
+    Backup(String),
+    /// `VACUUM [(options)] [name, …]`.
+    Vacuum(Vec<ObjectName>),
+    /// `ANALYZE [name, …]`.
+    Analyze(Vec<ObjectName>),
+    /// `REFRESH MATERIALIZED VIEW name`.
+    Refresh(ObjectName),
 }

@@ -5,9 +5,10 @@
 //! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1 and,
 //! as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 //!
-//! - `define`: what there is; `write`: rows; `session`: everything else.
+//! - `define`: what there is; `write`: what changes rows; `read`: what is asked; `session`: how the session goes on.
 
 mod define;
+mod read;
 mod session;
 mod write;
 
@@ -16,6 +17,7 @@ use std::fmt;
 use sqlparser::ast;
 
 pub use define::*;
+pub use read::*;
 pub use session::*;
 pub use write::*;
 

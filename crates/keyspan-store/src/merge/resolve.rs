@@ -1,7 +1,7 @@
 //! One row out of its versions in several runs: each cell's strongest version, the latest row tombstone, the strongest
 //! marker. Tombstones stay; what the row tombstone covers goes.
 
-use keyspan_model::array::{value_at, values_bytes};
+use keyspan_model::array::{tie_bytes, value_at};
 use keyspan_model::{ColumnType, Result};
 
 use super::rules::{Candidate, stronger};
@@ -101,7 +101,7 @@ fn beats(batches: &[&RunBatch], column: usize, ty: ColumnType, a: ResolvedCell, 
     let bytes = |place: Place| -> Result<Vec<u8>> {
         // An expired cell whose value compaction left out has no bytes; nobody reads it or its rival any more.
         let Some(values) = &batches[place.0].cells[column].values else { return Ok(Vec::new()) };
-        Ok(values_bytes(ty, &value_at(values, place.1, ty)?))
+        Ok(tie_bytes(&value_at(values, place.1, ty)?))
     };
     let order = bytes(a.place)?.cmp(&bytes(b.place)?);
     Ok(stronger(first, second, || order))

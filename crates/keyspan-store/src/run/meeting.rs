@@ -15,11 +15,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use arrow::array::BinaryArray;
 use keyspan_model::{Error, RelationDef, Result};
 use parking_lot::Mutex;
 
-use super::{Extent, SortedRun, Wanted, encoded_keys};
+use super::{Extent, Keys, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 use crate::window::{times, times_of};
 
@@ -166,17 +165,12 @@ fn looked(
 ) -> Result<Meeting> {
     let Some(rows) = rows_within(relation, run, &other.meta().all, counters)? else { return Ok(Meeting::Unclear) };
     let (mut own, mut others) = (Vec::new(), Vec::new());
-    let mut block: Option<(Range<usize>, BinaryArray)> = None;
+    let mut keys = Keys::new(run);
     for row in rows {
-        let keys = match block.take().filter(|(rows, _)| rows.contains(&row)) {
-            Some(known) => known,
-            None => (run.block(row), encoded_keys(run, run.block(row), counters)?),
-        };
-        if let Some(found) = other.find(keys.1.value(row - keys.0.start), counters)? {
+        if let Some(found) = other.find(keys.at(row, counters)?, counters)? {
             own.push(row as u32);
             others.push(found as u32);
         }
-        block = Some(keys);
     }
     Ok(if own.is_empty() { Meeting::Apart } else { Meeting::Shared(own.into(), others.into()) })
 }

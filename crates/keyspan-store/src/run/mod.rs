@@ -108,10 +108,29 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     }
 }
 
-/// The encoded keys of rows of one block.
-fn encoded_keys(run: &dyn SortedRun, rows: Range<usize>, counters: &ScanCounters) -> Result<BinaryArray> {
-    let wanted = Wanted { encoded: true, ..Wanted::default() };
-    run.read(rows, &wanted, counters)?.encoded.ok_or_else(|| Error::internal("encoded keys were asked for"))
+/// The encoded keys of a run, row by row, ascending: each block is read once.
+struct Keys<'a> {
+    run: &'a dyn SortedRun,
+    block: Option<(Range<usize>, BinaryArray)>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(run: &'a dyn SortedRun) -> Keys<'a> {
+        Keys { run, block: None }
+    }
+
+    fn at(&mut self, row: usize, counters: &ScanCounters) -> Result<&[u8]> {
+        let block = match self.block.take().filter(|(rows, _)| rows.contains(&row)) {
+            Some(block) => block,
+            None => {
+                let (rows, wanted) = (self.run.block(row), Wanted { encoded: true, ..Wanted::default() });
+                let keys = self.run.read(rows.clone(), &wanted, counters)?.encoded;
+                (rows, keys.ok_or_else(|| Error::internal("encoded keys were asked for"))?)
+            }
+        };
+        let (rows, keys) = self.block.insert(block);
+        Ok(keys.value(row - rows.start))
+    }
 }
 
 /// A run as a snapshot lists it.

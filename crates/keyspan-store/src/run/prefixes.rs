@@ -1,7 +1,6 @@
 //! The distinct prefixes of a run's keys, with how many rows each has: found once, and remembered with the run.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, BinaryArray, BinaryBuilder};
@@ -9,7 +8,7 @@ use keyspan_model::key::successor;
 use keyspan_model::{KeyEncoder, RelationDef, Result};
 use parking_lot::Mutex;
 
-use super::{SortedRun, encoded_keys};
+use super::{Keys, SortedRun};
 use crate::seam::ScanCounters;
 
 /// Most prefixes that are looked for in one run.
@@ -78,29 +77,20 @@ impl Prefixes {
 fn look(run: &dyn SortedRun, encoder: &KeyEncoder, columns: usize) -> Result<Option<Prefixes>> {
     let counters = ScanCounters::default();
     let all = run.meta().all.rows as usize;
-    let (mut keys, mut rows) = (BinaryBuilder::new(), Vec::new());
-    let mut block: (Range<usize>, Option<BinaryArray>) = (0..0, None);
-    let mut row = 0;
+    let (mut found, mut rows) = (BinaryBuilder::new(), Vec::new());
+    let (mut keys, mut row) = (Keys::new(run), 0);
     while row < all {
         if rows.len() == MOST {
             return Ok(None);
         }
-        if !block.0.contains(&row) {
-            let own = run.block(row);
-            block = (own.clone(), Some(encoded_keys(run, own, &counters)?));
-        }
-        let (first, read) = (block.0.start, block.1.as_ref());
-        let key = read.map(|keys| keys.value(row - first)).unwrap_or_default();
+        let key = keys.at(row, &counters)?;
         let prefix = &key[..encoder.prefix_len(key, columns)];
-        let next = match successor(prefix) {
-            Some(behind) => run.lower_bound(&behind, &counters)?,
-            None => all,
-        };
-        keys.append_value(prefix);
+        found.append_value(prefix);
+        let next = successor(prefix).map_or(Ok(all), |behind| run.lower_bound(&behind, &counters))?;
         rows.push(next - row);
         row = next;
     }
-    let keys = keys.finish();
+    let keys = found.finish();
     let mut hasher = DefaultHasher::new();
     keys.iter().for_each(|key| key.hash(&mut hasher));
     Ok(Some(Prefixes { keys, rows, hash: hasher.finish() }))

@@ -15,8 +15,11 @@ use std::sync::Arc;
 use keyspan_model::{Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::plan::{Chosen, MOST_PROBES};
+use super::plan::Chosen;
 use crate::run::{Extent, Prefixes};
+
+/// Prefixes asked for up to which no run is left out: their first rows are sought in every run.
+const FEW: usize = 64;
 
 impl ScanSource {
     /// What a scan reads: the chosen runs without those that need not be read. Looks at keys, once for each run.
@@ -50,15 +53,14 @@ impl ScanSource {
         Ok(chosen)
     }
 
-    /// How many rows of how many leading columns are asked for, where all rows of many prefixes are in question: of a few
-    /// they are found by seeking.
+    /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in question.
     fn first_rows(&self, scan: &Scan) -> Option<(usize, usize)> {
         let (columns, rows) = scan.per_prefix?;
         let one = |span: &Span| match (&span.start, &span.end) {
             (Bound::Included(first), Bound::Included(last)) => first == last && first.len() >= columns,
             _ => false,
         };
-        if scan.spans.len() <= MOST_PROBES && scan.spans.iter().all(one) {
+        if scan.spans.len() <= FEW && scan.spans.iter().all(one) {
             return None;
         }
         let short = |bound: &Bound<Vec<Value>>| match bound {

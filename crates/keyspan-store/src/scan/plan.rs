@@ -14,7 +14,7 @@ use crate::seam::{ScanForm, ScanPlan};
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
 /// Whole keys up to which runs are asked one by one whether they may have one.
-pub(crate) const MOST_PROBES: usize = 64;
+const MOST_PROBES: usize = 64;
 
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
 pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);

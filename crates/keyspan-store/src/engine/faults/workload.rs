@@ -10,7 +10,8 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use keyspan_model::{
-    Mutation, Order, Result, RowDelete, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Value, WriteBatch,
+    CellWrite, Mutation, Order, Result, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef,
+    Value, WriteBatch,
 };
 use parking_lot::Mutex;
 
@@ -51,6 +52,8 @@ pub enum Op {
     Put(&'static str, &'static str, i64, i64),
     Bulk(&'static str, &'static str, i64, i64, i64),
     Delete(&'static str, &'static str, i64),
+    /// The value alone.
+    Clear(&'static str, &'static str, i64),
     /// From this clustering value to the partition's end.
     DeleteFrom(&'static str, &'static str, i64),
 }
@@ -146,6 +149,7 @@ pub fn random_ops(random: &mut Random, value: i64) -> Vec<Op> {
             0 => Op::Bulk(t, p, c, c + 1024 + random.below(200) as i64, value),
             1..=2 => Op::Delete(t, p, c),
             3 => Op::DeleteFrom(t, p, c),
+            4 => Op::Clear(t, p, c),
             _ => Op::Put(t, p, c, value),
         }
     };
@@ -200,6 +204,11 @@ impl Op {
                 rows.remove(&(p.to_string(), c));
                 (t, rows)
             }
+            Op::Clear(t, p, c) => {
+                let mut rows = rows(t);
+                rows.entry((p.to_string(), c)).and_modify(|value| *value = None);
+                (t, rows)
+            }
             Op::DeleteFrom(t, p, from) => {
                 let mut rows = rows(t);
                 rows.retain(|(own, c), _| own != p || *c < from);
@@ -219,6 +228,12 @@ impl Op {
                 key: key(p, c),
                 stamp: Stamp::Server(0),
             }),
+            Op::Clear(t, p, c) => {
+                let table = named(store, t);
+                let cells = vec![(table.columns[2].id, CellWrite::Tombstone)];
+                let (relation, key, stamp) = (table.rows, key(p, c), Stamp::Server(0));
+                Mutation::Row(RowWrite { relation, key, marker: false, cells, stamp, ttl: 0 })
+            }
             Op::DeleteFrom(t, p, c) => {
                 let span =
                     Span { start: Bound::Included(key(p, c)), end: Bound::Included(vec![Value::Text(p.into())]) };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory_run::RowsBuilder;
+use keyspan_model::{Error, ErrorKind};
 
 /// A slice of time: so many rows of each of these hosts, from `start` on.
 fn slice(relation: &RelationDef, hosts: &str, start: i64, rows: i64) -> Run {
@@ -21,7 +22,7 @@ fn left_out(source: &Arc<ScanSource>, scan: &Scan) -> usize {
     pruned.iter().filter(|(reason, _)| *reason == "prefixes").map(|(_, count)| count).sum()
 }
 
-/// Answers what a source with one run more, which spoils every certainty, answers.
+/// Answers what a source answers that has a deletion of no rows besides, so that nothing is certain.
 fn check(source: &Arc<ScanSource>, scan: &Scan) {
     let mut unsure = ScanSource::clone(source);
     let nowhere = SpanTombstone { start: vec![255], end: None, ts: 0, deleted_at: 0, seq: 0 };
@@ -73,4 +74,59 @@ fn a_slice_that_something_may_have_deleted_stands_for_none() {
     let deleted = source(relation, runs, vec![], 0);
     assert_eq!(left_out(&deleted, &scan(1, Order::Forward)), 1, "only by the slice at 300");
     check(&deleted, &scan(1, Order::Forward));
+}
+
+/// A run of which rows from a number on cannot be read.
+#[derive(Debug)]
+struct Damaged(Blocks, usize);
+
+impl SortedRun for Damaged {
+    fn meta(&self) -> &RunMeta {
+        self.0.meta()
+    }
+
+    fn lower_bound(&self, key: &[u8], counters: &ScanCounters) -> Result<usize> {
+        self.0.lower_bound(key, counters)
+    }
+
+    fn estimate(&self, key: &[u8]) -> (usize, usize) {
+        self.0.estimate(key)
+    }
+
+    fn sample(&self, row: usize) -> Option<Vec<u8>> {
+        self.0.sample(row)
+    }
+
+    fn block(&self, row: usize) -> Range<usize> {
+        self.0.block(row)
+    }
+
+    fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
+        if rows.end > self.1 {
+            return Err(Error::new(ErrorKind::Corrupted, "a block is damaged"));
+        }
+        self.0.read(rows, wanted, counters)
+    }
+
+    fn may_contain(&self, key: &[u8]) -> bool {
+        self.0.may_contain(key)
+    }
+}
+
+#[test]
+fn damage_costs_only_the_spans_it_lies_in() {
+    let relation = relation();
+    let newest = slice(&relation, "ab", 500, 4);
+    let all = ["a", "b", "c"].iter().flat_map(|host| (300..304).map(|time| key(host, time)));
+    let inserted: Vec<Inserted> = all.map(|key| (key, Value::BigInt(1), Value::Null)).collect();
+    let run = MemoryRun::from_write(&relation, &bulk(&relation, &inserted, 0, false), 300, 0, 1).expect("a run");
+    let damaged = Run::Segment(Arc::new(Damaged(Blocks(run, 4), 8)));
+    let source = source(relation, vec![newest, damaged], vec![], 0);
+    let of = |from: &str, to: &str| {
+        let bound = |host: &str| vec![Value::Text(host.into())];
+        let span = Span { start: Bound::Included(bound(from)), end: Bound::Excluded(bound(to)) };
+        Scan { spans: vec![span], ..scan(1, Order::Forward) }
+    };
+    assert_eq!(left_out(&source, &of("a", "c")), 0, "what cannot be read is not known");
+    assert_eq!(read(&source, &of("a", "c"), 1, &Arc::default()).len(), 2);
 }
