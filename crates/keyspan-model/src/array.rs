@@ -208,13 +208,20 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Bytes of a batch's own values: of a text array, not the buffers that it shares with other batches.
-pub fn batch_bytes(batch: &RecordBatch) -> usize {
-    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
-        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
-        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
+pub fn own_bytes(array: &ArrayRef) -> usize {
+    // Arrow counts only the views.
+    let shown = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
+        _ => 0,
     };
-    batch.columns().iter().map(bytes).sum()
+    shown + array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
+
+/// Bytes of a batch's own values.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(own_bytes).sum()
 }
 
 /// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or share

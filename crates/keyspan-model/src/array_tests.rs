@@ -126,6 +126,7 @@ fn a_slice_of_much_text_comes_without_the_rest() {
     assert!(held(&few) > 1 << 20);
     let own = compacted(&few);
     assert_eq!((&own, held(&own)), (&few, 4000));
+    assert_eq!(own_bytes(&few), 10 * (16 + 400));
     let none = texts.slice(0, 0);
     assert_eq!(held(&compacted(&none)), 0);
 }

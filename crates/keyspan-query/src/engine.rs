@@ -208,5 +208,6 @@ fn physical_rules() -> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptim
     let first = rules.iter().position(|rule| rule.name() == "aggregate_statistics").map_or(0, |at| at + 1);
     rules.insert(first, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
+    rules.push(Arc::new(memory::CountWindows));
     rules
 }

@@ -22,11 +22,12 @@ use keyspan_store::seam::{BatchStream, Snapshot};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
-use crate::kept::OfShape;
+use crate::kept::{self, OfShape};
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::rollup::{self, Definition};
 use crate::scalar::scalar_of;
+use crate::semantics::Zone;
 use crate::spread;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
@@ -86,7 +87,10 @@ pub struct PlannedQuery {
     pub schema: SchemaRef,
     /// Types of `$1`, `$2`, … .
     pub parameters: Vec<ColumnType>,
+    /// With parameters in the places of `literals`, if there are any.
     query: Arc<ast::Query>,
+    /// Quoted literals that were taken out of the text. Then it has no other parameters.
+    literals: Option<Arc<Literals>>,
     /// Analyzed, if it has no parameters: types are coerced anew when these are known.
     plan: LogicalPlan,
     pub(crate) shape: Option<OfShape>,
@@ -95,6 +99,13 @@ pub struct PlannedQuery {
     search_path: Vec<String>,
     time_zone: String,
     given: Vec<Option<ColumnType>>,
+}
+
+/// Parameters that the text gives itself.
+#[derive(Debug)]
+struct Literals {
+    types: Vec<ColumnType>,
+    values: Vec<Value>,
 }
 
 /// A plan that only needs to be run.
@@ -133,6 +144,28 @@ impl QuerySession {
     /// # Errors
     /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint.
     pub async fn plan(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
+        if let Some((without, literals)) = taken_out(query, context)
+            && self.known_as(&without, context).is_none()
+            && !self.engine.kept.is_refused(&without)
+        {
+            let planned = self.plan_as(&without, context).ok();
+            if let Some(planned) = planned.and_then(|planned| planned.with(literals, context)) {
+                return Ok(planned);
+            }
+            self.engine.kept.refuse(&without);
+        }
+        self.plan_as(query, context)
+    }
+
+    /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, or one that differs only in
+    /// its quoted literals, and nothing that it depends on differs. Takes as long as comparing texts.
+    pub fn known(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        let without = taken_out(query, context);
+        let known = without.and_then(|(query, literals)| self.known_as(&query, context)?.with(literals, context));
+        known.or_else(|| self.known_as(query, context))
+    }
+
+    fn plan_as(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
         let state = self.engine.statement(context);
         let planned = plan_query(&self.engine, &state, query, context).map_err(from_datafusion)?;
         let analyzed = analyzed(&state, &planned.plan)?;
@@ -141,6 +174,7 @@ impl QuerySession {
             schema: output_schema(analyzed.schema(), &planned.labels),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
+            literals: None,
             shape: self.engine.kept.shape(&analyzed, context),
             plan: if fields.is_empty() { analyzed } else { planned.plan },
             catalog: context.snapshot.catalog().clone(),
@@ -154,9 +188,7 @@ impl QuerySession {
         Ok(planned)
     }
 
-    /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, and nothing that it depends
-    /// on differs. Takes as long as comparing texts.
-    pub fn known(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+    fn known_as(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
         self.engine.kept.known(query, |planned| {
             planned.is_of(context) && planned.given == context.parameter_types && *planned.query == *query
         })
@@ -185,7 +217,7 @@ impl QuerySession {
     pub fn ready(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<ReadyQuery> {
         let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
         let state = self.engine.statement(context);
-        let given = scalars(&planned.parameters, parameters).ok()?;
+        let given = planned.bindings(parameters).scalars().ok()?;
         let physical = shape.ready(&given, context, &state)?;
         Some(ReadyQuery { physical, task: state.task_ctx(), schema: planned.schema.clone() })
     }
@@ -199,7 +231,7 @@ impl QuerySession {
         state: &SessionState,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
-        let given = scalars(&planned.parameters, parameters).ok()?;
+        let given = planned.bindings(parameters).scalars().ok()?;
         if let Some(ready) = shape.ready(&given, context, state) {
             return Some(ready);
         }
@@ -274,8 +306,7 @@ impl QuerySession {
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let plan =
             if planned.is_of(context) { planned.plan.clone() } else { self.planned_anew(planned, context, state)? };
-        let plan = bind(plan, planned, parameters)?;
-        let plan = if planned.parameters.is_empty() { plan } else { analyzed(state, &plan)? };
+        let plan = planned.bindings(parameters).bound(plan, state)?;
         let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
         self.optimized(plan, state).await
     }
@@ -309,7 +340,8 @@ impl QuerySession {
     /// # Errors
     /// 0A000 for a query that cannot be one, saying what is in the way.
     pub fn definition(&self, planned: &PlannedQuery, context: &QueryContext) -> Result<Definition> {
-        rollup::definition(&analyzed(&self.engine.statement(context), &planned.plan)?)
+        let state = self.engine.statement(context);
+        rollup::definition(&planned.bindings(&[]).bound(planned.plan.clone(), &state)?)
     }
 
     fn planned_anew(
@@ -318,14 +350,14 @@ impl QuerySession {
         context: &QueryContext,
         state: &SessionState,
     ) -> Result<LogicalPlan> {
-        let given = planned.parameters.iter().copied().map(Some).collect();
-        let context = QueryContext { parameter_types: given, ..context.clone() };
+        let types = planned.bindings(&[]).types;
+        let context = QueryContext { parameter_types: types.iter().copied().map(Some).collect(), ..context.clone() };
         let again = plan_query(&self.engine, state, &planned.query, &context).map_err(from_datafusion)?;
         let analyzed = analyzed(state, &again.plan)?;
         if output_schema(analyzed.schema(), &again.labels).fields() != planned.schema.fields() {
             return Err(Error::not_supported("cached plan must not change result type"));
         }
-        Ok(if planned.parameters.is_empty() { analyzed } else { again.plan })
+        Ok(if types.is_empty() { analyzed } else { again.plan })
     }
 }
 
@@ -337,18 +369,55 @@ impl PlannedQuery {
             && self.search_path == context.search_path
             && self.time_zone == context.time_zone
     }
-}
 
-/// Puts the parameters' values in their places.
-fn bind(plan: LogicalPlan, planned: &PlannedQuery, parameters: &[Value]) -> Result<LogicalPlan> {
-    if planned.parameters.is_empty() {
-        return Ok(plan);
+    /// The query whose parameters were taken out of a text; `None` if it is better planned with its literals in their places:
+    /// its plan is not kept, or a literal says more than a value of the parameter's type.
+    fn with(self, literals: Vec<String>, context: &QueryContext) -> Option<PlannedQuery> {
+        let PlannedQuery { parameters: types, .. } = &self;
+        if self.shape.is_none() || types.len() != literals.len() || !types.iter().copied().all(kept::is_whole) {
+            return None;
+        }
+        let zone = Zone::of_setting(&context.time_zone);
+        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+        let cast = |(text, ty): (String, &ColumnType)| Value::Text(text).cast_zoned(*ty, &resolve).ok();
+        let values = literals.into_iter().zip(types).map(cast).collect::<Option<Vec<Value>>>()?;
+        let literals = Literals { types: types.clone(), values };
+        Some(PlannedQuery { parameters: Vec::new(), literals: Some(Arc::new(literals)), ..self })
     }
-    plan.replace_params_with_values(&parameter_values(&planned.parameters, parameters)?).map_err(from_datafusion)
+
+    /// What the text gives itself, or the client.
+    fn bindings<'a>(&'a self, parameters: &'a [Value]) -> Bindings<'a> {
+        match &self.literals {
+            Some(literals) => Bindings { types: &literals.types, values: &literals.values },
+            None => Bindings { types: &self.parameters, values: parameters },
+        }
+    }
 }
 
-fn scalars(types: &[ColumnType], values: &[Value]) -> Result<Vec<ScalarValue>> {
-    types.iter().zip(values).map(|(ty, value)| scalar_of(value, *ty)).collect()
+/// The values of a planned query's parameters.
+struct Bindings<'a> {
+    types: &'a [ColumnType],
+    values: &'a [Value],
+}
+
+impl Bindings<'_> {
+    fn scalars(&self) -> Result<Vec<ScalarValue>> {
+        self.types.iter().zip(self.values).map(|(ty, value)| scalar_of(value, *ty)).collect()
+    }
+
+    /// The plan with the values in their places, analyzed.
+    fn bound(&self, plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+        if self.types.is_empty() {
+            return Ok(plan);
+        }
+        let values = parameter_values(self.types, self.values)?;
+        analyzed(state, &plan.replace_params_with_values(&values).map_err(from_datafusion)?)
+    }
+}
+
+/// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
+fn taken_out(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
+    context.parameter_types.is_empty().then(|| kept::taken_out(query)).flatten()
 }
 
 /// The values as DataFusion takes them, each cast to its parameter's type.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BinaryArray, BooleanBufferBuilder, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
-use keyspan_model::array::{ColumnBuilder, canonical_floats};
+use keyspan_model::array::{ColumnBuilder, canonical_floats, compacted};
 use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
 
 use crate::row::{CellStamp, RowEntry};
@@ -35,7 +35,15 @@ pub struct MemoryRun {
 impl MemoryRun {
     /// A run of rows that are in key order already, each key once. `batch` has encoded keys, every key column, and
     /// the cells of `columns`; `seq` is its least and greatest commit order.
-    pub fn new(relation: &RelationDef, batch: RunBatch, columns: Vec<ColumnId>, seq: (u64, u64)) -> Result<MemoryRun> {
+    pub fn new(
+        relation: &RelationDef,
+        mut batch: RunBatch,
+        columns: Vec<ColumnId>,
+        seq: (u64, u64),
+    ) -> Result<MemoryRun> {
+        // What it holds is to be what it counts.
+        let values = batch.cells.iter_mut().filter_map(|cells| cells.values.as_mut());
+        batch.keys.iter_mut().flatten().chain(values).for_each(|array| *array = compacted(array));
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };

@@ -20,7 +20,7 @@ use keyspan_model::TableDef;
 use super::table_of;
 
 /// Most constants of a plan that is kept: a long list is seldom sent twice.
-const MOST_CONSTANTS: usize = 64;
+pub const MOST_CONSTANTS: usize = 64;
 
 /// Functions that depend on the session's time zone, but on nothing else that may change between two executions.
 const SETTLED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket", "to_char"];

@@ -2,6 +2,7 @@
 //! planned again.
 //!
 //! ```text
+//! tree ─ quoted literals of WHERE ─▶ tree with parameters       texts that differ only in these are analyzed once
 //! analyzed plan ─ constants ─▶ plan with places + constants     two statements of one shape differ only in these
 //!                                 │ optimized, planned once
 //!                                 ▼
@@ -9,6 +10,7 @@
 //! execution:  constants' values ─▶ filters ─▶ spans ─▶ scan of this snapshot ─▶ the nodes above, anew
 //! ```
 //!
+//! - [`literals`]: quoted literals as parameters.
 //! - [`constants`]: what may be kept at all, and which constants are taken out.
 //! - [`template`]: the physical plan without its snapshot.
 //!
@@ -19,6 +21,7 @@
 //! Nothing kept holds a snapshot.
 
 mod constants;
+mod literals;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -41,6 +44,8 @@ use crate::spread;
 use crate::table::KeyspanTable;
 use template::Template;
 
+pub use literals::{is_whole, taken_out};
+
 /// Shapes that are kept, and queries of them; the one not used for longest goes first.
 const MOST_KEPT: usize = 128;
 
@@ -49,9 +54,11 @@ const MOST_KEPT: usize = 128;
 pub struct KeptPlans {
     /// The last used at the end.
     plans: Mutex<Vec<Arc<Kept>>>,
-    /// Queries of these shapes and their hashes, so that one sent again word by word is not even looked at for its shape;
+    /// Queries and their hashes, so that one sent again, but for its quoted literals, is not even looked at for its shape;
     /// likewise.
     queries: Mutex<Vec<(u64, PlannedQuery)>>,
+    /// Hashes of queries that are better planned with their literals in their places; the last found at the end.
+    refused: Mutex<Vec<u64>>,
 }
 
 /// A shape of statements, and what is known of its plan.
@@ -104,6 +111,20 @@ impl KeptPlans {
             queries.remove(0);
         }
         queries.push((hash, planned.clone()));
+    }
+
+    /// Says that a query without its literals is not worth planning.
+    pub fn refuse(&self, query: &ast::Query) {
+        let mut refused = self.refused.lock();
+        if refused.len() >= MOST_KEPT {
+            refused.remove(0);
+        }
+        refused.push(hash_of(query));
+    }
+
+    /// Whether that was said. Of another query it may be said by mistake, which costs time only.
+    pub fn is_refused(&self, query: &ast::Query) -> bool {
+        self.refused.lock().contains(&hash_of(query))
     }
 
     /// The shape of an analyzed plan, if plans like it may be kept.

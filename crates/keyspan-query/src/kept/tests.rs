@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use futures::TryStreamExt;
-use keyspan_model::{ColumnType, Value};
+use keyspan_model::{ColumnType, Result, Value};
 
 use crate::testing::{Bench, Rows, parse};
 use crate::{PlannedQuery, QueryContext, SessionInfo};
@@ -131,6 +131,82 @@ async fn a_text_of_other_constants_is_of_the_same_shape() {
         ),
     ] {
         assert!(!is_kept(&bench, first, second).await, "{first}; {second}");
+    }
+}
+
+/// As it is planned with its literals in their places.
+async fn written_out(bench: &Bench, sql: &str, context: &QueryContext) -> Result<PlannedQuery> {
+    let typed = QueryContext { parameter_types: vec![Some(ColumnType::Text)], ..context.clone() };
+    bench.session.plan(&parse(sql).expect("parses"), &typed).await
+}
+
+#[tokio::test]
+async fn a_text_of_other_quoted_literals_is_not_analyzed_again() {
+    let bench = readings(None);
+    let elsewhere = QueryContext { time_zone: "America/New_York".into(), ..bench.context.clone() };
+    for (with, first, others) in [
+        ("SELECT * FROM readings WHERE site = {} ORDER BY ts, sensor", "'a'", ["'b'", "'it''s'"]),
+        ("SELECT count(*) FROM readings WHERE 'a' < site AND NOT (site IN ({}))", "'a', 'b'", ["'b', 'c'", "'zz', ''"]),
+        (
+            "SELECT max(heat) FROM readings WHERE readings.ts >= {} OR sensor > 1",
+            "'1970-01-01'",
+            ["'1970-01-01 02:00'", "'1969-12-31T20:00:00-01:00'"],
+        ),
+        (
+            "SELECT sum(heat), count(*) FROM readings WHERE ts BETWEEN {}",
+            "'1970-01-01 00:30' AND '1970-01-01 01:30'",
+            ["'1969-12-31 19:00' AND '1969-12-31 20:30'", "'1970-01-02 UTC' AND '1970-01-01'"],
+        ),
+        ("SELECT count(*) FROM readings WHERE ts > {}::timestamptz", "'1970-01-01'", ["'1969-12-31 20:00'", "'epoch'"]),
+    ] {
+        for context in [&bench.context, &elsewhere] {
+            let first = bench.session.plan(&parse(&with.replace("{}", first)).expect("parses"), context).await;
+            answer(&bench, &first.expect("plans"), &[], context).await;
+            for other in others {
+                let sql = with.replace("{}", other);
+                let known = bench.session.known(&parse(&sql).expect("parses"), context).expect("known");
+                // NOT IN makes spans of another number for each list.
+                let ready = bench.session.ready(&known, &[], context).is_some() || sql.contains("NOT");
+                assert!(known.parameters.is_empty() && ready, "{sql}");
+                let expected = written_out(&bench, &sql, context).await.expect("plans");
+                let expected = answer(&bench, &expected, &[], context).await;
+                assert_eq!(answer(&bench, &known, &[], context).await, expected, "{sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn literals_that_say_more_than_a_value_stay_where_they_are() {
+    let mut rows = Rows::default();
+    let price = ColumnType::Decimal { precision: 10, scale: 2 };
+    let data = (0..4).map(|day| vec![Value::Timestamp(day * 24 * HOUR), Value::Decimal(100 + i128::from(day), 2)]);
+    rows.create("prices", &[("ts", ColumnType::Timestamp, 'p'), ("price", price, '-')], data.collect());
+    let mut bench = Bench::new(rows);
+    bench.context.now = 2 * 24 * HOUR + 5;
+    for (with, count) in [
+        ("price = '1.01'", "1"),
+        ("price = '1.014'", "0"),
+        ("price < '1.014'", "2"),
+        ("ts > 'yesterday'", "2"),
+        ("ts <= 'now'", "3"),
+        ("ts <= 'today' AND price > '1'", "2"),
+    ] {
+        let query = parse(&format!("SELECT count(*) FROM prices WHERE {with}")).expect("parses");
+        for _ in 0..2 {
+            let planned = match bench.session.known(&query, &bench.context) {
+                Some(known) => known,
+                None => bench.session.plan(&query, &bench.context).await.expect("plans"),
+            };
+            let answered = answer(&bench, &planned, &[], &bench.context).await;
+            assert!(answered.contains(&format!("| {count} ")), "{with}: {answered}");
+        }
+    }
+    for wrong in ["ts > 'soon'", "price = 'x'", "nothing = 'a'"] {
+        let sql = format!("SELECT count(*) FROM prices WHERE {wrong}");
+        let error = bench.session.plan(&parse(&sql).expect("parses"), &bench.context).await.expect_err(wrong);
+        let expected = written_out(&bench, &sql, &bench.context).await.expect_err(wrong);
+        assert_eq!(error.to_string(), expected.to_string());
     }
 }
 

@@ -490,6 +490,21 @@ fn memory_and_log_stay_bounded_and_data_is_many_times_larger() {
 }
 
 #[test]
+fn rows_in_memory_count_with_their_texts_and_hold_no_others() {
+    let store = EmbeddedStore::in_memory(options()).expect("opens");
+    let table = create(&store, "t");
+    let long = "x".repeat(1000);
+    let Mutation::Batch(all) = bulk(&table, &long, 0..4000, 1) else { panic!("a batch") };
+    let before = store.stats().memory_bytes;
+    // A part of a larger batch, as an application's own may be.
+    let part = BatchWrite { batch: all.batch.slice(100, 2000), ..all };
+    write(&store, vec![Mutation::Batch(part)]);
+    let counted = store.stats().memory_bytes - before;
+    // Encoded in the key, and as a column.
+    assert!((4_000_000..4_500_000).contains(&counted), "{counted}");
+}
+
+#[test]
 fn replaying_twice_changes_nothing_and_files_of_a_cut_flush_are_removed() {
     let files = MemoryFiles::new();
     let store = in_files(&files);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
+use keyspan_model::array::own_bytes;
 use keyspan_model::{ColumnId, RelationDef, Result, decoded};
 
 use super::{Bits, Int64s};
@@ -113,7 +114,7 @@ impl RunBatch {
 
     /// Bytes in memory of everything that is held, counted by the sizes of the slices.
     pub fn bytes(&self) -> usize {
-        let keys: usize = self.keys.iter().flatten().map(array_bytes).sum();
+        let keys: usize = self.keys.iter().flatten().map(own_bytes).sum();
         let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.value_data().len() + encoded.len() * 4);
         keys + encoded + self.row.bytes() + self.cells.iter().map(CellColumn::bytes).sum::<usize>()
     }
@@ -217,10 +218,6 @@ impl RunBatch {
     }
 }
 
-fn array_bytes(array: &ArrayRef) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
-}
-
 fn join<'a>(parts: impl Iterator<Item = (&'a Int64s, usize)>) -> Result<Int64s> {
     Ok(Int64s::concat(&parts.collect::<Vec<_>>())?)
 }
@@ -294,7 +291,7 @@ impl CellColumn {
 
     fn bytes(&self) -> usize {
         let numbers = [&self.ts, &self.ttl, &self.expires, &self.deleted_at];
-        let values = self.values.as_ref().map_or(0, array_bytes);
+        let values = self.values.as_ref().map_or(0, own_bytes);
         values + self.tombstones.bytes() + numbers.iter().map(|column| column.bytes()).sum::<usize>()
     }
 

@@ -13,8 +13,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::Schema;
+use keyspan_model::array::own_bytes;
 use keyspan_model::{Error, KeyEncoder, RelationDef, Result, SegmentId};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
@@ -378,14 +379,10 @@ impl Pending {
     }
 }
 
-/// Bytes of the rows' own values: of a text array, not the buffers that it shares with rows elsewhere.
+/// Bytes of the rows' own values.
 fn decoded_bytes(batch: &RunBatch) -> usize {
-    let bytes = |array: &ArrayRef| match array.as_string_view_opt() {
-        Some(texts) => texts.total_buffer_bytes_used() + texts.len() * 16,
-        None => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
-    };
     let values = batch.cells.iter().filter_map(|cells| cells.values.as_ref());
-    batch.keys.iter().flatten().chain(values).map(bytes).sum()
+    batch.keys.iter().flatten().chain(values).map(own_bytes).sum()
 }
 
 /// Rows of a block where a row takes this many bytes: a power of two, so that sizes change seldom.

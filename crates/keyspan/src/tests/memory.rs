@@ -26,11 +26,30 @@ async fn sorts_and_groups_larger_than_memory_spill() {
     let mut s = wide().await;
     let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";
     assert_eq!(rows(&mut s, groups).await, [format!("{} 2", ROWS / 2 + 1)]);
-    let sorted = "SELECT count(*), max(r) FROM (SELECT row_number() OVER (ORDER BY v) AS r FROM wide) w";
-    assert_eq!(rows(&mut s, sorted).await, [format!("{ROWS} {ROWS}")]);
-    let last = "SELECT k, length(v) FROM wide ORDER BY v DESC, k LIMIT 3";
-    let all = "SELECT k, length(v) FROM (SELECT k, v, row_number() OVER (ORDER BY v DESC, k) AS r FROM wide) w WHERE r <= 3 ORDER BY r";
-    assert_eq!(rows(&mut s, last).await, rows(&mut s, all).await);
+    let last = rows(&mut s, "SELECT k, length(v) FROM wide ORDER BY v DESC, k LIMIT 3").await;
+    let mut all = Vec::new();
+    run(&mut s, "BEGIN; DECLARE sorted CURSOR FOR SELECT k, length(v) FROM wide ORDER BY v DESC, k").await;
+    for _ in 0..ROWS / 1000 {
+        all.extend(rows(&mut s, "FETCH 1000 FROM sorted").await);
+    }
+    run(&mut s, "COMMIT").await;
+    assert_eq!((all.len(), &all[..3]), (ROWS, last.as_slice()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_pass_numbers_on_and_count_what_they_hold() {
+    let mut s = wide().await;
+    let numbers = "SELECT count(*), max(r) FROM (SELECT row_number() OVER (ORDER BY k % 977) AS r FROM wide) w";
+    assert_eq!(rows(&mut s, numbers).await, [format!("{ROWS} {ROWS}")]);
+    let texts = "SELECT count(*), max(r) FROM (SELECT row_number() OVER (ORDER BY v) AS r FROM wide) w";
+    let whole = "SELECT max(r) FROM (SELECT percent_rank() OVER (ORDER BY k % 977, v) AS r FROM wide) w";
+    for sql in [texts, whole] {
+        let refused = error(&mut s, sql).await;
+        assert_eq!(refused.sqlstate(), "53200", "{refused}");
+        assert!(refused.detail.as_ref().is_some_and(|detail| detail.contains("WindowInput")), "{refused:?}");
+    }
+    let few = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY v) AS r FROM wide WHERE k <= 2000) w";
+    assert_eq!(rows(&mut s, few).await, ["2000"], "what was held is given back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,13 +3,15 @@
 //! | who | may take |
 //! |---|---|
 //! | what can spill (sorts, hash aggregates) | three quarters, shared fairly; refused, it goes to disk |
-//! | what cannot (hash joins, the merges of sorted runs, the rows of a LIMIT) | what the others leave; refused, the query ends with 53200 |
+//! | what cannot (hash joins, windows, the merges of sorted runs, the rows of a LIMIT) | what the others leave; refused, the query ends with 53200 |
 //! | what waits between two partitions of a plan (`RepartitionExec`) | as much again, apart from the others |
 //!
 //! The quarter lets a sort that has filled its share still merge what it has spilled. What waits is apart since DataFusion 55
 //! writes it to disk when it is refused, and with two writers at it the reader can wait for ever
 //! ([issue 24883](https://github.com/apache/datafusion/issues/24883)). Its gates let a few batches wait for each
 //! partition, so that it takes little unless one partition lags far behind.
+
+mod windows;
 
 use std::fmt::{self, Display};
 use std::num::NonZeroUsize;
@@ -20,6 +22,8 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, TrackConsumersPool,
 };
+
+pub use windows::CountWindows;
 
 /// Consumers that an error about a lack of memory names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4);

@@ -1,0 +1,105 @@
+//! Quoted literals of a WHERE taken out of a query's tree, so that texts that differ only there are planned once.
+//!
+//! Rule (PostgreSQL's): a quoted literal beside a column has no type of its own, and neither has a parameter; both take the
+//! column's. So `host = 'a'` is `host = $1` with the text `a`, as long as that type says all of what the text
+//! means ([`is_whole`]). Numbers have types of their own, and stay.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, ObjectName, Query, SetExpr, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+};
+use keyspan_model::ColumnType;
+
+use super::constants::MOST_CONSTANTS;
+
+/// A query without its quoted literals: these by number. `None` where there are none, or where it cannot be kept anyway.
+pub fn taken_out(query: &Query) -> Option<(Query, Vec<String>)> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [from] = select.from.as_slice() else { return None };
+    let TableFactor::Table { name, args: None, .. } = &from.relation else { return None };
+    let plain = query.with.is_none() && from.joins.is_empty() && !is_system(name);
+    if !plain || select.selection.is_none() || query.visit(&mut Parameters).is_break() {
+        return None;
+    }
+    let mut query = query.clone();
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let mut texts = Vec::new();
+    take_from(select.selection.as_mut()?, &mut texts);
+    (1..=MOST_CONSTANTS).contains(&texts.len()).then_some((query, texts))
+}
+
+/// Whether a text of this type is no more than its value. Not so for numbers, where a literal keeps digits that the column
+/// does not have.
+pub fn is_whole(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Text | ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date)
+}
+
+/// System tables have no plans that are kept.
+fn is_system(name: &ObjectName) -> bool {
+    let first = name.0.first().and_then(|part| part.as_ident());
+    first.is_none_or(|first| first.value.starts_with("pg_") || first.value.eq_ignore_ascii_case("information_schema"))
+}
+
+/// Finds a statement's own parameters.
+struct Parameters;
+
+impl Visitor for Parameters {
+    type Break = ();
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+        match value.value {
+            Value::Placeholder(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Iterative, since a condition may have any number of terms.
+fn take_from(condition: &mut Expr, texts: &mut Vec<String>) {
+    let mut rest = vec![condition];
+    while let Some(expr) = rest.pop() {
+        match expr {
+            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+                rest.extend([right.as_mut(), left.as_mut()]);
+            }
+            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
+                if is_column(left) {
+                    take(right, texts);
+                } else if is_column(right) {
+                    take(left, texts);
+                }
+            }
+            Expr::Between { expr, low, high, .. } if is_column(expr) => {
+                take(low, texts);
+                take(high, texts);
+            }
+            Expr::InList { expr, list, .. } if is_column(expr) => list.iter_mut().for_each(|item| take(item, texts)),
+            Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => rest.push(inner),
+            _ => {}
+        }
+    }
+}
+
+fn is_comparison(op: &BinaryOperator) -> bool {
+    use BinaryOperator as B;
+    matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq)
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// A quoted literal, or one cast to an instant, as a parameter of the next number.
+fn take(expr: &mut Expr, texts: &mut Vec<String>) {
+    match expr {
+        Expr::Value(value) => {
+            if let Value::SingleQuotedString(text) = &mut value.value {
+                texts.push(std::mem::take(text));
+                value.value = Value::Placeholder(format!("${}", texts.len()));
+            }
+        }
+        Expr::Cast { expr, data_type: DataType::Timestamp(None, _), .. } => take(expr, texts),
+        _ => {}
+    }
+}
