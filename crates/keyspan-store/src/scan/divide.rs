@@ -78,8 +78,8 @@ impl ScanSource {
             let each = rows / (cuts.len() as u64 + 1);
             between(cuts, PartRuns::Party(leader as u32)).into_iter().for_each(|part| splits.push(part, each));
         }
-        if parties.any_shared() {
-            splits.push(Part { runs: PartRuns::Shared, start: Vec::new(), end: None }, parties.shared_rows());
+        for (leader, rows) in parties.circles() {
+            splits.push(Part { runs: PartRuns::Shared(leader as u32), start: Vec::new(), end: None }, rows);
         }
         let encoded = splits.splits.into_iter();
         encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()

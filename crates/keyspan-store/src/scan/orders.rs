@@ -61,7 +61,10 @@ impl ScanSource {
                 let alone = own.len() == 1;
                 (own, alone)
             }
-            PartRuns::Shared => (parties.sharing().map(|place| (place, parties.common(place))).collect(), false),
+            PartRuns::Shared(leader) => {
+                let sharing = parties.sharing(leader as usize);
+                (sharing.map(|place| (place, parties.common(place))).collect(), false)
+            }
         };
         let runs = places.into_iter().map(|(place, which)| (chosen.runs[place], which));
         let runs: Arc<[(usize, Which)]> = runs.collect();

@@ -1,9 +1,11 @@
 //! Parties: runs of a scan that no row is known to keep apart are one party and are merged; rows that stand in several
-//! parties are few, and are merged on their own. All others are read run by run, as if their run were alone.
+//! parties are merged on their own, each **circle** of runs that share any of them for itself: a merge holds a block of each of
+//! its runs, so that many runs in one cost memory, or are read again and again. All others are read run by run, as if
+//! their run were alone.
 //!
 //! ```text
 //! a ═══════════════     party 1: a without x ─▶ as it is
-//! b    x ══════════     party 2: b and c without x ─▶ merged      shared: x of a and b ─▶ merged
+//! b    x ══════════     party 2: b and c without x ─▶ merged      circle: x of a and b ─▶ merged
 //! c      ══════
 //! ```
 
@@ -29,6 +31,8 @@ pub(crate) struct Parties {
     first: Vec<usize>,
     /// For each run its rows that other parties have too, ascending.
     shared: Vec<Arc<[u32]>>,
+    /// For each run the first run of its circle. Runs that have a row in common are in one.
+    circle: Vec<usize>,
 }
 
 impl ScanSource {
@@ -47,16 +51,18 @@ impl ScanSource {
             }
         }
         let mut shared = vec![Vec::new(); count];
+        let mut circle: Vec<usize> = (0..count).collect();
         // What two runs of one party share is merged there.
         for Pair { runs, rows } in found.iter().filter(|pair| first[pair.runs[0]] != first[pair.runs[1]]) {
             runs.iter().zip(rows).for_each(|(run, rows)| shared[*run].extend_from_slice(rows));
+            unite(&mut circle, runs[0], runs[1]);
         }
         let sorted = |mut rows: Vec<u32>| {
             rows.sort_unstable();
             rows.dedup();
             rows.into()
         };
-        Ok(Parties { first, shared: shared.into_iter().map(sorted).collect() })
+        Ok(Parties { first, shared: shared.into_iter().map(sorted).collect(), circle })
     }
 
     fn meeting(&self, one: usize, other: usize, look: bool) -> Result<Meeting> {
@@ -71,7 +77,7 @@ impl ScanSource {
     }
 }
 
-/// Makes one party of those of two runs.
+/// Makes one party, or circle, of those of two runs.
 fn unite(first: &mut [usize], one: usize, other: usize) {
     let (least, greatest) = (first[one].min(first[other]), first[one].max(first[other]));
     first.iter_mut().filter(|first| **first == greatest).for_each(|first| *first = least);
@@ -99,18 +105,20 @@ impl Parties {
     }
 
     /// Whether any row stands in several parties.
-    pub(crate) fn any_shared(&self) -> bool {
+    fn any_shared(&self) -> bool {
         self.shared.iter().any(|rows| !rows.is_empty())
     }
 
-    /// Rows, once for each run that has them, that stand in several parties.
-    pub(crate) fn shared_rows(&self) -> u64 {
-        self.shared.iter().map(|rows| rows.len() as u64).sum()
+    /// The first run of each circle, and how many rows of its runs stand in several parties, once for each run.
+    pub(crate) fn circles(&self) -> impl Iterator<Item = (usize, u64)> {
+        let rows = |leader| self.sharing(leader).map(|run| self.shared[run].len() as u64).sum();
+        let leaders = self.circle.iter().enumerate().filter(|(run, first)| run == *first).map(|(run, _)| run);
+        leaders.map(move |leader| (leader, rows(leader))).filter(|(_, rows)| *rows > 0)
     }
 
-    /// The runs that have rows that stand in several parties.
-    pub(crate) fn sharing(&self) -> impl Iterator<Item = usize> {
-        (0..self.shared.len()).filter(|run| !self.shared[*run].is_empty())
+    /// The runs of a circle, by its first run, that have rows that stand in several parties.
+    pub(crate) fn sharing(&self, leader: usize) -> impl Iterator<Item = usize> {
+        (0..self.shared.len()).filter(move |run| self.circle[*run] == leader && !self.shared[*run].is_empty())
     }
 
     /// The rows of a run that its party alone has.

@@ -1,7 +1,7 @@
 //! The payload of a split: which keys of which runs. Only the snapshot that made it can read it.
 //!
 //! ```text
-//! parties known u8 | count u32 | per part: runs u32 (FFFFFFFF: all, FFFFFFFE: shared) | start length u32, bytes
+//! parties known u8 | count u32 | per part: runs u32 (FFFFFFFF: all, from 80000000: shared) | start length u32, bytes
 //!   | end length u32 (FFFFFFFF: none), bytes
 //! ```
 
@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use keyspan_model::{Error, Result};
 
 const NONE: u32 = u32::MAX;
-const SHARED: u32 = u32::MAX - 1;
+const SHARED: u32 = 1 << 31;
 
 /// Which rows a part reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub(crate) enum PartRuns {
     All,
     /// Those of the party of this run that no other party has.
     Party(u32),
-    /// Those that several parties have.
-    Shared,
+    /// Those of the circle of this run that several parties have.
+    Shared(u32),
 }
 
 /// Keys to read, and out of which runs.
@@ -39,7 +39,7 @@ pub(crate) fn encode_split(looked: bool, parts: &[Part]) -> Bytes {
         bytes.put_u32(match part.runs {
             PartRuns::All => NONE,
             PartRuns::Party(run) => run,
-            PartRuns::Shared => SHARED,
+            PartRuns::Shared(run) => SHARED | run,
         });
         bytes.put_u32(part.start.len() as u32);
         bytes.put_slice(&part.start);
@@ -57,7 +57,7 @@ pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
     for _ in 0..count {
         let runs = match number(&mut bytes)? {
             NONE => PartRuns::All,
-            SHARED => PartRuns::Shared,
+            run if run >= SHARED => PartRuns::Shared(run - SHARED),
             run => PartRuns::Party(run),
         };
         let length = number(&mut bytes)?;
@@ -95,7 +95,7 @@ mod tests {
         let parts = vec![
             Part { runs: PartRuns::All, start: vec![], end: None },
             Part { runs: PartRuns::Party(3), start: b"a".to_vec(), end: Some(vec![]) },
-            Part { runs: PartRuns::Shared, start: vec![], end: Some(b"b".to_vec()) },
+            Part { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
         ];
         let bytes = encode_split(true, &parts);
         assert_eq!(decode_split(&bytes).expect("whole"), (true, parts));

@@ -67,6 +67,25 @@ fn of_rows_that_overwrite_only_those_are_merged_and_values_leave_no_older_versio
 }
 
 #[test]
+fn runs_that_share_rows_are_merged_without_those_that_share_others() {
+    let relation = relation();
+    let runs = vec![
+        with_late(&relation, 0..400, &[], 1),
+        with_late(&relation, 400..800, &[], 2),
+        with_late(&relation, 1000..1002, &[32, 100], 3),
+        with_late(&relation, 1002..1004, &[500], 4),
+    ];
+    let source = source(relation, runs, vec![], 0);
+    let scan = scan_of(vec![Span::all()], Order::Any);
+    let parties = source.parties(&source.choose(&scan).expect("runs"), true).expect("parties");
+    assert_eq!(parties.circles().collect::<Vec<_>>(), [(0, 4), (1, 2)]);
+    assert_eq!((parties.sharing(0).collect(), parties.sharing(1).collect()), (vec![0, 2], vec![1, 3]));
+    let (form, merged, all) = numbers(&source, &scan);
+    assert_eq!((form, merged, all.len()), (ScanForm::Merge, 6, 1206));
+    assert_eq!(numbers(&source, &scan_of(vec![Span::all()], Order::Forward)), (form, merged, all));
+}
+
+#[test]
 fn of_a_memtable_too_only_the_rows_that_overwrite_are_merged() {
     let relation = relation();
     let memtable = Arc::new(Memtable::new(&relation));
