@@ -8,6 +8,7 @@ starts it again, which replays the log. Prints the peak of resident memory (VmHW
 """
 
 import argparse
+import datetime
 import pathlib
 import random
 import shutil
@@ -19,6 +20,7 @@ import time
 import psycopg
 
 UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 WORDS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -43,7 +45,8 @@ def rows(numbers, first, count, bytes_each):
     pool = "".join(numbers.choices(WORDS, k=1 << 16))
     for row in range(first, first + count):
         at = numbers.randrange(len(pool) - bytes_each)
-        yield f"s{row % 100}\t{row}\t{row % 977}\t{pool[at:at + bytes_each]}\n"
+        time = START + datetime.timedelta(seconds=row)
+        yield f"s{row % 100}\t{time}\t{row % 977}\t{pool[at:at + bytes_each]}\n"
 
 
 def load(connection, numbers, first, count, bytes_each, step=20_000):
@@ -67,7 +70,7 @@ QUERIES = (
     "SELECT v, n FROM wide ORDER BY v LIMIT 10",
     "SELECT count(*) FROM (SELECT v, row_number() OVER (ORDER BY v) AS r FROM wide) x WHERE r % 2 = 0",
     "SELECT v, count(*) FROM wide GROUP BY v ORDER BY 2 DESC LIMIT 3",
-    "SELECT count(*) FROM wide a JOIN wide b ON a.s = b.s AND a.t = b.t",
+    "SELECT count(*) FROM wide a JOIN wide b ON a.s = b.s AND a.ts = b.ts",
 )
 
 
@@ -86,7 +89,7 @@ def main():
         print(f"budget {given.memory}, {count} rows of {given.value} bytes")
         server = Server(given.keyspan, folder / "data", given.memory)
         with server.connect() as connection:
-            connection.execute("CREATE TABLE wide (s text, t bigint, n int, v text, PRIMARY KEY (s, t))")
+            connection.execute("CREATE TABLE wide (s text, ts timestamptz, n int, v text, PRIMARY KEY (s, ts))")
             load(connection, numbers, 0, count // 10, given.value)
             stop = threading.Event()
             readers = [threading.Thread(target=slow_reader, args=(server, stop)) for _ in range(4)]

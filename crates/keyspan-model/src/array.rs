@@ -208,15 +208,19 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
-pub fn own_bytes(array: &ArrayRef) -> usize {
-    // Arrow counts only the views.
-    let shown = match array.data_type() {
+/// Bytes of texts and blobs that are longer than twelve bytes, which stand outside of the array's views.
+pub fn long_bytes(array: &ArrayRef) -> usize {
+    match array.data_type() {
         DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
         DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
         _ => 0,
-    };
-    shown + array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+    }
+}
+
+/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
+pub fn own_bytes(array: &ArrayRef) -> usize {
+    // Arrow counts only the views.
+    long_bytes(array) + array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
 
 /// Bytes of a batch's own values.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::Schema;
-use keyspan_model::array::own_bytes;
+use keyspan_model::array::{long_bytes, own_bytes};
 use keyspan_model::{Error, KeyEncoder, RelationDef, Result, SegmentId};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
@@ -33,8 +33,10 @@ use super::{BLOCK_ROWS, GROUP_ROWS};
 use crate::files::{FileWriter, Files, io_error};
 use crate::run::{ExtentBuilder, RunBatch};
 
-/// Bytes of decoded rows that a block should not exceed by much.
+/// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are most of
+/// what is decoded for one row, and of what a merge of many runs must hold of each.
 const BLOCK_BYTES: usize = 4 << 20;
+const TEXT_WEIGHT: usize = 32;
 /// Encoded bytes after which a row group is closed early.
 const GROUP_BYTES: usize = 8 << 20;
 /// Distinct partition keys after which a segment has no bloom filter: its hashes would take too much memory.
@@ -345,7 +347,7 @@ impl OpenGroup {
 
 impl Pending {
     fn push(&mut self, batch: RunBatch) {
-        let bytes = decoded_bytes(&batch);
+        let bytes = weight(&batch);
         self.rows += batch.rows;
         self.bytes += bytes;
         self.batches.push((batch, bytes));
@@ -368,7 +370,7 @@ impl Pending {
             } else {
                 taken.push(batch.slice(0, part));
                 *batch = batch.slice(part, batch.rows - part);
-                *bytes = decoded_bytes(batch);
+                *bytes = weight(batch);
             }
         }
         self.batches.drain(..used);
@@ -379,13 +381,14 @@ impl Pending {
     }
 }
 
-/// Bytes of the rows' own values.
-fn decoded_bytes(batch: &RunBatch) -> usize {
+/// Bytes of the rows' own values, long texts weighted.
+fn weight(batch: &RunBatch) -> usize {
     let values = batch.cells.iter().filter_map(|cells| cells.values.as_ref());
-    batch.keys.iter().flatten().chain(values).map(own_bytes).sum()
+    let weight = |array| own_bytes(array) + (TEXT_WEIGHT - 1) * long_bytes(array);
+    batch.keys.iter().flatten().chain(values).map(weight).sum()
 }
 
-/// Rows of a block where a row takes this many bytes: a power of two, so that sizes change seldom.
+/// Rows of a block where a row weighs this many bytes: a power of two, so that sizes change seldom.
 fn block_rows_for(row_bytes: usize) -> usize {
     let mut rows = BLOCK_ROWS;
     while rows > 1 && rows * row_bytes > BLOCK_BYTES {

@@ -136,6 +136,11 @@ async fn a_text_of_several_statements_is_one_transaction() {
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
     assert_eq!(error(&mut s, "INSERT INTO t VALUES (1); INSERT INTO t VALUES ('x')").await.sqlstate(), "22P02");
     assert!(rows(&mut s, "SELECT * FROM t").await.is_empty());
+    let begun = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SHOW transaction_isolation";
+    assert_eq!(rows(&mut s, begun).await, ["repeatable read"]);
+    run(&mut s, "COMMIT").await;
+    let late = error(&mut s, "SELECT 1; BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    assert_eq!(late.sqlstate(), "25001");
 }
 
 #[tokio::test]

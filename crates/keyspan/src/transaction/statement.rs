@@ -30,8 +30,12 @@ pub(crate) fn begin_statement(session: &mut Session, statement: &Statement) -> R
     }
     if let Some(transaction) = &mut session.transaction {
         transaction.statement += 1;
-        transaction.started |=
-            !matches!(statement, Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_));
+        // A text of several statements may begin with BEGIN: its own transaction is open by then.
+        let sees_nothing = matches!(
+            statement,
+            Statement::Begin(_) | Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_)
+        );
+        transaction.started |= !sees_nothing;
     }
     Ok(())
 }

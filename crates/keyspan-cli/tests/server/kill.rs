@@ -2,60 +2,14 @@
 //! there afterwards, and every statement is whole or absent. `KEYSPAN_KILLS` says how often, `KEYSPAN_SEED` repeats.
 //! A large COPY is killed in its middle: nothing of it is there, and no file.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures::SinkExt;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start(data: &Path) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_keyspan"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok());
-        Server { child, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }
-    }
-
-    async fn connect(&self) -> Client {
-        let address = format!("host=127.0.0.1 port={} user=kill dbname=kill", self.port);
-        let (client, connection) = tokio_postgres::connect(&address, NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// Numbers that look random, the same for one seed (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
+use crate::{Random, Server};
 
 /// What the client knows of one statement: how many rows it wrote, and whether the server said so.
 #[derive(Debug)]
