@@ -44,7 +44,7 @@ impl Write {
         if rank(self) != rank(other) {
             return rank(self) > rank(other);
         }
-        let bytes = |write: &Write| write.value.as_ref().map(|v| array::tie_bytes(v));
+        let bytes = |write: &Write| write.value.as_ref().map(array::tie_bytes);
         bytes(self) > bytes(other)
     }
 
