@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
     listen: SocketAddr,
     /// Memory for memtables, decoded blocks and queries together, such as 2GB. The process takes more, up to
-    /// three times that and 256 MB.
+    /// four times that and 256 MB.
     #[arg(long, value_name = "BYTES", value_parser = open::parse_bytes)]
     memory: Option<usize>,
     /// Clients at a time.

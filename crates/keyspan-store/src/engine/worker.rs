@@ -1,8 +1,8 @@
 //! The workers: one thread that flushes and one that merges, so that a long merge never holds up a flush.
 //!
-//! The flusher acts when memory passes half of its budget, when the log passes its limit (the relation with the oldest
-//! unflushed batch goes first), when the catalog has changed, and when asked. Without `background` it acts only when
-//! the whole budget is used up, and nothing is merged unless asked.
+//! The flusher acts when memory passes half of its budget, when the log passes its limit or takes scarce room (the
+//! relation with the oldest unflushed batch goes first), when the catalog has changed, and when asked. Without
+//! `background` it acts only when the whole budget is used up, and nothing is merged unless asked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,8 @@ impl Core {
 
     /// The relation that must be flushed now, if any.
     fn flush_next(&self) -> Option<RelationId> {
-        let log_full = self.log().size().0 > self.options.log_limit && self.log().can_forget_before(u64::MAX);
+        let too_large = self.log().size().0 > self.options.log_limit || self.log_takes_scarce_room();
+        let log_full = too_large && self.log().can_forget_before(u64::MAX);
         let state = self.state.lock();
         let loaded = |relation: &Arc<RelationVersion>| relation.unflushed_segments().next().is_some();
         if let Some((id, _)) = state.version.iter().find(|(_, relation)| loaded(relation)) {
@@ -135,6 +136,16 @@ impl Core {
         let share = if self.options.background { self.options.memory_budget / 2 } else { self.options.memory_budget };
         let largest = || relations().max_by_key(|(_, _, memory)| *memory).map(|(_, id, _)| id);
         (state.memory >= share).then(largest).flatten()
+    }
+
+    /// Whether the disk is almost full, and the log takes more of it than what it is kept for would as segments: after a
+    /// DROP most of it may be of rows that are gone. Those segments must have room beside it.
+    fn log_takes_scarce_room(&self) -> bool {
+        let memory = self.state.lock().memory as u64;
+        let has_room = |free: u64| free / 2 > memory;
+        self.disk_low.load(Ordering::Relaxed)
+            && self.log().size().0 > 2 * memory + self.options.log_file
+            && matches!(self.files.free_space(), Ok(Some(free)) if has_room(free))
     }
 
     /// Wakes the merger.

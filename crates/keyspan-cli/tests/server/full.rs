@@ -1,0 +1,99 @@
+//! A server on a real file system that is full: a small one in memory, where the test may mount one (as root, mostly).
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::SinkExt;
+use tokio_postgres::Client;
+
+use crate::{Random, Server};
+
+/// Of which a server leaves 64 MB free.
+const MEGABYTES: u64 = 224;
+
+/// A file system of its own at a folder.
+struct Mounted<'a>(&'a Path);
+
+impl Mounted<'_> {
+    fn new(folder: &Path) -> Option<Mounted<'_>> {
+        let size = format!("size={MEGABYTES}m");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(folder).output();
+        mount.is_ok_and(|output| output.status.success()).then_some(Mounted(folder))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// Copies rows until there is no room; answers how many were acknowledged.
+async fn fill(client: &Client, table: &str) -> u64 {
+    const STEP: u64 = 10_000;
+    let mut random = Random(7);
+    for first in (0..).step_by(STEP as usize) {
+        let text =
+            |random: &mut Random| (0..25).map(|_| format!("{:016x}", random.below(u64::MAX))).collect::<String>();
+        let lines: String = (first..first + STEP).map(|row| format!("{row}\t{}\n", text(&mut random))).collect();
+        let mut sink = std::pin::pin!(client.copy_in(&format!("COPY {table} FROM STDIN")).await.unwrap());
+        let sent = sink.send(Bytes::from(lines)).await;
+        if let Err(error) = match sent {
+            Ok(()) => sink.finish().await.map(drop),
+            Err(error) => Err(error),
+        } {
+            assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{error}");
+            return first;
+        }
+        assert!(first < 1_000_000, "{MEGABYTES} MB are never full");
+    }
+    unreachable!("the numbers do not end")
+}
+
+async fn count(client: &Client, table: &str) -> u64 {
+    let row = client.query_one(&format!("SELECT count(v) FROM {table}"), &[]).await.unwrap();
+    u64::try_from(row.get::<_, i64>(0)).unwrap()
+}
+
+/// Writes a row as soon as there is room again: what was freed is seen within seconds.
+async fn writes_again(client: &Client) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = client.batch_execute("INSERT INTO kept VALUES (1, 'again')").await {
+        assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{error}");
+        assert!(Instant::now() < until, "what was freed is not seen");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_file_system_refuses_writes_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_mounted) = Mounted::new(folder.path()) else {
+        println!("no file system can be mounted here");
+        return;
+    };
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE kept (k bigint PRIMARY KEY, v text)").await.unwrap();
+    client.batch_execute("INSERT INTO kept VALUES (1, 'kept')").await.unwrap();
+    for free in ["DELETE FROM big WHERE k >= 0", "TRUNCATE big", "DROP TABLE big"] {
+        client.batch_execute("CREATE TABLE IF NOT EXISTS big (k bigint PRIMARY KEY, v text)").await.unwrap();
+        let acknowledged = fill(&client, "big").await;
+        let refused = client.batch_execute("INSERT INTO kept VALUES (2, 'refused')").await.unwrap_err();
+        assert_eq!(refused.code().map(|code| code.code()), Some("53100"));
+        assert_eq!((count(&client, "big").await, count(&client, "kept").await), (acknowledged, 1), "reading goes on");
+        client.batch_execute(free).await.unwrap();
+        writes_again(&client).await;
+    }
+    client.batch_execute("CREATE TABLE big (k bigint PRIMARY KEY, v text)").await.unwrap();
+    let acknowledged = fill(&client, "big").await;
+    server.kill();
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    assert_eq!((count(&client, "big").await, count(&client, "kept").await), (acknowledged, 1), "it opens full");
+    client.batch_execute("DROP TABLE big").await.unwrap();
+    writes_again(&client).await;
+}
