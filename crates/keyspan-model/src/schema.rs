@@ -2,6 +2,8 @@
 //!
 //! Invariant: ids (table, relation, column, segment) are never reused; names live in the catalog only. TRUNCATE and
 //! re-CREATE give a table new relation ids, so that nothing written before can show through.
+//!
+//! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +59,7 @@ pub enum ColumnRole {
 
 /// A column as declared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ColumnDef {
     /// Never reused, not even after DROP and ADD of the same name.
     pub id: ColumnId,
@@ -78,6 +81,7 @@ pub struct ColumnDef {
 
 /// A CHECK constraint: its name and the source text of its condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Check {
     /// Unique in its table.
     pub name: String,
@@ -87,6 +91,7 @@ pub struct Check {
 
 /// What old versions of a family's cell are kept. `None` fields set no limit; both set means either removes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GcRule {
     /// Newest versions kept per cell.
     pub max_versions: Option<u32>,
@@ -98,6 +103,7 @@ pub struct GcRule {
 
 /// A family of dynamic columns: a relation of its own, keyed by row key, qualifier and write timestamp descending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FamilyDef {
     /// The family's relation.
     pub relation: RelationId,
@@ -113,6 +119,7 @@ pub struct FamilyDef {
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableDef {
     /// Never reused.
     pub id: TableId,
@@ -144,6 +151,7 @@ pub struct TableDef {
 
 /// A key column of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyColumn {
     /// The column's id, also in segments.
     pub id: ColumnId,
@@ -170,6 +178,7 @@ impl KeyColumn {
 
 /// A value column of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ValueColumn {
     /// The column's id, also in segments.
     pub id: ColumnId,
@@ -222,6 +231,7 @@ pub struct RelationDef {
 
 /// A view: a named query, kept as its source text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ViewDef {
     /// Never reused.
     pub id: TableId,
@@ -243,6 +253,7 @@ pub struct ViewDef {
 /// The rows of a materialized view: what its query said of the source as of one batch. What has changed since is computed
 /// when the view is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RollupDef {
     /// Holds the rows. Nothing but the view names it.
     pub rows: TableDef,
@@ -255,6 +266,7 @@ pub struct RollupDef {
 
 /// A keyspace, which is also a Postgres schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyspaceDef {
     /// Unique.
     pub name: String,
@@ -264,6 +276,7 @@ pub struct KeyspaceDef {
 
 /// Everything that has a name. Immutable: a change makes a new catalog.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Catalog {
     /// Counts the changes.
     pub version: u64,

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::backup::{Listing, is_backup};
 use crate::files::{Files, LocalFiles, corrupted};
-use crate::format::Format;
+use crate::format::{Format, named};
 use crate::log::{LogFile, LoggedMutation, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
 use crate::segment::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, verify_segment};
@@ -156,8 +156,7 @@ fn check_log(
     let mut catalog = manifest.catalog.clone();
     while let Some(record) = replay.next_record()? {
         let body = decode_body(record.kind, record.flags, &record.bytes);
-        let body =
-            body.map_err(|error| corrupted(&files.display(&format!("log, record {}", record.seq)), error.message))?;
+        let body = body.map_err(|error| named(&files.display(&format!("log, record {}", record.seq)), error))?;
         report.log_records += 1;
         if let Some(newer) = body.catalog.filter(|_| record.seq > manifest.catalog_seq) {
             catalog = Arc::new(newer);

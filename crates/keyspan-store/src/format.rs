@@ -10,10 +10,11 @@
 //! 44      4   crc32c of bytes 0 to 43
 //! ```
 //!
-//! All numbers in the store's own files are little endian. A newer version, or a required feature that this program
-//! does not know, is refused by name (invariant 7 of the design).
+//! All numbers in the store's own files are little endian. A newer version, a required feature that this program does not
+//! know, and whatever else a newer program wrote are refused by name, never guessed at (invariant 7 of the design).
 
 use keyspan_model::{Error, ErrorKind, Result};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::files::{Files, corrupted};
@@ -56,14 +57,14 @@ impl Format {
     /// Refuses what this program cannot read; `name` is the file that says so.
     pub fn check(&self, name: &str) -> Result<()> {
         let unknown = self.required & !KNOWN_FEATURES;
-        let message = if self.version != FORMAT_VERSION {
-            format!("\"{name}\" says format {}, and this program reads format {FORMAT_VERSION}", self.version)
+        let what = if self.version != FORMAT_VERSION {
+            format!("it has format {}, and this program reads format {FORMAT_VERSION}", self.version)
         } else if unknown != 0 {
-            format!("\"{name}\" needs feature {}, which this program does not know", unknown.trailing_zeros())
+            format!("it needs feature {}, which this program does not know", unknown.trailing_zeros())
         } else {
             return Ok(());
         };
-        Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer keyspan."))
+        Err(newer(name, what))
     }
 
     /// What the file of a new store says.
@@ -104,6 +105,31 @@ impl Format {
         let store = Uuid::from_slice(&bytes[12..28]).expect("sixteen bytes");
         Ok(Format { version: u32_at(8), store, required: u64_at(28), compatible: u64_at(36) })
     }
+}
+
+/// The error of what is whole and not known to this program: a newer one wrote it. `name` is the file.
+pub fn newer(name: &str, what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::FormatVersion, format!("\"{name}\" is of a newer program: {what}"))
+        .with_hint("Open it with a newer keyspan.")
+}
+
+/// Adds the file's name to an error of the bytes in it.
+pub fn named(name: &str, error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Corrupted => corrupted(name, error.message),
+        ErrorKind::FormatVersion => newer(name, error.message),
+        _ => error,
+    }
+}
+
+/// Reads JSON whose bytes a checksum has covered. Fields and words that this program does not know are a newer one's: to
+/// leave them out would be to read less than was said, and to lose them with the next change. Who knows the file adds its
+/// name ([`named`]).
+pub fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Error::new(ErrorKind::FormatVersion, error.to_string()),
+        _ => Error::new(ErrorKind::Corrupted, error.to_string()),
+    })
 }
 
 #[cfg(test)]

@@ -135,7 +135,10 @@ fn mend_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport)
         Ok(manifest) => manifest,
         Err(error) => {
             damaged.iter().try_for_each(|(_, path)| files.rename(&format!("{path}.damaged"), path))?;
-            return Err(error.with_hint("Too much is damaged to repair it. Restore a backup."));
+            return Err(match error.kind {
+                ErrorKind::Corrupted => error.with_hint("Too much is damaged to repair it. Restore a backup."),
+                _ => error,
+            });
         }
     };
     for (_, path) in &damaged {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use keyspan_model::{Error, Result};
 use keyspan_store::BackupReport;
+use tokio::task::JoinHandle;
 
+use crate::cancel::Running;
 use crate::database::Database;
 
 /// Stops the work when nobody waits for it any more.
@@ -27,10 +29,32 @@ impl Database {
     /// 55000 if the directory holds anything but a backup of this database, 55006 while another backup is written
     /// there, 53100 if there is no space, XX001 naming a damaged file. An earlier backup in the directory stays.
     pub async fn backup(&self, directory: impl Into<PathBuf>) -> Result<BackupReport> {
-        let (store, directory) = (self.store().clone(), directory.into());
-        let stop = Arc::new(AtomicBool::new(false));
-        let _stop = StopOnDrop(stop.clone());
-        let task = tokio::task::spawn_blocking(move || store.backup(directory, &stop));
-        task.await.unwrap_or_else(|error| Err(Error::internal(format!("a backup ended early: {error}"))))
+        let (task, _stop) = self.begin_backup(directory.into());
+        ended(task).await
     }
+
+    /// [`Database::backup`] by a statement: one that is cancelled ends when the directory is left.
+    pub(crate) async fn backup_by(&self, running: &Running, directory: PathBuf) -> Result<BackupReport> {
+        let (task, stop) = self.begin_backup(directory);
+        let mut task = std::pin::pin!(ended(task));
+        let error = tokio::select! {
+            biased;
+            error = running.ended() => error,
+            result = &mut task => return result,
+        };
+        drop(stop);
+        let _ = task.await;
+        Err(error)
+    }
+
+    fn begin_backup(&self, directory: PathBuf) -> (JoinHandle<Result<BackupReport>>, StopOnDrop) {
+        let store = self.store().clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        (tokio::task::spawn_blocking(move || store.backup(directory, &told)), StopOnDrop(stop))
+    }
+}
+
+async fn ended(task: JoinHandle<Result<BackupReport>>) -> Result<BackupReport> {
+    task.await.unwrap_or_else(|error| Err(Error::internal(format!("a backup ended early: {error}"))))
 }

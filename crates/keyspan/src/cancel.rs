@@ -81,7 +81,7 @@ impl Running {
     }
 
     /// Resolves when the statement is to end, with the error to end it with.
-    async fn ended(&self) -> Error {
+    pub(crate) async fn ended(&self) -> Error {
         let notified = self.token.changed.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();

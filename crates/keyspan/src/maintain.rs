@@ -31,8 +31,8 @@ pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<O
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
-        Work::Flush => session.database.flush().await?,
-        Work::Compact => session.database.compact().await?,
+        Work::Flush => session.running.guard(session.database.flush()).await?,
+        Work::Compact => session.running.guard(session.database.compact()).await?,
         Work::Refresh(name) => materialized::refresh(session, name).await?,
         Work::Backup(directory) => backup(session, Path::new(directory)).await?,
         Work::Nothing => {}
@@ -55,7 +55,7 @@ async fn backup(session: &mut Session, directory: &Path) -> Result<()> {
         return Err(Error::new(ErrorKind::InvalidName, message)
             .with_hint("Write the whole path of a directory on the server's machine."));
     }
-    let report = session.database.backup(directory).await?;
+    let report = session.database.backup_by(&session.running, directory.to_owned()).await?;
     session.notice(Notice::plain(report.to_string()));
     Ok(())
 }

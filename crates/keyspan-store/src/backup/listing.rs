@@ -14,7 +14,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{ASIDE, Files, corrupted, io_error};
-use crate::format::{FORMAT_BYTES, Format};
+use crate::format::{FORMAT_BYTES, Format, named, newer, read_json};
 use crate::log::{LogFile, Reader};
 use crate::manifest::{Items, ManifestState, decode_checkpoint, encode_checkpoint};
 use crate::segment::SegmentRecord;
@@ -42,6 +42,7 @@ pub struct Listing {
 
 /// What the manifest does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Contents {
     /// When it was taken, in microseconds. No batch in it is younger.
     pub taken_at: i64,
@@ -112,14 +113,12 @@ fn decode(bytes: &[u8], name: &str) -> Result<Listing> {
     }
     let version = reader.u32()?;
     if version != VERSION {
-        let message = format!("\"{name}\" says version {version}, and this program reads version {VERSION}");
-        return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Restore it with a newer keyspan."));
+        return Err(newer(name, format!("it has version {version}, and this program reads {VERSION}")));
     }
     let format = Format::decode(reader.take(FORMAT_BYTES)?, name)?;
     format.check(name)?;
     let length = reader.u32()? as usize;
-    let contents = serde_json::from_slice(reader.take(length)?)
-        .map_err(|error| bad(format!("its contents cannot be read: {error}")))?;
+    let contents = read_json(reader.take(length)?).map_err(|error| named(name, error))?;
     let checkpoint = &body[8 + 4 + FORMAT_BYTES + 4 + length..];
     let manifest = ManifestState::from_items(&decode_checkpoint(checkpoint, format.store)?)?;
     Ok(Listing { format, manifest, contents })

@@ -23,7 +23,7 @@ use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
 use crate::backup::{is_backup, is_half_restored};
 use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
-use crate::format::Format;
+use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
@@ -126,8 +126,7 @@ impl Core {
 
     fn replay_record(&self, record: Record) -> Result<()> {
         let Record { seq, timestamp, clock, kind, flags, bytes } = record;
-        let body = decode_body(kind, flags, &bytes)
-            .map_err(|error| corrupted(&format!("log, record {seq}"), error.message))?;
+        let body = decode_body(kind, flags, &bytes).map_err(|error| named(&format!("log, record {seq}"), error))?;
         drop(bytes);
         if let Some(catalog) = body.catalog {
             self.replay_schema(seq, Schema::new(Arc::new(catalog)));

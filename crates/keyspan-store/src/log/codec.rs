@@ -23,7 +23,8 @@ use uuid::Uuid;
 
 use super::array_codec::{get_batch, put_batch};
 use super::frame::{COMPRESSED, KIND_BATCH, KIND_CHANGE};
-use super::wire::{Reader, bad, put_bytes, put_varint};
+use super::wire::{Reader, bad, newer, put_bytes, put_varint};
+use crate::format::read_json;
 use crate::segment::SegmentRecord;
 
 /// One mutation as the log and the apply lane hold it.
@@ -177,11 +178,8 @@ pub fn decode_body(kind: u8, flags: u8, bytes: &[u8]) -> Result<RecordBody> {
     let mut reader = Reader::new(bytes);
     let catalog = match kind {
         KIND_BATCH => None,
-        KIND_CHANGE => Some(
-            serde_json::from_slice(reader.bytes()?)
-                .map_err(|error| bad(format!("a catalog cannot be read: {error}")))?,
-        ),
-        other => return Err(bad(format!("a record of unknown kind {other}"))),
+        KIND_CHANGE => Some(read_json(reader.bytes()?)?),
+        other => return Err(newer(format!("a record of kind {other}"))),
     };
     let mutations = (0..reader.count()?).map(|_| get_mutation(&mut reader)).collect::<Result<_>>()?;
     if !reader.is_empty() {
@@ -258,7 +256,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
     let stamp = match reader.u8()? {
         0 => Stamp::Server(reader.u32()?),
         1 => Stamp::At(reader.i64()?),
-        other => return Err(bad(format!("a stamp of unknown kind {other}"))),
+        other => return Err(newer(format!("a stamp of kind {other}"))),
     };
     Ok(match tag {
         1 => {
@@ -285,7 +283,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
                 .map_err(|error| bad(format!("a segment's record cannot be read: {error}")))?;
             LoggedMutation::Load { relation, schema_version, stamp, parts, segments }
         }
-        other => return Err(bad(format!("a mutation of unknown kind {other}"))),
+        other => return Err(newer(format!("a mutation of kind {other}"))),
     })
 }
 
@@ -362,7 +360,7 @@ fn get_value(tag: u8, reader: &mut Reader<'_>) -> Result<Value> {
         }
         16 => Value::Inet(IpAddr::from(reader.array::<4>()?)),
         17 => Value::Inet(IpAddr::from(reader.array::<16>()?)),
-        other => return Err(bad(format!("a value of unknown kind {other}"))),
+        other => return Err(newer(format!("a value of kind {other}"))),
     })
 }
 
@@ -414,6 +412,19 @@ mod tests {
             let record = encode_body(catalog.as_ref(), &mutations).expect("encodes");
             let body = decode_body(record.kind, record.flags, &record.bytes).expect("decodes");
             assert_eq!(body, RecordBody { catalog, mutations: mutations.clone() });
+        }
+    }
+
+    #[test]
+    fn what_a_newer_program_wrote_is_no_damage() {
+        let change = encode_body(Some(&Catalog::initial()), &[]).expect("encodes");
+        let mut bytes = Vec::new();
+        let json = Reader::new(&change.bytes).bytes().expect("a catalog").to_vec();
+        put_bytes(&mut bytes, &[&b"{\"from_the_future\":7,"[..], &json[1..]].concat());
+        put_varint(&mut bytes, 0);
+        for (kind, bytes, what) in [(change.kind, bytes, "from_the_future"), (99, change.bytes, "kind 99")] {
+            let error = decode_body(kind, 0, &bytes).expect_err("unknown");
+            assert!(error.kind == ErrorKind::FormatVersion && error.message.contains(what), "{error:?}");
         }
     }
 

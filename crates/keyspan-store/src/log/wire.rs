@@ -112,3 +112,8 @@ impl<'a> Reader<'a> {
 pub fn bad(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Corrupted, what)
 }
+
+/// The error of bytes that only a newer program can have written, since a checksum covers them; as [`bad`].
+pub fn newer(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::FormatVersion, what)
+}

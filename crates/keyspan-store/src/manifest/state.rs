@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Items;
 use crate::files::corrupted;
+use crate::format::{named, newer, read_json};
 use crate::run::SpanTombstone;
 use crate::segment::SegmentRecord;
 
@@ -138,7 +139,7 @@ impl ManifestState {
     }
 
     fn read_item(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let unknown = || corrupted("manifest", format!("it has an item of unknown kind {key:?}"));
+        let unknown = || newer("manifest", format!("it has an item of kind {}", key.escape_ascii()));
         let (kind, rest) = key.split_first().ok_or_else(unknown)?;
         match (kind, rest.len()) {
             (b'm', 0) => {
@@ -248,7 +249,7 @@ fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 }
 
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|error| corrupted("manifest", format!("an item cannot be read: {error}")))
+    read_json(bytes).map_err(|error| named("manifest", error))
 }
 
 fn be32(bytes: &[u8]) -> u32 {

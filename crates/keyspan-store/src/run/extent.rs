@@ -11,6 +11,7 @@ use super::{Int64s, RunBatch};
 
 /// What is known of a range of rows of a run. All bounds are inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Extent {
     /// Number of the first row in its run.
     pub first_row: u64,
@@ -40,6 +41,7 @@ pub struct Extent {
 
 /// What is known of a run without reading it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunMeta {
     /// All rows. Of an active memtable it may be wider than what its snapshot shows.
     pub all: Extent,

@@ -6,6 +6,7 @@ use super::{Extent, RunMeta};
 
 /// A deleted span: covers every cell and marker in its keys that was written at or before `ts`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SpanTombstone {
     /// First encoded key covered.
     pub start: Vec<u8>,

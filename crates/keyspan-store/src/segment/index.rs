@@ -14,13 +14,14 @@
 //! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
 //! of it can change unseen. A file of another version with a right crc is `FormatVersion`, never guessed at.
 
-use keyspan_model::{ColumnId, ColumnType, Error, ErrorKind, RelationId, Result, SegmentId};
+use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};
 
 use super::bloom::Bloom;
 use super::bytes::{Input, put_bytes, put_option, put_signed, put_varint};
 use super::pages::PageAt;
 use super::role::Role;
 use crate::files::corrupted;
+use crate::format::newer;
 use crate::run::{Extent, RunMeta};
 
 const MAGIC: &[u8; 8] = b"KEYSPIDX";
@@ -309,8 +310,7 @@ fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
         return Err(corrupted(name, "checksum mismatch"));
     }
     if version != VERSION {
-        let message = format!("file \"{name}\" has index format {version}, this program knows {VERSION}");
-        return Err(Error::new(ErrorKind::FormatVersion, message).with_hint("Open it with a newer program."));
+        return Err(newer(name, format!("it has index format {version}, and this program reads {VERSION}")));
     }
     Ok(body)
 }
@@ -470,6 +470,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use keyspan_model::ErrorKind;
+
     use super::*;
 
     fn small() -> Index {

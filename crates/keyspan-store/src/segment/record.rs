@@ -10,6 +10,7 @@ pub const NO_SEQ: (u64, u64) = (0, 0);
 
 /// A segment as the manifest knows it. Some hundred bytes, whatever the segment's size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SegmentRecord {
     /// Never reused.
     pub id: SegmentId,

@@ -10,6 +10,8 @@ use super::workload::{Contents, Op, Step, carry_out, contents, open, options};
 use crate::check::check_files;
 use crate::files::Files;
 use crate::files::simulated::{Crash, SimulatedDisk};
+use crate::format::Format;
+use crate::manifest::{encode_checkpoint, read_checkpoint};
 use crate::random::Random;
 use crate::repair::{RepairReport, repair_files};
 
@@ -201,5 +203,49 @@ fn a_repair_that_is_cut_short_can_be_done_again() {
         repaired(&damaged).expect("is repaired");
         damaged.watch(None);
         assert!(check_files(&(Arc::new(damaged) as Arc<dyn Files>)).expect("checks").is_sound());
+    }
+}
+
+/// A key of the manifest and its bytes.
+type Item = (Vec<u8>, Vec<u8>);
+/// What a newer program does to them.
+type Change = Box<dyn Fn(&mut Vec<Item>)>;
+
+/// The newest checkpoint with this changed, as a newer program would have written it.
+fn rewritten(disk: &SimulatedDisk, change: impl Fn(&mut Vec<Item>)) {
+    let store = Format::read(disk).expect("reads").expect("a format").store;
+    let path = paths(disk, "manifest/").pop().expect("a checkpoint");
+    let mut items = read_checkpoint(disk, store, &path).expect("reads");
+    change(&mut items.items);
+    disk.damage(&path, |bytes| *bytes = encode_checkpoint(store, &items));
+}
+
+#[test]
+fn what_a_newer_program_wrote_is_refused_and_left_alone_by_a_repair() {
+    let (disk, _) = plain();
+    let field_of = |item: &'static [u8], before: &'static str| {
+        move |items: &mut Vec<Item>| {
+            let (_, value) = items.iter_mut().find(|(key, _)| key.starts_with(item)).expect("is there");
+            let text = String::from_utf8(value.clone()).expect("JSON");
+            assert!(text.contains(before), "{text}");
+            *value = text.replacen(before, &format!("\"from_the_future\":7,{before}"), 1).into_bytes();
+        }
+    };
+    let changes: [(&str, Change); 4] = [
+        ("from_the_future", Box::new(field_of(b"c", "\"next_table\""))),
+        ("from_the_future", Box::new(field_of(b"c", "\"default_ttl\""))),
+        ("from_the_future", Box::new(field_of(b"s", "\"file_bytes\""))),
+        ("kind z", Box::new(|items: &mut Vec<Item>| items.push((b"z".to_vec(), b"1".to_vec())))),
+    ];
+    for (what, change) in changes {
+        let newer = disk.after(Crash::Kill);
+        rewritten(&newer, change);
+        let before = newer.paths();
+        let opened = open(&newer).map(drop);
+        for error in [opened.expect_err("is refused"), repaired(&newer).map(drop).expect_err("is refused")] {
+            assert!(error.kind == ErrorKind::FormatVersion && error.message.contains(what), "{error:?}");
+            assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("newer keyspan")), "{error:?}");
+        }
+        assert_eq!(newer.paths(), before, "{what}");
     }
 }
