@@ -164,8 +164,8 @@ async fn copy(session: &mut Session, text: &str) {
     let columns: Vec<_> =
         fields.map(|field| (field.name().clone(), ColumnType::of_field(field).unwrap_or(ColumnType::Text))).collect();
     let mut parser = CopyParser::new("l", &columns, &copy.options, "UTC").unwrap();
-    let mut batches = parser.push(text.as_bytes()).unwrap();
-    batches.extend(parser.finish().unwrap());
+    let mut batches = parser.push(text.as_bytes()).await.unwrap();
+    batches.extend(parser.finish().await.unwrap());
     for batch in batches {
         target.push(session, &batch).await.unwrap();
     }

@@ -123,7 +123,7 @@ impl Work<'_> {
         let mut piece = vec![0; PIECE];
         loop {
             let count = reader.read(&mut piece)?;
-            let batches = if count == 0 { parser.finish()? } else { parser.push(&piece[..count])? };
+            let batches = if count == 0 { parser.finish().await? } else { parser.push(&piece[..count]).await? };
             for batch in batches {
                 self.push(client, target, &batch).await?;
             }

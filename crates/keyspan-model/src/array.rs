@@ -10,10 +10,10 @@ use arrow::array::builder::{
     Float64Builder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, UInt32Array};
 use arrow::buffer::Buffer;
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
+use arrow::datatypes::{ByteViewType, DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
@@ -211,10 +211,14 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
 /// Bytes of texts and blobs that are longer than twelve bytes, which stand outside of the array's views.
 pub fn long_bytes(array: &ArrayRef) -> usize {
     match array.data_type() {
-        DataType::Utf8View => array.as_string_view().total_buffer_bytes_used(),
-        DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used(),
+        DataType::Utf8View => shown(array.as_string_view()),
+        DataType::BinaryView => shown(array.as_binary_view()),
         _ => 0,
     }
+}
+
+fn shown<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
+    if array.data_buffers().is_empty() { 0 } else { array.total_buffer_bytes_used() }
 }
 
 /// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
@@ -231,19 +235,16 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
 /// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or share
 /// buffers with others, and then holds all of them. One that shows at least half of what it holds is passed on.
 pub fn compacted(array: &ArrayRef) -> ArrayRef {
-    let wasteful = |held: usize, shown: usize| held > 2 * shown + COMPACT_FROM;
-    let held = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum();
-    if let Some(texts) = array.as_string_view_opt()
-        && wasteful(held(texts.data_buffers()), texts.total_buffer_bytes_used())
-    {
-        return Arc::new(texts.gc());
+    match array.data_type() {
+        DataType::Utf8View if is_wasteful(array.as_string_view()) => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView if is_wasteful(array.as_binary_view()) => Arc::new(array.as_binary_view().gc()),
+        _ => Arc::clone(array),
     }
-    if let Some(blobs) = array.as_binary_view_opt()
-        && wasteful(held(blobs.data_buffers()), blobs.total_buffer_bytes_used())
-    {
-        return Arc::new(blobs.gc());
-    }
-    Arc::clone(array)
+}
+
+fn is_wasteful<T: ByteViewType>(array: &GenericByteViewArray<T>) -> bool {
+    let held: usize = array.data_buffers().iter().map(Buffer::len).sum();
+    held > COMPACT_FROM && held > 2 * shown(array) + COMPACT_FROM
 }
 
 /// Bytes below which nothing is worth copying.

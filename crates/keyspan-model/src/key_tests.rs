@@ -91,6 +91,19 @@ fn what_cannot_be_a_key_is_refused_by_name() {
     let long = encoder(&[(ColumnType::Text, false)]).encode(&[text(&"x".repeat(MAX_KEY_BYTES))]).expect_err("too long");
     assert_eq!(long.kind, ErrorKind::LimitExceeded);
     assert!(long.message.contains("65538") && long.message.contains("65536"), "{}", long.message);
+    let of_type = |ty, value| encoder(&[(ty, false)]).encode(&[value]).map_err(|error| error.kind);
+    assert_eq!(of_type(ColumnType::Ascii, text("é")), Err(ErrorKind::DatatypeMismatch));
+    let random = uuid("00010203-0405-4607-8809-0a0b0c0d0e0f");
+    assert_eq!(of_type(ColumnType::TimeUuid, random), Err(ErrorKind::DatatypeMismatch));
+}
+
+#[test]
+fn a_key_is_appended_and_its_own_length_counts() {
+    let keys = encoder(&[(ColumnType::Text, false)]);
+    let longest = text(&"x".repeat(MAX_KEY_BYTES - 2));
+    let mut bytes = vec![1, 2, 3];
+    keys.encode_into(&[longest], &mut bytes).expect("a key");
+    assert_eq!((bytes.len(), &bytes[..4]), (MAX_KEY_BYTES + 3, &[1, 2, 3, b'x'][..]));
 }
 
 #[test]
@@ -264,6 +277,7 @@ proptest! {
             prop_assert_eq!(decoded.len(), row.len());
         }
         let decoded = keys.decode_batch((0..batch.len()).map(|row| batch.value(row))).expect("columns");
+        prop_assert_eq!(decoded.len(), columns.len());
         for ((decoded, column), (ty, _)) in decoded.iter().zip(&columns).zip(&shape) {
             prop_assert_eq!(decoded.data_type(), &ty.arrow());
             for row in 0..rows.len() {

@@ -103,10 +103,10 @@ impl Connection {
         let mut at_end = false;
         while !at_end {
             let batches = match next_piece(self).await? {
-                Piece::Data(data) => parser.push(&data)?,
+                Piece::Data(data) => self.control.run(&mut self.reader, &mut self.out, parser.push(&data)).await?,
                 Piece::Done => {
                     at_end = true;
-                    parser.finish()?
+                    self.control.run(&mut self.reader, &mut self.out, parser.finish()).await?
                 }
             };
             for batch in batches {

@@ -407,7 +407,7 @@ impl CopyParser {
         Ok(CopyParser(Arc::new(Schema::new(fields))))
     }
 
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {
+    pub async fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {
         let text = String::from_utf8_lossy(bytes).into_owned();
         if text.contains("bad") {
             return Err(Error::new(ErrorKind::InvalidCopy, "a bad line"));
@@ -416,7 +416,7 @@ impl CopyParser {
         Ok(vec![RecordBatch::try_new(self.0.clone(), vec![array])?])
     }
 
-    pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+    pub async fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(Vec::new())
     }
 }

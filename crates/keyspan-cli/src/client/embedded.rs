@@ -100,11 +100,11 @@ impl Embedded {
         data: &mut dyn CopyData,
     ) -> Result<u64> {
         while let Some(bytes) = data.next()? {
-            for batch in parser.push(&bytes)? {
+            for batch in parser.push(&bytes).await? {
                 target.push(&self.session, &batch).await?;
             }
         }
-        for batch in parser.finish()? {
+        for batch in parser.finish().await? {
             target.push(&self.session, &batch).await?;
         }
         Ok(target.finish(&mut self.session).await?)

@@ -44,7 +44,7 @@ async fn fill(client: &Client, table: &str) -> u64 {
             Ok(()) => sink.finish().await.map(drop),
             Err(error) => Err(error),
         } {
-            assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{error}");
+            assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{:?}", error.as_db_error());
             return first;
         }
         assert!(first < 1_000_000, "{MEGABYTES} MB are never full");

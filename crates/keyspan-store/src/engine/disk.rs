@@ -1,12 +1,28 @@
-//! Free space: a mark below which writes are refused, and a quarter of it below which deletions are refused too. What frees
-//! space at once goes on, on the reserve if need be ([`crate::files::with_reserve`]).
+//! Free space: a mark below which writes are refused, and a quarter of it below which deletions are refused too, and no
+//! segment grows: what was acknowledged before must still come into the log. What frees space at once goes on, on the reserve if
+//! need be ([`crate::files::with_reserve`]).
 
 use std::sync::atomic::Ordering;
 
-use super::core::Core;
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::core::{Core, closed};
 use crate::files::{missing_reserve, reserve};
 
 impl Core {
+    /// Asked while segments are written: fails when the store is closed in haste, and when the disk is almost out of space.
+    pub fn may_go_on_writing(&self) -> Result<()> {
+        if self.aborting.load(Ordering::Relaxed) {
+            return Err(closed());
+        }
+        match self.files.free_space() {
+            Ok(Some(free)) if free < self.options.free_space_mark / 4 => {
+                Err(Error::new(ErrorKind::DiskFull, "no space left for a segment: the disk is almost full"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Looks at the free space, and refuses or takes writes accordingly.
     pub fn look_at_disk(&self) {
         let mark = self.options.free_space_mark;

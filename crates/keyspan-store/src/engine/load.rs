@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! batches ─▶ part (64 MB) ─▶ sorted, folded ─▶ segments, synced ─▶ ... ─▶ Mutation::Load ─▶ lane, log: visible, all at once
-//!            gathered          by a thread of its own, one part at a time
+//!            gathered          by threads of their own
 //! ```
 //!
 //! Rules: nothing names the segments until a batch with the [`Mutation::Load`] has its place in the commit order, so a
 //! load that is given up, or killed, leaves only files that are removed (by [`Loaded`], or by opening the store). The
-//! files' timestamps count from 0, one a part; the lane adds the batch's own. Memory: two parts, one gathered and one
-//! being written, the written one twice while it is sorted.
+//! files' timestamps count from 0, one a part; the lane adds the batch's own. Memory: one part is gathered, and as many are
+//! written at a time as the memory budget holds and there are cores for, each twice while it is sorted.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -114,31 +115,37 @@ pub struct StoreLoad {
     bytes: usize,
     parts: u32,
     rows: u64,
-    /// The part being written.
-    writing: Option<oneshot::Receiver<Result<()>>>,
+    /// Parts that are written at a time.
+    threads: usize,
+    /// The parts being written.
+    writing: VecDeque<oneshot::Receiver<Result<()>>>,
 }
 
 impl StoreLoad {
     /// Begins a load.
     pub fn new(core: &Arc<Core>, relation: RelationDef, stamp: Stamp) -> StoreLoad {
+        let budget = core.options.memory_budget;
+        let part_bytes = PART_BYTES.min(budget / 4).max(1 << 16);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         StoreLoad {
             loaded: Loaded::new(core),
             relation: Arc::new(relation),
             stamp,
             clock: core.options.clock.now(),
-            part_bytes: PART_BYTES.min(core.options.memory_budget / 4).max(1 << 16),
+            part_bytes,
+            threads: ((budget / part_bytes).saturating_sub(1) / 2).clamp(1, cores),
             pending: Vec::new(),
             bytes: 0,
             parts: 0,
             rows: 0,
-            writing: None,
+            writing: VecDeque::new(),
             core: core.clone(),
         }
     }
 
-    /// Waits for the part under way, then has the pending rows written.
+    /// Has the pending rows written, once there is a thread for them.
     async fn begin_part(&mut self) -> Result<()> {
-        self.wait().await?;
+        self.wait(self.threads - 1).await?;
         let part = Part {
             core: self.core.clone(),
             relation: self.relation.clone(),
@@ -148,15 +155,18 @@ impl StoreLoad {
             clock: self.clock,
         };
         (self.bytes, self.parts) = (0, self.parts + 1);
-        self.writing = Some(in_thread(&self.core, move || part.write())?);
+        self.writing.push_back(in_thread(&self.core, move || part.write())?);
         Ok(())
     }
 
-    async fn wait(&mut self) -> Result<()> {
-        match self.writing.take() {
-            Some(writing) => writing.await.unwrap_or_else(|_| Err(Error::internal("a thread of a load has panicked"))),
-            None => Ok(()),
+    /// Waits until no more than so many parts are being written.
+    async fn wait(&mut self, most: usize) -> Result<()> {
+        while self.writing.len() > most
+            && let Some(writing) = self.writing.pop_front()
+        {
+            writing.await.unwrap_or_else(|_| Err(Error::internal("a thread of a load has panicked")))?;
         }
+        Ok(())
     }
 
     /// Under a timestamp that was given all parts have the same, so later rows can win only if nothing overlaps.
@@ -166,8 +176,8 @@ impl StoreLoad {
         }
         let (core, relation, loaded) = (self.core.clone(), self.relation.clone(), self.loaded.clone());
         let fold = move || Fold { core: &core, relation: &relation, loaded: &loaded }.all();
-        self.writing = Some(in_thread(&self.core, fold)?);
-        self.wait().await
+        self.writing.push_back(in_thread(&self.core, fold)?);
+        self.wait(0).await
     }
 }
 
@@ -187,7 +197,7 @@ impl Load for StoreLoad {
         if !self.pending.is_empty() {
             self.begin_part().await?;
         }
-        self.wait().await?;
+        self.wait(0).await?;
         self.fold().await?;
         let parts = if matches!(self.stamp, Stamp::Server(_)) { self.parts.max(1) } else { 1 };
         let (relation, stamp, rows) = (self.relation.id, self.stamp, self.rows);
@@ -286,9 +296,9 @@ where
         seq: NO_SEQ,
         segment_bytes: SEGMENT_BYTES.min((core.options.segment_rows as u64).saturating_mul(ROW_BYTES)),
         new_id: &|| core.new_segment_id(),
-        pause: &|| match core.aborting.load(Ordering::Relaxed) || core.lane.lock().closed.is_some() {
+        pause: &|| match core.lane.lock().closed.is_some() {
             true => Err(closed()),
-            false => Ok(()),
+            false => core.may_go_on_writing(),
         },
     };
     write_batches(&output, open)

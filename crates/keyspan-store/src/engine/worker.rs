@@ -16,7 +16,7 @@ use super::version::RelationVersion;
 
 /// How often the flusher looks at the disk and at graves by itself.
 const TICK: Duration = Duration::from_millis(500);
-/// A disk can fill up between two ticks: so writers look at it too, once in so many batches.
+/// A disk can fill up between two ticks: so writers look at it too, before each columnar write and once in so many others.
 const WRITES_PER_LOOK: u64 = 16;
 /// How long a worker rests after a failure.
 const REST: Duration = Duration::from_millis(200);
@@ -220,7 +220,8 @@ impl Core {
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
     pub async fn wait_for_room(&self, batch: &WriteBatch) -> Result<()> {
-        if self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) {
+        let large = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Batch(_)));
+        if self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(WRITES_PER_LOOK) || large {
             self.look_at_disk();
         }
         if !batch.mutations.iter().all(Mutation::is_deletion) || self.disk_out.load(Ordering::Relaxed) {

@@ -1,11 +1,10 @@
 //! Merging runs, into segments above all: what a flush, a merge of segments and one in memory have in common.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use keyspan_model::{RelationDef, Result, SegmentId};
 
-use super::core::{Core, closed};
+use super::core::Core;
 use super::version::RelationVersion;
 use crate::compact::{Output, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
@@ -48,7 +47,7 @@ impl Core {
             seq: inputs.seq(),
             segment_bytes: SEGMENT_BYTES.min((self.options.segment_rows as u64).saturating_mul(ROW_BYTES)),
             new_id: &|| self.new_segment_id(),
-            pause: &|| if self.aborting.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) },
+            pause: &|| self.may_go_on_writing(),
         };
         write_merged(&output, || inputs.merge())
     }

@@ -1,14 +1,18 @@
 //! The rows of one output batch while they are collected: which rows of which runs, and then all of them as arrays.
 //!
-//! One stretch of one run passes as a slice; several long ones are joined; everything else is picked row by row.
-//! Only rows that several runs hold are looked at cell by cell ([`super::resolve`]).
+//! One stretch of one run passes as a slice; several long ones are joined; everything else is picked row by row, by way of
+//! codes where a block has them. Only rows that several runs hold are looked at cell by cell ([`super::resolve`]).
+//!
+//! A block whose rows come among those of other runs is seldom used up by one batch, so that of each run the block that was
+//! used last stays for the next.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, UInt8Array, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::interleave;
+use arrow::datatypes::UInt8Type;
 use keyspan_model::{ColumnType, Result};
 
 use super::resolve::{Place, ResolvedRow, resolve};
@@ -17,9 +21,9 @@ use crate::row::CellStamp;
 use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
-/// Blocks that a chunk holds in memory at most.
+/// Blocks that a chunk reads at most.
 const MOST_SOURCES: usize = 64;
-/// Of a block of which less than this part is used, only the rows used are decoded.
+/// A block of codes of which less than this part is used is not decoded as a whole.
 const SPARSE: usize = 4;
 /// Rows a stretch on average must have for stretches to be joined, not picked.
 const LONG_STRETCH: usize = 64;
@@ -30,9 +34,10 @@ pub(crate) struct Chunk {
     /// Which rows of a stretch are left out.
     selection: Option<Arc<Selection>>,
     sources: Vec<Source>,
+    /// How many of the sources are left from the rows before.
+    known: usize,
     pieces: Vec<Piece>,
     rows: usize,
-    stretches: usize,
 }
 
 /// A block of a run, read.
@@ -78,17 +83,29 @@ impl Chunk {
         Chunk { selection, ..Chunk::default() }
     }
 
+    /// The chunk for the rows that follow, read in the same way.
+    pub(crate) fn next(mut self) -> Chunk {
+        let mut last: Vec<Source> = Vec::with_capacity(self.sources.len());
+        for source in self.sources.drain(..).rev() {
+            if !last.iter().any(|later| Arc::ptr_eq(&later.run, &source.run)) {
+                last.push(source);
+            }
+        }
+        last.reverse();
+        Chunk { selection: self.selection, known: last.len(), sources: last, ..Chunk::default() }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     pub(crate) fn is_full(&self, rows: usize) -> bool {
-        self.rows >= rows || self.sources.len() >= MOST_SOURCES
+        self.rows >= rows || self.sources.len() - self.known >= MOST_SOURCES
     }
 
     /// Whether the next stretch could no longer pass as a slice although this chunk could.
     pub(crate) fn is_one_long_stretch(&self) -> bool {
-        self.pieces.len() == 1 && self.stretches == 1 && self.rows >= 1024
+        self.rows >= 1024 && matches!(self.pieces.as_slice(), [Piece::Stretch { .. } | Piece::Picked { .. }])
     }
 
     pub(crate) fn add_stretch(
@@ -111,7 +128,6 @@ impl Chunk {
         };
         self.rows += piece.rows();
         self.pieces.push(piece);
-        self.stretches += 1;
         Ok(())
     }
 
@@ -145,7 +161,6 @@ impl Chunk {
         match places.as_slice() {
             [(source, row)] => {
                 self.pieces.push(Piece::Stretch { source: *source, row: *row, rows: 1, covered });
-                self.stretches += 1;
             }
             _ => self.pieces.push(Piece::Same { places, covered }),
         }
@@ -166,7 +181,8 @@ impl Chunk {
             None => {
                 let block = run.block(row);
                 let batch = run.read(block.clone(), wanted, counters)?;
-                let selected = self.selection.as_ref().map_or(Ok(None), |selection| selection.of(&batch))?;
+                let selected =
+                    self.selection.as_ref().map_or(Ok(None), |selection| selection.of(&batch, &run.meta().all))?;
                 self.sources.push(Source { run: Arc::clone(run), block, batch, selected });
                 self.sources.len() - 1
             }
@@ -177,17 +193,12 @@ impl Chunk {
     /// The rows as arrays, in the order they were collected, each stretch reversed if `reverse`.
     ///
     /// Codes stay codes only where one stretch passes as it is.
-    pub(crate) fn finish(mut self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
+    pub(crate) fn finish(&self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
         let covered = self.covered();
-        if reverse || !matches!(self.pieces.as_slice(), [Piece::Stretch { .. }]) {
-            self.decode()?;
+        if let Some(joined) = if reverse { None } else { self.joined()? } {
+            return Ok(Gathered { batch: joined, covered });
         }
         let batches: Vec<&RunBatch> = self.sources.iter().map(|source| &source.batch).collect();
-        let long = self.pieces.len() <= self.sources.len() || self.rows >= self.stretches * LONG_STRETCH;
-        if !reverse && self.pieces.len() == self.stretches && long {
-            let slices: Vec<RunBatch> = self.pieces.iter().filter_map(|piece| piece.slice(&batches)).collect();
-            return Ok(Gathered { batch: RunBatch::concat(&slices)?, covered });
-        }
         let mut places = Vec::with_capacity(self.rows);
         let mut resolved = Vec::new();
         for piece in &self.pieces {
@@ -196,8 +207,10 @@ impl Chunk {
                     places.extend((*row..row + rows).rev().map(|row| (*source, row)));
                 }
                 Piece::Stretch { source, row, rows, .. } => places.extend((*row..row + rows).map(|row| (*source, row))),
-                // Decoding has made stretches of them.
-                Piece::Picked { .. } => {}
+                Piece::Picked { source, rows, .. } if reverse => {
+                    places.extend(rows.iter().rev().map(|row| (*source, *row as usize)));
+                }
+                Piece::Picked { source, rows, .. } => places.extend(rows.iter().map(|row| (*source, *row as usize))),
                 Piece::Same { places: same, .. } => {
                     resolved.push((places.len(), resolve(&batches, same, types)?));
                     places.push(same[0]);
@@ -208,29 +221,32 @@ impl Chunk {
         Ok(Gathered { batch, covered })
     }
 
-    /// Looks codes up: of whole blocks where most of a block is used, else only of the rows used. Picked rows become
-    /// stretches of what is left of their block.
-    fn decode(&mut self) -> Result<()> {
+    /// The rows one stretch after another, if they are few and long.
+    fn joined(&self) -> Result<Option<RunBatch>> {
+        let stretch = |piece: &Piece| match piece {
+            Piece::Stretch { source, row, rows, .. } => Some((*source, *row, *rows)),
+            Piece::Picked { .. } | Piece::Same { .. } => None,
+        };
+        let Some(stretches) = self.pieces.iter().map(stretch).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        if let [(source, row, rows)] = *stretches.as_slice() {
+            return Ok(Some(self.sources[source].batch.slice(row, rows)));
+        }
         let mut used = vec![0; self.sources.len()];
-        let mut sparse = vec![false; self.sources.len()];
-        for piece in &self.pieces {
-            piece.each_source(|source, rows| used[source] += rows);
-            if let Piece::Picked { source, .. } = piece {
-                sparse[*source] = true;
-            }
+        stretches.iter().for_each(|(source, _, rows)| used[*source] += rows);
+        let few = stretches.len() <= used.iter().filter(|used| **used > 0).count();
+        let sparse = |(source, used): (&Source, &usize)| {
+            *used > 0 && *used < source.batch.rows / SPARSE && source.batch.has_codes()
+        };
+        if !(few || self.rows >= stretches.len() * LONG_STRETCH) || self.sources.iter().zip(&used).any(sparse) {
+            return Ok(None);
         }
-        for ((sparse, source), used) in sparse.iter_mut().zip(&self.sources).zip(used) {
-            *sparse |= used < source.batch.rows / SPARSE;
-        }
-        let mut picked: Vec<Vec<u32>> = vec![Vec::new(); self.sources.len()];
-        for piece in &mut self.pieces {
-            piece.gather(&sparse, &mut picked);
-        }
-        for ((source, sparse), rows) in self.sources.iter_mut().zip(sparse).zip(picked) {
-            source.batch =
-                if sparse { source.batch.pick(&UInt32Array::from(rows))? } else { source.batch.decoded()? };
-        }
-        Ok(())
+        let decoded = |(source, used): (&Source, &usize)| match used {
+            0 => Ok(RunBatch::default()),
+            _ => source.batch.decoded(),
+        };
+        let batches = self.sources.iter().zip(&used).map(decoded).collect::<Result<Vec<_>>>()?;
+        let slices: Vec<_> = stretches.iter().map(|(source, row, rows)| batches[*source].slice(*row, *rows)).collect();
+        RunBatch::concat(&slices).map(Some)
     }
 
     fn covered(&self) -> Int64s {
@@ -258,44 +274,6 @@ impl Piece {
             Piece::Same { .. } => 1,
         }
     }
-
-    /// Calls with each source that is used, and how many of its rows.
-    fn each_source(&self, mut call: impl FnMut(usize, usize)) {
-        match self {
-            Piece::Picked { source, .. } | Piece::Stretch { source, .. } => call(*source, self.rows()),
-            Piece::Same { places, .. } => places.iter().for_each(|(source, _)| call(*source, 1)),
-        }
-    }
-
-    /// Adds the rows of sparse sources to what is picked of them, and speaks of them by their places there.
-    fn gather(&mut self, sparse: &[bool], picked: &mut [Vec<u32>]) {
-        match self {
-            Piece::Picked { source, rows, covered } => {
-                let (row, count) = (picked[*source].len(), rows.len());
-                picked[*source].append(rows);
-                *self = Piece::Stretch { source: *source, row, rows: count, covered: *covered };
-            }
-            Piece::Stretch { source, row, rows, .. } if sparse[*source] => {
-                let first = picked[*source].len();
-                picked[*source].extend((*row..*row + *rows).map(|row| row as u32));
-                *row = first;
-            }
-            Piece::Same { places, .. } => {
-                for (source, row) in places.iter_mut().filter(|(source, _)| sparse[*source]) {
-                    picked[*source].push(*row as u32);
-                    *row = picked[*source].len() - 1;
-                }
-            }
-            Piece::Stretch { .. } => {}
-        }
-    }
-
-    fn slice(&self, batches: &[&RunBatch]) -> Option<RunBatch> {
-        match self {
-            Piece::Stretch { source, row, rows, .. } => Some(batches[*source].slice(*row, *rows)),
-            Piece::Picked { .. } | Piece::Same { .. } => None,
-        }
-    }
 }
 
 /// Picks rows out of batches, with resolved rows in the place of what the batches say.
@@ -312,8 +290,7 @@ impl Picker<'_> {
         let key_columns = self.batches.first().map_or(0, |batch| batch.keys.len());
         let mut keys = Vec::with_capacity(key_columns);
         for at in 0..key_columns {
-            let arrays: Option<Vec<&dyn Array>> = self.batches.iter().map(|batch| batch.keys[at].as_deref()).collect();
-            keys.push(arrays.map(|arrays| interleave(&arrays, self.places)).transpose()?);
+            keys.push(self.column(|batch| batch.keys[at].as_ref(), &[])?);
         }
         let encoded: Option<Vec<&dyn Array>> =
             self.batches.iter().map(|batch| batch.encoded.as_ref().map(|encoded| encoded as &dyn Array)).collect();
@@ -403,21 +380,79 @@ impl Picker<'_> {
     }
 
     fn values(&self, column: usize) -> Result<Option<ArrayRef>> {
-        if self.batches.iter().all(|batch| batch.cells[column].values.is_none()) {
-            return Ok(None);
-        }
-        let null = new_null_array(&self.types[column].arrow(), 1);
-        let nowhere = (self.batches.len(), 0);
-        let values = |batch: usize| self.batches[batch].cells[column].values.as_ref();
-        let mut arrays: Vec<&dyn Array> =
-            (0..self.batches.len()).map(|at| values(at).unwrap_or(&null).as_ref()).collect();
-        arrays.push(null.as_ref());
-        let place = |place: Place| if values(place.0).is_some() { place } else { nowhere };
-        let mut places: Vec<Place> = self.places.iter().map(|at| place(*at)).collect();
-        for (at, row) in self.resolved {
+        let resolved = self.resolved.iter().map(|(at, row)| {
             let cell = row.cells[column].filter(|cell| cell.tombstone.is_none());
-            places[*at] = cell.map_or(nowhere, |cell| place(cell.place));
+            (*at, cell.map(|cell| cell.place))
+        });
+        self.column(|batch| batch.cells[column].values.as_ref(), &resolved.collect::<Vec<_>>())
+    }
+
+    /// A column of the rows; `None` where no batch has it. `resolved` are rows whose value stands elsewhere, or nowhere.
+    fn column<'b>(
+        &'b self,
+        of: impl Fn(&'b RunBatch) -> Option<&'b ArrayRef>,
+        resolved: &[(usize, Option<Place>)],
+    ) -> Result<Option<ArrayRef>> {
+        let named: Vec<Option<Named<'b>>> = self.batches.iter().map(|batch| of(batch).map(Named::new)).collect();
+        let Some(any) = named.iter().flatten().next() else { return Ok(None) };
+        let null = new_null_array(any.values.data_type(), 1);
+        let nowhere = (named.len(), 0);
+        let mut places: Vec<Place> = Vec::with_capacity(self.places.len());
+        let mut any_null = false;
+        for group in self.places.chunk_by(|one, next| one.0 == next.0) {
+            any_null |= match &named[group[0].0] {
+                Some(named) => named.places(group, nowhere, &mut places),
+                None => {
+                    places.extend(std::iter::repeat_n(nowhere, group.len()));
+                    true
+                }
+            };
+        }
+        for (at, place) in resolved {
+            let place = place.and_then(|place| Some((named[place.0].as_ref()?, place)));
+            places[*at] = place.map_or(nowhere, |(named, place)| named.place(place, nowhere));
+        }
+        let mut arrays: Vec<&dyn Array> =
+            named.iter().map(|named| named.as_ref().map_or(&null, |named| named.values).as_ref()).collect();
+        if any_null || !resolved.is_empty() {
+            arrays.push(null.as_ref());
         }
         Ok(Some(interleave(&arrays, &places)?))
+    }
+}
+
+/// A column of a block: an array, or the array of its distinct values and for each row which it is.
+struct Named<'a> {
+    values: &'a ArrayRef,
+    codes: Option<&'a UInt8Array>,
+}
+
+impl<'a> Named<'a> {
+    fn new(array: &'a ArrayRef) -> Named<'a> {
+        match array.as_dictionary_opt::<UInt8Type>() {
+            Some(coded) => Named { values: coded.values(), codes: Some(coded.keys()) },
+            None => Named { values: array, codes: None },
+        }
+    }
+
+    /// Where the values of rows of this block stand; says whether some may be nowhere.
+    fn places(&self, rows: &[Place], nowhere: Place, places: &mut Vec<Place>) -> bool {
+        match self.codes {
+            None => places.extend_from_slice(rows),
+            Some(codes) if codes.null_count() == 0 => {
+                let codes = codes.values();
+                places.extend(rows.iter().map(|(block, row)| (*block, usize::from(codes[*row]))));
+            }
+            Some(_) => places.extend(rows.iter().map(|place| self.place(*place, nowhere))),
+        }
+        self.codes.is_some_and(|codes| codes.null_count() > 0)
+    }
+
+    fn place(&self, (block, row): Place, nowhere: Place) -> Place {
+        match self.codes {
+            None => (block, row),
+            Some(codes) if codes.is_null(row) => nowhere,
+            Some(codes) => (block, usize::from(codes.value(row))),
+        }
     }
 }

@@ -100,7 +100,7 @@ fn selected(
             let part = next..run.block(next).end.min(rows.end);
             let columns = run.meta().all.columns.len();
             let wanted = Wanted { keys: vec![true; columns], ..Wanted::default() };
-            match keys.of(&run.read(part.clone(), &wanted, counters)?)? {
+            match keys.of(&run.read(part.clone(), &wanted, counters)?, &run.meta().all)? {
                 Some(own) => inside.extend(own.set_slices().map(|(from, to)| next + from..next + to)),
                 None => inside.push_back(part.clone()),
             }

@@ -54,6 +54,8 @@ pub struct Compaction {
     keep_tombstones: bool,
     now: i64,
     versions: Option<VersionFilter>,
+    /// The last chunk: what it holds of blocks is used on.
+    chunk: Chunk,
     counters: Arc<ScanCounters>,
 }
 
@@ -67,7 +69,8 @@ impl Compaction {
         let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
-        Ok(Compaction { relation, sweep, wanted, types, outside, keep_tombstones, now, versions, counters })
+        let chunk = Chunk::default();
+        Ok(Compaction { relation, sweep, wanted, types, outside, keep_tombstones, now, versions, chunk, counters })
     }
 
     /// The columns of the batches' cells, in order.
@@ -77,7 +80,7 @@ impl Compaction {
 
     /// The next rows; `None` at the end. Does about one batch of work and may answer an empty batch.
     pub fn next_batch(&mut self) -> Result<Option<RunBatch>> {
-        let mut chunk = Chunk::default();
+        let mut chunk = std::mem::take(&mut self.chunk).next();
         while !chunk.is_full(BATCH_ROWS) && !chunk.is_one_long_stretch() {
             match self.sweep.next(BATCH_ROWS - chunk.rows(), None, &self.counters)? {
                 Step::Stretch { run, rows, covered } => {
@@ -91,6 +94,7 @@ impl Compaction {
             return Ok(None);
         }
         let gathered = chunk.finish(&self.types, false)?;
+        self.chunk = chunk;
         let purged = self.purge(gathered)?;
         Ok(Some(self.collect_versions(purged)?))
     }

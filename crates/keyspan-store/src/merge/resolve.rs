@@ -1,6 +1,8 @@
 //! One row out of its versions in several runs: each cell's strongest version, the latest row tombstone, the strongest
 //! marker. Tombstones stay; what the row tombstone covers goes.
 
+use arrow::array::AsArray;
+use arrow::datatypes::UInt8Type;
 use keyspan_model::array::{tie_bytes, value_at};
 use keyspan_model::{ColumnType, Result};
 
@@ -101,7 +103,11 @@ fn beats(batches: &[&RunBatch], column: usize, ty: ColumnType, a: ResolvedCell, 
     let bytes = |place: Place| -> Result<Vec<u8>> {
         // An expired cell whose value compaction left out has no bytes; nobody reads it or its rival any more.
         let Some(values) = &batches[place.0].cells[column].values else { return Ok(Vec::new()) };
-        Ok(tie_bytes(&value_at(values, place.1, ty)?))
+        let (values, row) = match values.as_dictionary_opt::<UInt8Type>() {
+            Some(codes) => (codes.values(), usize::from(codes.keys().value(place.1))),
+            None => (values, place.1),
+        };
+        Ok(tie_bytes(&value_at(values, row, ty)?))
     };
     let order = bytes(a.place)?.cmp(&bytes(b.place)?);
     Ok(stronger(first, second, || order))

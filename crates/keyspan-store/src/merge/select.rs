@@ -4,15 +4,15 @@
 //! that no other run has: what is seen of them is the value or, if it is dead, nothing, and no range has nothing in it. A
 //! key column has one value in all versions of a row.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
 use arrow::datatypes::UInt8Type;
-use keyspan_model::{ColumnRange, ColumnType, RelationDef, Result, Value, array_of};
+use keyspan_model::{ColumnRange, ColumnType, KeyColumn, KeyEncoder, RelationDef, Result, Value, array_of};
 
-use crate::run::{RunBatch, Wanted};
+use crate::run::{Extent, RunBatch, Wanted};
 
 /// The ranges of a scan whose columns are read.
 #[derive(Debug)]
@@ -25,7 +25,11 @@ struct Test {
     place: Place,
     lower: Bound<Scalar<ArrayRef>>,
     upper: Bound<Scalar<ArrayRef>>,
+    /// Of a key column: the same range in the order of encoded values.
+    encoded: Option<EncodedRange>,
 }
+
+type EncodedRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
@@ -39,16 +43,21 @@ impl Selection {
         let mut tests = Vec::new();
         for range in ranges {
             if let Some((place, ty)) = place(relation, wanted, range).filter(|(_, ty)| ty.arrow_order_is_key_order()) {
-                tests.push(Test { place, lower: bound(ty, &range.lower)?, upper: bound(ty, &range.upper)? });
+                let encoded = match place {
+                    Place::Key(at) => Some(encoded(&relation.key[at], range)?),
+                    Place::Value(_) => None,
+                };
+                tests.push(Test { place, lower: bound(ty, &range.lower)?, upper: bound(ty, &range.upper)?, encoded });
             }
         }
         Ok((!tests.is_empty()).then_some(Selection { tests }))
     }
 
-    /// The rows inside all ranges; `None`: all of them.
-    pub(crate) fn of(&self, batch: &RunBatch) -> Result<Option<BooleanBuffer>> {
+    /// The rows inside all ranges; `None`: all of them. `extent` is of rows among which these are: of a run that lies
+    /// inside a range as a whole, rows are not asked.
+    pub(crate) fn of(&self, batch: &RunBatch, extent: &Extent) -> Result<Option<BooleanBuffer>> {
         let mut inside: Option<BooleanBuffer> = None;
-        for test in &self.tests {
+        for test in self.tests.iter().filter(|test| !test.holds_all(extent)) {
             let array = match test.place {
                 Place::Key(at) => batch.keys[at].as_ref(),
                 Place::Value(at) => batch.cells[at].values.as_ref(),
@@ -83,7 +92,27 @@ fn bound(ty: ColumnType, bound: &Bound<Value>) -> Result<Bound<Scalar<ArrayRef>>
     })
 }
 
+fn encoded(column: &KeyColumn, range: &ColumnRange) -> Result<EncodedRange> {
+    let encoder = KeyEncoder::new(std::slice::from_ref(column));
+    let encode = |bound: &Bound<Value>| -> Result<Bound<Vec<u8>>> {
+        let bytes = |value: &Value| encoder.encode(std::slice::from_ref(value));
+        Ok(match bound {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(value) => Bound::Included(bytes(value)?),
+            Bound::Excluded(value) => Bound::Excluded(bytes(value)?),
+        })
+    };
+    let (lower, upper) = (encode(&range.lower)?, encode(&range.upper)?);
+    Ok(if column.descending { (upper, lower) } else { (lower, upper) })
+}
+
 impl Test {
+    /// Whether every row of the extent is inside the range.
+    fn holds_all(&self, extent: &Extent) -> bool {
+        let (Place::Key(at), Some(range)) = (self.place, &self.encoded) else { return false };
+        extent.columns.get(at).is_some_and(|(least, greatest)| range.contains(least) && range.contains(greatest))
+    }
+
     /// Rows inside the range; a null is in none.
     fn rows(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         let Some(codes) = array.as_dictionary_opt::<UInt8Type>() else { return self.of_values(array) };
@@ -135,7 +164,7 @@ mod tests {
     fn inside(array: &ArrayRef, lower: Bound<f64>, upper: Bound<f64>) -> Vec<usize> {
         let ty = ColumnType::Double;
         let of = |side: Bound<f64>| bound(ty, &side.map(Value::Double)).expect("a double");
-        let test = Test { place: Place::Value(0), lower: of(lower), upper: of(upper) };
+        let test = Test { place: Place::Value(0), lower: of(lower), upper: of(upper), encoded: None };
         test.rows(array).expect("doubles").set_indices().collect()
     }
 

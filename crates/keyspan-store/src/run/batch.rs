@@ -14,9 +14,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int64Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::take;
+use arrow::datatypes::UInt8Type;
 use keyspan_model::array::own_bytes;
 use keyspan_model::{ColumnId, RelationDef, Result, decoded};
 
@@ -174,20 +174,10 @@ impl RunBatch {
         })
     }
 
-    /// These rows, in this order, with codes looked up.
-    pub(crate) fn pick(&self, rows: &UInt32Array) -> Result<RunBatch> {
-        let array = |array: &ArrayRef| decoded(&take(array, rows, None)?);
-        let numbers = |column: &Int64s| -> Result<Int64s> {
-            let Int64s::Array(own) = column else { return Ok(column.clone()) };
-            Ok(Int64s::Array(Int64Array::from(take(own, rows, None)?.to_data())))
-        };
-        let bits = |column: &Bits| match column {
-            Bits::Some(own) => {
-                Bits::new(BooleanBuffer::from_iter(rows.values().iter().map(|r| own.value(*r as usize))))
-            }
-            constant => constant.clone(),
-        };
-        self.mapped(rows.len(), &array, &numbers, &bits)
+    /// Whether some array of keys or values is codes.
+    pub(crate) fn has_codes(&self) -> bool {
+        let values = self.cells.iter().filter_map(|cells| cells.values.as_ref());
+        self.keys.iter().flatten().chain(values).any(|array| array.as_dictionary_opt::<UInt8Type>().is_some())
     }
 
     /// All rows, with codes looked up.

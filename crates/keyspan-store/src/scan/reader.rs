@@ -95,6 +95,8 @@ pub(crate) struct Reader {
     task: Option<Task>,
     sweep: Option<Sweep>,
     opened: HashMap<usize, Arc<dyn SortedRun>>,
+    /// The last chunk and the form it was read in: what it holds of blocks is used on.
+    chunk: Option<(Arc<Form>, Chunk)>,
     /// What a batch too large left over.
     pending: Option<RecordBatch>,
     counters: Arc<ScanCounters>,
@@ -122,6 +124,7 @@ impl Reader {
             task: None,
             sweep: None,
             opened: HashMap::new(),
+            chunk: None,
             pending: None,
             counters,
         })
@@ -196,7 +199,11 @@ impl Reader {
         if self.sweep.is_none() && !self.open_next()? {
             return Ok(None);
         }
-        let mut chunk = Chunk::of_selected(self.form()?.selection.clone());
+        let form = Arc::clone(self.form()?);
+        let mut chunk = match self.chunk.take() {
+            Some((last, chunk)) if Arc::ptr_eq(&last, &form) => chunk.next(),
+            _ => Chunk::of_selected(form.selection.clone()),
+        };
         while !chunk.is_full(most) && !chunk.is_one_long_stretch() {
             if self.sweep.is_none() && (!self.goes_on(&chunk) || !self.open_next()?) {
                 break;
@@ -205,11 +212,12 @@ impl Reader {
                 self.sweep = None;
             }
         }
-        if chunk.rows() == 0 {
-            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.schema))));
-        }
-        let reverse = self.orders.reverse;
-        self.deliver(chunk, reverse).map(Some)
+        let batch = match chunk.rows() {
+            0 => RecordBatch::new_empty(Arc::clone(&self.schema)),
+            _ => self.deliver(&chunk, self.orders.reverse)?,
+        };
+        self.chunk = Some((form, chunk));
+        Ok(Some(batch))
     }
 
     /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of other
@@ -242,7 +250,7 @@ impl Reader {
     }
 
     /// The live rows of a chunk.
-    fn deliver(&mut self, chunk: Chunk, reverse: bool) -> Result<RecordBatch> {
+    fn deliver(&mut self, chunk: &Chunk, reverse: bool) -> Result<RecordBatch> {
         let form = Arc::clone(self.form()?);
         let gathered = chunk.finish(&form.output.types, reverse)?;
         let keep = self.keep(&form.output, &gathered);
@@ -302,7 +310,7 @@ impl Reader {
         }
         if chunk.rows() > 0 {
             let reverse = self.orders.reverse;
-            parts.push(self.deliver(chunk, reverse)?);
+            parts.push(self.deliver(&chunk, reverse)?);
         }
         if parts.is_empty() { Ok(None) } else { Ok(Some(concat_batches(&self.schema, &parts)?)) }
     }
@@ -348,7 +356,7 @@ impl Reader {
                 return Ok(parts);
             }
             let reverse = self.orders.reverse;
-            let part = self.deliver(chunk, reverse)?;
+            let part = self.deliver(&chunk, reverse)?;
             taken += part.num_rows();
             parts.push(part);
             if taken >= left {
@@ -394,7 +402,7 @@ impl Reader {
             }
             // The limit a prefix counts in the order of delivery, so it is kept for later.
             let prefix = self.orders.prefix.take();
-            parts.push(self.deliver(chunk, false)?);
+            parts.push(self.deliver(&chunk, false)?);
             self.orders.prefix = prefix;
         }
         self.sweep = backward;

@@ -62,6 +62,16 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Passes the next row; false: it is the end marker.
+    pub(super) fn skip_row(&mut self) -> Result<bool, Fault> {
+        let count = i16::from_be_bytes(fixed(self.take(2)?)?);
+        for _ in 0..count {
+            let length = i32::from_be_bytes(fixed(self.take(4)?)?);
+            self.take(usize::try_from(length).unwrap_or(0))?;
+        }
+        Ok(count >= 0)
+    }
+
     /// The next row and its number of fields; no number for the end marker.
     pub(super) fn row(&mut self) -> Result<(Row<'a>, Option<usize>), Fault> {
         let count = i16::from_be_bytes(fixed(self.take(2)?)?);

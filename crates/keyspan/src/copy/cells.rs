@@ -13,6 +13,8 @@ use chrono::NaiveDate;
 use keyspan_model::{ColumnBuilder, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::Zone;
 
+use super::binary;
+
 /// Days from 0001-01-01, chrono's day 1, to 1970-01-01.
 const EPOCH_DAY: i64 = 719_163;
 /// Digits that every number of a 64-bit integer may have.
@@ -62,7 +64,20 @@ impl Cells {
                 Some(value) => builder.append_value(value),
                 None => return self.push_slowly(text, zone),
             },
-            Builder::Double(_) | Builder::Other(_) => return self.push_slowly(text, zone),
+            Builder::Double(builder) => match plain_double(text) {
+                Some(value) => builder.append_value(value),
+                None => return self.push_slowly(text, zone),
+            },
+            Builder::Other(_) => return self.push_slowly(text, zone),
+        }
+        Ok(())
+    }
+
+    /// Appends what stands in a field of a binary row.
+    pub(super) fn push_binary(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.builder {
+            Builder::Text(builder) => builder.append_value(text_of(bytes)?),
+            _ => return self.push(&binary::value(bytes, self.ty)?),
         }
         Ok(())
     }
@@ -133,6 +148,16 @@ fn small_integer(text: &str) -> Option<i64> {
     }
     let value = number(digits)?;
     Some(if digits.len() < bytes.len() { -value } else { value })
+}
+
+/// A decimal number as most programs write it, neither zero nor too large or small.
+fn plain_double(text: &str) -> Option<f64> {
+    let first = *text.as_bytes().first()?;
+    let plain = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E');
+    if !(first.is_ascii_digit() || first == b'-') || !text.bytes().all(plain) {
+        return None;
+    }
+    text.parse().ok().filter(|value: &f64| value.is_normal())
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
@@ -208,6 +233,14 @@ mod tests {
             "0000-01-01 00:00:00",
         ] {
             assert_eq!(plain_timestamp(text, &zone), None, "{text}");
+        }
+        for text in ["1", "-2.5", "58.1317132304976170", "1e-300", "-1.5E+30", "123456789012345678901234567890"] {
+            let slow = Value::parse(text, ColumnType::Double).expect("a number");
+            assert_eq!(plain_double(text).map(Value::Double), Some(slow), "{text}");
+        }
+        for text in ["", "-", "0", "-0", "1e999", "1e-320", "nan", "inf", " 1", "1 ", "1_000", ".5", "+1", "0x10", "1e"]
+        {
+            assert_eq!(plain_double(text), None, "{text}");
         }
         assert_eq!(small_integer("-42"), Some(-42));
         assert_eq!([small_integer(""), small_integer("-"), small_integer("1e3"), small_integer("+1")], [None; 4]);

@@ -18,7 +18,7 @@ enum Ending {
 }
 
 /// Finds lines in bytes that begin at the start of a line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LineFinder {
     csv: bool,
     quote: u8,
@@ -54,6 +54,11 @@ impl LineFinder {
             seen: 0,
             inner: 0,
         }
+    }
+
+    /// A finder for other bytes of the same input.
+    pub(super) fn at_line_start(&self) -> LineFinder {
+        LineFinder { in_quotes: false, escaped: false, seen: 0, inner: 0, ..self.clone() }
     }
 
     /// The line that begins at `start`, or none if it does not end in `bytes`. `is_last` says that no bytes follow.

@@ -2,23 +2,25 @@
 //!
 //! The rule: what PostgreSQL accepts is accepted and means the same; what it refuses is refused with its SQLSTATE, and
 //! the error's detail says where (`COPY t, line 3, column v: "abc"`). Input arrives in any pieces; memory is bounded by
-//! one batch and the longest line.
+//! some megabytes for each core and the longest line.
 //!
 //! - `rules`: the options of the statement, checked and completed with the format's defaults.
 //! - `line`: where lines end. `fields`: what stands between the delimiters.
 //! - `cells`: texts to typed arrays, without a value in between for the frequent types.
 //! - `binary`: single values in PostgreSQL's binary form.
-//! - [`parser`] and [`encoder`]: the two directions.
+//! - `parser`: one stretch of input to batches. [`reader`]: all of it, cut into stretches that are parsed on all cores.
+//! - [`encoder`]: the other direction.
 
 mod binary;
 mod cells;
 pub mod encoder;
 mod fields;
 mod line;
-pub mod parser;
+mod parser;
+pub mod reader;
 mod rules;
 #[cfg(test)]
 mod tests;
 
 pub use encoder::{CopyCells, CopyEncoder};
-pub use parser::CopyParser;
+pub use reader::CopyParser;

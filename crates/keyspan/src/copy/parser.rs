@@ -1,4 +1,4 @@
-//! COPY FROM: bytes in any pieces to record batches.
+//! Bytes of COPY FROM, in any pieces, to record batches, from some place between two rows on.
 
 use std::sync::Arc;
 
@@ -19,17 +19,42 @@ const BATCH_ROWS: usize = 32 * 1024;
 /// Bytes of input that make a batch, however few rows they are.
 const BATCH_BYTES: usize = 16 << 20;
 /// Bytes of the longest line or binary row.
-const LONGEST_ROW: usize = 256 << 20;
+pub(super) const LONGEST_ROW: usize = 256 << 20;
 /// Characters of a value or line that an error shows.
 const SHOWN_CHARACTERS: usize = 100;
 
-/// Reads the data of one COPY FROM.
-pub struct CopyParser {
+/// How the data of one COPY FROM is read.
+pub(super) struct Plan {
     table: String,
-    schema: SchemaRef,
-    rules: Rules,
+    pub(super) schema: SchemaRef,
+    pub(super) rules: Rules,
     zone: Zone,
     columns: Vec<Column>,
+}
+
+struct Column {
+    name: String,
+    ty: ColumnType,
+    /// FORCE_NULL: a quoted null text is null too.
+    force_null: bool,
+    /// FORCE_NOT_NULL: a null text is the text.
+    force_not_null: bool,
+}
+
+/// Where a parser begins: between two lines, or binary rows.
+#[derive(Clone)]
+pub(super) struct Start {
+    pub(super) finder: LineFinder,
+    /// Lines, or binary rows, before.
+    pub(super) lines: u64,
+    /// Whether the header is still to come.
+    pub(super) at_header: bool,
+}
+
+/// Reads input from some place on, in any pieces.
+pub(super) struct Parser {
+    plan: Arc<Plan>,
+    cells: Vec<Cells>,
     finder: LineFinder,
     /// Input that is not read yet.
     pending: Vec<u8>,
@@ -43,29 +68,14 @@ pub struct CopyParser {
     scratch: Vec<u8>,
 }
 
-struct Column {
-    name: String,
-    ty: ColumnType,
-    cells: Cells,
-    /// FORCE_NULL: a quoted null text is null too.
-    force_null: bool,
-    /// FORCE_NOT_NULL: a null text is the text.
-    force_not_null: bool,
-}
-
-impl std::fmt::Debug for CopyParser {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CopyParser").field("table", &self.table).field("line", &self.line).finish_non_exhaustive()
-    }
-}
-
-impl CopyParser {
-    /// A parser for a COPY into `table`, whose columns in the statement's order are `columns`; `zone` is the session's
-    /// time zone. Constraints on the columns are the caller's to check.
-    ///
-    /// # Errors
-    /// Options that contradict each other or are not supported; 42P10 for a FORCE option of another column.
-    pub fn new(table: &str, columns: &[(String, ColumnType)], options: &CopyOptions, zone: &str) -> Result<CopyParser> {
+impl Plan {
+    /// See [`super::CopyParser::new`].
+    pub(super) fn new(
+        table: &str,
+        columns: &[(String, ColumnType)],
+        options: &CopyOptions,
+        zone: &str,
+    ) -> Result<Plan> {
         let rules = Rules::new(options, true)?;
         for (option, names) in [("FORCE_NOT_NULL", &options.force_not_null), ("FORCE_NULL", &options.force_null)] {
             if let Some(name) = names.iter().find(|name| !columns.iter().any(|(column, _)| column == *name)) {
@@ -76,38 +86,50 @@ impl CopyParser {
         let column = |(name, ty): &(String, ColumnType)| Column {
             name: name.clone(),
             ty: *ty,
-            cells: Cells::new(*ty),
             force_null: options.force_null.contains(name),
             force_not_null: options.force_not_null.contains(name),
         };
         let fields: Vec<Field> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
-        Ok(CopyParser {
+        Ok(Plan {
             table: table.to_string(),
             schema: Arc::new(Schema::new(fields)),
             zone: Zone::of_setting(zone),
             columns: columns.iter().map(column).collect(),
-            finder: LineFinder::new(&rules, rules.format == CopyFormat::Csv),
-            pending: Vec::new(),
-            line: if rules.format == CopyFormat::Binary { 0 } else { 1 },
-            rows: 0,
-            bytes: 0,
-            at_header: rules.header != CopyHeader::None || rules.format == CopyFormat::Binary,
-            ended: false,
-            scratch: Vec::new(),
             rules,
         })
     }
 
-    /// The columns of the batches: those of the COPY, all nullable.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+    /// The begin of all the data.
+    pub(super) fn start(&self) -> Start {
+        let binary = self.rules.format == CopyFormat::Binary;
+        Start {
+            finder: LineFinder::new(&self.rules, self.rules.format == CopyFormat::Csv),
+            lines: 0,
+            at_header: self.rules.header != CopyHeader::None || binary,
+        }
+    }
+}
+
+impl Parser {
+    pub(super) fn new(plan: &Arc<Plan>, start: Start) -> Parser {
+        // A binary row counts when it is begun, a line from the end of the one before.
+        let line = start.lines + u64::from(plan.rules.format != CopyFormat::Binary);
+        Parser {
+            cells: plan.columns.iter().map(|column| Cells::new(column.ty)).collect(),
+            finder: start.finder,
+            pending: Vec::new(),
+            line,
+            rows: 0,
+            bytes: 0,
+            at_header: start.at_header,
+            ended: false,
+            scratch: Vec::new(),
+            plan: Arc::clone(plan),
+        }
     }
 
     /// Takes the next bytes. Answers the batches that are full.
-    ///
-    /// # Errors
-    /// 22P04 for lines that do not fit, 22P02 and others for values, 22021 for what is not UTF-8.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {
         self.pending.extend_from_slice(bytes);
         let mut full = Vec::new();
         self.read(false, &mut full)?;
@@ -119,18 +141,21 @@ impl CopyParser {
     }
 
     /// Ends the data. Answers the last batches.
-    pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+    pub(super) fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         let mut full = Vec::new();
         self.read(true, &mut full)?;
-        if self.rows > 0 {
-            full.push(self.batch()?);
-        }
+        full.extend(self.rest()?);
         Ok(full)
+    }
+
+    /// The rows that are no full batch yet.
+    pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
+        if self.rows == 0 { Ok(None) } else { self.batch().map(Some) }
     }
 
     fn read(&mut self, is_last: bool, full: &mut Vec<RecordBatch>) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        let read = match self.rules.format {
+        let read = match self.plan.rules.format {
             CopyFormat::Binary => self.read_rows(&pending, is_last, full),
             _ => self.read_lines(&pending, is_last, full),
         };
@@ -151,9 +176,9 @@ impl CopyParser {
 
     fn batch(&mut self) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let columns: Vec<ArrayRef> = self.columns.iter_mut().map(|column| column.cells.take()).collect();
+        let columns: Vec<ArrayRef> = self.cells.iter_mut().map(Cells::take).collect();
         (self.rows, self.bytes) = (0, 0);
-        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(self.plan.schema.clone(), columns, &options)?)
     }
 
     /// Reads whole lines; answers how many bytes they were.
@@ -185,12 +210,12 @@ impl CopyParser {
             return Ok(());
         }
         if std::mem::take(&mut self.at_header) {
-            return match self.rules.header {
+            return match self.plan.rules.header {
                 CopyHeader::Match => self.match_header(content, scratch),
                 _ => Ok(()),
             };
         }
-        if self.columns.is_empty() {
+        if self.plan.columns.is_empty() {
             if !content.is_empty() {
                 return Err(self.at_line(misfit("extra data after last expected column"), Some(content)));
             }
@@ -201,16 +226,16 @@ impl CopyParser {
     }
 
     fn read_fields(&mut self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
-        let csv = self.rules.format == CopyFormat::Csv;
-        let (columns, zone) = (&mut self.columns, &self.zone);
+        let csv = self.plan.rules.format == CopyFormat::Csv;
+        let (plan, cells) = (&self.plan, &mut self.cells);
         let mut count = 0;
         let mut broken = None;
-        let result = each_field(content, &self.rules, csv, scratch, |index, field| {
+        let result = each_field(content, &self.plan.rules, csv, scratch, |index, field| {
             count = index + 1;
-            let Some(column) = columns.get_mut(index) else {
+            let Some(column) = plan.columns.get(index) else {
                 return Err(misfit("extra data after last expected column"));
             };
-            let pushed = column.push(&field, zone);
+            let pushed = column.push(&field, &mut cells[index], &plan.zone);
             if pushed.is_err() {
                 broken = Some((index, shown(field.bytes)));
             }
@@ -219,8 +244,8 @@ impl CopyParser {
         match (result, broken) {
             (Err(error), Some((index, value))) => Err(self.at_column(error, index, Some(value))),
             (Err(error), None) => Err(self.at_line(error, Some(content))),
-            (Ok(()), _) if count < self.columns.len() => {
-                let name = &self.columns[count].name;
+            (Ok(()), _) if count < self.plan.columns.len() => {
+                let name = &self.plan.columns[count].name;
                 Err(self.at_line(misfit(format!("missing data for column \"{name}\"")), Some(content)))
             }
             (Ok(()), _) => Ok(()),
@@ -228,19 +253,19 @@ impl CopyParser {
     }
 
     fn match_header(&self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
-        let csv = self.rules.format == CopyFormat::Csv;
+        let csv = self.plan.rules.format == CopyFormat::Csv;
         let mut names = Vec::new();
-        each_field(content, &self.rules, csv, scratch, |_, field| {
+        each_field(content, &self.plan.rules, csv, scratch, |_, field| {
             names.push(text_of(field.bytes)?.to_string());
             Ok(())
         })
         .map_err(|error| self.at_line(error, Some(content)))?;
-        if names.len() != self.columns.len() {
-            let (got, expected) = (names.len(), self.columns.len());
+        if names.len() != self.plan.columns.len() {
+            let (got, expected) = (names.len(), self.plan.columns.len());
             let message = format!("wrong number of fields in header line: got {got}, expected {expected}");
             return Err(self.at_line(misfit(message), Some(content)));
         }
-        let pairs = names.iter().zip(&self.columns).enumerate();
+        let pairs = names.iter().zip(&self.plan.columns).enumerate();
         for (index, (name, column)) in pairs {
             if *name != column.name {
                 let (number, expected) = (index + 1, &column.name);
@@ -277,7 +302,7 @@ impl CopyParser {
     /// Reads the header, a row (then true) or the end marker.
     fn read_row(&mut self, reader: &mut binary::Reader<'_>) -> Result<bool, binary::Fault> {
         if self.at_header {
-            self.read_signature(reader)?;
+            read_signature(reader)?;
             self.at_header = false;
             return Ok(false);
         }
@@ -287,61 +312,62 @@ impl CopyParser {
             self.ended = true;
             return Ok(false);
         };
-        if count != self.columns.len() {
-            let message = format!("row field count is {count}, expected {}", self.columns.len());
+        if count != self.plan.columns.len() {
+            let message = format!("row field count is {count}, expected {}", self.plan.columns.len());
             return Err(self.at_line(misfit(message), None).into());
         }
         for (index, value) in row.iter().enumerate() {
-            let column = &mut self.columns[index];
+            let cells = &mut self.cells[index];
             let pushed = match value {
                 None => {
-                    column.cells.push_null();
+                    cells.push_null();
                     Ok(())
                 }
-                Some(bytes) => binary::value(bytes, column.ty).and_then(|value| column.cells.push(&value)),
+                Some(bytes) => cells.push_binary(bytes),
             };
             pushed.map_err(|error| self.at_column(error, index, None))?;
         }
         Ok(true)
     }
 
-    fn read_signature(&self, reader: &mut binary::Reader<'_>) -> Result<(), binary::Fault> {
-        let start = reader.take(SIGNATURE.len() + 8)?;
-        let number = |at: usize| u32::from_be_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
-        if start[..SIGNATURE.len()] != *SIGNATURE {
-            return Err(misfit("COPY file signature not recognized").into());
-        }
-        // The upper half of the flags is for what a reader must understand.
-        if number(11) & 0xffff_0000 != 0 {
-            return Err(misfit("unrecognized critical flags in COPY file header").into());
-        }
-        reader.take(usize::try_from(number(15)).unwrap_or(usize::MAX).min(LONGEST_ROW))?;
-        Ok(())
-    }
-
     /// Says in the error's detail which line is meant, and shows it.
     fn at_line(&self, error: Error, content: Option<&[u8]>) -> Error {
-        let place = format!("COPY {}, line {}", self.table, self.line);
+        let place = format!("COPY {}, line {}", self.plan.table, self.line);
         place_in(error, place, content.map(shown))
     }
 
     fn at_column(&self, error: Error, index: usize, value: Option<String>) -> Error {
-        let place = format!("COPY {}, line {}, column {}", self.table, self.line, self.columns[index].name);
+        let place = format!("COPY {}, line {}, column {}", self.plan.table, self.line, self.plan.columns[index].name);
         place_in(error, place, value)
     }
 }
 
+/// Reads what stands before binary rows.
+pub(super) fn read_signature(reader: &mut binary::Reader<'_>) -> Result<(), binary::Fault> {
+    let start = reader.take(SIGNATURE.len() + 8)?;
+    let number = |at: usize| u32::from_be_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+    if start[..SIGNATURE.len()] != *SIGNATURE {
+        return Err(misfit("COPY file signature not recognized").into());
+    }
+    // The upper half of the flags is for what a reader must understand.
+    if number(11) & 0xffff_0000 != 0 {
+        return Err(misfit("unrecognized critical flags in COPY file header").into());
+    }
+    reader.take(usize::try_from(number(15)).unwrap_or(usize::MAX).min(LONGEST_ROW))?;
+    Ok(())
+}
+
 impl Column {
-    fn push(&mut self, field: &fields::Field<'_>, zone: &Zone) -> Result<()> {
+    fn push(&self, field: &fields::Field<'_>, cells: &mut Cells, zone: &Zone) -> Result<()> {
         let is_null = match field.quoted {
             true => self.force_null,
             false => !self.force_not_null,
         };
         if field.is_null_text && is_null {
-            self.cells.push_null();
+            cells.push_null();
             return Ok(());
         }
-        self.cells.push_text(text_of(field.bytes)?, zone)
+        cells.push_text(text_of(field.bytes)?, zone)
     }
 }
 

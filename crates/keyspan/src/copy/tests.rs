@@ -1,7 +1,8 @@
 //! What PostgreSQL's COPY accepts, refuses and writes.
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
+use arrow::datatypes::Int32Type;
 use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, Result, Value, value_at};
 
@@ -16,21 +17,34 @@ fn columns(types: &[ColumnType]) -> Vec<(String, ColumnType)> {
     types.iter().zip(names).map(|(ty, name)| (name.to_string(), *ty)).collect()
 }
 
-/// The input in pieces of every length give the same rows.
+/// The input in pieces of every length give the same rows, read at once or on several threads.
 fn parse(types: &[ColumnType], options: &CopyOptions, input: &[u8]) -> Result<Vec<Vec<Value>>> {
-    let mut results = [1, 2, 7, input.len().max(1)].map(|length| pieces(types, options, input, length)).into_iter();
-    let first = results.next().expect("four results");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let lengths = [1, 2, 7, input.len().max(1)];
+    let cut = [None, Some(1), Some(5), Some(20)];
+    let given = lengths.iter().flat_map(|length| cut.iter().map(move |cut| (*length, *cut)));
+    let mut results = given.map(|(length, cut)| runtime.block_on(pieces(types, options, input, length, cut)));
+    let first = results.next().expect("sixteen results");
     results.for_each(|other| assert_eq!(other, first));
     first
 }
 
-fn pieces(types: &[ColumnType], options: &CopyOptions, input: &[u8], length: usize) -> Result<Vec<Vec<Value>>> {
+async fn pieces(
+    types: &[ColumnType],
+    options: &CopyOptions,
+    input: &[u8],
+    length: usize,
+    cut: Option<usize>,
+) -> Result<Vec<Vec<Value>>> {
     let mut parser = CopyParser::new("t", &columns(types), options, "UTC")?;
+    if let Some(cut) = cut {
+        parser = parser.with_pieces_of(cut);
+    }
     let mut batches = Vec::new();
     for piece in input.chunks(length) {
-        batches.extend(parser.push(piece)?);
+        batches.extend(parser.push(piece).await?);
     }
-    batches.extend(parser.finish()?);
+    batches.extend(parser.finish().await?);
     let all = concat_batches(parser.schema(), &batches)?;
     let row = |row: usize| types.iter().zip(all.columns()).map(|(ty, array)| value_at(array, row, *ty)).collect();
     (0..all.num_rows()).map(row).collect()
@@ -174,12 +188,41 @@ fn what_is_written_is_read_back_in_every_format() {
     }
 }
 
+#[tokio::test]
+async fn batches_are_bounded_and_rows_in_order() {
+    let input: String = (0..1_000_000).map(|n| format!("{n}\n")).collect();
+    for cut in [1 << 16, 2 << 20, usize::MAX] {
+        let parser = CopyParser::new("t", &columns(&[ColumnType::Int]), &csv(), "UTC").expect("a parser");
+        let mut parser = parser.with_pieces_of(cut);
+        let mut batches = parser.push(input.as_bytes()).await.expect("batches");
+        batches.extend(parser.finish().await.expect("the rest"));
+        assert!(batches.len() >= 3 && batches.iter().all(|batch| batch.num_rows() <= 65_536));
+        let numbers = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int32Type>().values().to_vec());
+        assert!(numbers.eq(0..1_000_000));
+    }
+}
+
+#[tokio::test]
+async fn of_errors_in_several_pieces_the_first_is_told() {
+    let input: String = (0..1000).map(|n| format!("{n}\n")).collect();
+    for wrong in ["x\n", "\"open\n", "1,2\n"] {
+        let mut data = input.clone();
+        data.push_str(wrong);
+        data.extend((0..1000).map(|n| format!("{n}\ny\n")));
+        let parser = CopyParser::new("t", &columns(&[ColumnType::Int]), &csv(), "UTC").expect("a parser");
+        let mut parser = parser.with_pieces_of(64);
+        let mut failed = None;
+        for piece in data.as_bytes().chunks(100) {
+            failed = failed.or(parser.push(piece).await.err());
+        }
+        let failed = failed.or(parser.finish().await.err()).expect("an error");
+        let detail = failed.detail.expect("where");
+        assert!(detail.starts_with("COPY t, line 1001"), "{wrong}: {detail}");
+    }
+}
+
 #[test]
-fn batches_are_bounded() {
-    let mut parser = CopyParser::new("t", &columns(&[ColumnType::Int]), &csv(), "UTC").expect("a parser");
-    let input: String = (0..100_000).map(|n| format!("{n}\n")).collect();
-    let batches = parser.push(input.as_bytes()).expect("batches");
-    assert!(batches.len() >= 3 && batches.iter().all(|batch| batch.num_rows() <= 65_536));
-    let rest: usize = parser.finish().expect("the rest").iter().map(RecordBatch::num_rows).sum();
-    assert_eq!(rest + batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 100_000);
+fn what_follows_the_end_marker_is_no_data() {
+    let input: String = (0..100).map(|n| format!("{n}\n")).collect::<String>() + "\\.\nnot data\n";
+    assert_eq!(parse(&[ColumnType::Int], &csv(), input.as_bytes()).expect("rows").len(), 100);
 }

@@ -120,10 +120,12 @@ async fn an_error_in_the_last_row_of_a_large_copy_leaves_nothing() {
         let mut parser = CopyParser::new("t", &columns, &copy.options, "UTC").expect("a parser");
         for number in 0..50_000 {
             let line = format!("{number}\t{}\n", "y".repeat(500));
-            let batches = parser.push(line.as_bytes());
+            let batches = parser.push(line.as_bytes()).await;
             push(&mut s, &mut target, batches).await.expect("rows");
         }
-        let batches = parser.push(last.as_bytes()).and_then(|_| parser.finish());
+        let pushed = parser.push(last.as_bytes()).await;
+        push(&mut s, &mut target, pushed).await.expect("rows");
+        let batches = parser.finish().await;
         match push(&mut s, &mut target, batches).await {
             Ok(()) => assert_eq!(target.finish(&mut s).await.expect("commits"), 50_001),
             Err(error) => assert_eq!(error.sqlstate(), "22P02"),
