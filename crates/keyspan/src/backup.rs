@@ -43,8 +43,8 @@ impl Database {
             result = &mut task => return result,
         };
         drop(stop);
-        let _ = task.await;
-        Err(error)
+        // It may have been done by then.
+        task.await.map_err(|_| error)
     }
 
     fn begin_backup(&self, directory: PathBuf) -> (JoinHandle<Result<BackupReport>>, StopOnDrop) {
