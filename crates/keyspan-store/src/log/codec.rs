@@ -279,8 +279,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
         }
         5 => {
             let parts = reader.u32()?;
-            let segments = serde_json::from_slice(reader.bytes()?)
-                .map_err(|error| bad(format!("a segment's record cannot be read: {error}")))?;
+            let segments = read_json(reader.bytes()?)?;
             LoggedMutation::Load { relation, schema_version, stamp, parts, segments }
         }
         other => return Err(newer(format!("a mutation of kind {other}"))),
@@ -366,6 +365,10 @@ fn get_value(tag: u8, reader: &mut Reader<'_>) -> Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+
     use super::*;
 
     fn row(value: Value) -> LoggedMutation {
@@ -408,10 +411,39 @@ mod tests {
             let stamp = Stamp::Server(0);
             mutations.push(LoggedMutation::DeleteSpan { relation, schema_version, start: b"a".to_vec(), end, stamp });
         }
+        for (marker, null_deletes) in [(false, false), (true, false), (false, true), (true, true)] {
+            // The log has ids in place of names.
+            let column = ("3", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef, true);
+            let batch = RecordBatch::try_from_iter_with_nullable([column]);
+            let (columns, stamp) = (vec![ColumnId(3)], Stamp::At(5));
+            let write =
+                BatchWrite { relation, columns, batch: batch.expect("a batch"), marker, null_deletes, stamp, ttl: 7 };
+            mutations.push(LoggedMutation::Bulk { schema_version, write });
+        }
+        let loaded =
+            LoggedMutation::Load { relation, schema_version, stamp: Stamp::Server(2), parts: 3, segments: vec![] };
+        mutations.push(loaded);
         for catalog in [None, Some(Catalog::initial())] {
             let record = encode_body(catalog.as_ref(), &mutations).expect("encodes");
             let body = decode_body(record.kind, record.flags, &record.bytes).expect("decodes");
             assert_eq!(body, RecordBody { catalog, mutations: mutations.clone() });
+        }
+    }
+
+    #[test]
+    fn long_bodies_are_compressed_if_that_makes_them_shorter() {
+        let noise: Vec<u8> = {
+            let mut random = crate::random::Random::new(1);
+            (0..2 * COMPRESS_FROM).map(|_| random.below(256) as u8).collect()
+        };
+        for (content, flags) in [(vec![7; COMPRESS_FROM / 2], 0), (vec![7; 2 * COMPRESS_FROM], COMPRESSED), (noise, 0)]
+        {
+            let length = content.len();
+            let mutation = row(Value::Blob(content));
+            let record = encode_body(None, std::slice::from_ref(&mutation)).expect("encodes");
+            assert_eq!((record.flags, record.bytes.len() < length), (flags, flags == COMPRESSED));
+            let body = decode_body(record.kind, record.flags, &record.bytes).expect("decodes");
+            assert_eq!(body.mutations, [mutation]);
         }
     }
 
