@@ -22,8 +22,8 @@ pub struct Arguments {
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
     listen: SocketAddr,
-    /// Memory for memtables, decoded blocks and queries together, such as 2GB. The process takes more: often
-    /// twice that and 100 MB.
+    /// Memory for memtables, decoded blocks and queries together, such as 2GB. The process takes more: up to
+    /// 400 MB in what was measured.
     #[arg(long, value_name = "BYTES", value_parser = open::parse_bytes)]
     memory: Option<usize>,
     /// Clients at a time.

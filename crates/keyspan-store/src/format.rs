@@ -48,14 +48,12 @@ impl Format {
         if files.len(FORMAT_FILE)?.is_none() {
             return Ok(None);
         }
-        let name = files.display(FORMAT_FILE);
-        let format = Format::decode(&files.read(FORMAT_FILE)?, &name)?;
-        format.check(&name)?;
-        Ok(Some(format))
+        let format = Format::decode(&files.read(FORMAT_FILE)?);
+        format.map(Some).map_err(|error| named(&files.display(FORMAT_FILE), error))
     }
 
-    /// Refuses what this program cannot read; `name` is the file that says so.
-    pub fn check(&self, name: &str) -> Result<()> {
+    /// Refuses what this program cannot read.
+    fn check(&self) -> Result<()> {
         let unknown = self.required & !KNOWN_FEATURES;
         let what = if self.version != FORMAT_VERSION {
             format!("it has format {}, and this program reads format {FORMAT_VERSION}", self.version)
@@ -64,7 +62,7 @@ impl Format {
         } else {
             return Ok(());
         };
-        Err(newer(name, what))
+        Err(Error::new(ErrorKind::FormatVersion, what))
     }
 
     /// What the file of a new store says.
@@ -92,18 +90,19 @@ impl Format {
         bytes
     }
 
-    /// Reads the file's bytes; `name` is what an error names.
-    pub fn decode(bytes: &[u8], name: &str) -> Result<Format> {
+    /// Reads the file's bytes, and refuses what this program cannot read; who knows the file adds its name ([`named`]).
+    pub fn decode(bytes: &[u8]) -> Result<Format> {
         if bytes.len() < FORMAT_BYTES || &bytes[..8] != MAGIC {
-            return Err(corrupted(name, "it does not begin as a Keyspan data directory does"));
+            return Err(Error::new(ErrorKind::Corrupted, "it does not begin as a Keyspan data directory does"));
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if crc32c::crc32c(&bytes[..44]) != u32_at(44) {
-            return Err(corrupted(name, "its checksum is wrong"));
+            return Err(Error::new(ErrorKind::Corrupted, "its checksum is wrong"));
         }
         let store = Uuid::from_slice(&bytes[12..28]).expect("sixteen bytes");
-        Ok(Format { version: u32_at(8), store, required: u64_at(28), compatible: u64_at(36) })
+        let format = Format { version: u32_at(8), store, required: u64_at(28), compatible: u64_at(36) };
+        format.check().map(|()| format)
     }
 }
 

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures::SinkExt;
+use fastrand::Rng;
 use tokio_postgres::Client;
 
-use crate::{Random, Server};
+use crate::{Server, copy, noise, sqlstate};
 
 /// Of which a server leaves 64 MB free.
 const MEGABYTES: u64 = 224;
@@ -33,18 +32,11 @@ impl Drop for Mounted<'_> {
 /// Copies rows until there is no room; answers how many were acknowledged.
 async fn fill(client: &Client, table: &str) -> u64 {
     const STEP: u64 = 10_000;
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for first in (0..).step_by(STEP as usize) {
-        let text =
-            |random: &mut Random| (0..25).map(|_| format!("{:016x}", random.below(u64::MAX))).collect::<String>();
-        let lines: String = (first..first + STEP).map(|row| format!("{row}\t{}\n", text(&mut random))).collect();
-        let mut sink = std::pin::pin!(client.copy_in(&format!("COPY {table} FROM STDIN")).await.unwrap());
-        let sent = sink.send(Bytes::from(lines)).await;
-        if let Err(error) = match sent {
-            Ok(()) => sink.finish().await.map(drop),
-            Err(error) => Err(error),
-        } {
-            assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{:?}", error.as_db_error());
+        let lines = (first..first + STEP).map(|row| format!("{row}\t{}\n", noise(&mut random))).collect();
+        if let Err(error) = copy(client, table, lines).await {
+            assert_eq!(sqlstate(&error), "53100", "{:?}", error.as_db_error());
             return first;
         }
         assert!(first < 1_000_000, "{MEGABYTES} MB are never full");
@@ -61,7 +53,7 @@ async fn count(client: &Client, table: &str) -> u64 {
 async fn writes_again(client: &Client) {
     let until = Instant::now() + Duration::from_secs(30);
     while let Err(error) = client.batch_execute("INSERT INTO kept VALUES (1, 'again')").await {
-        assert_eq!(error.code().map(|code| code.code()), Some("53100"), "{error}");
+        assert_eq!(sqlstate(&error), "53100", "{error}");
         assert!(Instant::now() < until, "what was freed is not seen");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -83,7 +75,7 @@ async fn a_full_file_system_refuses_writes_and_loses_nothing() {
         client.batch_execute("CREATE TABLE IF NOT EXISTS big (k bigint PRIMARY KEY, v text)").await.unwrap();
         let acknowledged = fill(&client, "big").await;
         let refused = client.batch_execute("INSERT INTO kept VALUES (2, 'refused')").await.unwrap_err();
-        assert_eq!(refused.code().map(|code| code.code()), Some("53100"));
+        assert_eq!(sqlstate(&refused), "53100");
         assert_eq!((count(&client, "big").await, count(&client, "kept").await), (acknowledged, 1), "reading goes on");
         client.batch_execute(free).await.unwrap();
         writes_again(&client).await;

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use futures::SinkExt;
 use tokio_postgres::Client;
 
-use crate::{Random, Server};
+use crate::Server;
 
 /// What the client knows of one statement: how many rows it wrote, and whether the server said so.
 #[derive(Debug)]
@@ -26,13 +27,13 @@ fn insert(table: &str, batch: u64, rows: u64) -> String {
 /// Writes until the server is gone. Two tables in one transaction every third time.
 async fn write(
     client: &Client,
-    random: &mut Random,
+    random: &mut Rng,
     next: &mut u64,
     known: &mut BTreeMap<u64, Statement>,
     until: Instant,
 ) {
     while Instant::now() < until {
-        let (batch, rows) = (*next, 1 + random.below(60));
+        let (batch, rows) = (*next, random.u64(1..=60));
         *next += 1;
         known.insert(batch, Statement { rows, acknowledged: false });
         let (left, right) = (insert("kept", batch, rows), insert("twin", batch, rows));
@@ -64,7 +65,7 @@ async fn acknowledged_writes_survive_sigkill() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (kills, seed) = (number("KEYSPAN_KILLS").unwrap_or(50), number("KEYSPAN_SEED").unwrap_or(42));
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let folder = tempfile::tempdir().unwrap();
     let (mut known, mut next) = (BTreeMap::new(), 0);
     for round in 0..kills {
@@ -77,7 +78,7 @@ async fn acknowledged_writes_survive_sigkill() {
             }
         }
         check(&client, &known).await;
-        let pause = Duration::from_millis(random.below(250));
+        let pause = Duration::from_millis(random.u64(..250));
         let until = Instant::now() + Duration::from_secs(20);
         let killer = tokio::spawn(async move {
             tokio::time::sleep(pause).await;

@@ -11,6 +11,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use bytes::Bytes;
+use fastrand::Rng;
+use futures::SinkExt;
 use tokio_postgres::{Client, NoTls};
 
 /// Killed when it is dropped.
@@ -62,14 +65,18 @@ async fn connect(port: u16) -> Client {
     client
 }
 
-/// Numbers that look random, the same for one seed (xorshift).
-struct Random(u64);
+/// Copies rows in the text format; answers how many were acknowledged.
+async fn copy(client: &Client, table: &str, lines: String) -> Result<u64, tokio_postgres::Error> {
+    let mut sink = std::pin::pin!(client.copy_in(&format!("COPY {table} FROM STDIN")).await?);
+    sink.send(Bytes::from(lines)).await?;
+    sink.finish().await
+}
 
-impl Random {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
+/// A text of 400 bytes that does not compress to less than half.
+fn noise(random: &mut Rng) -> String {
+    (0..25).map(|_| format!("{:016x}", random.u64(..))).collect()
+}
+
+fn sqlstate(error: &tokio_postgres::Error) -> &str {
+    error.code().map_or("none", |code| code.code())
 }

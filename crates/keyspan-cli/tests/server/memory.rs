@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bytes::Bytes;
 use chrono::DateTime;
-use futures::SinkExt;
+use fastrand::Rng;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::{Random, Server, connect};
+use crate::{Server, connect, copy, sqlstate};
 
 /// What the server is given, and what docs/reliability.md says of its process. Half of the limit is the allocator's at times.
 const MEMORY: (&str, u64) = ("64MB", 64 << 20);
@@ -80,18 +79,16 @@ fn check_peak(server: &Server, stage: &str) {
     assert!(peak <= LIMIT, "{stage}: {} MB of memory, more than {}", peak >> 20, LIMIT >> 20);
 }
 
-async fn load(client: &Client, random: &mut Random, rows: std::ops::Range<u64>, step: u64) {
-    let pool: String = (0..1 << 16).map(|_| char::from(b'a' + random.below(26) as u8)).collect();
+async fn load(client: &Client, random: &mut Rng, rows: std::ops::Range<u64>, step: u64) {
+    let pool: String = (0..1 << 16).map(|_| random.lowercase()).collect();
     for start in rows.clone().step_by(step as usize) {
         let mut lines = String::new();
         for row in start..rows.end.min(start + step) {
-            let at = random.below((pool.len() - TEXT) as u64) as usize;
+            let at = random.usize(..pool.len() - TEXT);
             let time = DateTime::from_timestamp(row as i64, 0).unwrap();
             writeln!(lines, "s{}\t{time}\t{}", row % 100, &pool[at..at + TEXT]).unwrap();
         }
-        let mut sink = std::pin::pin!(client.copy_in::<_, Bytes>("COPY wide FROM STDIN").await.unwrap());
-        sink.send(Bytes::from(lines)).await.unwrap();
-        sink.finish().await.unwrap();
+        copy(client, "wide", lines).await.unwrap();
     }
 }
 
@@ -113,7 +110,7 @@ async fn read_slowly(port: u16) -> JoinHandle<()> {
 /// The first value, or the SQLSTATE.
 async fn answer(client: &Client, sql: &str) -> Result<String, String> {
     let messages = client.simple_query(sql).await;
-    let messages = messages.map_err(|error| error.code().map_or(error.to_string(), |code| code.code().to_string()))?;
+    let messages = messages.map_err(|error| sqlstate(&error).to_owned())?;
     let first = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,
@@ -128,7 +125,7 @@ async fn fifteen_times_the_memory_stays_below_a_hard_limit() {
     if group.is_none() {
         println!("no control group can be made here: only the peak of resident memory is looked at");
     }
-    let mut random = Random(42);
+    let mut random = Rng::with_seed(42);
     let server = start(folder.path(), group.as_ref());
     let client = server.connect().await;
     client.batch_execute("CREATE TABLE wide (s text, ts timestamptz, v text, PRIMARY KEY (s, ts))").await.unwrap();

@@ -13,8 +13,8 @@
 use keyspan_model::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{ASIDE, Files, corrupted, io_error};
-use crate::format::{FORMAT_BYTES, Format, named, newer, read_json};
+use crate::files::{ASIDE, Files, io_error};
+use crate::format::{FORMAT_BYTES, Format, named, read_json};
 use crate::log::{LogFile, Reader};
 use crate::manifest::{Items, ManifestState, decode_checkpoint, encode_checkpoint};
 use crate::segment::SegmentRecord;
@@ -66,11 +66,8 @@ impl Listing {
             return Ok(None);
         }
         let name = files.display(LISTING_FILE);
-        let listing = decode(&files.read(LISTING_FILE)?, &name).map_err(|error| match error.kind {
-            ErrorKind::FormatVersion => error,
-            _ => corrupted(&name, error.message),
-        });
-        listing.map(Some)
+        let listing = decode(&files.read(LISTING_FILE)?);
+        listing.map(Some).map_err(|error| named(&name, error))
     }
 
     /// Makes this the listing of a directory, durably; the one before is there until then. All that it names must be
@@ -101,7 +98,7 @@ impl Listing {
     }
 }
 
-fn decode(bytes: &[u8], name: &str) -> Result<Listing> {
+fn decode(bytes: &[u8]) -> Result<Listing> {
     let bad = |what: String| Error::new(ErrorKind::Corrupted, what);
     let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty".into()))?;
     if Reader::new(crc).u32()? != crc32c::crc32c(body) {
@@ -113,12 +110,12 @@ fn decode(bytes: &[u8], name: &str) -> Result<Listing> {
     }
     let version = reader.u32()?;
     if version != VERSION {
-        return Err(newer(name, format!("it has version {version}, and this program reads {VERSION}")));
+        let what = format!("it has version {version}, and this program reads {VERSION}");
+        return Err(Error::new(ErrorKind::FormatVersion, what));
     }
-    let format = Format::decode(reader.take(FORMAT_BYTES)?, name)?;
-    format.check(name)?;
+    let format = Format::decode(reader.take(FORMAT_BYTES)?)?;
     let length = reader.u32()? as usize;
-    let contents = read_json(reader.take(length)?).map_err(|error| named(name, error))?;
+    let contents = read_json(reader.take(length)?)?;
     let checkpoint = &body[8 + 4 + FORMAT_BYTES + 4 + length..];
     let manifest = ManifestState::from_items(&decode_checkpoint(checkpoint, format.store)?)?;
     Ok(Listing { format, manifest, contents })

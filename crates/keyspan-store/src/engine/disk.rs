@@ -6,29 +6,19 @@ use std::sync::atomic::Ordering;
 
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::core::{Core, closed};
+use super::core::Core;
 use crate::files::{missing_reserve, reserve};
 
-impl Core {
-    /// Asked while segments are written: fails when the store is closed in haste, and when the disk is almost out of space.
-    pub fn may_go_on_writing(&self) -> Result<()> {
-        if self.aborting.load(Ordering::Relaxed) {
-            return Err(closed());
-        }
-        match self.files.free_space() {
-            Ok(Some(free)) if free < self.options.free_space_mark / 4 => {
-                Err(Error::new(ErrorKind::DiskFull, "no space left for a segment: the disk is almost full"))
-            }
-            _ => Ok(()),
-        }
-    }
+/// This part of the mark is for what is acknowledged already: the log.
+const LAST: u64 = 4;
 
+impl Core {
     /// Looks at the free space, and refuses or takes writes accordingly.
     pub fn look_at_disk(&self) {
         let mark = self.options.free_space_mark;
         let (low, out) = match self.files.free_space() {
             // A reserve that was given up is made again before anything else gets space.
-            Ok(Some(free)) => (free < mark.saturating_add(missing_reserve(self.files.as_ref())), free < mark / 4),
+            Ok(Some(free)) => (free < mark.saturating_add(missing_reserve(self.files.as_ref())), free < mark / LAST),
             Ok(None) | Err(_) => (false, false),
         };
         self.disk_out.store(out, Ordering::Relaxed);
@@ -40,4 +30,25 @@ impl Core {
             tracing::warn!(%error, "the reserve for a full disk could not be made");
         }
     }
+
+    /// Fails with 53100 while the disk had less free space than the mark when it was looked at.
+    pub fn check_disk(&self) -> Result<()> {
+        match self.disk_low.load(Ordering::Relaxed) {
+            true => Err(almost_full("writes")),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails with 53100 while a segment would take what is left for the log.
+    pub fn check_room_for_segments(&self) -> Result<()> {
+        match self.files.free_space() {
+            Ok(Some(free)) if free < self.options.free_space_mark / LAST => Err(almost_full("segments")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn almost_full(what: &str) -> Error {
+    Error::new(ErrorKind::DiskFull, format!("no space left for {what}: the disk is almost full"))
+        .with_hint("Free space on the disk, or DELETE, DROP or TRUNCATE: that and reading still work.")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use keyspan_model::{ErrorKind, Mutation, Span, Stamp, TableDef, Unchanged, WriteBatch};
 
+use super::StoreLoad;
 use crate::check::check_files;
 use crate::engine::tests::{bulk, create, expected, in_files, key, options, read, read_from, row, write};
 use crate::engine::{EmbeddedStore, StoreOptions};
@@ -83,6 +84,28 @@ fn a_load_is_seen_whole_and_survives_kills_and_merges() {
     for record in manifest.state().segments.values() {
         verify_segment(&files, &t.rows_relation(), record).expect("whole");
     }
+}
+
+#[test]
+fn parts_that_are_written_at_a_time_are_in_the_order_they_came_in() {
+    let files = MemoryFiles::new();
+    let store = small(&files);
+    let t = create(&store, "t");
+    let mut own = StoreLoad::new(&store.core, t.rows_relation(), Stamp::Server(0));
+    assert_eq!((own.part_bytes, own.threads), (64 << 10, 1), "the budget holds no more");
+    own.threads = 4;
+    let mut load: Box<dyn Load> = Box::new(own);
+    for value in 1..=9 {
+        (0..3).for_each(|at| push(&mut load, &t, "l", at * 1000..(at + 1) * 1000, value));
+    }
+    write(&store, vec![block_on(load.finish()).expect("finishes")]);
+    assert_eq!(values(&read(&store, &t), "l"), vec![9; 3000]);
+    assert_eq!(values(&read(&small(&files.fork()), &t), "l"), vec![9; 3000]);
+    let large = StoreOptions { memory_budget: 1 << 30, ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), large).expect("opens");
+    let own = StoreLoad::new(&store.core, t.rows_relation(), Stamp::Server(0));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert_eq!((own.part_bytes, own.threads), (64 << 20, cores.min(7)));
 }
 
 #[test]

@@ -206,15 +206,6 @@ impl Core {
         memory >= self.options.memory_budget || self.log().size().0 > self.options.log_limit.saturating_mul(2)
     }
 
-    /// Fails with 53100 while the disk has less free space than the mark.
-    pub fn check_disk(&self) -> Result<()> {
-        if !self.disk_low.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::DiskFull, "no space left for writes: the disk is almost full")
-            .with_hint("Free space on the disk, or DELETE, DROP or TRUNCATE: that and reading still work."))
-    }
-
     /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must be
     /// almost out.
     ///

@@ -1,10 +1,11 @@
 //! Merging runs, into segments above all: what a flush, a merge of segments and one in memory have in common.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use keyspan_model::{RelationDef, Result, SegmentId};
 
-use super::core::Core;
+use super::core::{Core, closed};
 use super::version::RelationVersion;
 use crate::compact::{Output, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
@@ -50,6 +51,14 @@ impl Core {
             pause: &|| self.may_go_on_writing(),
         };
         write_merged(&output, || inputs.merge())
+    }
+
+    /// Asked between two batches of a segment: fails when the store is closed in haste, and when there is no room.
+    pub fn may_go_on_writing(&self) -> Result<()> {
+        match self.aborting.load(Ordering::Relaxed) {
+            true => Err(closed()),
+            false => self.check_room_for_segments(),
+        }
     }
 
     /// Removes the files of segments that no manifest has ever named.

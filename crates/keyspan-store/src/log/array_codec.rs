@@ -17,7 +17,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{BinaryType, DataType, Field, Schema};
 use keyspan_model::{ColumnId, ColumnType, Error, Result};
 
-use super::wire::{Reader, bad, newer, put_varint};
+use super::wire::{Reader, bad, put_varint, unknown};
 
 /// Appends the columns of a batch.
 pub fn put_batch(out: &mut Vec<u8>, columns: &[ColumnId], batch: &RecordBatch) -> Result<()> {
@@ -111,7 +111,7 @@ fn get_array(reader: &mut Reader<'_>, rows: usize) -> Result<ArrayRef> {
         0 => None,
         1 => Some(NullBuffer::new(get_bits(reader, rows)?)),
         2 => return Ok(new_null_array(&ty, rows)),
-        other => return Err(newer(format!("an array with nulls of kind {other}"))),
+        other => return Err(unknown(format!("an array with nulls of kind {other}"))),
     };
     Ok(match &ty {
         DataType::Boolean => Arc::new(BooleanArray::new(get_bits(reader, rows)?, nulls)),
@@ -204,7 +204,7 @@ fn get_type(reader: &mut Reader<'_>) -> Result<DataType> {
     if tag == DECIMAL {
         return Ok(DataType::Decimal128(reader.u8()?, i8::from_le_bytes(reader.array()?)));
     }
-    TYPES.get(usize::from(tag)).map(|ty| ty.arrow()).ok_or_else(|| newer(format!("an array of type {tag}")))
+    TYPES.get(usize::from(tag)).map(|ty| ty.arrow()).ok_or_else(|| unknown(format!("an array of type {tag}")))
 }
 
 #[cfg(test)]

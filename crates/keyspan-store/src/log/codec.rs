@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::array_codec::{get_batch, put_batch};
 use super::frame::{COMPRESSED, KIND_BATCH, KIND_CHANGE};
-use super::wire::{Reader, bad, newer, put_bytes, put_varint};
+use super::wire::{Reader, bad, put_bytes, put_varint, unknown};
 use crate::format::read_json;
 use crate::segment::SegmentRecord;
 
@@ -179,7 +179,7 @@ pub fn decode_body(kind: u8, flags: u8, bytes: &[u8]) -> Result<RecordBody> {
     let catalog = match kind {
         KIND_BATCH => None,
         KIND_CHANGE => Some(read_json(reader.bytes()?)?),
-        other => return Err(newer(format!("a record of kind {other}"))),
+        other => return Err(unknown(format!("a record of kind {other}"))),
     };
     let mutations = (0..reader.count()?).map(|_| get_mutation(&mut reader)).collect::<Result<_>>()?;
     if !reader.is_empty() {
@@ -256,7 +256,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
     let stamp = match reader.u8()? {
         0 => Stamp::Server(reader.u32()?),
         1 => Stamp::At(reader.i64()?),
-        other => return Err(newer(format!("a stamp of kind {other}"))),
+        other => return Err(unknown(format!("a stamp of kind {other}"))),
     };
     Ok(match tag {
         1 => {
@@ -282,7 +282,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
             let segments = read_json(reader.bytes()?)?;
             LoggedMutation::Load { relation, schema_version, stamp, parts, segments }
         }
-        other => return Err(newer(format!("a mutation of kind {other}"))),
+        other => return Err(unknown(format!("a mutation of kind {other}"))),
     })
 }
 
@@ -359,7 +359,7 @@ fn get_value(tag: u8, reader: &mut Reader<'_>) -> Result<Value> {
         }
         16 => Value::Inet(IpAddr::from(reader.array::<4>()?)),
         17 => Value::Inet(IpAddr::from(reader.array::<16>()?)),
-        other => return Err(newer(format!("a value of kind {other}"))),
+        other => return Err(unknown(format!("a value of kind {other}"))),
     })
 }
 

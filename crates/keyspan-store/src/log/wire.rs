@@ -114,6 +114,6 @@ pub fn bad(what: impl Into<String>) -> Error {
 }
 
 /// The error of bytes that only a newer program can have written, since a checksum covers them; as [`bad`].
-pub fn newer(what: impl Into<String>) -> Error {
+pub fn unknown(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::FormatVersion, what)
 }

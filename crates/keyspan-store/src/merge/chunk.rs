@@ -195,8 +195,8 @@ impl Chunk {
     /// Codes stay codes only where one stretch passes as it is.
     pub(crate) fn finish(&self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
         let covered = self.covered();
-        if let Some(joined) = if reverse { None } else { self.joined()? } {
-            return Ok(Gathered { batch: joined, covered });
+        if !reverse && let Some(batch) = self.joined()? {
+            return Ok(Gathered { batch, covered });
         }
         let batches: Vec<&RunBatch> = self.sources.iter().map(|source| &source.batch).collect();
         let mut places = Vec::with_capacity(self.rows);

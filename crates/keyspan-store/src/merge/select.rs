@@ -4,15 +4,15 @@
 //! that no other run has: what is seen of them is the value or, if it is dead, nothing, and no range has nothing in it. A
 //! key column has one value in all versions of a row.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Scalar};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
 use arrow::datatypes::UInt8Type;
-use keyspan_model::{ColumnRange, ColumnType, KeyColumn, KeyEncoder, RelationDef, Result, Value, array_of};
+use keyspan_model::{ColumnRange, ColumnType, RelationDef, Result, Value, array_of};
 
-use crate::run::{Extent, RunBatch, Wanted};
+use crate::run::{EncodedRange, Extent, RunBatch, Wanted};
 
 /// The ranges of a scan whose columns are read.
 #[derive(Debug)]
@@ -29,8 +29,6 @@ struct Test {
     encoded: Option<EncodedRange>,
 }
 
-type EncodedRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Key(usize),
@@ -44,7 +42,7 @@ impl Selection {
         for range in ranges {
             if let Some((place, ty)) = place(relation, wanted, range).filter(|(_, ty)| ty.arrow_order_is_key_order()) {
                 let encoded = match place {
-                    Place::Key(at) => Some(encoded(&relation.key[at], range)?),
+                    Place::Key(at) => Some(EncodedRange::new(&relation.key[at], range)?),
                     Place::Value(_) => None,
                 };
                 tests.push(Test { place, lower: bound(ty, &range.lower)?, upper: bound(ty, &range.upper)?, encoded });
@@ -92,25 +90,11 @@ fn bound(ty: ColumnType, bound: &Bound<Value>) -> Result<Bound<Scalar<ArrayRef>>
     })
 }
 
-fn encoded(column: &KeyColumn, range: &ColumnRange) -> Result<EncodedRange> {
-    let encoder = KeyEncoder::new(std::slice::from_ref(column));
-    let encode = |bound: &Bound<Value>| -> Result<Bound<Vec<u8>>> {
-        let bytes = |value: &Value| encoder.encode(std::slice::from_ref(value));
-        Ok(match bound {
-            Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(value) => Bound::Included(bytes(value)?),
-            Bound::Excluded(value) => Bound::Excluded(bytes(value)?),
-        })
-    };
-    let (lower, upper) = (encode(&range.lower)?, encode(&range.upper)?);
-    Ok(if column.descending { (upper, lower) } else { (lower, upper) })
-}
-
 impl Test {
     /// Whether every row of the extent is inside the range.
     fn holds_all(&self, extent: &Extent) -> bool {
         let (Place::Key(at), Some(range)) = (self.place, &self.encoded) else { return false };
-        extent.columns.get(at).is_some_and(|(least, greatest)| range.contains(least) && range.contains(greatest))
+        extent.columns.get(at).is_some_and(|(least, greatest)| range.holds(least, greatest))
     }
 
     /// Rows inside the range; a null is in none.

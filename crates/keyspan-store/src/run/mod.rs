@@ -13,6 +13,7 @@ mod extent;
 mod int64s;
 mod meeting;
 mod prefixes;
+mod range;
 mod tombstone;
 
 use std::fmt::Debug;
@@ -28,6 +29,7 @@ pub use extent::{Extent, ExtentBuilder, RunMeta};
 pub use int64s::Int64s;
 pub use meeting::{Meeting, Meetings, inherit};
 pub use prefixes::{KnownPrefixes, Prefixes};
+pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
 
 use crate::memory_run::MemoryRun;

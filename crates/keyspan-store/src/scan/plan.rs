@@ -1,14 +1,12 @@
 //! From spans to runs, forms and splits: what will be read, and what need not be.
 
-use std::ops::Bound;
-
 use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan};
 
 use super::ScanSource;
 use super::party::Parties;
 use crate::merge::versions::VersionFilter;
-use crate::run::{Extent, Run};
+use crate::run::{EncodedRange, Extent, Run};
 use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
@@ -19,8 +17,8 @@ const MOST_PROBES: usize = 64;
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
 pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// Index of a key column, and its least and greatest encoded value, both inclusive; `None`: no bound.
-type ColumnBound = (usize, Option<Vec<u8>>, Option<Vec<u8>>);
+/// Index of a key column, and what its values must be.
+type KeyColumnRange = (usize, EncodedRange);
 
 /// Which runs a scan reads.
 #[derive(Debug)]
@@ -69,7 +67,7 @@ impl ScanSource {
     pub(crate) fn choose(&self, scan: &Scan) -> Result<Chosen> {
         let ranges = self.key_ranges(scan)?;
         let counts_versions = self.counts_versions();
-        let bounds = if counts_versions { Vec::new() } else { self.column_bounds(&scan.ranges)? };
+        let bounds = if counts_versions { Vec::new() } else { self.key_column_ranges(&scan.ranges)? };
         // Newer versions count although they stand before the span.
         let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
@@ -124,23 +122,10 @@ impl ScanSource {
         Ok(disjoint)
     }
 
-    /// For each key column the encoded bounds that the scan's ranges give, both inclusive.
-    fn column_bounds(&self, ranges: &[ColumnRange]) -> Result<Vec<ColumnBound>> {
-        let mut bounds = Vec::new();
-        for range in ranges {
-            let Some(at) = self.relation.key_index(range.column) else { continue };
-            let column = &self.relation.key[at];
-            let encoder = KeyEncoder::new(std::slice::from_ref(column));
-            let encode = |bound: &Bound<keyspan_model::Value>| match bound {
-                Bound::Included(value) | Bound::Excluded(value) => {
-                    encoder.encode(std::slice::from_ref(value)).map(Some)
-                }
-                Bound::Unbounded => Ok(None),
-            };
-            let (lower, upper) = (encode(&range.lower)?, encode(&range.upper)?);
-            bounds.push(if column.descending { (at, upper, lower) } else { (at, lower, upper) });
-        }
-        Ok(bounds)
+    /// Those of the scan's ranges that are of key columns.
+    fn key_column_ranges(&self, ranges: &[ColumnRange]) -> Result<Vec<KeyColumnRange>> {
+        let of_key = ranges.iter().filter_map(|range| Some((self.relation.key_index(range.column)?, range)));
+        of_key.map(|(at, range)| Ok((at, EncodedRange::new(&self.relation.key[at], range)?))).collect()
     }
 
     /// Asks boxes and bloom filters, where the spans are a few whole keys.
@@ -214,11 +199,10 @@ impl ScanSource {
     }
 }
 
-fn within(extent: &Extent, bounds: &[ColumnBound]) -> bool {
-    bounds.iter().all(|(at, lower, upper)| {
-        let Some((least, greatest)) = extent.columns.get(*at) else { return true };
-        lower.as_ref().is_none_or(|lower| greatest >= lower) && upper.as_ref().is_none_or(|upper| least <= upper)
-    })
+fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
+    ranges
+        .iter()
+        .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
 }
 
 fn rows_between(run: &Run, start: &[u8], end: Option<&[u8]>) -> (bool, u64) {

@@ -7,15 +7,13 @@
 //!
 //! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::datatypes::Int64Type;
-use keyspan_model::{
-    ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, Value, decoded,
-};
+use keyspan_model::{ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, decoded};
 use parking_lot::Mutex;
 
 use super::bloom;
@@ -26,10 +24,12 @@ use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
 use super::plan::{Shape, SystemPlan};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
-use super::zone::value_encoder;
+use super::zone::value_as_key;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
-use crate::run::{Bits, CellColumn, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted};
+use crate::run::{
+    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
+};
 use crate::seam::ScanCounters;
 
 /// A segment, opened when first touched.
@@ -441,11 +441,10 @@ impl ReadCounts {
     }
 }
 
-/// A range of one column in encoded bytes, ascending in the order that the column's bounds have.
+/// A range that a segment's groups are compared with.
 struct RangeTest {
     place: Place,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
+    range: EncodedRange,
 }
 
 enum Place {
@@ -456,48 +455,25 @@ enum Place {
 impl RangeTest {
     /// `None` where nothing can be told: a column that the segment has not, a value that does not fit its type.
     fn new(range: &ColumnRange, key: &[KeyColumn], opened: &Opened) -> Option<RangeTest> {
-        let encode = |encoder: &KeyEncoder, bound: &Bound<Value>| match bound {
-            Bound::Unbounded => Some(Bound::Unbounded),
-            Bound::Included(value) => encoder.encode(std::slice::from_ref(value)).ok().map(Bound::Included),
-            Bound::Excluded(value) => encoder.encode(std::slice::from_ref(value)).ok().map(Bound::Excluded),
-        };
         if let Some(at) = key.iter().position(|column| column.id == range.column) {
-            let encoder = KeyEncoder::new(std::slice::from_ref(&key[at]));
-            let (mut lower, mut upper) = (encode(&encoder, &range.lower)?, encode(&encoder, &range.upper)?);
-            if key[at].descending {
-                std::mem::swap(&mut lower, &mut upper);
-            }
-            return Some(RangeTest { place: Place::Key(at), lower, upper });
+            return Some(RangeTest { place: Place::Key(at), range: EncodedRange::new(&key[at], range).ok()? });
         }
         let column = opened.index.columns.iter().find(|column| column.role == Role::Value(range.column))?;
-        let encoder = value_encoder(range.column, column.ty);
-        let (lower, upper) = (encode(&encoder, &range.lower)?, encode(&encoder, &range.upper)?);
-        Some(RangeTest { place: Place::Value(range.column), lower, upper })
+        let encoded = EncodedRange::new(&value_as_key(range.column, column.ty), range).ok()?;
+        Some(RangeTest { place: Place::Value(range.column), range: encoded })
     }
 
     fn may_match(&self, group: &Group, values: bool) -> bool {
         match &self.place {
-            Place::Key(at) => group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.meets(least, greatest)),
+            Place::Key(at) => {
+                group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.meets(least, greatest))
+            }
             Place::Value(id) => match group.zones.iter().find(|zone| zone.0 == *id && values) {
-                Some((_, Zone::Range(least, greatest))) => self.meets(least, greatest),
+                Some((_, Zone::Range(least, greatest))) => self.range.meets(least, greatest),
                 Some((_, Zone::Empty)) => false,
                 _ => true,
             },
         }
-    }
-
-    fn meets(&self, least: &[u8], greatest: &[u8]) -> bool {
-        let above = match &self.lower {
-            Bound::Unbounded => true,
-            Bound::Included(lower) => greatest >= lower.as_slice(),
-            Bound::Excluded(lower) => greatest > lower.as_slice(),
-        };
-        let below = match &self.upper {
-            Bound::Unbounded => true,
-            Bound::Included(upper) => least <= upper.as_slice(),
-            Bound::Excluded(upper) => least < upper.as_slice(),
-        };
-        above && below
     }
 }
 

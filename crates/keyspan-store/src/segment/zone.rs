@@ -18,9 +18,14 @@ use super::index::Zone;
 /// Longest bound that is kept, in bytes.
 const MAX_BOUND: usize = 256;
 
-/// The encoder of one value as the only column of an ascending key.
+/// A value column as the only column of an ascending key.
+pub(super) fn value_as_key(id: ColumnId, ty: ColumnType) -> KeyColumn {
+    KeyColumn { id, name: "value".into(), ty, descending: false }
+}
+
+/// Encodes its values.
 pub(super) fn value_encoder(id: ColumnId, ty: ColumnType) -> KeyEncoder {
-    KeyEncoder::new(&[KeyColumn { id, name: "value".into(), ty, descending: false }])
+    KeyEncoder::new(&[value_as_key(id, ty)])
 }
 
 /// Gathers the zone of one value column.

@@ -110,6 +110,19 @@ async fn a_large_table_is_made_with_its_rows_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn upkeep_ends_with_its_timeout_and_the_session_goes_on() {
+    let (_database, mut s) = open();
+    for statement in ["FLUSH", "COMPACT"] {
+        run(&mut s, &format!("CREATE TABLE {statement}ed AS {}", large("a"))).await;
+        run(&mut s, &format!("INSERT INTO {statement}ed SELECT * FROM {statement}ed WHERE k < 20000")).await;
+        run(&mut s, "SET statement_timeout = 1").await;
+        assert_eq!(error(&mut s, statement).await.sqlstate(), "57014", "{statement}");
+        run(&mut s, "SET statement_timeout = 0").await;
+        assert_eq!(rows(&mut s, &format!("SELECT count(*) FROM {statement}ed")).await, ["69999"]);
+    }
+}
+
+#[tokio::test]
 async fn an_error_in_the_last_row_of_a_large_copy_leaves_nothing() {
     let (database, mut s) = small();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v text)").await;

@@ -38,7 +38,7 @@ fn fill(store: &EmbeddedStore) -> Contents {
 }
 
 fn refused(store: &EmbeddedStore) {
-    let error = carry_out(store, &Step::Write(vec![Op::Put("u", "a", 1, 1)])).expect_err("full");
+    let error = carry_out(store, &Step::Write(vec![Op::Put("t", "refused", 1, 1)])).expect_err("full");
     assert_eq!((error.kind, error.kind.sqlstate()), (ErrorKind::DiskFull, "53100"), "{error:?}");
 }
 
@@ -121,14 +121,33 @@ fn deletions_go_on_while_writes_are_refused_and_free_space() {
 }
 
 #[test]
+fn many_rows_at_a_time_are_refused_at_once_when_the_disk_has_filled_up() {
+    let disk = SimulatedDisk::new();
+    disk.limit(Some(DISK));
+    let store = open(&disk).expect("opens");
+    for step in [Step::Create("t"), Step::Write(vec![Op::Put("t", "a", 1, 1)])] {
+        carry_out(&store, &step).expect("there is room");
+    }
+    // Somebody else takes most of it, and nobody has looked since.
+    disk.limit(Some(disk.used() + MARK / 2));
+    let error = carry_out(&store, &Step::Write(vec![Op::Bulk("t", "b", 0, 2000, 1)])).expect_err("full");
+    assert_eq!(error.kind, ErrorKind::DiskFull, "{error:?}");
+    refused(&store);
+    assert_eq!(contents(&store).expect("reads")["t"].len(), 1);
+}
+
+#[test]
 fn the_last_quarter_of_the_mark_is_not_for_deletions_either() {
     let disk = SimulatedDisk::new();
     disk.limit(Some(DISK));
     let store = open(&disk).expect("opens");
     fill(&store);
-    disk.limit(Some(disk.used() + MARK / 8));
-    // Flushing fails, but first it looks at the disk.
-    let _ = store.tick();
+    let used = disk.used();
+    disk.limit(Some(used + MARK / 8));
+    let error = carry_out(&store, &Step::Flush).expect_err("no segment grows");
+    assert!(error.kind == ErrorKind::DiskFull && error.message.contains("segments"), "{error:?}");
+    assert!(error.hint.is_some_and(|hint| hint.contains("DROP")));
+    assert!(disk.used() <= used, "the log's room is taken");
     let error = carry_out(&store, &Step::Write(vec![Op::DeleteFrom("t", "x", 0)])).expect_err("full");
     assert_eq!(error.kind, ErrorKind::DiskFull, "{error:?}");
 }
