@@ -7,7 +7,7 @@ use keyspan_model::{ErrorKind, Value};
 use super::*;
 use crate::files::Files;
 use crate::merge::CompactionInput;
-use crate::run::{CellColumn, Extent, Int64s, RowColumns, SortedRun, Wanted};
+use crate::run::{Int64s, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 use crate::segment::fixture::{memory, open, reading_rows, readings, write};
 use crate::segment::{SEGMENT_DIRECTORY, Segment, verify_segment};
@@ -136,36 +136,5 @@ fn merging_segments_keeps_the_newest_of_each_row() {
         let row =
             merged.lower_bound(&encoder.encode(&key).expect("a key"), &ScanCounters::default()).expect("undamaged");
         assert_eq!(back.row.ts.get(row), Some(ts), "{host} {point}");
-    }
-}
-
-#[test]
-fn a_row_tombstone_goes_when_its_grace_has_passed_and_not_a_microsecond_before() {
-    const DELETED_AT: i64 = 1_000_000_000;
-    const GRACE: i64 = 10_000_000;
-    let (files, relation) = (memory(), readings());
-    let relation = Arc::new(RelationDef { gc_grace: 10, ..relation.as_ref().clone() });
-    let mut deleted = reading_rows(1, 1, 5);
-    deleted.row = RowColumns {
-        deleted_ts: Int64s::Constant(5),
-        deleted_at: Int64s::Constant(DELETED_AT),
-        ..RowColumns::default()
-    };
-    deleted.cells.iter_mut().for_each(|cells| *cells = CellColumn::absent());
-    let record = write(&files, 1, &relation, &[deleted]).expect("written");
-    let left = |now: i64, keep_tombstones: bool, outside: Vec<Extent>| {
-        let run = Arc::new(open(&files, &relation, &record, 1 << 20)) as Arc<dyn SortedRun>;
-        let relation = Arc::clone(&relation);
-        let input = CompactionInput { relation, runs: vec![run], tombstones: &[], keep_tombstones, outside, now };
-        let mut merge = Compaction::new(input, Arc::default()).expect("begins");
-        std::iter::from_fn(|| merge.next_batch().expect("merges")).map(|batch| batch.rows).sum::<usize>()
-    };
-    assert_eq!(left(DELETED_AT + GRACE - 1, false, vec![]), 1);
-    assert_eq!(left(DELETED_AT + GRACE, false, vec![]), 0);
-    assert_eq!(left(DELETED_AT + GRACE, true, vec![]), 1, "it is asked to stay");
-    // What it covers may still stand in a run that is not merged.
-    for (written, stays) in [(5, 1), (6, 0)] {
-        let outside = Extent { ts: Some((written, written)), ..record.meta.all.clone() };
-        assert_eq!(left(DELETED_AT + GRACE, false, vec![outside]), stays, "written at {written}");
     }
 }

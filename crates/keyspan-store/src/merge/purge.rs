@@ -254,3 +254,7 @@ fn masked(numbers: &Int64s, keep: &BooleanBuffer) -> Int64s {
     }
     Int64s::from_options(keep.iter().enumerate().map(|(row, keep)| numbers.get(row).filter(|_| keep)).collect())
 }
+
+#[cfg(test)]
+#[path = "purge_tests.rs"]
+mod tests;

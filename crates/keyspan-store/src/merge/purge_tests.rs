@@ -1,0 +1,157 @@
+//! What a compaction leaves of one run, row by row.
+
+use keyspan_model::{
+    CellWrite, ColumnId, GcRule, KeyColumn, KeyEncoder, RelationId, RelationKind, RowWrite, Stamp, TableId, Value,
+    ValueColumn,
+};
+
+use super::*;
+use crate::memtable::Memtable;
+use crate::row::RowEntry;
+
+const KEY: ColumnId = ColumnId(1);
+const WRITTEN: ColumnId = keyspan_model::schema::VERSION_COLUMN;
+const FIRST: ColumnId = ColumnId(3);
+const SECOND: ColumnId = ColumnId(4);
+/// When tombstones may go, in microseconds after they were written.
+const GRACE: i64 = 10_000_000;
+
+/// `(key bigint) → first bigint, second bigint`
+fn relation() -> RelationDef {
+    RelationDef {
+        id: RelationId(7),
+        table: TableId(1),
+        kind: RelationKind::Rows,
+        schema_version: 1,
+        key: vec![KeyColumn { id: KEY, name: "key".into(), ty: ColumnType::BigInt, descending: false }],
+        partition_len: 1,
+        values: [(FIRST, "first"), (SECOND, "second")]
+            .map(|(id, name)| ValueColumn { id, name: name.into(), ty: ColumnType::BigInt })
+            .into(),
+        window: None,
+        gc: GcRule::default(),
+        gc_grace: 10,
+    }
+}
+
+/// A write of the columns that have a value, or `None` for a tombstone.
+fn written(marker: bool, cells: &[(ColumnId, Option<i64>)], ttl: u32, ts: i64, now: i64) -> RowEntry {
+    let content =
+        |value: Option<i64>| value.map_or(CellWrite::Tombstone, |value| CellWrite::Value(Value::BigInt(value)));
+    let cells = cells.iter().map(|(column, value)| (*column, content(*value))).collect();
+    let write = RowWrite { relation: RelationId(7), key: vec![], marker, cells, stamp: Stamp::Server(0), ttl };
+    RowEntry::written(&write, ts, now)
+}
+
+/// What is left of the rows at `now`.
+fn compacted(relation: RelationDef, rows: Vec<(Vec<Value>, RowEntry)>, now: i64) -> RunBatch {
+    compacted_beside(relation, rows, now, vec![], false)
+}
+
+/// What is left of the rows at `now`, where there are other runs.
+fn compacted_beside(
+    relation: RelationDef,
+    rows: Vec<(Vec<Value>, RowEntry)>,
+    now: i64,
+    outside: Vec<Extent>,
+    keep_tombstones: bool,
+) -> RunBatch {
+    let (relation, encoder) = (Arc::new(relation.clone()), KeyEncoder::new(&relation.key));
+    let memtable = Arc::new(Memtable::new(&relation));
+    for (key, entry) in rows {
+        memtable.insert(encoder.encode(&key).expect("a key"), 1, entry).expect("inserted");
+    }
+    let run: Arc<dyn SortedRun> = Arc::new(memtable.freeze(&relation).expect("frozen"));
+    let input = CompactionInput { relation, runs: vec![run], tombstones: &[], outside, keep_tombstones, now };
+    let mut compaction = Compaction::new(input, Arc::default()).expect("begins");
+    let batch = compaction.next_batch().expect("merges").expect("rows");
+    assert!(compaction.next_batch().expect("merges").is_none(), "few rows are one batch");
+    batch
+}
+
+fn row(key: i64, entry: RowEntry) -> (Vec<Value>, RowEntry) {
+    (vec![Value::BigInt(key)], entry)
+}
+
+#[test]
+fn a_row_tombstone_goes_when_its_grace_has_passed_and_not_a_microsecond_before() {
+    const DELETED_AT: i64 = 1_000_000_000;
+    let rows = || vec![row(1, RowEntry::deleted(5, DELETED_AT))];
+    assert_eq!(compacted(relation(), rows(), DELETED_AT + GRACE - 1).rows, 1);
+    let beside = |keep, outside| compacted_beside(relation(), rows(), DELETED_AT + GRACE, outside, keep).rows;
+    assert_eq!(beside(false, vec![]), 0);
+    assert_eq!(beside(true, vec![]), 1, "it is asked to stay");
+    // What it covers may still stand in a run that is not merged.
+    let memtable = Memtable::new(&relation());
+    let (key, entry) = rows().remove(0);
+    memtable.insert(KeyEncoder::new(&relation().key).encode(&key).expect("a key"), 1, entry).expect("inserted");
+    for (written, stays) in [(5, 1), (6, 0)] {
+        let outside = Extent { ts: Some((written, written)), ..memtable.extent() };
+        assert_eq!(beside(false, vec![outside]), stays, "written at {written}");
+    }
+}
+
+#[test]
+fn a_deleted_cell_goes_when_its_grace_has_passed_and_its_row_stays() {
+    let of = |now: i64| {
+        let deleted = written(true, &[(FIRST, None), (SECOND, Some(3))], 0, 5, 100);
+        compacted(relation(), vec![row(1, deleted)], now)
+    };
+    let before = of(100 + GRACE - 1);
+    assert_eq!((before.rows, before.cells[0].tombstones.get(0), before.cells[1].has_value(0)), (1, true, true));
+    let after = of(100 + GRACE);
+    assert_eq!((after.rows, after.cells[0].tombstones.get(0), after.cells[1].has_value(0)), (1, false, true));
+    assert!(after.cells[0].deleted_at.is_null());
+}
+
+#[test]
+fn a_row_tombstone_goes_from_under_the_row_that_was_written_after_it() {
+    let again = |deleted_at: i64| RowEntry::deleted(5, deleted_at).merged(written(true, &[(FIRST, Some(1))], 0, 6, 0));
+    let left = compacted(relation(), vec![row(1, again(100)), row(2, again(200))], 100 + GRACE);
+    assert_eq!(left.rows, 2);
+    assert_eq!((left.row.deleted_ts.get(0), left.row.deleted_at.get(0)), (None, None));
+    assert_eq!((left.row.deleted_ts.get(1), left.row.deleted_at.get(1)), (Some(5), Some(200)));
+}
+
+#[test]
+fn a_cell_that_expires_is_a_tombstone_from_that_moment_on_until_its_grace_has_passed() {
+    // The row was written for ever, its first cell for a second later on; the second row has nothing else.
+    let short = || written(false, &[(FIRST, Some(1))], 1, 6, 0);
+    let of = |now: i64| {
+        let long = written(true, &[(SECOND, Some(2))], 0, 5, 0).merged(short());
+        compacted(relation(), vec![row(1, long), row(2, short())], now)
+    };
+    let states = |batch: &RunBatch| -> Vec<(bool, bool)> {
+        (0..batch.rows).map(|row| (batch.cells[0].has_value(row), batch.cells[0].tombstones.get(row))).collect()
+    };
+    assert_eq!(states(&of(999_999)), [(true, false); 2]);
+    assert_eq!(states(&of(1_000_000)), [(false, true); 2]);
+    assert_eq!(states(&of(1_000_000 + GRACE - 1)), [(false, true); 2]);
+    let last = of(1_000_000 + GRACE);
+    assert_eq!(states(&last), [(false, false)]);
+    assert!(last.cells[1].has_value(0));
+}
+
+#[test]
+fn versions_that_are_dead_do_not_count_among_those_of_a_family() {
+    let mut family = relation();
+    family.kind = RelationKind::Family;
+    family.key.push(KeyColumn { id: WRITTEN, name: "written_at".into(), ty: ColumnType::Timestamp, descending: true });
+    family.gc = GcRule { max_versions: Some(2), ..GcRule::default() };
+    let version = |ts: i64, entry: RowEntry| (vec![Value::BigInt(1), Value::Timestamp(ts)], entry);
+    let whole = |ts: i64, ttl: u32| version(ts, written(true, &[(FIRST, Some(ts))], ttl, ts, 0));
+    let bare = |ts: i64, ttl: u32| version(ts, written(false, &[(FIRST, Some(ts))], ttl, ts, 0));
+    let left = |rows: Vec<(Vec<Value>, RowEntry)>, now: i64| {
+        let batch = compacted(family.clone(), rows, now);
+        (0..batch.rows).filter_map(|row| batch.row.ts.get(row).or(batch.cells[0].ts.get(row))).collect::<Vec<i64>>()
+    };
+    let second = 1_000_000;
+    // The newest two expire after a second: they stay as tombstones, and the two behind them are the newest versions.
+    let rows = || vec![whole(9, 1), bare(8, 1), whole(7, 0), bare(6, 0), whole(5, 0)];
+    assert_eq!(left(rows(), second - 1), [9, 8]);
+    assert_eq!(left(rows(), second), [9, 8, 7, 6]);
+    // A marker lives on without its cells, and a cell without its row's marker.
+    let marker = version(9, written(true, &[], 0, 9, 0));
+    let outlived = version(8, written(true, &[], 1, 8, 0).merged(written(false, &[(FIRST, Some(8))], 0, 8, 0)));
+    assert_eq!(left(vec![marker, outlived, whole(7, 0)], second), [9, 8]);
+}
