@@ -4,6 +4,7 @@
 //! Queries run on the tokio runtime that polls them (it must be a multi-threaded one): plans of one partition run wholly in the
 //! task that polls their stream, wider ones spawn a task per partition. Nothing here holds a table or a snapshot.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::DateTime;
 use datafusion::catalog::Session;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -31,6 +32,7 @@ use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::kept::KeptPlans;
+use crate::meaning::Meaning;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
 use crate::table::Statement;
@@ -88,19 +90,46 @@ impl QueryEngine {
 
     /// The state in which one statement is planned and run.
     pub(crate) fn statement(&self, context: &QueryContext) -> SessionState {
-        self.state_of(context, Some(context.snapshot.clone()))
+        self.state_of(context, self.meaning(context))
+    }
+
+    /// What functions mean in this statement.
+    pub(crate) fn meaning(&self, context: &QueryContext) -> Meaning {
+        self.meaning_on(context, Some(context.snapshot.clone()))
     }
 
     /// The state in which a plan is made that is kept: its functions, which hold on to the settings, see no snapshot.
     pub(crate) fn bare(&self, context: &QueryContext) -> SessionState {
-        self.state_of(context, None)
+        self.state_of(context, self.meaning_on(context, None))
     }
 
-    fn state_of(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> SessionState {
+    /// What the nodes of a plan ask for while it runs: settings, memory and places on disk, no functions.
+    pub(crate) fn task(&self, config: SessionConfig) -> Arc<TaskContext> {
+        let (id, runtime) = (self.state.session_id().to_owned(), self.state.runtime_env().clone());
+        let task = TaskContext::new(
+            None,
+            id,
+            config,
+            HashMap::default(),
+            HashMap::default(),
+            HashMap::default(),
+            HashMap::default(),
+            runtime,
+        );
+        Arc::new(task)
+    }
+
+    fn state_of(&self, context: &QueryContext, meaning: Meaning) -> SessionState {
         let mut state = self.state.clone();
         let statement = Statement { snapshot: context.snapshot.clone(), info: context.info.clone() };
-        state.config_mut().set_extension(Arc::new(statement));
-        state.config_mut().options_mut().execution.time_zone = Some(context.time_zone.clone());
+        *state.config_mut() = meaning.config.with_extension(Arc::new(statement));
+        state.mark_start_execution();
+        state.execution_props_mut().query_execution_start_time = meaning.now;
+        state
+    }
+
+    fn meaning_on(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> Meaning {
+        let mut config = self.state.config().clone();
         let facts = functions::Facts {
             info: context.info.clone(),
             search_path: Arc::new(context.search_path.clone()),
@@ -108,10 +137,10 @@ impl QueryEngine {
             catalog: context.snapshot.catalog().clone(),
             snapshot,
         };
-        state.config_mut().options_mut().extensions.insert(facts);
-        state.mark_start_execution();
-        state.execution_props_mut().query_execution_start_time = DateTime::from_timestamp_micros(context.now);
-        state
+        let options = config.options_mut();
+        options.execution.time_zone = Some(context.time_zone.clone());
+        options.extensions.insert(facts);
+        Meaning { config, now: DateTime::from_timestamp_micros(context.now) }
     }
 }
 

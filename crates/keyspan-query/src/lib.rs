@@ -29,6 +29,7 @@ pub mod functions;
 mod gapfill;
 mod grouped;
 mod kept;
+mod meaning;
 mod memory;
 mod names;
 pub mod pg_catalog;

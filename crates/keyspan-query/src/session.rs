@@ -23,6 +23,7 @@ use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::kept::{self, OfShape};
+use crate::meaning::Meaning;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::rollup::{self, Definition};
@@ -204,22 +205,22 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Result<BatchStream> {
-        let state = self.engine.statement(context);
-        let physical = match self.of_shape(planned, parameters, context, &state).await {
+        let meaning = self.engine.meaning(context);
+        let physical = match self.of_shape(planned, parameters, context, &meaning).await {
             Some(physical) => physical,
-            None => self.physical(planned, parameters, context, &state).await?.1,
+            None => self.physical(planned, parameters, context, &self.engine.statement(context)).await?.1,
         };
-        ReadyQuery { physical, task: state.task_ctx(), schema: planned.schema.clone() }.start()
+        ReadyQuery { physical, task: self.engine.task(meaning.config), schema: planned.schema.clone() }.start()
     }
 
     /// A planned query whose plan is kept from an execution before: nothing but its spans is to be found, which takes so
     /// little that no thread of its own is needed for it.
     pub fn ready(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<ReadyQuery> {
         let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
-        let state = self.engine.statement(context);
+        let meaning = self.engine.meaning(context);
         let given = planned.bindings(parameters).scalars().ok()?;
-        let physical = shape.ready(&given, context, &state)?;
-        Some(ReadyQuery { physical, task: state.task_ctx(), schema: planned.schema.clone() })
+        let physical = shape.ready(&given, context, &meaning)?;
+        Some(ReadyQuery { physical, task: self.engine.task(meaning.config), schema: planned.schema.clone() })
     }
 
     /// The plan of a query whose shape is kept, made now if need be. What fails here is left to planning without.
@@ -228,16 +229,16 @@ impl QuerySession {
         planned: &PlannedQuery,
         parameters: &[Value],
         context: &QueryContext,
-        state: &SessionState,
+        meaning: &Meaning,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
-        if let Some(ready) = shape.ready(&given, context, state) {
+        if let Some(ready) = shape.ready(&given, context, meaning) {
             return Some(ready);
         }
         let bare = self.engine.bare(context);
         let memory = self.engine.options.memory_limit;
-        Box::pin(shape.planned(&given, context, state, &bare, memory)).await.ok().flatten()
+        Box::pin(shape.planned(&given, context, meaning, &bare, memory)).await.ok().flatten()
     }
 
     /// The lines of EXPLAIN. With `analyze` the query is run and its rows are thrown away.
@@ -262,7 +263,8 @@ impl QuerySession {
         let mut timing = format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1000.0);
         if options.analyze {
             let started = Instant::now();
-            let mut stream = execute_stream(physical.clone(), state.task_ctx()).map_err(from_datafusion)?;
+            let mut stream =
+                execute_stream(physical.clone(), self.engine.task(state.config().clone())).map_err(from_datafusion)?;
             let mut rows = 0;
             while let Some(batch) = stream.next().await {
                 rows += batch.map_err(from_datafusion)?.num_rows();
@@ -331,7 +333,7 @@ impl QuerySession {
     /// The rows of an analyzed plan.
     pub(crate) async fn stream(&self, plan: LogicalPlan, state: &SessionState) -> Result<BatchStream> {
         let (_, physical) = self.optimized(plan, state).await?;
-        let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+        let stream = execute_stream(physical, self.engine.task(state.config().clone())).map_err(from_datafusion)?;
         Ok(stream.map(|batch| batch.map_err(from_datafusion)).boxed())
     }
 

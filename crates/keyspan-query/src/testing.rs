@@ -144,14 +144,6 @@ impl Snapshot for Rows {
         Accepted { spans: true, order: true, limit: true }
     }
 
-    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
-        let rows = match self.claimed {
-            Some(rows) => Known::Estimate(rows),
-            None => Known::Exact(self.matching(scan)?.len() as u64),
-        };
-        Ok(ScanStatistics { rows, bytes: Known::Unknown, ranges: vec![Known::Unknown; scan.columns.len()] })
-    }
-
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         let rows = self.matching(scan)?.len();
         let share = rows.div_ceil(want.max(1)).max(1);
@@ -159,13 +151,15 @@ impl Snapshot for Rows {
             let to = (from + share).min(rows);
             Split { payload: format!("{from} {to}").into(), rows: (to - from) as u64 }
         });
+        let known = self.claimed.map_or(Known::Exact(rows as u64), Known::Estimate);
+        let ranges = vec![Known::Unknown; scan.columns.len()];
         Ok(ScanPlan {
             splits: splits.collect(),
             form: if rows == 0 { ScanForm::Empty } else { ScanForm::Concatenate },
             memory_runs: 1,
             segments: 0,
             pruned: Vec::new(),
-            estimated_rows: rows as u64,
+            statistics: ScanStatistics { rows: known, bytes: Known::Unknown, ranges },
         })
     }
 

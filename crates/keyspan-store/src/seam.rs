@@ -168,8 +168,8 @@ pub struct ScanPlan {
     pub segments: usize,
     /// Segments (and memory runs) left out, by reason: `spans`, `ranges`, `bloom`, `expired`.
     pub pruned: Vec<(&'static str, usize)>,
-    /// Rows expected.
-    pub estimated_rows: u64,
+    /// What is known of all rows in the spans.
+    pub statistics: ScanStatistics,
 }
 
 /// Where rows may have changed.
@@ -210,10 +210,8 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// What of the scan is answered exactly. Cheap, no IO.
     fn accept(&self, scan: &Scan) -> Accepted;
 
-    /// Statistics of the scan. Cheap; reads no data.
-    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics>;
-
-    /// Divides the scan into about `want` parts.
+    /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no data but
+    /// keys.
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
     /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of one

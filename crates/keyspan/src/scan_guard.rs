@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
-use keyspan_store::seam::{
-    Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded,
-};
+use keyspan_store::seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded};
 
 use crate::outcome::Notice;
 
@@ -51,10 +49,6 @@ impl Snapshot for Guarded {
 
     fn accept(&self, scan: &Scan) -> Accepted {
         self.inner.accept(scan)
-    }
-
-    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
-        self.inner.statistics(scan)
     }
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {

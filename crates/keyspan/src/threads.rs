@@ -104,8 +104,9 @@ impl QueryThreads {
     }
 
     fn handle(&self) -> Result<Handle> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let begin = || {
+            // Asking takes long beside a short query.
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
             Builder::new_multi_thread().worker_threads(threads).thread_name("keyspan-query").enable_all().build().ok()
         };
         match self.runtime.get_or_init(begin) {

@@ -176,8 +176,13 @@ impl GroupedScanExec {
             let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
             scan.ranges.push(ColumnRange { column, lower, upper });
         }
-        let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
-        let splits = self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits;
+        let splits = match self.scan.few_splits().filter(|_| within == self.work.within) {
+            Some(splits) => splits.to_vec(),
+            None => {
+                let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
+                self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits
+            }
+        };
         let tasks = tasks.min(splits.len());
         let reader = Arc::new(Reader::new(&self.scan, Arc::new(scan), self.work.filter.as_ref())?);
         let meter = reader.meter(&self.scan);

@@ -10,14 +10,12 @@ use arrow::datatypes::Field;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operator, TableScan, Volatility};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use keyspan_model::TableDef;
 
 use super::table_of;
+use crate::meaning::Meaning;
 
 /// Most constants of a plan that is kept: a long list is seldom sent twice.
 pub const MOST_CONSTANTS: usize = 64;
@@ -196,7 +194,7 @@ pub fn only_in_scan(plan: &LogicalPlan) -> bool {
 }
 
 /// The values of constants in this execution; `None` if one has no value of its type.
-pub fn values(constants: &[Expr], given: &[ScalarValue], state: &SessionState) -> Result<Option<Vec<ScalarValue>>> {
+pub fn values(constants: &[Expr], given: &[ScalarValue], meaning: &Meaning) -> Result<Option<Vec<ScalarValue>>> {
     let mut simplifier = None;
     let mut values = Vec::with_capacity(constants.len());
     for constant in constants {
@@ -205,7 +203,7 @@ pub fn values(constants: &[Expr], given: &[ScalarValue], state: &SessionState) -
             Expr::Placeholder(place) => Some(parameter(place, given)?),
             other => {
                 let bound = with_parameters(other.clone(), given)?;
-                let simplifier = simplifier.get_or_insert_with(|| simplifier_of(state, DFSchema::empty()));
+                let simplifier = simplifier.get_or_insert_with(|| meaning.simplifier(DFSchema::empty().into()));
                 match simplifier.simplify(bound)? {
                     Expr::Literal(value, _) => Some(value),
                     _ => None,
@@ -216,15 +214,6 @@ pub fn values(constants: &[Expr], given: &[ScalarValue], state: &SessionState) -
         values.push(value);
     }
     Ok(Some(values))
-}
-
-fn simplifier_of(state: &SessionState, schema: DFSchema) -> ExprSimplifier {
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema))
-        .with_config_options(state.config_options().clone())
-        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
-        .build();
-    ExprSimplifier::new(context)
 }
 
 fn with_parameters(expr: Expr, given: &[ScalarValue]) -> Result<Expr> {
@@ -251,7 +240,7 @@ fn number(place: &Placeholder) -> Option<usize> {
 }
 
 /// The filters of a plan's scan with values in their places, as simple as they can be made.
-pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], state: &SessionState) -> Result<Vec<Expr>> {
+pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> Result<Vec<Expr>> {
     let mut node = plan;
     while !matches!(node, LogicalPlan::TableScan(_)) {
         match node.inputs().as_slice() {
@@ -260,16 +249,16 @@ pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], state: &Session
         }
     }
     match node {
-        LogicalPlan::TableScan(scan) => filters(scan, values, state),
+        LogicalPlan::TableScan(scan) => filters(scan, values, meaning),
         _ => Ok(Vec::new()),
     }
 }
 
 /// The plan with values in the places of its scan's filters.
-pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], state: &SessionState) -> Result<LogicalPlan> {
+pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> Result<LogicalPlan> {
     let put = |node: LogicalPlan| match node {
         LogicalPlan::TableScan(scan) => {
-            let filters = filters(&scan, values, state)?;
+            let filters = filters(&scan, values, meaning)?;
             Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { filters, ..scan })))
         }
         other => Ok(Transformed::no(other)),
@@ -277,7 +266,7 @@ pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], state: &SessionState) -
     plan.clone().transform_down(put).data()
 }
 
-fn filters(scan: &TableScan, values: &[ScalarValue], state: &SessionState) -> Result<Vec<Expr>> {
+fn filters(scan: &TableScan, values: &[ScalarValue], meaning: &Meaning) -> Result<Vec<Expr>> {
     let mut simplifier = None;
     let mut filters = Vec::with_capacity(scan.filters.len());
     for filter in &scan.filters {
@@ -295,7 +284,7 @@ fn filters(scan: &TableScan, values: &[ScalarValue], state: &SessionState) -> Re
         }
         if simplifier.is_none() {
             let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-            simplifier = Some(simplifier_of(state, schema));
+            simplifier = Some(meaning.simplifier(schema.into()));
         }
         match &simplifier {
             Some(simplifier) => filters.push(simplifier.simplify(bound)?),

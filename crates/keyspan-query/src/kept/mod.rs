@@ -38,6 +38,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::TableDef;
 use parking_lot::Mutex;
 
+use crate::meaning::Meaning;
 use crate::prefix;
 use crate::session::{PlannedQuery, QueryContext};
 use crate::spread;
@@ -185,35 +186,37 @@ impl OfShape {
         &self,
         given: &[ScalarValue],
         context: &QueryContext,
-        state: &SessionState,
+        meaning: &Meaning,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         if !self.kept.suits(context) {
             return None;
         }
         let State::Planned(optimized, template) = self.kept.state.lock().clone() else { return None };
         // Whatever fails here is said better by planning.
-        let constants = constants::values(&self.constants, given, state).ok()??;
-        let filters = constants::bound_filters(&optimized, &constants, state).ok()?;
-        template.renewed(&filters, context, state).ok()?
+        let constants = constants::values(&self.constants, given, meaning).ok()??;
+        let filters = constants::bound_filters(&optimized, &constants, meaning).ok()?;
+        template.renewed(&filters, context, meaning).ok()?
     }
 
     /// Plans the shape with this statement's constants, and keeps the plan. `None` if it is not to be kept.
     ///
-    /// `state` is the statement's; `bare` is one of the same settings without a snapshot, to which kept functions hold on.
+    /// `bare` is a state of the statement's settings without a snapshot, to which kept functions hold on.
     pub async fn planned(
         &self,
         given: &[ScalarValue],
         context: &QueryContext,
-        state: &SessionState,
+        meaning: &Meaning,
         bare: &SessionState,
         memory: usize,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         if !self.kept.suits(context) {
             return Ok(None);
         }
-        let Some(constants) = constants::values(&self.constants, given, state).ok().flatten() else { return Ok(None) };
+        let Some(constants) = constants::values(&self.constants, given, meaning).ok().flatten() else {
+            return Ok(None);
+        };
         let Some(optimized) = self.kept.optimized(bare)? else { return Ok(None) };
-        let bound = prefix::narrowed(constants::bound(&optimized, &constants, state)?)?;
+        let bound = prefix::narrowed(constants::bound(&optimized, &constants, meaning)?)?;
         let physical = spread::physical_plan(&bound, bare, memory).await?;
         *self.kept.state.lock() = match Template::of(&physical)? {
             Some(template) => State::Planned(optimized, Arc::new(template)),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
@@ -24,6 +23,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
 use crate::grouped::{GroupedForm, GroupedScanExec};
+use crate::meaning::Meaning;
 use crate::scan::{ScanForm, SpanScanExec};
 use crate::session::QueryContext;
 use crate::spans;
@@ -65,12 +65,12 @@ impl Template {
     }
 
     /// The plan with a scan by these filters; `None` where that scan is of another form.
-    pub fn renewed(&self, filters: &[Expr], context: &QueryContext, state: &SessionState) -> Result<Option<Plan>> {
+    pub fn renewed(&self, filters: &[Expr], context: &QueryContext, meaning: &Meaning) -> Result<Option<Plan>> {
         let parts: Vec<&Expr> = filters.iter().collect();
         let pushed = spans::push(&parts, self.scan.relation());
         let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
         let filter = match conjunction(residual) {
-            Some(residual) => match self.filter(residual, state)? {
+            Some(residual) => match self.filter(residual, meaning)? {
                 Some(filter) => Some(filter),
                 None => return Ok(None),
             },
@@ -88,13 +88,13 @@ impl Template {
     }
 
     /// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.
-    fn filter(&self, residual: Expr, state: &SessionState) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    fn filter(&self, residual: Expr, meaning: &Meaning) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let schema = self.scan.read_schema();
         if !residual.column_refs().iter().all(|column| schema.index_of(&column.name).is_ok()) {
             return Ok(None);
         }
         let schema = DFSchema::try_from(schema.as_ref().clone())?;
-        state.create_physical_expr(unnormalize_col(residual), &schema).map(Some)
+        meaning.physical(unnormalize_col(residual), schema).map(Some)
     }
 }
 

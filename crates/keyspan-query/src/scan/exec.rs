@@ -96,9 +96,8 @@ impl SpanScanExec {
         let columns = Columns::new(&plan.read, &plan.relation);
         let mut scan = plan.scan.clone();
         scan.columns = columns.scan.clone();
-        let estimate = plan.snapshot.statistics(&scan).map_err(external)?;
-        let (plan, columns, estimate) = (Arc::new(plan), Arc::new(columns), Arc::new(estimate));
-        Self::laid_out(Base { plan, columns, output, schema, estimate }, scan, form)
+        let (plan, columns) = (Arc::new(plan), Arc::new(columns));
+        Self::laid_out(Base { plan, columns, output, schema, estimate: None }, scan, form)
     }
 
     /// Asks the store for splits and lays them out.
@@ -106,19 +105,20 @@ impl SpanScanExec {
         let plan = &base.plan;
         scan.order = form.order;
         scan.limit = if plan.filter.is_none() { form.fetch } else { None };
-        let few = is_few(&base.estimate);
         let early_stop = form.fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
         let want = match form.shape {
-            _ if few || early_stop => 1,
+            _ if early_stop => 1,
             Shape::Sequence => plan.partitions.max(1) * SPLITS_PER_CORE,
             Shape::Partitions => plan.partitions.max(1),
             Shape::Spans => 1,
         };
         let mut store_plan = plan.snapshot.plan(&scan, want).map_err(external)?;
         let splits = std::mem::take(&mut store_plan.splits);
+        let estimate = base.estimate.unwrap_or_else(|| Arc::new(store_plan.statistics.clone()));
+        let several = want > 1 && splits.len() > 1 && !is_few(&estimate);
         let layout = match form.shape {
             Shape::Spans => Layout::Spans(by_span(plan, &scan)?),
-            Shape::Partitions if want > 1 && splits.len() > 1 => Layout::Partitions(grouped(splits, plan.partitions)),
+            Shape::Partitions if several => Layout::Partitions(grouped(splits, plan.partitions)),
             _ => Layout::Sequence(splits),
         };
         let properties = properties(&base.schema, form.ordering.as_ref(), layout.partitions());
@@ -132,7 +132,7 @@ impl SpanScanExec {
             fetch: form.fetch,
             layout,
             store_plan: Arc::new(store_plan),
-            estimate: base.estimate,
+            estimate,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -148,7 +148,7 @@ impl SpanScanExec {
             columns: self.columns.clone(),
             output: self.output.clone(),
             schema: self.schema.clone(),
-            estimate: self.estimate.clone(),
+            estimate: Some(self.estimate.clone()),
         };
         Self::laid_out(base, Scan::clone(&self.scan), form)
     }
@@ -191,6 +191,14 @@ impl SpanScanExec {
     /// Whether so few rows are expected that a second task costs more than it saves.
     pub(crate) fn is_small(&self) -> bool {
         is_few(&self.estimate)
+    }
+
+    /// The splits of a scan in no order, of which so few rows are expected that one task reads them.
+    pub(crate) fn few_splits(&self) -> Option<&[Split]> {
+        match &self.layout {
+            Layout::Sequence(splits) if self.scan.order == Order::Any && self.is_small() => Some(splits),
+            _ => None,
+        }
     }
 
     /// One partition in row-key order, or in the order it already has.
@@ -254,7 +262,8 @@ struct Base {
     columns: Arc<Columns>,
     output: Vec<usize>,
     schema: SchemaRef,
-    estimate: Arc<ScanStatistics>,
+    /// What is known of the scan; `None`: not yet asked.
+    estimate: Option<Arc<ScanStatistics>>,
 }
 
 /// How the splits are to be read.

@@ -15,9 +15,7 @@ use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
 use crate::run::{Extent, Run, SortedRun};
 use crate::scan::{ScanSource, output_schema};
-use crate::seam::{
-    Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split,
-};
+use crate::seam::{Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split};
 
 /// A snapshot of an embedded store. It outlives the store.
 #[derive(Debug)]
@@ -124,10 +122,6 @@ impl Snapshot for StoreSnapshot {
 
     fn accept(&self, scan: &Scan) -> Accepted {
         ScanSource::accept(scan)
-    }
-
-    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
-        self.source(scan.relation)?.statistics(scan)
     }
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {

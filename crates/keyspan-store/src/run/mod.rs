@@ -61,6 +61,11 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// before the first number is less than `key`, no row from the second number on is. The same twice: exact.
     fn estimate(&self, key: &[u8]) -> (usize, usize);
 
+    /// [`SortedRun::estimate`] for each of these keys.
+    fn estimates(&self, keys: &[&[u8]]) -> Vec<(usize, usize)> {
+        keys.iter().map(|key| self.estimate(key)).collect()
+    }
+
     /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
     fn sample(&self, row: usize) -> Option<Vec<u8>>;
 

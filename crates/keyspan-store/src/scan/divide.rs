@@ -5,7 +5,7 @@ use keyspan_model::{KeyEncoder, Order, Scan};
 
 use super::ScanSource;
 use super::party::Parties;
-use super::plan::Chosen;
+use super::plan::{Chosen, Sizes};
 use super::split::{Part, PartRuns, encode_split};
 use crate::seam::Split;
 
@@ -14,9 +14,15 @@ const SAMPLES: u64 = 16;
 
 impl ScanSource {
     /// Disjoint ranges of keys, in the order of the scan.
-    pub(crate) fn ordered_splits(&self, scan: &Scan, chosen: &Chosen, looked: bool, parts: u64) -> Vec<Split> {
+    pub(crate) fn ordered_splits(
+        &self,
+        scan: &Scan,
+        chosen: &Chosen,
+        rows: u64,
+        looked: bool,
+        parts: u64,
+    ) -> Vec<Split> {
         let columns = self.whole_columns(scan);
-        let rows = self.rows_in(chosen).1;
         let cuts = if columns == 0 { Vec::new() } else { self.cuts(chosen, parts, rows, columns) };
         let mut splits = Vec::with_capacity(cuts.len() + 1);
         let each = rows / (cuts.len() as u64 + 1);
@@ -68,12 +74,19 @@ impl ScanSource {
     }
 
     /// Each party on its own, large ones divided, and what they share, put together into splits of about `target` rows.
-    pub(crate) fn party_splits(&self, chosen: &Chosen, parties: &Parties, looked: bool, target: u64) -> Vec<Split> {
+    pub(crate) fn party_splits(
+        &self,
+        chosen: &Chosen,
+        sizes: &Sizes,
+        parties: &Parties,
+        looked: bool,
+        target: u64,
+    ) -> Vec<Split> {
         let mut splits = Packed { target, splits: Vec::new() };
         for leader in parties.leaders() {
             let runs = parties.members(leader).map(|member| chosen.runs[member]).collect();
             let party = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
-            let rows = self.rows_in(&party).1;
+            let rows = sizes.of(&party.runs).1;
             let cuts = self.cuts(&party, rows.div_ceil(target).max(1), rows, self.relation.key.len());
             let each = rows / (cuts.len() as u64 + 1);
             between(cuts, PartRuns::Party(leader as u32)).into_iter().for_each(|part| splits.push(part, each));

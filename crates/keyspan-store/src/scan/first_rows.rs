@@ -24,8 +24,12 @@ const FEW: usize = 64;
 impl ScanSource {
     /// What a scan reads: the chosen runs without those that need not be read. Looks at keys, once for each run.
     pub(crate) fn choose_first(&self, scan: &Scan) -> Result<Chosen> {
-        let mut chosen = self.choose(scan)?;
-        let Some((columns, rows)) = self.first_rows(scan) else { return Ok(chosen) };
+        Ok(self.without_later(scan, self.choose(scan)?))
+    }
+
+    /// The chosen runs without those that need not be read since others come before them.
+    pub(crate) fn without_later(&self, scan: &Scan, mut chosen: Chosen) -> Chosen {
+        let Some((columns, rows)) = self.first_rows(scan) else { return chosen };
         let reverse = scan.order == Order::Reverse;
         let mut order = chosen.runs.clone();
         // Of two of which one comes before the other, that one ends first.
@@ -50,7 +54,7 @@ impl ScanSource {
             chosen.runs.retain(|at| !left_out.contains(at));
             chosen.pruned.push(("prefixes", left_out.len()));
         }
-        Ok(chosen)
+        chosen
     }
 
     /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in question.

@@ -38,8 +38,11 @@ impl ScanSource {
 
     /// As [`ScanSource::plan`], with the number of rows below which nothing is divided.
     pub(crate) fn divide(&self, scan: &Scan, want: usize, least: u64) -> Result<ScanPlan> {
-        let chosen = self.choose_first(scan)?;
-        let rows = self.rows_in(&chosen).1;
+        let all = self.choose(scan)?;
+        let sizes = self.sizes(&all);
+        let statistics = self.statistics(scan, &all, sizes.of(&all.runs))?;
+        let chosen = self.without_later(scan, all);
+        let rows = sizes.of(&chosen.runs).1;
         // Of few rows a merge costs less than to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
         let parties = self.parties(&chosen, look)?;
@@ -49,9 +52,11 @@ impl ScanSource {
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.party_splits(&chosen, &parties, look, target),
-            ScanForm::Merge if any_order && parties.are_several() => self.party_splits(&chosen, &parties, look, target),
-            _ => self.ordered_splits(scan, &chosen, look, (want as u64).min(rows / least)),
+            ScanForm::Unordered => self.party_splits(&chosen, &sizes, &parties, look, target),
+            ScanForm::Merge if any_order && parties.are_several() => {
+                self.party_splits(&chosen, &sizes, &parties, look, target)
+            }
+            _ => self.ordered_splits(scan, &chosen, rows, look, (want as u64).min(rows / least)),
         };
         Ok(ScanPlan {
             splits,
@@ -59,7 +64,7 @@ impl ScanSource {
             memory_runs: chosen.runs.len() - segments,
             segments,
             pruned: chosen.pruned,
-            estimated_rows: scan.limit.map_or(rows, |limit| rows.min(limit as u64)),
+            statistics,
         })
     }
 
@@ -184,18 +189,24 @@ impl ScanSource {
         versions.into_iter().chain(prefix).min().unwrap_or(self.relation.key.len())
     }
 
-    /// Rows of the chosen runs in the spans: whether that is exact, and how many.
-    pub(crate) fn rows_in(&self, chosen: &Chosen) -> (bool, u64) {
-        let (mut exact, mut rows) = (true, 0);
+    /// Rows of the chosen runs in the spans.
+    fn sizes(&self, chosen: &Chosen) -> Sizes {
+        let mut sizes = vec![(true, 0); self.runs.len()];
         for at in &chosen.runs {
-            let run = &self.runs[*at];
-            for (start, end) in &chosen.ranges {
-                let (sure, count) = rows_between(run, start, end.as_deref());
-                exact &= sure;
-                rows += count;
-            }
+            sizes[*at] = rows_in(&self.runs[*at], &chosen.ranges);
         }
-        (exact, rows)
+        Sizes(sizes)
+    }
+}
+
+/// Rows of each run in the spans of a scan: whether that is exact, and how many. None of runs that were not chosen.
+#[derive(Debug)]
+pub(crate) struct Sizes(Vec<(bool, u64)>);
+
+impl Sizes {
+    /// Rows of these runs together.
+    pub(crate) fn of(&self, runs: &[usize]) -> (bool, u64) {
+        runs.iter().map(|at| self.0[*at]).fold((true, 0), |sum, own| (sum.0 && own.0, sum.1 + own.1))
     }
 }
 
@@ -205,18 +216,29 @@ fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
         .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
 }
 
-fn rows_between(run: &Run, start: &[u8], end: Option<&[u8]>) -> (bool, u64) {
+/// Rows of a run in these ranges: whether that is exact, and how many.
+fn rows_in(run: &Run, ranges: &[KeyRange]) -> (bool, u64) {
     let extent = &run.meta().all;
-    if !extent.meets(start, end) {
-        return (true, 0);
+    let meeting: Vec<&KeyRange> = ranges.iter().filter(|(start, end)| extent.meets(start, end.as_deref())).collect();
+    let Some(sorted) = run.sorted() else { return (meeting.is_empty(), extent.rows * meeting.len() as u64) };
+    let holds_all =
+        |(start, end): &KeyRange| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
+    match meeting.as_slice() {
+        [] => return (true, 0),
+        [range] if holds_all(range) => return (true, extent.rows),
+        _ => {}
     }
-    let whole = start <= extent.key.0.as_slice() && end.is_none_or(|end| extent.key.1.as_slice() < end);
-    let Some(sorted) = run.sorted() else { return (false, extent.rows) };
-    if whole {
-        return (true, extent.rows);
-    }
-    let first = sorted.estimate(start);
-    let last = end.map_or((extent.rows as usize, extent.rows as usize), |end| sorted.estimate(end));
+    let ends = meeting.iter().flat_map(|(start, end)| [Some(start), end.as_ref()]).flatten();
+    let ends: Vec<&[u8]> = ends.map(Vec::as_slice).collect();
+    let mut places = sorted.estimates(&ends).into_iter();
+    let whole = (extent.rows as usize, extent.rows as usize);
+    let (mut exact, mut rows) = (true, 0);
     let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
-    (first.0 == first.1 && last.0 == last.1, middle(last).saturating_sub(middle(first)) as u64)
+    for (_, end) in meeting {
+        let first = places.next().unwrap_or(whole);
+        let last = if end.is_some() { places.next().unwrap_or(whole) } else { whole };
+        exact &= first.0 == first.1 && last.0 == last.1;
+        rows += middle(last).saturating_sub(middle(first)) as u64;
+    }
+    (exact, rows)
 }

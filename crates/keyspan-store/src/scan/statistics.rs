@@ -8,19 +8,19 @@ use crate::run::{Cover, Extent, Meeting, Run};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {
-    /// Statistics of the scan; reads no data.
-    pub fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
-        let chosen = self.choose(scan)?;
-        let (counted, mut rows) = self.rows_in(&chosen);
+    /// Statistics of a scan, whatever its limit, of whose chosen runs so many rows are in the spans (exactly, or not).
+    pub(crate) fn statistics(
+        &self,
+        scan: &Scan,
+        chosen: &Chosen,
+        (counted, rows): (bool, u64),
+    ) -> Result<ScanStatistics> {
         // Runs left out by the ranges may hold rows in the spans: the count is then of what is delivered at most.
-        let settled = self.is_settled(&chosen) && scan.ranges.is_empty() && scan.per_prefix.is_none();
-        if let Some(limit) = scan.limit {
-            rows = rows.min(limit as u64);
-        }
+        let settled = self.is_settled(chosen) && scan.ranges.is_empty() && scan.per_prefix.is_none();
         let exact = settled && counted;
-        let whole = exact && chosen.ranges == [(Vec::new(), None)] && scan.limit.is_none();
+        let whole = exact && chosen.ranges == [(Vec::new(), None)];
         let width: u64 = scan.columns.iter().map(|column| self.width(*column)).sum();
-        let ranges = scan.columns.iter().map(|column| self.range(*column, &chosen, whole)).collect::<Result<_>>()?;
+        let ranges = scan.columns.iter().map(|column| self.range(*column, chosen, whole)).collect::<Result<_>>()?;
         Ok(ScanStatistics {
             rows: if exact { Known::Exact(rows) } else { Known::Estimate(rows) },
             bytes: Known::Estimate(rows * width),

@@ -17,7 +17,7 @@ use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
 use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
-use crate::seam::{Known, ScanCounters, ScanForm};
+use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
 
 mod families;
 mod first_rows;
@@ -195,6 +195,11 @@ fn check_order(relation: &RelationDef, scan: &Scan, batch: &RecordBatch) {
     let reverse = scan.order == Order::Reverse;
     let in_order = |pair: usize| (keys.value(pair) < keys.value(pair + 1)) != reverse;
     assert!((1..keys.len()).all(|row| in_order(row - 1)), "{scan:?}: {batch:?}");
+}
+
+/// What is known of a scan without reading.
+fn known(source: &Arc<ScanSource>, scan: &Scan) -> ScanStatistics {
+    source.plan(scan, 1).expect("a plan").statistics
 }
 
 fn read_all(source: &Arc<ScanSource>, scan: &Scan) -> Vec<Vec<Value>> {

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use foldhash::fast::FixedState;
 use keyspan_model::SegmentId;
 use parking_lot::Mutex;
 
@@ -47,7 +48,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<BlockKey, Kept>,
+    entries: HashMap<BlockKey, Kept, FixedState>,
     clock: VecDeque<BlockKey>,
     bytes: usize,
 }

@@ -7,6 +7,7 @@
 //!
 //! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -345,6 +346,14 @@ impl Opened {
         group.extent.first_row as usize + row.min(group.extent.rows as usize)
     }
 
+    /// Between which rows the first one not less than `key` is, as the blocks' keys say.
+    fn rows_before(&self, key: &[u8]) -> (usize, usize) {
+        match self.index.block_keys.count_below(key, false) {
+            0 => (0, 0),
+            before => (self.first_row(before - 1) + 1, self.first_row(before)),
+        }
+    }
+
     /// A reader of a column that begins with this block, and goes on to the end of its row group if `on`.
     fn reader(&self, column: usize, block: &Block<'_>, on: bool) -> Result<ColumnReader> {
         let first = block.group.extent.first_row as usize;
@@ -503,19 +512,26 @@ impl SortedRun for Segment {
     }
 
     fn estimate(&self, key: &[u8]) -> (usize, usize) {
-        let rows = self.record.meta.all.rows as usize;
-        if self.record.meta.all.key.1.as_slice() < key {
-            return (rows, rows);
-        }
-        if self.record.meta.all.key.0.as_slice() >= key {
-            return (0, 0);
-        }
-        let Ok(opened) = self.opened() else { return (0, rows) };
-        let before = opened.index.block_keys.count_below(key, false);
-        if before == 0 {
-            return (0, 0);
-        }
-        (opened.first_row(before - 1) + 1, opened.first_row(before))
+        self.estimates(&[key])[0]
+    }
+
+    fn estimates(&self, keys: &[&[u8]]) -> Vec<(usize, usize)> {
+        let all = &self.record.meta.all;
+        let rows = all.rows as usize;
+        let opened = OnceCell::new();
+        let estimate = |key: &&[u8]| {
+            if all.key.1.as_slice() < *key {
+                return (rows, rows);
+            }
+            if all.key.0.as_slice() >= *key {
+                return (0, 0);
+            }
+            match opened.get_or_init(|| self.opened()) {
+                Ok(opened) => opened.rows_before(key),
+                Err(_) => (0, rows),
+            }
+        };
+        keys.iter().map(estimate).collect()
     }
 
     fn sample(&self, row: usize) -> Option<Vec<u8>> {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_store::seam::{
-    Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, ScanStatistics, Snapshot, Split,
-};
+use keyspan_store::seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
 /// More remembered spans than this of one transaction become whole relations.
@@ -64,13 +62,8 @@ impl Snapshot for Watched {
         self.inner.accept(scan)
     }
 
-    fn statistics(&self, scan: &Scan) -> Result<ScanStatistics> {
-        // An answer may come from statistics alone: count(*).
-        self.remember(scan.relation, scan.spans.iter().cloned());
-        self.inner.statistics(scan)
-    }
-
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        // An answer may come from statistics alone: count(*).
         self.remember(scan.relation, scan.spans.iter().cloned());
         self.inner.plan(scan, want)
     }
