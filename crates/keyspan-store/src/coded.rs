@@ -250,6 +250,16 @@ mod tests {
     }
 
     #[test]
+    fn as_many_values_as_a_byte_can_name_are_coded_and_no_more() {
+        for (values, coded) in [(256, true), (257, false)] {
+            let distinct: Vec<f64> = (0..values).map(|number| (number as f64).sqrt()).collect();
+            let numbers = Float64Array::from_iter_values((0..4096).map(|row| distinct[row * 31 % values]));
+            let (stored, same) = back(Arc::new(numbers.clone()));
+            assert_eq!((same.as_primitive::<Float64Type>(), stored.bytes() < 8_000), (&numbers, coded), "{values}");
+        }
+    }
+
+    #[test]
     fn even_steps_take_two_bytes_whatever_their_order() {
         let times = (0..4096i64).map(|n| 1_700_000_000_000_000 + (n * 37 % 4000) * 10_000_000);
         let times = TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC");

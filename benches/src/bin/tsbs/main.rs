@@ -81,8 +81,13 @@ async fn main() -> Answer<()> {
     table.add("others", mine::others(&database, shape, &queries, arguments.repeat).await?);
     table.add("planning", mine::plannings(&database, &queries, arguments.repeat).await?);
     table.add("prepared", mine::prepared(&database, &queries, arguments.repeat).await?);
-    let peers = peers::Peers::new(&arguments.python, shape, &queries, arguments.repeat, temporary.path())?;
-    if arguments.states {
+    let names: Vec<&String> = arguments.peers.iter().filter(|name| !name.is_empty()).collect();
+    // Their rows take longer to write than a few queries to run.
+    let peers = match arguments.states || !names.is_empty() {
+        true => Some(peers::Peers::new(&arguments.python, shape, &queries, arguments.repeat, temporary.path())?),
+        false => None,
+    };
+    if let Some(peers) = peers.as_ref().filter(|_| arguments.states) {
         table.add("wire", peers.wire(&database).await?);
     }
     println!("{}", memory());
@@ -97,7 +102,7 @@ async fn main() -> Answer<()> {
         copy_directory(&data, &copy)?;
         table.add("live", mine::live(&copy, shape, &queries, arguments.repeat).await?);
     }
-    for name in arguments.peers.iter().filter(|name| !name.is_empty()) {
+    for (name, peers) in names.iter().filter_map(|name| Some((name, peers.as_ref()?))) {
         match peers.run(name) {
             Ok((version, answers)) => table.add_peer(&version, answers),
             Err(error) => println!("{name} is left out: {error}"),

@@ -211,7 +211,7 @@ fn get_type(reader: &mut Reader<'_>) -> Result<DataType> {
 mod tests {
     use super::*;
     use arrow::array::{
-        BinaryArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int8Array, StringViewArray,
+        BinaryArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int8Array, Int64Array, StringViewArray,
         TimestampMicrosecondArray,
     };
 
@@ -240,7 +240,8 @@ mod tests {
             .map(|(id, array)| Field::new(id.to_string(), array.data_type().clone(), true))
             .collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("equal lengths");
-        for batch in [batch.clone(), batch.slice(1, 2), batch.slice(0, 0)] {
+        let twice = arrow::compute::concat_batches(&batch.schema(), [&batch, &batch]).expect("one schema");
+        for batch in [batch.clone(), batch.slice(1, 2), batch.slice(0, 0), twice.slice(1, 5), twice] {
             let mut bytes = Vec::new();
             put_batch(&mut bytes, &columns, &batch).expect("encodes");
             let (read, decoded) = get_batch(&mut Reader::new(&bytes)).expect("decodes");
@@ -249,5 +250,29 @@ mod tests {
                 get_batch(&mut Reader::new(&bytes[..length])).expect_err("too short");
             }
         }
+    }
+
+    #[test]
+    fn what_stands_under_a_null_is_not_written() {
+        let nulls = NullBuffer::from(vec![true, false, true]);
+        let written = |under: i64| {
+            let array: ArrayRef = Arc::new(Int64Array::new(vec![1, under, 3].into(), Some(nulls.clone())));
+            let mut out = Vec::new();
+            put_array(&mut out, &array).expect("encodes");
+            out
+        };
+        assert_eq!(written(7), written(i64::MIN));
+    }
+
+    #[test]
+    fn a_batch_that_claims_more_rows_than_there_can_be_is_refused_before_any_memory_is_taken() {
+        let mut bytes = Vec::new();
+        put_varint(&mut bytes, 1 << 40);
+        put_varint(&mut bytes, 1);
+        bytes.extend_from_slice(&1u32.to_le_bytes());
+        put_type(&mut bytes, &DataType::Int64).expect("a type");
+        bytes.push(2);
+        let error = get_batch(&mut Reader::new(&bytes)).expect_err("no such batch");
+        assert!(error.message.contains("more rows than bytes"), "{error}");
     }
 }
