@@ -117,15 +117,14 @@ fn a_row_tombstone_goes_from_under_the_row_that_was_written_after_it() {
 fn a_cell_that_expires_is_a_tombstone_from_that_moment_on_until_its_grace_has_passed() {
     // The row was written for ever, its first cell for a second later on; the second row has nothing else.
     let short = || written(false, &[(FIRST, Some(1))], 1, 6, 0);
-    let of = |now: i64| {
-        let long = written(true, &[(SECOND, Some(2))], 0, 5, 0).merged(short());
-        compacted(relation(), vec![row(1, long), row(2, short())], now)
-    };
+    let long = || written(true, &[(SECOND, Some(2))], 0, 5, 0).merged(short());
+    let of = |now: i64| compacted(relation(), vec![row(1, long()), row(2, short())], now);
     let states = |batch: &RunBatch| -> Vec<(bool, bool)> {
         (0..batch.rows).map(|row| (batch.cells[0].has_value(row), batch.cells[0].tombstones.get(row))).collect()
     };
     assert_eq!(states(&of(999_999)), [(true, false); 2]);
     assert_eq!(states(&of(1_000_000)), [(false, true); 2]);
+    assert_eq!(states(&compacted(relation(), vec![row(1, long())], 1_000_000)), [(false, true)]);
     assert_eq!(states(&of(1_000_000 + GRACE - 1)), [(false, true); 2]);
     let last = of(1_000_000 + GRACE);
     assert_eq!(states(&last), [(false, false)]);
@@ -150,6 +149,9 @@ fn versions_that_are_dead_do_not_count_among_those_of_a_family() {
     let rows = || vec![whole(9, 1), bare(8, 1), whole(7, 0), bare(6, 0), whole(5, 0)];
     assert_eq!(left(rows(), second - 1), [9, 8]);
     assert_eq!(left(rows(), second), [9, 8, 7, 6]);
+    // A deleted cell is no version.
+    let deleted = version(9, written(false, &[(FIRST, None)], 0, 9, 0));
+    assert_eq!(left(vec![deleted, whole(8, 0), bare(7, 0), whole(6, 0)], 0), [9, 8, 7]);
     // A marker lives on without its cells, and a cell without its row's marker.
     let marker = version(9, written(true, &[], 0, 9, 0));
     let outlived = version(8, written(true, &[], 1, 8, 0).merged(written(false, &[(FIRST, Some(8))], 0, 8, 0)));
