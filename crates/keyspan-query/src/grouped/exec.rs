@@ -169,22 +169,27 @@ impl GroupedScanExec {
         self.scan.plan.relation.key.get(self.work.fences.equal.len()).map(|column| column.id)
     }
 
-    /// Groups of all rows within these times.
-    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<Found> {
+    /// A scan of the rows within these times, and its splits.
+    fn planned(&self, within: Option<(i64, i64)>, tasks: usize) -> Result<(Arc<Scan>, Vec<Split>)> {
         let mut scan = Scan { order: Order::Any, ..Scan::clone(&self.scan.scan) };
         if let (Some(column), Some((from, to))) = (self.time_column(), within) {
             let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
             scan.ranges.push(ColumnRange { column, lower, upper });
         }
-        let splits = match self.scan.few_splits().filter(|_| within == self.work.within) {
-            Some(splits) => splits.to_vec(),
-            None => {
-                let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
-                self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits
-            }
+        let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
+        let splits = self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits;
+        Ok((Arc::new(scan), splits))
+    }
+
+    /// Groups of all rows within these times.
+    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<Found> {
+        let (scan, splits) = match self.scan.few_splits().filter(|_| within == self.work.within) {
+            // Splits belong to the very scan that they were planned for.
+            Some(splits) => (self.scan.scan.clone(), splits.to_vec()),
+            None => self.planned(within, tasks)?,
         };
         let tasks = tasks.min(splits.len());
-        let reader = Arc::new(Reader::new(&self.scan, Arc::new(scan), self.work.filter.as_ref())?);
+        let reader = Arc::new(Reader::new(&self.scan, scan, self.work.filter.as_ref())?);
         let meter = reader.meter(&self.scan);
         let queue = Arc::new(Mutex::new(VecDeque::from(splits)));
         let memory = MemoryConsumer::new("GroupedScan").register(context.memory_pool());
