@@ -24,7 +24,7 @@ use crate::run::SpanTombstone;
 use crate::segment::SegmentRecord;
 
 /// Numbers that only grow, over restarts too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Counts the times that the store was opened.
     pub epoch: u64,
@@ -101,11 +101,29 @@ pub struct Edit {
 /// A key and its bytes.
 pub type Item = (Vec<u8>, Vec<u8>);
 
+/// The number of the last edit, and the marks, as an item holds them.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MarksItem {
     edit: u64,
-    #[serde(flatten)]
-    marks: Marks,
+    epoch: u64,
+    next_segment: u64,
+    timestamp: i64,
+    read_time: i64,
+    durable_seq: u64,
+    log_start: u64,
+}
+
+impl MarksItem {
+    fn new(edit: u64, marks: Marks) -> MarksItem {
+        let Marks { epoch, next_segment, timestamp, read_time, durable_seq, log_start } = marks;
+        MarksItem { edit, epoch, next_segment, timestamp, read_time, durable_seq, log_start }
+    }
+
+    fn parts(self) -> (u64, Marks) {
+        let MarksItem { edit, epoch, next_segment, timestamp, read_time, durable_seq, log_start } = self;
+        (edit, Marks { epoch, next_segment, timestamp, read_time, durable_seq, log_start })
+    }
 }
 
 impl ManifestState {
@@ -144,7 +162,7 @@ impl ManifestState {
         match (kind, rest.len()) {
             (b'm', 0) => {
                 let item: MarksItem = read(value)?;
-                (self.edit, self.marks) = (item.edit, item.marks);
+                (self.edit, self.marks) = item.parts();
             }
             (b'c', 0) => {
                 let (catalog, seq): (Catalog, u64) = read(value)?;
@@ -171,7 +189,7 @@ impl ManifestState {
     pub fn items(&self) -> Result<Vec<Item>> {
         let mut items = vec![(b"c".to_vec(), json(&(self.catalog.as_ref(), self.catalog_seq))?)];
         items.extend(self.dead.iter().map(|id| (dead_key(*id), Vec::new())));
-        items.push((b"m".to_vec(), json(&MarksItem { edit: self.edit, marks: self.marks })?));
+        items.push((b"m".to_vec(), json(&MarksItem::new(self.edit, self.marks))?));
         for (relation, seq) in &self.flushed {
             items.push((flushed_key(*relation), json(seq)?));
         }
@@ -188,7 +206,7 @@ impl ManifestState {
     pub fn changes(&self, edit: &Edit, number: u64) -> Result<(Vec<Item>, Vec<Vec<u8>>)> {
         let mut marks = self.marks;
         marks.raise(edit.marks);
-        let mut puts = vec![(b"m".to_vec(), json(&MarksItem { edit: number, marks })?)];
+        let mut puts = vec![(b"m".to_vec(), json(&MarksItem::new(number, marks))?)];
         if let Some((catalog, seq)) = &edit.catalog {
             puts.push((b"c".to_vec(), json(&(catalog.as_ref(), seq))?));
         }

@@ -231,10 +231,11 @@ fn what_a_newer_program_wrote_is_refused_and_left_alone_by_a_repair() {
             *value = text.replacen(before, &format!("\"from_the_future\":7,{before}"), 1).into_bytes();
         }
     };
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 5] = [
         ("from_the_future", Box::new(field_of(b"c", "\"next_table\""))),
         ("from_the_future", Box::new(field_of(b"c", "\"default_ttl\""))),
         ("from_the_future", Box::new(field_of(b"s", "\"file_bytes\""))),
+        ("from_the_future", Box::new(field_of(b"m", "\"next_segment\""))),
         ("kind z", Box::new(|items: &mut Vec<Item>| items.push((b"z".to_vec(), b"1".to_vec())))),
     ];
     for (what, change) in changes {
