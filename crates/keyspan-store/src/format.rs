@@ -54,15 +54,15 @@ impl Format {
 
     /// Refuses what this program cannot read.
     fn check(&self) -> Result<()> {
-        let unknown = self.required & !KNOWN_FEATURES;
+        let features = self.required & !KNOWN_FEATURES;
         let what = if self.version != FORMAT_VERSION {
             format!("it has format {}, and this program reads format {FORMAT_VERSION}", self.version)
-        } else if unknown != 0 {
-            format!("it needs feature {}, which this program does not know", unknown.trailing_zeros())
+        } else if features != 0 {
+            format!("it needs feature {}, which this program does not know", features.trailing_zeros())
         } else {
             return Ok(());
         };
-        Err(Error::new(ErrorKind::FormatVersion, what))
+        Err(unknown(what))
     }
 
     /// What the file of a new store says.
@@ -93,17 +93,27 @@ impl Format {
     /// Reads the file's bytes, and refuses what this program cannot read; who knows the file adds its name ([`named`]).
     pub fn decode(bytes: &[u8]) -> Result<Format> {
         if bytes.len() < FORMAT_BYTES || &bytes[..8] != MAGIC {
-            return Err(Error::new(ErrorKind::Corrupted, "it does not begin as a Keyspan data directory does"));
+            return Err(bad("it does not begin as a Keyspan data directory does"));
         }
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if crc32c::crc32c(&bytes[..44]) != u32_at(44) {
-            return Err(Error::new(ErrorKind::Corrupted, "its checksum is wrong"));
+            return Err(bad("its checksum is wrong"));
         }
         let store = Uuid::from_slice(&bytes[12..28]).expect("sixteen bytes");
         let format = Format { version: u32_at(8), store, required: u64_at(28), compatible: u64_at(36) };
         format.check().map(|()| format)
     }
+}
+
+/// The error of bytes that are not what they should be; who knows the file adds its name ([`named`]).
+pub fn bad(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupted, what)
+}
+
+/// The error of bytes that only a newer program can have written, since a checksum covers them; as [`bad`].
+pub fn unknown(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::FormatVersion, what)
 }
 
 /// The error of what is whole and not known to this program: a newer one wrote it. `name` is the file.
@@ -126,8 +136,8 @@ pub fn named(name: &str, error: Error) -> Error {
 /// name ([`named`]).
 pub fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => Error::new(ErrorKind::FormatVersion, error.to_string()),
-        _ => Error::new(ErrorKind::Corrupted, error.to_string()),
+        serde_json::error::Category::Data => unknown(error.to_string()),
+        _ => bad(error.to_string()),
     })
 }
 

@@ -19,6 +19,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Whether something that happens so many times in a hundred happens.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
     /// A number from 0 up to, not with, `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end.max(1)

@@ -102,10 +102,12 @@ async fn main() -> Answer<()> {
         copy_directory(&data, &copy)?;
         table.add("live", mine::live(&copy, shape, &queries, arguments.repeat).await?);
     }
-    for (name, peers) in names.iter().filter_map(|name| Some((name, peers.as_ref()?))) {
-        match peers.run(name) {
-            Ok((version, answers)) => table.add_peer(&version, answers),
-            Err(error) => println!("{name} is left out: {error}"),
+    if let Some(peers) = &peers {
+        for name in names {
+            match peers.run(name) {
+                Ok((version, answers)) => table.add_peer(&version, answers),
+                Err(error) => println!("{name} is left out: {error}"),
+            }
         }
     }
     table.print();

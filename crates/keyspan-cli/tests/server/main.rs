@@ -77,6 +77,7 @@ fn noise(random: &mut Rng) -> String {
     (0..25).map(|_| format!("{:016x}", random.u64(..))).collect()
 }
 
-fn sqlstate(error: &tokio_postgres::Error) -> &str {
-    error.code().map_or("none", |code| code.code())
+/// The SQLSTATE of a server's error; of another error its text.
+fn sqlstate(error: &tokio_postgres::Error) -> String {
+    error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned())
 }

@@ -110,7 +110,7 @@ async fn read_slowly(port: u16) -> JoinHandle<()> {
 /// The first value, or the SQLSTATE.
 async fn answer(client: &Client, sql: &str) -> Result<String, String> {
     let messages = client.simple_query(sql).await;
-    let messages = messages.map_err(|error| sqlstate(&error).to_owned())?;
+    let messages = messages.map_err(|error| sqlstate(&error))?;
     let first = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

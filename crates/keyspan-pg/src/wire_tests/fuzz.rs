@@ -2,29 +2,18 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client::{Client, bind, describe, execute, frame, parse, query, start_with, startup_packet, sync};
 use crate::ServerOptions;
-
-/// A generator whose every run is told by its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit.max(1) as u64) as usize
-    }
-}
 
 #[tokio::test]
 async fn fuzzed_bytes_do_not_take_the_server_down() {
     let running = start_with(ServerOptions { max_message_bytes: 100_000, ..ServerOptions::default() }).await;
     let mut witness = Client::connect(&running).await;
     for seed in 1..=300 {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let mut random = Rng::with_seed(seed);
         let bytes = conversation(&mut random);
         let mut client = Client::raw(running.address).await;
         // The server may close while bytes are still being written.
@@ -38,9 +27,9 @@ async fn fuzzed_bytes_do_not_take_the_server_down() {
 }
 
 /// A plausible conversation with some bytes changed, cut or repeated.
-fn conversation(random: &mut Random) -> Vec<u8> {
+fn conversation(random: &mut Rng) -> Vec<u8> {
     let mut bytes = startup_packet(0, &[("user", "ann")]);
-    if random.below(4) > 0 {
+    if random.usize(..4) > 0 {
         let whole = bytes.len();
         bytes.extend(requests(random));
         mutate(&mut bytes, whole, random);
@@ -51,15 +40,15 @@ fn conversation(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn requests(random: &mut Random) -> Vec<u8> {
-    let count = 1 + random.below(12);
-    let one = |random: &mut Random| match random.below(12) {
+fn requests(random: &mut Rng) -> Vec<u8> {
+    let count = 1 + random.usize(..12);
+    let one = |random: &mut Rng| match random.usize(..12) {
         0 => query("rows 3; notice; begin"),
         1 => parse("s", "types int, text", &[23, 25]),
         2 => parse("", "types double, uuid, interval", &[]),
         3 => bind("p", "s", &[Some(b"7"), None]),
         4 => bind("", "", &[Some(b"1.5"), Some(b"x"), None]),
-        5 => execute("p", random.below(5) as i32 - 2),
+        5 => execute("p", random.usize(..5) as i32 - 2),
         6 => describe('S', "s"),
         7 => describe('P', "p"),
         8 => frame('C', b"Ss\0"),
@@ -70,19 +59,19 @@ fn requests(random: &mut Random) -> Vec<u8> {
     (0..count).flat_map(|_| one(random)).collect()
 }
 
-fn mutate(bytes: &mut Vec<u8>, from: usize, random: &mut Random) {
-    for _ in 0..random.below(6) {
-        let at = from + random.below(bytes.len() - from);
-        match random.below(4) {
-            0 => bytes[at] = random.below(256) as u8,
-            1 => bytes[at] ^= 1 << random.below(8),
-            2 => bytes.insert(at, random.below(256) as u8),
+fn mutate(bytes: &mut Vec<u8>, from: usize, random: &mut Rng) {
+    for _ in 0..random.usize(..6) {
+        let at = from + random.usize(..bytes.len() - from);
+        match random.usize(..4) {
+            0 => bytes[at] = random.u8(..),
+            1 => bytes[at] ^= 1 << random.usize(..8),
+            2 => bytes.insert(at, random.u8(..)),
             _ if bytes.len() > from + 1 => drop(bytes.remove(at)),
             _ => {}
         }
     }
-    if random.below(5) == 0 {
-        let length = from + random.below(bytes.len() - from);
+    if random.usize(..5) == 0 {
+        let length = from + random.usize(..bytes.len() - from);
         bytes.truncate(length);
     }
 }

@@ -10,11 +10,11 @@
 //! end  4  crc32c of everything before
 //! ```
 
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{ASIDE, Files, io_error};
-use crate::format::{FORMAT_BYTES, Format, named, read_json};
+use crate::format::{FORMAT_BYTES, Format, bad, named, read_json, unknown};
 use crate::log::{LogFile, Reader};
 use crate::manifest::{Items, ManifestState, decode_checkpoint, encode_checkpoint};
 use crate::segment::SegmentRecord;
@@ -99,19 +99,18 @@ impl Listing {
 }
 
 fn decode(bytes: &[u8]) -> Result<Listing> {
-    let bad = |what: String| Error::new(ErrorKind::Corrupted, what);
-    let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty".into()))?;
+    let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
     if Reader::new(crc).u32()? != crc32c::crc32c(body) {
-        return Err(bad("its checksum is wrong".into()));
+        return Err(bad("its checksum is wrong"));
     }
     let mut reader = Reader::new(body);
     if reader.take(8)? != MAGIC {
-        return Err(bad("it does not begin as the listing of a backup does".into()));
+        return Err(bad("it does not begin as the listing of a backup does"));
     }
     let version = reader.u32()?;
     if version != VERSION {
         let what = format!("it has version {version}, and this program reads {VERSION}");
-        return Err(Error::new(ErrorKind::FormatVersion, what));
+        return Err(unknown(what));
     }
     let format = Format::decode(reader.take(FORMAT_BYTES)?)?;
     let length = reader.u32()? as usize;

@@ -17,7 +17,8 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{BinaryType, DataType, Field, Schema};
 use keyspan_model::{ColumnId, ColumnType, Error, Result};
 
-use super::wire::{Reader, bad, put_varint, unknown};
+use super::wire::{Reader, put_varint};
+use crate::format::{bad, unknown};
 
 /// Appends the columns of a batch.
 pub fn put_batch(out: &mut Vec<u8>, columns: &[ColumnId], batch: &RecordBatch) -> Result<()> {

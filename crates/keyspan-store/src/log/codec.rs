@@ -23,8 +23,8 @@ use uuid::Uuid;
 
 use super::array_codec::{get_batch, put_batch};
 use super::frame::{COMPRESSED, KIND_BATCH, KIND_CHANGE};
-use super::wire::{Reader, bad, put_bytes, put_varint, unknown};
-use crate::format::read_json;
+use super::wire::{Reader, put_bytes, put_varint};
+use crate::format::{bad, read_json, unknown};
 use crate::segment::SegmentRecord;
 
 /// One mutation as the log and the apply lane hold it.

@@ -21,7 +21,8 @@ use keyspan_model::Result;
 use uuid::Uuid;
 
 use super::codec::Record;
-use super::wire::{Reader, bad};
+use super::wire::Reader;
+use crate::format::bad;
 
 /// Bytes before the first frame of a file.
 pub const FILE_HEADER: usize = 48;

@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use super::codec::Record;
 use super::frame::{FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header};
-use super::wire::{Reader, bad};
+use super::wire::Reader;
 use crate::files::{FileReader, Files, corrupted};
+use crate::format::bad;
 
 /// A file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

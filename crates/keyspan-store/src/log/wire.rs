@@ -1,6 +1,8 @@
 //! Numbers and byte strings in the store's own files: little endian, lengths as LEB128.
 
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::Result;
+
+use crate::format::bad;
 
 /// Appends a length or count, seven bits a byte, the lowest first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -106,14 +108,4 @@ impl<'a> Reader<'a> {
     pub fn text(&mut self) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| bad("a text is not UTF-8"))
     }
-}
-
-/// The error of bytes that are not what they should be; whoever knows the file adds its name.
-pub fn bad(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Corrupted, what)
-}
-
-/// The error of bytes that only a newer program can have written, since a checksum covers them; as [`bad`].
-pub fn unknown(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::FormatVersion, what)
 }

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::CHECKPOINT_DIRECTORY;
 use super::ledger::Items;
 use crate::files::{Files, corrupted};
+use crate::format::bad;
 use crate::log::Reader;
 
 const MAGIC: &[u8; 8] = b"KSCHECKP";
@@ -115,7 +116,6 @@ pub fn encode(store: Uuid, items: &Items) -> Vec<u8> {
 
 /// Reads the bytes of a checkpoint and checks all of them.
 pub fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
-    let bad = |what: &str| Error::new(ErrorKind::Corrupted, what);
     let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
     if Reader::new(crc).u32()? != crc32c::crc32c(body) {
         return Err(bad("its checksum is wrong"));

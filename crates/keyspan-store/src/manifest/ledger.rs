@@ -24,6 +24,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use super::state::Item;
 use crate::files::{FileWriter, Files, corrupted, io_error};
+use crate::format::bad;
 use crate::log::Reader;
 
 /// All items, and the number of the edit that made them so.
@@ -279,7 +280,6 @@ fn encode(key: &[u8], edit: u64, chunks: u16, piece: &[u8]) -> Vec<u8> {
 }
 
 fn decode<'a>(key: &[u8], value: &'a [u8]) -> Result<Piece<'a>> {
-    let bad = |what: &str| Error::new(ErrorKind::Corrupted, what);
     let mut reader = Reader::new(value);
     if reader.u8()? != VERSION {
         return Err(bad("a value has an unknown version"));

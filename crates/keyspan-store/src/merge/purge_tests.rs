@@ -1,37 +1,23 @@
 //! What a compaction leaves of one run, row by row.
 
-use keyspan_model::{
-    CellWrite, ColumnId, GcRule, KeyColumn, KeyEncoder, RelationId, RelationKind, RowWrite, Stamp, TableId, Value,
-    ValueColumn,
-};
+use keyspan_model::{CellWrite, ColumnId, GcRule, KeyColumn, KeyEncoder, RelationKind, RowWrite, Stamp, Value};
 
 use super::*;
 use crate::memtable::Memtable;
 use crate::row::RowEntry;
+use crate::segment::fixture;
 
-const KEY: ColumnId = ColumnId(1);
+const FIRST: ColumnId = ColumnId(2);
+const SECOND: ColumnId = ColumnId(3);
 const WRITTEN: ColumnId = keyspan_model::schema::VERSION_COLUMN;
-const FIRST: ColumnId = ColumnId(3);
-const SECOND: ColumnId = ColumnId(4);
 /// When tombstones may go, in microseconds after they were written.
 const GRACE: i64 = 10_000_000;
 
 /// `(key bigint) → first bigint, second bigint`
 fn relation() -> RelationDef {
-    RelationDef {
-        id: RelationId(7),
-        table: TableId(1),
-        kind: RelationKind::Rows,
-        schema_version: 1,
-        key: vec![KeyColumn { id: KEY, name: "key".into(), ty: ColumnType::BigInt, descending: false }],
-        partition_len: 1,
-        values: [(FIRST, "first"), (SECOND, "second")]
-            .map(|(id, name)| ValueColumn { id, name: name.into(), ty: ColumnType::BigInt })
-            .into(),
-        window: None,
-        gc: GcRule::default(),
-        gc_grace: 10,
-    }
+    let bigint = ColumnType::BigInt;
+    let relation = fixture::relation(&[("key", bigint, false)], &[("first", bigint), ("second", bigint)]);
+    RelationDef { gc_grace: 10, ..relation.as_ref().clone() }
 }
 
 /// A write of the columns that have a value, or `None` for a tombstone.
@@ -39,7 +25,7 @@ fn written(marker: bool, cells: &[(ColumnId, Option<i64>)], ttl: u32, ts: i64, n
     let content =
         |value: Option<i64>| value.map_or(CellWrite::Tombstone, |value| CellWrite::Value(Value::BigInt(value)));
     let cells = cells.iter().map(|(column, value)| (*column, content(*value))).collect();
-    let write = RowWrite { relation: RelationId(7), key: vec![], marker, cells, stamp: Stamp::Server(0), ttl };
+    let write = RowWrite { relation: relation().id, key: vec![], marker, cells, stamp: Stamp::Server(0), ttl };
     RowEntry::written(&write, ts, now)
 }
 

@@ -216,7 +216,7 @@ fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
         .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
 }
 
-/// Rows of a run in these ranges: whether that is exact, and how many.
+/// Rows of a run in these ranges, which ascend and are disjoint: whether that is exact, and how many.
 fn rows_in(run: &Run, ranges: &[KeyRange]) -> (bool, u64) {
     let extent = &run.meta().all;
     let meeting: Vec<&KeyRange> = ranges.iter().filter(|(start, end)| extent.meets(start, end.as_deref())).collect();
@@ -228,15 +228,13 @@ fn rows_in(run: &Run, ranges: &[KeyRange]) -> (bool, u64) {
         [range] if holds_all(range) => return (true, extent.rows),
         _ => {}
     }
-    let ends = meeting.iter().flat_map(|(start, end)| [Some(start), end.as_ref()]).flatten();
-    let ends: Vec<&[u8]> = ends.map(Vec::as_slice).collect();
-    let mut places = sorted.estimates(&ends).into_iter();
-    let whole = (extent.rows as usize, extent.rows as usize);
+    let starts: Vec<&[u8]> = meeting.iter().map(|(start, _)| start.as_slice()).collect();
+    let ends: Vec<&[u8]> = meeting.iter().filter_map(|(_, end)| end.as_deref()).collect();
+    // Only the last range may have no end: it goes on to the last row.
+    let lasts = sorted.estimates(&ends).into_iter().chain([(extent.rows as usize, extent.rows as usize)]);
     let (mut exact, mut rows) = (true, 0);
     let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
-    for (_, end) in meeting {
-        let first = places.next().unwrap_or(whole);
-        let last = if end.is_some() { places.next().unwrap_or(whole) } else { whole };
+    for (first, last) in sorted.estimates(&starts).into_iter().zip(lasts) {
         exact &= first.0 == first.1 && last.0 == last.1;
         rows += middle(last).saturating_sub(middle(first)) as u64;
     }

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
     BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef,
-    RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, TableId, Value, ValueColumn,
+    RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, Value, ValueColumn,
 };
 
 use super::ScanSource;
@@ -18,6 +18,7 @@ use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
 use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
 use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
+use crate::segment::fixture;
 
 mod families;
 mod first_rows;
@@ -115,24 +116,11 @@ const TEXT: ColumnId = ColumnId(4);
 
 /// `(host text, time timestamp DESC) → number bigint, text text`
 fn relation() -> RelationDef {
-    RelationDef {
-        id: RelationId(7),
-        table: TableId(1),
-        kind: RelationKind::Rows,
-        schema_version: 1,
-        key: vec![
-            KeyColumn { id: HOST, name: "host".into(), ty: ColumnType::Text, descending: false },
-            KeyColumn { id: TIME, name: "time".into(), ty: ColumnType::Timestamp, descending: true },
-        ],
-        partition_len: 1,
-        values: vec![
-            ValueColumn { id: NUMBER, name: "number".into(), ty: ColumnType::BigInt },
-            ValueColumn { id: TEXT, name: "text".into(), ty: ColumnType::Text },
-        ],
-        window: Some(1),
-        gc: GcRule::default(),
-        gc_grace: 0,
-    }
+    let relation = fixture::relation(
+        &[("host", ColumnType::Text, false), ("time", ColumnType::Timestamp, true)],
+        &[("number", ColumnType::BigInt), ("text", ColumnType::Text)],
+    );
+    RelationDef { id: RelationId(7), gc_grace: 0, ..relation.as_ref().clone() }
 }
 
 fn key(host: &str, time: i64) -> Vec<Value> {

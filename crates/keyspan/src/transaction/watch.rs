@@ -63,7 +63,7 @@ impl Snapshot for Watched {
     }
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
-        // An answer may come from statistics alone: count(*).
+        // Whether or not it is read: an answer may come from the plan's statistics alone, as that of count(*).
         self.remember(scan.relation, scan.spans.iter().cloned());
         self.inner.plan(scan, want)
     }

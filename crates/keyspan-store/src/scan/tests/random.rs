@@ -2,22 +2,7 @@
 
 use super::*;
 use crate::merge::rules::{Candidate, stronger};
-
-/// A small deterministic generator (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
+use crate::random::Random;
 
 /// One version of a cell or marker in the model.
 #[derive(Clone, Debug)]
@@ -101,7 +86,7 @@ struct Case {
 
 impl Case {
     fn new(seed: u64) -> Case {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::new(seed);
         let mut relation = relation();
         relation.gc_grace = if random.chance(50) { 0 } else { 3 };
         let mut case = Case {
