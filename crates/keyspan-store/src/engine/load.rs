@@ -1,14 +1,14 @@
 //! Loading: a statement with more rows than memory should hold writes them out while they come.
 //!
 //! ```text
-//! batches ─▶ part (64 MB) ─▶ sorted, folded ─▶ segments, synced ─▶ ... ─▶ Mutation::Load ─▶ lane, log: visible, all at once
+//! batches ─▶ part (≤ 64 MB) ─▶ sorted, folded ─▶ segments, synced ─▶ ... ─▶ Mutation::Load ─▶ lane, log: visible, all at once
 //!            gathered          by threads of their own
 //! ```
 //!
 //! Rules: nothing names the segments until a batch with the [`Mutation::Load`] has its place in the commit order, so a
 //! load that is given up, or killed, leaves only files that are removed (by [`Loaded`], or by opening the store). The
 //! files' timestamps count from 0, one a part; the lane adds the batch's own. Memory: one part is gathered, and as many are
-//! written at a time as the memory budget holds and there are cores for, each twice while it is sorted.
+//! written at a time as the memory budget holds and there are cores for; only one of them is sorted, which takes it twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ use crate::segment::{NO_SEQ, Segment, SegmentRecord, SystemPlan};
 
 /// Bytes of rows that make a part; less where the memory budget is small.
 const PART_BYTES: usize = 64 << 20;
+/// Bytes below which parts are not made smaller so that more of them can be written at a time.
+const LEAST_PART_BYTES: usize = PART_BYTES / 2;
 /// Rows of a batch on its way into a segment.
 const BATCH_ROWS: usize = 8192;
 /// Parts that one merge reads at once.
@@ -45,12 +47,19 @@ const FAN_IN: usize = 32;
 pub struct Loaded {
     core: Arc<Core>,
     records: Mutex<Vec<SegmentRecord>>,
+    /// Held while a part is sorted, which takes its memory twice.
+    sorting: Mutex<()>,
     kept: AtomicBool,
 }
 
 impl Loaded {
     fn new(core: &Arc<Core>) -> Arc<Loaded> {
-        Arc::new(Loaded { core: core.clone(), records: Mutex::default(), kept: AtomicBool::new(false) })
+        Arc::new(Loaded {
+            core: core.clone(),
+            records: Mutex::default(),
+            sorting: Mutex::default(),
+            kept: AtomicBool::new(false),
+        })
     }
 
     /// The segments behind a mutation of this store.
@@ -102,6 +111,13 @@ impl Drop for Loaded {
     }
 }
 
+/// Bytes of a part, and how many parts are written at a time.
+fn division(budget: usize, cores: usize) -> (usize, usize) {
+    // Besides the parts being written there is the one being gathered, and a copy of the one being sorted.
+    let threads = (budget / LEAST_PART_BYTES).saturating_sub(2).clamp(1, cores);
+    (PART_BYTES.min(budget / (threads + 2)).max(1 << 16), threads)
+}
+
 /// A load under way.
 pub struct StoreLoad {
     core: Arc<Core>,
@@ -124,16 +140,15 @@ pub struct StoreLoad {
 impl StoreLoad {
     /// Begins a load.
     pub fn new(core: &Arc<Core>, relation: RelationDef, stamp: Stamp) -> StoreLoad {
-        let budget = core.options.memory_budget;
-        let part_bytes = PART_BYTES.min(budget / 4).max(1 << 16);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (part_bytes, threads) = division(core.options.memory_budget, cores);
         StoreLoad {
             loaded: Loaded::new(core),
             relation: Arc::new(relation),
             stamp,
             clock: core.options.clock.now(),
             part_bytes,
-            threads: ((budget / part_bytes).saturating_sub(1) / 2).clamp(1, cores),
+            threads,
             pending: Vec::new(),
             bytes: 0,
             parts: 0,
@@ -232,10 +247,9 @@ struct Part {
 
 impl Part {
     fn write(mut self) -> Result<()> {
+        let writes = std::mem::take(&mut self.writes);
         let _open = self.core.loads.read();
-        let Some(write) = joined(std::mem::take(&mut self.writes))? else { return Ok(()) };
-        let run = MemoryRun::from_write(&self.relation, &write, i64::from(self.number), self.clock, 0)?;
-        drop(write);
+        let Some(run) = self.sorted(writes)? else { return Ok(()) };
         let wanted = Wanted::everything(&self.relation);
         let rows = run.read(0..run.batch().rows, &wanted, &ScanCounters::default())?;
         let mut plan = SystemPlan::default();
@@ -253,6 +267,13 @@ impl Part {
         })?;
         self.loaded.records.lock().extend(records);
         Ok(())
+    }
+
+    /// The rows as one run; `None` if there are none.
+    fn sorted(&self, writes: Vec<BatchWrite>) -> Result<Option<MemoryRun>> {
+        let _alone = self.loaded.sorting.lock();
+        let Some(write) = joined(writes)? else { return Ok(None) };
+        MemoryRun::from_write(&self.relation, &write, i64::from(self.number), self.clock, 0).map(Some)
     }
 
     /// Level of the windows to divide by.

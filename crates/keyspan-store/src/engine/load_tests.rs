@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use keyspan_model::{ErrorKind, Mutation, Span, Stamp, TableDef, Unchanged, WriteBatch};
 
-use super::StoreLoad;
+use super::{StoreLoad, division};
 use crate::check::check_files;
 use crate::engine::tests::{bulk, create, expected, in_files, key, options, read, read_from, row, write};
 use crate::engine::{EmbeddedStore, StoreOptions};
@@ -13,7 +13,7 @@ use crate::files::{Files, MemoryFiles};
 use crate::seam::{Load, ReadAt, Store};
 use crate::segment::{SEGMENT_DIRECTORY, verify_segment};
 
-/// A store with parts of 64 KB.
+/// A store with parts of some 85 KB.
 fn small(files: &MemoryFiles) -> Arc<EmbeddedStore> {
     let options = StoreOptions { memory_budget: 256 << 10, ..options() };
     EmbeddedStore::open_files(Arc::new(files.clone()), options).expect("opens")
@@ -92,8 +92,8 @@ fn parts_that_are_written_at_a_time_are_in_the_order_they_came_in() {
     let store = small(&files);
     let t = create(&store, "t");
     let mut own = StoreLoad::new(&store.core, t.rows_relation(), Stamp::Server(0));
-    assert_eq!((own.part_bytes, own.threads), (64 << 10, 1), "the budget holds no more");
-    own.threads = 4;
+    assert_eq!(own.threads, 1, "the budget holds no more");
+    (own.part_bytes, own.threads) = (64 << 10, 4);
     let mut load: Box<dyn Load> = Box::new(own);
     for value in 1..=9 {
         (0..3).for_each(|at| push(&mut load, &t, "l", at * 1000..(at + 1) * 1000, value));
@@ -101,11 +101,19 @@ fn parts_that_are_written_at_a_time_are_in_the_order_they_came_in() {
     write(&store, vec![block_on(load.finish()).expect("finishes")]);
     assert_eq!(values(&read(&store, &t), "l"), vec![9; 3000]);
     assert_eq!(values(&read(&small(&files.fork()), &t), "l"), vec![9; 3000]);
-    let large = StoreOptions { memory_budget: 1 << 30, ..options() };
-    let store = EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), large).expect("opens");
-    let own = StoreLoad::new(&store.core, t.rows_relation(), Stamp::Server(0));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    assert_eq!((own.part_bytes, own.threads), (64 << 20, cores.min(7)));
+}
+
+/// One part is gathered, one is held twice while it is sorted: all of it within the budget.
+#[test]
+fn parts_are_as_large_and_as_many_as_the_budget_holds() {
+    let mb = 1 << 20;
+    assert_eq!(division(256 * mb, 1), (64 * mb, 1));
+    assert_eq!(division(256 * mb, 2), (64 * mb, 2), "the default on two cores");
+    assert_eq!(division(256 * mb, 16), (32 * mb, 6));
+    assert_eq!(division(128 * mb, 16), (32 * mb, 2));
+    assert_eq!(division(2048 * mb, 16), (64 * mb, 16));
+    assert_eq!(division(48 * mb, 16), (16 * mb, 1));
+    assert_eq!(division(0, 16), (64 << 10, 1));
 }
 
 #[test]
