@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::codec::Record;
 use super::wire::Reader;
-use crate::format::bad;
+use crate::format::{bad, unknown};
 
 /// Bytes before the first frame of a file.
 pub const FILE_HEADER: usize = 48;
@@ -68,8 +68,11 @@ pub fn read_file_header(bytes: &[u8], store: Uuid) -> Result<u64> {
     if crc32c::crc32c(&bytes[..36]) != reader.u32()? {
         return Err(bad("the checksum of its header is wrong"));
     }
-    if version != FILE_VERSION || owner != store {
-        return Err(bad("it belongs to another store or format"));
+    if version != FILE_VERSION {
+        return Err(unknown(format!("it has version {version}, and this program reads {FILE_VERSION}")));
+    }
+    if owner != store {
+        return Err(bad("it belongs to another store"));
     }
     Ok(first_seq)
 }

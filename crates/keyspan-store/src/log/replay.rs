@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keyspan_model::Result;
+use keyspan_model::{ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use super::codec::Record;
 use super::frame::{FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header};
 use super::wire::Reader;
 use crate::files::{FileReader, Files, corrupted};
-use crate::format::bad;
+use crate::format::{bad, named};
 
 /// A file of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,11 +156,16 @@ impl Replay {
                 return Err(corrupted(&name, what));
             }
             // A file whose making was cut short holds no frame: its header is synced before the first is written.
-            Err(_) if self.ahead.is_empty() && self.durable <= self.last && !has_frame(reader.as_ref())? => {
+            Err(error)
+                if error.kind == ErrorKind::Corrupted
+                    && self.ahead.is_empty()
+                    && self.durable <= self.last
+                    && !has_frame(reader.as_ref())? =>
+            {
                 self.files.remove(&file.path())?;
                 return Ok(false);
             }
-            Err(error) => return Err(corrupted(&name, error.message)),
+            Err(error) => return Err(named(&name, error)),
         }
         self.read.push(LogFile { bytes: FILE_HEADER as u64, ..file });
         let position = FILE_HEADER as u64;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::committer::*;
+use super::frame::FILE_HEADER;
 use super::replay::LogFile;
 use super::*;
 use crate::files::{FileLock, FileReader, FileWriter, Files, MemoryFiles};
@@ -78,9 +79,18 @@ fn what_was_committed_is_read_back_over_files_and_parts() {
 fn a_reopened_log_goes_on_and_forgets_what_is_not_needed() {
     let files = written(20);
     let (_, last, kept) = replay(&files, 20).expect("reads");
-    let log = start(Arc::new(files.clone()), last, kept, 20_000);
+    let bytes = |files: &[LogFile]| files.iter().map(|file| file.bytes).sum::<u64>();
+    let log = start(Arc::new(files.clone()), last, kept.clone(), 20_000);
+    assert_eq!(log.durable_files(), (20, kept.clone()));
+    assert_eq!(log.size(), (bytes(&kept), 0));
     (21..=40).for_each(|seq| commit(&log, record(seq, 3000)).expect("commits"));
+    let (durable, written) = log.durable_files();
+    assert_eq!((durable, log.size()), (40, (bytes(&written), 20)));
+    assert!(bytes(&written) > bytes(&kept) + 20 * 3000, "{written:?}");
+    let second = written[1].first_seq;
+    assert!(!log.can_forget_before(second - 1) && log.can_forget_before(second));
     log.forget_before(&files, 30).expect("forgets");
+    assert!(!log.can_forget_before(30) && log.can_forget_before(u64::MAX));
     log.close().expect("closes");
     let (records, last, _) = replay(&files, 0).expect("reads");
     assert!(records[0].seq > 20 && records[0].seq <= 30, "{}", records[0].seq);
@@ -135,6 +145,85 @@ fn damage_that_had_been_synced_is_an_error_naming_the_file() {
     let zeroed = files.fork();
     zeroed.damage(&path, |bytes| bytes[48 + frame..48 + 2 * frame].fill(0)).expect("is there");
     assert_eq!(replay(&zeroed, 0).expect_err("a hole").kind, ErrorKind::Corrupted);
+}
+
+/// The header of a file changed, and the checksum that belongs to it.
+fn with_header(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
+    change(bytes);
+    let crc = crc32c::crc32c(&bytes[..36]);
+    bytes[36..40].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Such a file is no torn one, though nothing of it can be read: it is named, and left where it is.
+#[test]
+fn a_file_whose_header_is_not_its_own_is_refused_and_stays() {
+    let files = written(3);
+    let path = log_files(&files).expect("lists")[0].path();
+    let refused = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let changed = files.fork();
+        changed.damage(&path, change).expect("is there");
+        let error = replay(&changed, 0).expect_err(what);
+        assert!(error.message.contains(&path), "{what}: {error}");
+        assert!(changed.len(&path).expect("looks").is_some(), "{what}");
+        error.kind
+    };
+    let corrupted = ErrorKind::Corrupted;
+    assert_eq!(refused("another store", &|bytes| with_header(bytes, |header| header[12] = 7)), corrupted);
+    assert_eq!(refused("another number", &|bytes| with_header(bytes, |header| header[28] = 7)), corrupted);
+    assert_eq!(refused("a flipped bit before frames", &|bytes| bytes[9] ^= 1), corrupted);
+    let far = |bytes: &mut Vec<u8>| {
+        let frame = bytes[FILE_HEADER..FILE_HEADER + frame::FRAME_HEADER].to_vec();
+        bytes[8..].fill(0);
+        bytes.resize(3 << 20, 0);
+        // Across the edge of what is read at once, which is a megabyte.
+        bytes[(1 << 20) - 16..][..frame.len()].copy_from_slice(&frame);
+    };
+    assert_eq!(refused("a flipped bit far before a frame", &far), corrupted);
+    let newer = |bytes: &mut Vec<u8>| {
+        bytes[FILE_HEADER..].fill(0);
+        with_header(bytes, |header| header[8] = 2);
+    };
+    assert_eq!(refused("a newer program's, whose frames nobody knows", &newer), ErrorKind::FormatVersion);
+    let other = files.fork();
+    other.rename(&path, &LogFile { first_seq: 5, bytes: 0 }.path()).expect("renames");
+    assert_eq!(replay(&other, 0).expect_err("another name").kind, corrupted);
+}
+
+#[test]
+fn a_file_whose_making_was_cut_short_goes_only_if_nothing_can_be_lost_with_it() {
+    let files = written(20);
+    let found = log_files(&files).expect("lists");
+    let numbers: Vec<u64> = found.iter().map(|file| file.first_seq).collect();
+    let (first, last) = (numbers.iter().min().expect("a file"), numbers.iter().max().expect("a file"));
+    assert!(first < last);
+    let cut_short = |seq: u64| {
+        let path = LogFile { first_seq: seq, bytes: 0 }.path();
+        let torn = files.fork();
+        torn.damage(&path, |bytes| bytes[20..].fill(0)).expect("is there");
+        (torn, path)
+    };
+    let (torn, path) = cut_short(*last);
+    replay(&torn, *last).expect_err("its first record was acknowledged");
+    assert!(torn.len(&path).expect("looks").is_some());
+    let (records, reached, _) = replay(&torn, last - 1).expect("nothing of it was acknowledged");
+    assert_eq!((records.len() as u64, reached), (last - 1, last - 1));
+    assert_eq!(torn.len(&path).expect("looks"), None, "it is gone");
+    let (torn, path) = cut_short(*first);
+    replay(&torn, 0).expect_err("files follow");
+    assert!(torn.len(&path).expect("looks").is_some());
+}
+
+/// Frames that are whole, but not all there.
+#[test]
+fn a_record_that_is_left_out_is_an_error() {
+    let files = MemoryFiles::new();
+    let log = start(Arc::new(files.clone()), 0, Vec::new(), 1 << 20);
+    (1..=4).for_each(|seq| commit(&log, record(seq, 40)).expect("commits"));
+    log.close().expect("closes");
+    let path = log_files(&files).expect("lists")[0].path();
+    let frame = frame::stride(record(1, 40).bytes.len());
+    files.damage(&path, |bytes| drop(bytes.drain(FILE_HEADER + frame..FILE_HEADER + 2 * frame))).expect("is there");
+    assert_eq!(replay(&files, 0).expect_err("record 3 follows record 1").kind, ErrorKind::Corrupted);
 }
 
 /// Memory whose syncs are counted, slow, and fail when told to.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::CHECKPOINT_DIRECTORY;
 use super::ledger::Items;
 use crate::files::{Files, corrupted};
-use crate::format::bad;
+use crate::format::{bad, named, unknown};
 use crate::log::Reader;
 
 const MAGIC: &[u8; 8] = b"KSCHECKP";
@@ -69,7 +69,7 @@ pub fn newest(files: &dyn Files, store: Uuid) -> Result<Newest> {
 /// Reads a checkpoint and checks all of it.
 pub fn read(files: &dyn Files, store: Uuid, path: &str) -> Result<Items> {
     let bytes = files.read(path)?;
-    let items = decode(&bytes, store).map_err(|error| corrupted(&files.display(path), error.message))?;
+    let items = decode(&bytes, store).map_err(|error| named(&files.display(path), error))?;
     if !path.ends_with(&format!("{:020}", items.edit)) {
         return Err(corrupted(&files.display(path), format!("it is the checkpoint of edit {}", items.edit)));
     }
@@ -121,8 +121,15 @@ pub fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
         return Err(bad("its checksum is wrong"));
     }
     let mut reader = Reader::new(body);
-    if reader.take(8)? != MAGIC || reader.u32()? != VERSION || reader.take(16)? != store.as_bytes() {
-        return Err(bad("it belongs to another store or format"));
+    if reader.take(8)? != MAGIC {
+        return Err(bad("it does not begin as a checkpoint does"));
+    }
+    let version = reader.u32()?;
+    if version != VERSION {
+        return Err(unknown(format!("it has version {version}, and this program reads {VERSION}")));
+    }
+    if reader.take(16)? != store.as_bytes() {
+        return Err(bad("it belongs to another store"));
     }
     let edit = reader.u64()?;
     let count = reader.u64()?;

@@ -208,8 +208,8 @@ fn a_repair_that_is_cut_short_can_be_done_again() {
 
 /// A key of the manifest and its bytes.
 type Item = (Vec<u8>, Vec<u8>);
-/// What a newer program does to them.
-type Change = Box<dyn Fn(&mut Vec<Item>)>;
+/// What a newer program does to a store.
+type Change = Box<dyn Fn(&SimulatedDisk)>;
 
 /// The newest checkpoint with this changed, as a newer program would have written it.
 fn rewritten(disk: &SimulatedDisk, change: impl Fn(&mut Vec<Item>)) {
@@ -220,27 +220,43 @@ fn rewritten(disk: &SimulatedDisk, change: impl Fn(&mut Vec<Item>)) {
     disk.damage(&path, |bytes| *bytes = encode_checkpoint(store, &items));
 }
 
+/// The newest file there with another version, and with the checksum that belongs to it: of the bytes before `crc_at`, or of
+/// all but the last four.
+fn of_version_2(disk: &SimulatedDisk, directory: &str, crc_at: Option<usize>) {
+    let path = paths(disk, directory).pop().expect("a file");
+    disk.damage(&path, |bytes| {
+        bytes[8] = 2;
+        let at = crc_at.unwrap_or(bytes.len() - 4);
+        let crc = crc32c::crc32c(&bytes[..at]);
+        bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    });
+}
+
 #[test]
 fn what_a_newer_program_wrote_is_refused_and_left_alone_by_a_repair() {
     let (disk, _) = plain();
-    let field_of = |item: &'static [u8], before: &'static str| {
-        move |items: &mut Vec<Item>| {
+    let field_of = |item: &'static [u8], before: &'static str| -> Change {
+        let change = move |items: &mut Vec<Item>| {
             let (_, value) = items.iter_mut().find(|(key, _)| key.starts_with(item)).expect("is there");
             let text = String::from_utf8(value.clone()).expect("JSON");
             assert!(text.contains(before), "{text}");
             *value = text.replacen(before, &format!("\"from_the_future\":7,{before}"), 1).into_bytes();
-        }
+        };
+        Box::new(move |disk| rewritten(disk, change))
     };
-    let changes: [(&str, Change); 5] = [
-        ("from_the_future", Box::new(field_of(b"c", "\"next_table\""))),
-        ("from_the_future", Box::new(field_of(b"c", "\"default_ttl\""))),
-        ("from_the_future", Box::new(field_of(b"s", "\"file_bytes\""))),
-        ("from_the_future", Box::new(field_of(b"m", "\"next_segment\""))),
-        ("kind z", Box::new(|items: &mut Vec<Item>| items.push((b"z".to_vec(), b"1".to_vec())))),
+    let of_kind_z = |items: &mut Vec<Item>| items.push((b"z".to_vec(), b"1".to_vec()));
+    let changes: [(&str, Change); 7] = [
+        ("from_the_future", field_of(b"c", "\"next_table\"")),
+        ("from_the_future", field_of(b"c", "\"default_ttl\"")),
+        ("from_the_future", field_of(b"s", "\"file_bytes\"")),
+        ("from_the_future", field_of(b"m", "\"next_segment\"")),
+        ("kind z", Box::new(move |disk| rewritten(disk, of_kind_z))),
+        ("it has version 2", Box::new(|disk| of_version_2(disk, "manifest/", None))),
+        ("it has version 2", Box::new(|disk| of_version_2(disk, "log/", Some(36)))),
     ];
     for (what, change) in changes {
         let newer = disk.after(Crash::Kill);
-        rewritten(&newer, change);
+        change(&newer);
         let before = newer.paths();
         let opened = open(&newer).map(drop);
         for error in [opened.expect_err("is refused"), repaired(&newer).map(drop).expect_err("is refused")] {
