@@ -141,7 +141,10 @@ impl Manifest {
 mod tests {
     use super::*;
     use crate::files::{LocalFiles, MemoryFiles};
-    use keyspan_model::{Catalog, RelationId};
+    use crate::random::Random;
+    use crate::run::{RunMeta, SpanTombstone};
+    use crate::segment::SegmentRecord;
+    use keyspan_model::{Catalog, RelationId, SegmentId};
 
     fn edit(at: u32) -> Edit {
         let marks = Marks { timestamp: i64::from(at), ..Marks::default() };
@@ -170,6 +173,10 @@ mod tests {
             }
             let large = Edit { catalog: Some((Arc::new(catalog.clone()), 5)), ..Edit::default() };
             manifest.commit(large, false).expect("commits");
+            let before = manifest.state().clone();
+            drop(manifest);
+            assert_eq!(reopened(&files, store), before, "an item in many pieces");
+            let mut manifest = Manifest::open(files.clone(), store).expect("opens");
             for at in 1..20 {
                 manifest.commit(edit(at), at == 10).expect("commits");
             }
@@ -197,5 +204,102 @@ mod tests {
         assert_eq!(reopened(&files, store), before);
         std::fs::remove_dir_all(dir.path().join("edits")).expect("removes");
         assert_eq!(reopened(&files, store), before);
+    }
+
+    fn record(id: u64, relation: RelationId) -> SegmentRecord {
+        let (file_bytes, index_bytes) = (id * 7, id * 3);
+        let meta = RunMeta { seq: (id, id), ..RunMeta::default() };
+        let (id, schema_version) = (SegmentId(id), 1);
+        SegmentRecord {
+            id,
+            relation,
+            schema_version,
+            file_bytes,
+            footer_crc: 1,
+            index_bytes,
+            index_crc: 2,
+            meta,
+            ts_base: 0,
+        }
+    }
+
+    fn tombstone(seq: u64) -> SpanTombstone {
+        SpanTombstone { start: vec![1], end: None, ts: 5, deleted_at: 6, seq }
+    }
+
+    /// One of all that an edit can do, to one of four relations, of which a segment, a tombstone and a mark may be there.
+    fn random_edit(random: &mut Random, state: &ManifestState, at: u64) -> Edit {
+        let relation = RelationId(random.below(4) as u32);
+        let some = |random: &mut Random, count: usize| random.below(count as u64 + 1) as usize;
+        match random.below(7) {
+            0 => Edit { flushed: vec![(relation, at)], ..Edit::default() },
+            1 => Edit { add: vec![record(at, relation), record(at + 1000, relation)], ..Edit::default() },
+            2 => {
+                let remove = state.segments.keys().skip(some(random, state.segments.len())).take(2).copied();
+                Edit { remove: remove.collect(), add: vec![record(at, relation)], ..Edit::default() }
+            }
+            3 => Edit { add_tombstones: vec![((relation, at, 0), tombstone(at))], ..Edit::default() },
+            4 => {
+                let remove = state.tombstones.keys().skip(some(random, state.tombstones.len())).take(1).copied();
+                Edit { remove_tombstones: remove.collect(), ..Edit::default() }
+            }
+            5 => Edit { drop: vec![relation], ..Edit::default() },
+            _ => Edit { buried: state.dead.iter().take(3).copied().collect(), ..Edit::default() },
+        }
+    }
+
+    /// What an edit should make of the state, said in another way: from the old state and the edit, item by item.
+    fn expected(state: &ManifestState, edit: &Edit) -> ManifestState {
+        let mut next = state.clone();
+        next.edit += 1;
+        let dropped = |relation: &RelationId| edit.drop.contains(relation);
+        let dies = |record: &SegmentRecord| dropped(&record.relation) || edit.remove.contains(&record.id);
+        next.dead.extend(state.segments.values().filter(|record| dies(record)).map(|record| record.id));
+        next.dead.retain(|id| !edit.buried.contains(id));
+        next.segments.retain(|_, record| !dies(record));
+        next.segments.extend(edit.add.iter().map(|record| (record.id, record.clone())));
+        next.flushed.retain(|relation, _| !dropped(relation));
+        next.flushed.extend(edit.flushed.iter().copied());
+        next.tombstones.retain(|key, _| !dropped(&key.0) && !edit.remove_tombstones.contains(key));
+        next.tombstones.extend(edit.add_tombstones.iter().cloned());
+        next
+    }
+
+    /// The state after each edit is the expected one, and the one that is read back: from the ledger, from one that a crash
+    /// has left behind the checkpoint, and from the checkpoint alone.
+    #[test]
+    fn random_edits_do_what_they_say_and_are_read_back_from_ledger_and_checkpoint() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        let (edits, aside) = (dir.path().join("edits"), dir.path().join("aside"));
+        let store = Uuid::new_v4();
+        let mut random = Random::new(3);
+        let mut most = [0; 4];
+        let mut manifest = Manifest::open(files.clone(), store).expect("opens");
+        for at in 1..=200 {
+            let behind = at % 10 == 7;
+            if behind {
+                manifest.close();
+                std::fs::rename(&edits, &aside).expect("renames");
+                manifest = Manifest::open(files.clone(), store).expect("opens");
+            }
+            let edit = random_edit(&mut random, manifest.state(), at);
+            let wanted = expected(manifest.state(), &edit);
+            manifest.commit(edit, behind || at % 10 == 6).expect("commits");
+            assert_eq!(*manifest.state(), wanted, "edit {at}");
+            let there = [wanted.flushed.len(), wanted.segments.len(), wanted.tombstones.len(), wanted.dead.len()];
+            most = std::array::from_fn(|at| most[at].max(there[at]));
+            if behind {
+                manifest.close();
+                std::fs::remove_dir_all(&edits).expect("removes");
+                std::fs::rename(&aside, &edits).expect("renames");
+            }
+            if behind || at % 10 == 9 {
+                manifest.close();
+                manifest = Manifest::open(files.clone(), store).expect("opens");
+                assert_eq!(*manifest.state(), wanted, "edit {at}, read back");
+            }
+        }
+        assert!(most.iter().all(|most| *most > 3), "{most:?}");
     }
 }

@@ -461,8 +461,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_end_early_are_an_error_not_a_panic() {
+    fn bytes_that_end_early_or_late_are_an_error_not_a_panic() {
         let record = encode_body(None, &[row(Value::Text("abc".into()))]).expect("encodes");
+        let longer = [&record.bytes[..], &[0]].concat();
+        decode_body(record.kind, record.flags, &longer).expect_err("too long");
         for length in 0..record.bytes.len() {
             decode_body(record.kind, record.flags, &record.bytes[..length]).expect_err("too short");
         }
