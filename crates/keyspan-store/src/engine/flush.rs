@@ -241,7 +241,7 @@ impl Core {
 
     /// Removes log files whose batches are all flushed.
     pub fn shorten_log(&self) -> Result<()> {
-        let Some(log) = self.commit_log.get() else { return Ok(()) };
+        let Some(log) = self.commit_log.get().filter(|log| log.can_forget_before(u64::MAX)) else { return Ok(()) };
         let durable = log.durable();
         let mut manifest = self.manifest.lock();
         let catalog_seq = manifest.state().catalog_seq;

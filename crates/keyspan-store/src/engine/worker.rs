@@ -111,6 +111,8 @@ impl Core {
         if flushed {
             self.ask_for_merge();
         }
+        // Of tables that are dropped or truncated there is nothing left to flush, and much in the log perhaps.
+        self.shorten_log()?;
         self.delete_dead()
     }
 

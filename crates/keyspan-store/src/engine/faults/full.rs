@@ -69,6 +69,31 @@ fn a_full_disk_refuses_writes_and_lets_space_be_freed() {
     free(&store, held);
 }
 
+/// So no flush shortens it: a disk that is full of it would stay so, as no write is taken either.
+#[test]
+fn the_log_of_a_dropped_table_goes_though_there_is_nothing_to_flush() {
+    let disk = SimulatedDisk::new();
+    let roomy = StoreOptions { log_limit: 1 << 20, memory_budget: 8 << 20, ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(disk.clone()), roomy).expect("opens");
+    let mut held = Contents::new();
+    let mut go = |step: Step| {
+        carry_out(&store, &step).expect("works");
+        step.apply(&mut held);
+    };
+    [Step::Create("t"), Step::Create("u"), Step::Write(vec![Op::Put("u", "kept", 1, 1)]), Step::Flush]
+        .into_iter()
+        .for_each(&mut go);
+    (0..40).for_each(|at| go(Step::Write((0..100).map(|row| Op::Put("t", "x", at * 100 + row, row * 7919)).collect())));
+    let log = || disk.paths().iter().filter(|path| path.starts_with("log/")).count();
+    assert!(log() > 4, "{}", log());
+    go(Step::Drop("t"));
+    store.tick().expect("frees");
+    assert!(log() <= 2, "{}", log());
+    assert_eq!(contents(&store).expect("reads"), held);
+    drop(store);
+    assert_eq!(contents(&open(&disk).expect("opens")).expect("reads"), held);
+}
+
 #[test]
 fn a_store_opens_on_a_disk_without_a_byte_left_and_frees() {
     let disk = SimulatedDisk::new();
