@@ -1,8 +1,9 @@
 //! The layout of a segment's Parquet file: its columns, their names, types and encodings.
 //!
-//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. Timestamps, dates and times of the key are delta
-//! encoded; everything else begins with a dictionary and, where a row group has too many distinct values for one,
-//! goes on with what suits the type: numbers by delta, texts by length, floats plain. Pages are LZ4, of one block each.
+//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary and,
+//! where there are too many distinct values for one, goes on with what suits the type: integers and times by delta, texts by
+//! length, floats plain. Where that is known to be smaller ([`super::encoding`]) there is no dictionary from the start, and
+//! never one for times of the key. Pages are LZ4, of one block each.
 
 use std::collections::HashSet;
 
@@ -67,14 +68,15 @@ impl Layout {
         Ok(parquet_schema(self.parquet.clone())?.root_schema_ptr())
     }
 
-    /// How the Parquet writer is to encode the columns.
-    pub(super) fn properties(&self) -> WriterProperties {
+    /// How the Parquet writer is to encode the columns, with dictionaries where there may be some, or without any.
+    pub(super) fn properties(&self, dictionaries: bool) -> WriterProperties {
         let mut builder = WriterProperties::builder()
             .set_created_by("keyspan".to_string())
             .set_compression(CODEC)
             .set_data_page_row_count_limit(BLOCK_ROWS)
             .set_write_batch_size(BLOCK_ROWS)
             .set_data_page_size_limit(PAGE_BYTES)
+            .set_dictionary_enabled(dictionaries)
             .set_dictionary_page_size_limit(DICTIONARY_BYTES)
             .set_statistics_enabled(EnabledStatistics::Chunk);
         for (column, field) in self.columns.iter().zip(&self.fields) {

@@ -8,7 +8,7 @@
 //! ```text
 //! record    (manifest)   counts, boxes, sizes, checksums of index and footer
 //! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bytes, bloom, zone, role
-//! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, writer
+//! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, encoding, writer
 //! reading                block of one column ◂ cache ◂ checked pages             reader, pages, cache
 //! ```
 //!
@@ -17,6 +17,7 @@
 mod bloom;
 mod bytes;
 mod cache;
+mod encoding;
 mod index;
 mod layout;
 mod leaf;

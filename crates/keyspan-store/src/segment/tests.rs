@@ -232,6 +232,25 @@ fn a_column_of_too_many_values_for_a_dictionary_keeps_its_pages_and_rows() {
 }
 
 #[test]
+fn numbers_that_move_in_small_steps_take_less_room_than_their_codes_would() {
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &[("v", ColumnType::Int)]);
+    let bytes = |value: &dyn Fn(i32) -> i32| {
+        let files = memory();
+        let keys: Vec<arrow::array::ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..50_000))];
+        let values = arrow::array::Int32Array::from_iter_values((0..50_000).map(value));
+        let all = plain(&relation, keys, vec![Arc::new(values)], 1);
+        let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+        let segment = open(&files, &relation, &record, BUDGET);
+        assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
+        verify_segment(&files, &relation, &record).expect("whole");
+        record.file_bytes
+    };
+    let jump = |row: i32| (row.wrapping_mul(0x9e37_79b1_u32 as i32) >> 8) & 127;
+    let (steps, jumps) = (bytes(&|row| (row + jump(row) % 4) % 100_000), bytes(&jump));
+    assert!(steps * 3 < jumps * 2, "{steps} {jumps}");
+}
+
+#[test]
 fn a_flipped_bit_anywhere_is_damage_by_name_and_never_a_wrong_row() {
     let files = memory();
     let relation = readings();

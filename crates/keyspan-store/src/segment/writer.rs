@@ -22,6 +22,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
+use super::encoding::deltas_are_smaller;
 use super::index::{Chunk, Group, Index, IndexColumn, Keys, Page, Zone};
 use super::layout::Layout;
 use super::leaf::to_stored;
@@ -51,7 +52,8 @@ pub struct SegmentWriter {
     plan: SystemPlan,
     layout: Layout,
     parquet: SerializedFileWriter<Recorder>,
-    factory: ArrowRowGroupWriterFactory,
+    with_dictionaries: ArrowRowGroupWriterFactory,
+    with_deltas: ArrowRowGroupWriterFactory,
     file: Box<dyn FileWriter>,
     /// Bytes handed to `file`.
     written: u64,
@@ -94,9 +96,14 @@ impl SegmentWriter {
         seq: (u64, u64),
     ) -> Result<SegmentWriter> {
         let layout = Layout::new(&relation, &plan)?;
-        let parquet = SerializedFileWriter::new(Recorder::default(), layout.root()?, Arc::new(layout.properties()));
-        let parquet = parquet.map_err(parquet_error)?;
-        let factory = ArrowRowGroupWriterFactory::new(&parquet, Arc::new(Schema::new(layout.fields.clone())));
+        let writer = |dictionaries| {
+            let properties = Arc::new(layout.properties(dictionaries));
+            SerializedFileWriter::new(Recorder::default(), layout.root()?, properties).map_err(parquet_error)
+        };
+        let schema = Arc::new(Schema::new(layout.fields.clone()));
+        let parquet = writer(true)?;
+        let with_dictionaries = ArrowRowGroupWriterFactory::new(&parquet, Arc::clone(&schema));
+        let with_deltas = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
         let file = files.create(&data_path(id))?;
         Ok(SegmentWriter {
             encoder: KeyEncoder::new(&relation.key),
@@ -107,7 +114,8 @@ impl SegmentWriter {
             plan,
             layout,
             parquet,
-            factory,
+            with_dictionaries,
+            with_deltas,
             file,
             seq,
             written: 0,
@@ -238,8 +246,10 @@ impl SegmentWriter {
 
     fn write_block(&mut self, block: &RunBatch, block_rows: usize) -> Result<()> {
         self.check_keys(block)?;
+        let arrays = self.layout.columns.iter().map(|column| physical(&self.relation, block, column));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
         if self.group.is_none() {
-            let writers = self.factory.create_column_writers(self.groups.len()).map_err(parquet_error)?;
+            let writers = self.column_writers(&arrays)?;
             let first_block = self.block_keys.len() as u32;
             let extent = ExtentBuilder::new(&self.relation, self.rows);
             self.group = Some(OpenGroup { writers, extent, rows: 0, block_rows, first_block });
@@ -250,9 +260,8 @@ impl SegmentWriter {
         group.extent.add(block)?;
         group.rows += block.rows;
         self.rows += block.rows as u64;
-        for ((writer, column), field) in group.writers.iter_mut().zip(&self.layout.columns).zip(&self.layout.fields) {
-            let array = physical(&self.relation, block, column)?;
-            for leaf in compute_leaves(field, &array).map_err(parquet_error)? {
+        for ((writer, array), field) in group.writers.iter_mut().zip(&arrays).zip(&self.layout.fields) {
+            for leaf in compute_leaves(field, array).map_err(parquet_error)? {
                 writer.write(&leaf).map_err(parquet_error)?;
             }
         }
@@ -260,6 +269,16 @@ impl SegmentWriter {
             zone.add(cells.values.as_ref());
         }
         Ok(())
+    }
+
+    /// Writers for a row group that begins with these columns' rows.
+    fn column_writers(&self, first: &[ArrayRef]) -> Result<Vec<ArrowColumnWriter>> {
+        let number = self.groups.len();
+        let coded = self.with_dictionaries.create_column_writers(number).map_err(parquet_error)?;
+        let deltas = self.with_deltas.create_column_writers(number).map_err(parquet_error)?;
+        let share = BLOCK_ROWS as f64 / GROUP_ROWS as f64;
+        let writers = coded.into_iter().zip(deltas).zip(first);
+        Ok(writers.map(|((coded, delta), rows)| if deltas_are_smaller(rows, share) { delta } else { coded }).collect())
     }
 
     /// Invariant: keys ascend strictly through the whole segment. Gathers the partition keys on the way.
