@@ -189,6 +189,25 @@ mod tests {
         }
     }
 
+    /// sled writes its snapshots under such names first, and does not open where one is left.
+    #[test]
+    fn what_a_kill_leaves_of_a_snapshot_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        let store = Uuid::new_v4();
+        let mut manifest = Manifest::open(files.clone(), store).expect("opens");
+        manifest.commit(edit(1), false).expect("commits");
+        let before = manifest.state().clone();
+        drop(manifest);
+        let of = |name: &str| dir.path().join("edits").join(name);
+        let (left, others) = (of("snap.00000001.generating"), [of("snap.txt"), of("x.generating")]);
+        others.iter().chain([&left]).for_each(|path| std::fs::write(path, "half").expect("writes"));
+        ledger::remove_leftovers(files.as_ref()).expect("removes");
+        assert!(!left.exists() && others.iter().all(|path| path.exists()));
+        others.iter().for_each(|path| std::fs::remove_file(path).expect("removes"));
+        assert_eq!(reopened(&files, store), before);
+    }
+
     #[test]
     fn a_lost_ledger_is_made_anew_from_the_newest_checkpoint() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -226,6 +226,76 @@ fn a_record_that_is_left_out_is_an_error() {
     assert_eq!(replay(&files, 0).expect_err("record 3 follows record 1").kind, ErrorKind::Corrupted);
 }
 
+/// Where the frames of a file begin, and the records they belong to.
+fn frames_in(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let mut frames = Vec::new();
+    let mut at = FILE_HEADER;
+    while let Some(header) = bytes.get(at..).and_then(|rest| frame::FrameHeader::decode(rest).ok()) {
+        frames.push((at, header.seq));
+        at += header.stride() as usize;
+    }
+    frames
+}
+
+#[test]
+fn of_a_damaged_file_all_records_are_found_that_are_whole() {
+    let files = MemoryFiles::new();
+    let log = start(Arc::new(files.clone()), 0, Vec::new(), 1 << 20);
+    let size = |seq: u64| if seq == 2 { 5000 } else { 50 };
+    (1..=4).for_each(|seq| commit(&log, record(seq, size(seq))).expect("commits"));
+    log.close().expect("closes");
+    let bytes = files.read(&log_files(&files).expect("lists")[0].path()).expect("reads").to_vec();
+    let found = |bytes: &[u8]| -> (Vec<u64>, u64) {
+        let whole = salvaged(bytes);
+        for own in &whole.records {
+            assert_eq!(own.bytes, record(own.seq, size(own.seq)).bytes, "record {}", own.seq);
+        }
+        (whole.records.iter().map(|record| record.seq).collect(), whole.reached)
+    };
+    assert_eq!(found(&bytes), (vec![1, 2, 3, 4], 4));
+    let frames = frames_in(&bytes);
+    let of_two: Vec<usize> = frames.iter().filter(|frame| frame.1 == 2).map(|frame| frame.0).collect();
+    assert!(frames.len() > 8 && of_two.len() > 5, "{frames:?}");
+    for (at, seq) in &frames {
+        for place in [*at, at + frame::FRAME_HEADER] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 4;
+            let left: Vec<u64> = (1..=4).filter(|own| own != seq).collect();
+            assert_eq!(found(&damaged), (left, 4), "byte {place} of record {seq}");
+        }
+    }
+    let last = frames.last().expect("frames").0;
+    let mut without = bytes.clone();
+    without[last..].fill(0);
+    assert_eq!(found(&without), (vec![1, 2, 3], 3), "zeroes are no sign of a record");
+    // A part that is missing, twice there, or in another place; the frame that ends the record is the last of these.
+    let stride = of_two[1] - of_two[0];
+    for (at, next) in of_two.iter().zip(&of_two[1..]) {
+        let mut missing = bytes.clone();
+        missing.drain(at..next);
+        assert_eq!(found(&missing), (vec![1, 3, 4], 4), "without the frame at {at}");
+        let mut twice = bytes.clone();
+        twice.splice(at..at, bytes[*at..*next].iter().copied());
+        // The first part begins the record anew.
+        let all: &[u64] = if *at == of_two[0] { &[1, 2, 3, 4] } else { &[1, 3, 4] };
+        assert_eq!(found(&twice), (all.to_vec(), 4), "twice the frame at {at}");
+    }
+    let mut swapped = bytes.clone();
+    swapped[of_two[0]..of_two[2]].rotate_left(stride);
+    assert_eq!(found(&swapped), (vec![1, 3, 4], 4));
+}
+
+#[test]
+fn records_of_any_size_are_written_anew_as_they_were() {
+    for size in [0, 1000, 8 << 20, (8 << 20) + 1, 17 << 20] {
+        let whole = Record { bytes: (0..size).map(|at| ((at * 31) >> 3) as u8).collect(), ..record(7, 1) };
+        let bytes = [file_header(STORE, 7), frames_bytes(&whole)].concat();
+        let found = salvaged(&bytes).records;
+        assert_eq!(found.len(), 1, "{size}");
+        assert!(found[0].bytes == whole.bytes && found[0].kind == whole.kind && found[0].seq == 7, "{size}");
+    }
+}
+
 /// Memory whose syncs are counted, slow, and fail when told to.
 #[derive(Debug, Default)]
 struct Disk {

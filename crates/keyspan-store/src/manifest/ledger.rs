@@ -299,7 +299,7 @@ fn usable(ledger: Result<Ledger>) -> Option<Ledger> {
 }
 
 /// Deletes what a kill in the middle of sled's own snapshot leaves, and what would keep it from opening.
-fn remove_leftovers(files: &dyn Files) -> Result<()> {
+pub fn remove_leftovers(files: &dyn Files) -> Result<()> {
     for name in files.list(DIRECTORY)? {
         if name.starts_with("snap.") && name.ends_with(".generating") {
             files.remove(&format!("{DIRECTORY}/{name}"))?;
@@ -324,14 +324,34 @@ fn guarded<T>(name: &str, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     }
 }
 
+/// What the system reports without a doubt about what is in the file.
+const NOT_DAMAGE: [io::ErrorKind; 3] =
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::PermissionDenied];
+
 fn failure(name: &str, error: &sled::Error) -> Error {
     match error {
         // sled says it in words only.
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
             Error::new(ErrorKind::ObjectInUse, format!("\"{name}\" is in use: {error}"))
         }
-        sled::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => io_error("write", name, error),
-        sled::Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => io_error("open", name, error),
+        sled::Error::Io(error) if NOT_DAMAGE.contains(&error.kind()) => io_error("use", name, error),
         error => corrupted(name, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sled_reports_is_in_use_full_refused_or_damaged() {
+        let of = |error: io::Error| failure("edits", &sled::Error::Io(error)).kind;
+        let held = io::Error::other("could not acquire lock on \"edits/db\": Os { code: 11 }");
+        assert_eq!(of(held), ErrorKind::ObjectInUse);
+        assert_eq!(of(io::ErrorKind::StorageFull.into()), ErrorKind::DiskFull);
+        assert_eq!(of(io::ErrorKind::QuotaExceeded.into()), ErrorKind::DiskFull);
+        assert_eq!(of(io::ErrorKind::PermissionDenied.into()), ErrorKind::Io);
+        assert_eq!(of(io::ErrorKind::UnexpectedEof.into()), ErrorKind::Corrupted);
+        assert_eq!(failure("edits", &sled::Error::Corruption { at: None, bt: () }).kind, ErrorKind::Corrupted);
     }
 }

@@ -324,7 +324,70 @@ fn gallop_back(window: &Window, rows: Range<usize>, limit: &[u8]) -> Range<usize
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use keyspan_model::{ColumnType, KeyEncoder, Value};
+
     use super::*;
+    use crate::random::Random;
+    use crate::segment::fixture;
+
+    const ROWS: usize = 9000;
+
+    /// Keys 0, 10, 20, … in three blocks of a segment.
+    fn tens() -> (Arc<dyn SortedRun>, KeyEncoder) {
+        let bigint = ColumnType::BigInt;
+        let relation = fixture::relation(&[("key", bigint, false)], &[("value", bigint)]);
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS as i64).map(|row| row * 10)));
+        let rows = fixture::plain(&relation, vec![Arc::clone(&keys)], vec![keys], 1);
+        let files = fixture::memory();
+        let record = fixture::write(&files, 1, &relation, &[rows]).expect("written");
+        (Arc::new(fixture::open(&files, &relation, &record, 1 << 20)), KeyEncoder::new(&relation.key))
+    }
+
+    /// From wherever the cursor is, whether its next key is known or not, and whatever rows are left out.
+    #[test]
+    fn a_cursor_goes_where_it_is_told() {
+        let (run, encoder) = tens();
+        let key = |number: i64| encoder.encode(&[Value::BigInt(number)]).expect("a key");
+        let counters = ScanCounters::default();
+        let mut random = Random::new(11);
+        for case in 0..400 {
+            let reverse = case % 2 == 0;
+            let left_out: Vec<u32> = (0..ROWS as u32).filter(|row| case % 5 == 0 && row % 7 < 2).collect();
+            let mut rest: VecDeque<usize> = (0..ROWS).filter(|row| !left_out.contains(&(*row as u32))).collect();
+            if reverse {
+                rest.make_contiguous().reverse();
+            }
+            let run = (Arc::clone(&run), Which::Without(left_out.into()));
+            let cursor = Cursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
+            let mut cursor = cursor.expect("there are rows");
+            let mut what = String::new();
+            for _ in 0..8 {
+                let Some(next) = rest.front().map(|row| *row as i64) else { break };
+                let away = [0, 1, 10, 3000, 60_000][random.below(5) as usize] + random.below(20) as i64 - 10;
+                match random.below(3) {
+                    0 => cursor.look(&counters).expect("looks"),
+                    1 => {
+                        let rows = cursor.stretch(None, 1 + random.below(3000) as usize);
+                        cursor.pass(&rows);
+                        rest.drain(..rows.len());
+                        what += &format!("pass {rows:?}, ");
+                    }
+                    _ => {
+                        let to = if reverse { next * 10 - away } else { next * 10 + away };
+                        cursor.seek(&key(to), &counters).expect("seeks");
+                        rest.retain(|row| if reverse { (*row as i64 * 10) < to } else { *row as i64 * 10 >= to });
+                        what += &format!("seek {to}, ");
+                    }
+                }
+                let next = (!cursor.is_done()).then(|| cursor.next_row());
+                assert_eq!(next, rest.front().copied(), "case {case}: {what}");
+                let Some(own) = next.map(|row| key(row as i64 * 10)) else { break };
+                let holds = if reverse { cursor.bound() >= own.as_slice() } else { cursor.bound() <= own.as_slice() };
+                assert!(holds && (!cursor.is_known() || cursor.bound() == own), "case {case}: {what}");
+            }
+        }
+    }
 
     #[test]
     fn rows_are_left_out_or_picked_within_what_is_kept() {

@@ -42,13 +42,28 @@ fn compacted_beside(
     outside: Vec<Extent>,
     keep_tombstones: bool,
 ) -> RunBatch {
-    let (relation, encoder) = (Arc::new(relation.clone()), KeyEncoder::new(&relation.key));
-    let memtable = Arc::new(Memtable::new(&relation));
+    let runs = vec![frozen(&relation, rows)];
+    merged(relation, runs, now, outside, keep_tombstones)
+}
+
+fn frozen(relation: &RelationDef, rows: Vec<(Vec<Value>, RowEntry)>) -> Arc<dyn SortedRun> {
+    let encoder = KeyEncoder::new(&relation.key);
+    let memtable = Arc::new(Memtable::new(relation));
     for (key, entry) in rows {
         memtable.insert(encoder.encode(&key).expect("a key"), 1, entry).expect("inserted");
     }
-    let run: Arc<dyn SortedRun> = Arc::new(memtable.freeze(&relation).expect("frozen"));
-    let input = CompactionInput { relation, runs: vec![run], tombstones: &[], outside, keep_tombstones, now };
+    Arc::new(memtable.freeze(&Arc::new(relation.clone())).expect("frozen"))
+}
+
+fn merged(
+    relation: RelationDef,
+    runs: Vec<Arc<dyn SortedRun>>,
+    now: i64,
+    outside: Vec<Extent>,
+    keep_tombstones: bool,
+) -> RunBatch {
+    let relation = Arc::new(relation);
+    let input = CompactionInput { relation, runs, tombstones: &[], outside, keep_tombstones, now };
     let mut compaction = Compaction::new(input, Arc::default()).expect("begins");
     let batch = compaction.next_batch().expect("merges").expect("rows");
     assert!(compaction.next_batch().expect("merges").is_none(), "few rows are one batch");
@@ -115,6 +130,24 @@ fn a_cell_that_expires_is_a_tombstone_from_that_moment_on_until_its_grace_has_pa
     let last = of(1_000_000 + GRACE);
     assert_eq!(states(&last), [(false, false)]);
     assert!(last.cells[1].has_value(0));
+}
+
+#[test]
+fn a_row_that_has_expired_goes_when_its_grace_has_passed() {
+    let of = |now: i64| compacted(relation(), vec![row(1, written(true, &[(FIRST, Some(1))], 1, 5, 0))], now);
+    assert_eq!(of(1_000_000 + GRACE - 1).rows, 1);
+    assert_eq!(of(1_000_000 + GRACE).rows, 0);
+}
+
+#[test]
+fn a_cell_keeps_its_own_stamp_when_its_row_is_merged() {
+    let older = frozen(&relation(), vec![row(1, written(true, &[(FIRST, Some(1)), (SECOND, Some(1))], 0, 5, 0))]);
+    let newer = frozen(&relation(), vec![row(1, written(false, &[(FIRST, Some(2))], 7, 6, 0))]);
+    let batch = merged(relation(), vec![older, newer], 0, vec![], false);
+    let [first, second] = batch.cells.as_slice() else { panic!("{batch:?}") };
+    assert_eq!((first.ts.get(0), first.ttl.get(0), first.expires.get(0)), (Some(6), Some(7), Some(7_000_000)));
+    assert_eq!((second.ts.get(0), second.ttl.get(0), second.expires.get(0)), (None, None, None));
+    assert_eq!((batch.rows, batch.row.ts.get(0), batch.row.ttl.get(0)), (1, Some(5), None));
 }
 
 #[test]

@@ -88,6 +88,8 @@ fn the_newest_versions_of_each_path_are_kept_in_both_directions() {
     assert_eq!(paths(&source, vec![Span::all()], Order::Any, None).len(), 8);
     assert_eq!(paths(&source, host("a"), Order::Forward, Some((2, 1))), ["ap500", "aq500"]);
     assert_eq!(paths(&source, host("a"), Order::Reverse, Some((2, 1))), ["aq400", "ap400"]);
+    let three = versioned(GcRule { max_versions: Some(3), ..GcRule::default() }, &[]);
+    assert_eq!(paths(&three, host("a"), Order::Reverse, Some((2, 2))), ["aq300", "aq400", "ap300", "ap400"]);
 }
 
 #[test]
@@ -97,6 +99,9 @@ fn a_span_that_begins_among_the_versions_counts_from_the_newest() {
     let older = Span { start: Bound::Included(path(400)), end: Bound::Included(path(100)) };
     assert_eq!(paths(&source, vec![older.clone()], Order::Forward, None), ["ap400"]);
     assert_eq!(paths(&source, vec![older], Order::Reverse, None), ["ap400"]);
+    let three = versioned(GcRule { max_versions: Some(3), ..GcRule::default() }, &[]);
+    let of = |from: i64, to: i64| Span { start: Bound::Included(path(from)), end: Bound::Included(path(to)) };
+    assert_eq!(paths(&three, vec![of(500, 500), of(300, 100)], Order::Forward, None), ["ap500", "ap300"]);
     let got = source.get(&[path(500), path(100)], &[ScanColumn::Column(VALUE)]).expect("rows");
     assert_eq!(got.num_rows(), 1);
 }
@@ -104,10 +109,11 @@ fn a_span_that_begins_among_the_versions_counts_from_the_newest() {
 #[test]
 fn age_alone_either_and_both() {
     let rule = |max_versions, both| GcRule { max_versions, max_age: Some(250), both };
-    assert_eq!(
-        paths(&versioned(rule(None, false), &[]), host("a"), Order::Forward, None),
-        ["ap500", "ap400", "aq500", "aq400"]
-    );
+    for max_age in [200, 250, 299] {
+        let rule = GcRule { max_age: Some(max_age), ..GcRule::default() };
+        let kept = paths(&versioned(rule, &[]), host("a"), Order::Forward, None);
+        assert_eq!(kept, ["ap500", "ap400", "aq500", "aq400"], "{max_age}");
+    }
     assert_eq!(paths(&versioned(rule(Some(1), false), &[]), host("a"), Order::Forward, None), ["ap500", "aq500"]);
     let both = versioned(rule(Some(3), true), &[]);
     assert_eq!(paths(&both, host("a"), Order::Forward, None), ["ap500", "ap400", "ap300", "aq500", "aq400", "aq300"]);
