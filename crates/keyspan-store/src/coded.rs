@@ -32,6 +32,8 @@ use keyspan_model::{Error, Result};
 const LEAST_ROWS: usize = 64;
 /// Values that a code can name.
 const MOST_VALUES: usize = 256;
+/// Whole numbers that are counted in a table, from the least to the greatest.
+const TABLE: usize = 4096;
 
 /// A column of a block as the cache keeps it.
 #[derive(Debug)]
@@ -52,14 +54,6 @@ impl Coded {
             return Ok(steps);
         }
         Ok(Coded::Array(dictionary(&array)?.unwrap_or(array)))
-    }
-
-    /// Rows.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Coded::Array(array) => array.len(),
-            Coded::Steps { offsets, .. } => offsets.len(),
-        }
     }
 
     /// Bytes in memory.
@@ -101,11 +95,13 @@ fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
     let Some(range) = greatest.checked_sub(*least) else { return Ok(None) };
     let mut unit = range;
     let limit = range / i64::from(u16::MAX);
+    let mut before = *least;
     for value in values {
-        let distance = value - least;
-        if unit != 0 && distance % unit != 0 {
-            unit = common_divisor(unit, distance);
+        // Most are one step behind the one before: no division.
+        if unit > 1 && value - before != unit {
+            unit = common_divisor(value - least, unit);
         }
+        before = *value;
         if unit < limit.max(1) && range > 0 {
             return Ok(None);
         }
@@ -114,7 +110,13 @@ fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
     if range / unit > i64::from(u16::MAX) {
         return Ok(None);
     }
-    let offsets = values.iter().map(|value| ((value - least) / unit) as u16).collect();
+    let (mut before, mut offset) = (*least, 0u16);
+    let of = |value: &i64| {
+        offset = if value - before == unit { offset + 1 } else { ((value - least) / unit) as u16 };
+        before = *value;
+        offset
+    };
+    let offsets = values.iter().map(of).collect();
     Ok(Some(Coded::Steps { ty: ty.clone(), base: *least, unit, offsets }))
 }
 
@@ -133,21 +135,23 @@ fn common_divisor(mut a: i64, mut b: i64) -> i64 {
 /// Codes into the distinct values, if these are few.
 fn dictionary(array: &ArrayRef) -> Result<Option<ArrayRef>> {
     let found = match array.data_type() {
-        DataType::Float64 => primitive::<Float64Type, u64>(array, f64::to_bits),
-        DataType::Float32 => primitive::<Float32Type, u32>(array, f32::to_bits),
-        DataType::Int8 => primitive::<Int8Type, i8>(array, |value| value),
-        DataType::Int16 => primitive::<Int16Type, i16>(array, |value| value),
-        DataType::Int32 => primitive::<Int32Type, i32>(array, |value| value),
-        DataType::Int64 => primitive::<Int64Type, i64>(array, |value| value),
-        DataType::Date32 => primitive::<Date32Type, i32>(array, |value| value),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => primitive::<TimestampMicrosecondType, i64>(array, |v| v),
+        DataType::Float64 => primitive::<Float64Type, u64>(array, f64::to_bits, |v| v as i64, |n| n as f64),
+        DataType::Float32 => primitive::<Float32Type, u32>(array, f32::to_bits, |v| v as i64, |n| n as f32),
+        DataType::Int8 => primitive::<Int8Type, i8>(array, |v| v, i64::from, |n| n as i8),
+        DataType::Int16 => primitive::<Int16Type, i16>(array, |v| v, i64::from, |n| n as i16),
+        DataType::Int32 => primitive::<Int32Type, i32>(array, |v| v, i64::from, |n| n as i32),
+        DataType::Int64 => primitive::<Int64Type, i64>(array, |v| v, |v| v, |n| n),
+        DataType::Date32 => primitive::<Date32Type, i32>(array, |v| v, i64::from, |n| n as i32),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            primitive::<TimestampMicrosecondType, i64>(array, |v| v, |v| v, |n| n)
+        }
         DataType::Utf8View => {
             let texts = array.as_string_view();
-            codes((0..texts.len()).map(|row| texts.value(row)), array.nulls())
+            codes(texts.views().iter().copied(), |row| texts.value(row), array.nulls())
         }
         DataType::BinaryView => {
             let blobs = array.as_binary_view();
-            codes((0..blobs.len()).map(|row| blobs.value(row)), array.nulls())
+            codes(blobs.views().iter().copied(), |row| blobs.value(row), array.nulls())
         }
         _ => None,
     };
@@ -173,42 +177,80 @@ fn compact(values: ArrayRef) -> ArrayRef {
     }
 }
 
+/// `number` of a value and the `value` of a number need agree for whole numbers only; `key` tells values apart.
 fn primitive<P: ArrowPrimitiveType, K: Copy + Eq + Hash>(
     array: &ArrayRef,
     key: impl Fn(P::Native) -> K,
-) -> Option<(Vec<u8>, Vec<u32>)> {
+    number: impl Fn(P::Native) -> i64,
+    value: impl Fn(i64) -> P::Native,
+) -> Option<Codes> {
     let array: &PrimitiveArray<P> = array.as_primitive_opt()?;
-    codes(array.values().iter().map(|value| key(*value)), array.nulls())
+    let (values, nulls) = (array.values(), array.nulls());
+    let whole = |v: P::Native| Some(number(v)).filter(|number| key(value(*number)) == key(v));
+    table_codes(values, whole, nulls)
+        .or_else(|| codes(values.iter().map(|value| key(*value)), |row| key(values[row]), nulls))
 }
 
-/// For each row the number of its value, and for each value the first row that has it.
-fn codes<K: Copy + Eq + Hash>(
-    keys: impl ExactSizeIterator<Item = K>,
+/// As [`codes`], of whole numbers near to each other: their places in a table tell them apart, without a hash.
+fn table_codes<T: Copy>(values: &[T], whole: impl Fn(T) -> Option<i64>, nulls: Option<&NullBuffer>) -> Option<Codes> {
+    let first = nulls.map_or(Some(0), |nulls| nulls.valid_indices().next())?;
+    let least = whole(*values.get(first)?)?.wrapping_sub(TABLE as i64 / 2);
+    let mut rows = [u32::MAX; TABLE];
+    let mut places = Vec::with_capacity(values.len());
+    for (row, value) in values.iter().enumerate() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            places.push(0);
+            continue;
+        }
+        let place = usize::try_from(whole(*value)?.wrapping_sub(least)).ok()?;
+        *rows.get_mut(place)? = row as u32;
+        places.push(place as u16);
+    }
+    let present: Vec<usize> = (0..TABLE).filter(|place| rows[*place] != u32::MAX).collect();
+    if present.len() > MOST_VALUES {
+        return None;
+    }
+    let mut table = [0u8; TABLE];
+    present.iter().zip(0..=u8::MAX).for_each(|(place, code)| table[*place] = code);
+    let codes = places.iter().map(|place| table[usize::from(*place)]).collect();
+    Some((codes, present.iter().map(|place| rows[*place]).collect()))
+}
+
+/// For each row the code of its value, and for each value a row that has it.
+type Codes = (Vec<u8>, Vec<u32>);
+
+/// Codes of values that `key` tells apart. Where one of `looks` equals that of the row before, so do their values.
+fn codes<T: Eq, K: Eq + Hash>(
+    looks: impl ExactSizeIterator<Item = T>,
+    key: impl Fn(usize) -> K,
     nulls: Option<&NullBuffer>,
-) -> Option<(Vec<u8>, Vec<u32>)> {
+) -> Option<Codes> {
     let mut numbers: HashMap<K, u8, FixedState> = HashMap::default();
     let mut firsts: Vec<u32> = Vec::new();
-    let mut codes = Vec::with_capacity(keys.len());
-    let mut last: Option<(K, u8)> = None;
-    for (row, key) in keys.enumerate() {
+    let mut codes = Vec::with_capacity(looks.len());
+    let mut last: Option<(T, u8)> = None;
+    for (row, look) in looks.enumerate() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {
             codes.push(0);
             continue;
         }
         let code = match last {
-            Some((known, code)) if known == key => code,
-            _ => match numbers.get(&key) {
-                Some(code) => *code,
-                None if firsts.len() == MOST_VALUES => return None,
-                None => {
-                    let code = firsts.len() as u8;
-                    numbers.insert(key, code);
-                    firsts.push(row as u32);
-                    code
+            Some((known, code)) if known == look => code,
+            _ => {
+                let key = key(row);
+                match numbers.get(&key) {
+                    Some(code) => *code,
+                    None if firsts.len() == MOST_VALUES => return None,
+                    None => {
+                        let code = firsts.len() as u8;
+                        numbers.insert(key, code);
+                        firsts.push(row as u32);
+                        code
+                    }
                 }
-            },
+            }
         };
-        last = Some((key, code));
+        last = Some((look, code));
         codes.push(code);
     }
     // All null: one value, the null itself.
@@ -220,14 +262,15 @@ fn codes<K: Copy + Eq + Hash>(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, StringViewArray, TimestampMicrosecondArray};
+    use arrow::array::{Float64Array, Int8Array, StringViewArray, TimestampMicrosecondArray};
     use keyspan_model::decoded;
 
     use super::*;
 
     fn back(array: ArrayRef) -> (Coded, ArrayRef) {
+        let rows = array.len();
         let coded = Coded::new(array).expect("codes");
-        let whole = coded.slice(0, coded.len()).expect("slices");
+        let whole = coded.slice(0, rows).expect("slices");
         (coded, decoded(&whole).expect("values"))
     }
 
@@ -257,6 +300,29 @@ mod tests {
             let (stored, same) = back(Arc::new(numbers.clone()));
             assert_eq!((same.as_primitive::<Float64Type>(), stored.bytes() < 8_000), (&numbers, coded), "{values}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_near_each_other_and_others_come_back_to_the_bit() {
+        let odd = [0.0, -0.0, f64::NAN, f64::INFINITY, 1e300, 0.5];
+        for (base, strange) in [(0.0, 0), (-2000.0, 0), (4e15, 0), (-50.0, 1), (7.0, odd.len())] {
+            let value = |row: usize| match row % 97 {
+                at if at < strange => odd[(at + strange) % odd.len()],
+                at => base + ((at * 37) % 90) as f64,
+            };
+            let numbers: Float64Array = (0..4096).map(|row| (row % 5 != 0).then(|| value(row))).collect();
+            for numbers in [numbers, Float64Array::from_iter_values((0..4096).map(value))] {
+                let (coded, same) = back(Arc::new(numbers.clone()));
+                assert!(coded.bytes() < 8_000, "{}", coded.bytes());
+                let bits = |array: &Float64Array| array.iter().map(|v| v.map(f64::to_bits)).collect::<Vec<_>>();
+                assert_eq!(bits(same.as_primitive()), bits(&numbers), "{base} {strange}");
+                let Coded::Array(array) = coded else { panic!("no array") };
+                let values: &Float64Array = array.as_any_dictionary().values().as_primitive();
+                assert!(values.values().is_sorted_by(|a, b| a.total_cmp(b).is_lt()), "{values:?}");
+            }
+        }
+        let bytes: Int8Array = (0..4096).map(|row| Some((row % 256) as u8 as i8)).collect();
+        assert_eq!(back(Arc::new(bytes.clone())).1.as_primitive::<Int8Type>(), &bytes);
     }
 
     #[test]

@@ -342,6 +342,25 @@ fn failure(name: &str, error: &sled::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::LocalFiles;
+
+    #[test]
+    fn items_of_several_pieces_are_read_back_and_shorter_ones_leave_no_piece_behind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        let lengths =
+            [[3 * PIECE + 5, PIECE, 0, 2 * PIECE], [PIECE + 1, PIECE - 1, 2 * PIECE, 1], [1, 2 * PIECE, PIECE, 0]];
+        for (edit, lengths) in (1u64..).zip(lengths) {
+            let (mut ledger, _) = Ledger::open_existing(&files, dir.path()).expect("opens");
+            let value = |item: usize, length: usize| (0..length).map(|at| (at / 7 + item) as u8).collect::<Vec<u8>>();
+            let puts: Vec<Item> =
+                lengths.iter().enumerate().map(|(item, length)| (vec![item as u8], value(item, *length))).collect();
+            ledger.commit(edit, &puts, &[]).expect("commits");
+            drop(ledger);
+            let (_, items) = Ledger::open_existing(&files, dir.path()).expect("opens");
+            assert_eq!((items.edit, items.items), (edit, puts));
+        }
+    }
 
     #[test]
     fn what_sled_reports_is_in_use_full_refused_or_damaged() {
