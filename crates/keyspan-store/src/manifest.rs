@@ -144,7 +144,7 @@ mod tests {
     use crate::random::Random;
     use crate::run::{RunMeta, SpanTombstone};
     use crate::segment::SegmentRecord;
-    use keyspan_model::{Catalog, RelationId, SegmentId};
+    use keyspan_model::{Catalog, ErrorKind, RelationId, SegmentId};
 
     fn edit(at: u32) -> Edit {
         let marks = Marks { timestamp: i64::from(at), ..Marks::default() };
@@ -223,6 +223,34 @@ mod tests {
         assert_eq!(reopened(&files, store), before);
         std::fs::remove_dir_all(dir.path().join("edits")).expect("removes");
         assert_eq!(reopened(&files, store), before);
+        let db = sled::open(dir.path().join("edits")).expect("opens");
+        let (key, _) = db.last().expect("reads").expect("a piece");
+        db.remove(key).expect("removes");
+        drop(db);
+        let manifest = Manifest::open(files.clone(), store).expect("opens");
+        assert!(manifest.rebuilt().is_some() && *manifest.state() == before, "{:?}", manifest.rebuilt());
+        drop(manifest);
+        std::fs::remove_dir_all(dir.path().join("manifest")).expect("removes");
+        assert_eq!(reopened(&files, store), before, "from the new ledger alone");
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_does_no_harm_where_the_ledger_knows_as_much() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
+        let store = Uuid::new_v4();
+        let mut manifest = Manifest::open(files.clone(), store).expect("opens");
+        (1..5).for_each(|at| manifest.commit(edit(at), true).expect("commits"));
+        let before = manifest.state().clone();
+        drop(manifest);
+        let (_, newest) = checkpoints(files.as_ref()).expect("lists").pop().expect("a checkpoint");
+        let mut bytes = std::fs::read(dir.path().join(&newest)).expect("reads");
+        *bytes.last_mut().expect("a byte") ^= 1;
+        std::fs::write(dir.path().join(&newest), bytes).expect("damages");
+        assert_eq!(reopened(&files, store), before);
+        std::fs::remove_dir_all(dir.path().join("edits")).expect("removes");
+        let error = Manifest::open(files, store).expect_err("nobody knows what it said");
+        assert!(error.kind == ErrorKind::Corrupted && error.message.contains(&newest), "{error}");
     }
 
     fn record(id: u64, relation: RelationId) -> SegmentRecord {

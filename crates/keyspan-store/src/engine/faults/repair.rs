@@ -149,6 +149,16 @@ fn a_log_that_is_gone_loses_what_was_in_it() {
 }
 
 #[test]
+fn a_damaged_file_keyspan_is_made_anew_from_a_checkpoint() {
+    let (disk, held) = plain();
+    disk.damage("KEYSPAN", |bytes| bytes[20] ^= 1);
+    assert_eq!(open(&disk).expect_err("is damaged").kind, ErrorKind::Corrupted);
+    let report = repaired(&disk).expect("is repaired");
+    assert!(report.check.is_sound() && report.done.iter().any(|done| done.contains("KEYSPAN")), "{report:?}");
+    assert!(held_by(&disk, "KEYSPAN") == held);
+}
+
+#[test]
 fn one_flipped_bit_anywhere_is_repaired_or_refused() {
     for (disk, flips) in [(SimulatedDisk::new(), 250), (SimulatedDisk::with_ledger(), 60)] {
         let (disk, held) = written(disk);
