@@ -30,6 +30,12 @@ impl EncodedRange {
         })
     }
 
+    /// From the first to the last of two encoded values, both inside; `None`: no end.
+    pub(crate) fn between(first: Option<Vec<u8>>, last: Option<Vec<u8>>) -> EncodedRange {
+        let bound = |value: Option<Vec<u8>>| value.map_or(Bound::Unbounded, Bound::Included);
+        EncodedRange { lower: bound(first), upper: bound(last) }
+    }
+
     /// Whether some value between these two may be inside.
     pub(crate) fn meets(&self, least: &[u8], greatest: &[u8]) -> bool {
         let from_least = (self.lower.as_ref().map(Vec::as_slice), Bound::Unbounded);

@@ -1,7 +1,9 @@
 //! From spans to runs, forms and splits: what will be read, and what need not be.
 
+use std::ops::Bound;
+
 use keyspan_model::key::successor;
-use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan};
+use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
 use super::party::Parties;
@@ -19,6 +21,9 @@ pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
 /// Index of a key column, and what its values must be.
 type KeyColumnRange = (usize, EncodedRange);
+
+/// The first and the last of encoded values; `None`: no end.
+type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Which runs a scan reads.
 #[derive(Debug)]
@@ -72,7 +77,11 @@ impl ScanSource {
     pub(crate) fn choose(&self, scan: &Scan) -> Result<Chosen> {
         let ranges = self.key_ranges(scan)?;
         let counts_versions = self.counts_versions();
-        let bounds = if counts_versions { Vec::new() } else { self.key_column_ranges(&scan.ranges)? };
+        let mut bounds = Vec::new();
+        if !counts_versions {
+            bounds = self.key_column_ranges(&scan.ranges)?;
+            bounds.extend(self.columns_of_spans(&scan.spans)?);
+        }
         // Newer versions count although they stand before the span.
         let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
@@ -131,6 +140,32 @@ impl ScanSource {
     fn key_column_ranges(&self, ranges: &[ColumnRange]) -> Result<Vec<KeyColumnRange>> {
         let of_key = ranges.iter().filter_map(|range| Some((self.relation.key_index(range.column)?, range)));
         of_key.map(|(at, range)| Ok((at, EncodedRange::new(&self.relation.key[at], range)?))).collect()
+    }
+
+    /// Between which values all spans keep key columns behind the first: `('a', [1 .. 2])` and `('z', [2 .. 3])` the second
+    /// between 1 and 3. Runs are slices of time more often than of series, and their first columns do not tell.
+    fn columns_of_spans(&self, spans: &[Span]) -> Result<Vec<KeyColumnRange>> {
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let mut bounds = Vec::new();
+        for (at, column) in self.relation.key.iter().enumerate().skip(1) {
+            let own = KeyEncoder::new(std::slice::from_ref(column));
+            let mut hull: Option<Ends> = None;
+            for span in spans {
+                let (start, end) = (values(&span.start), values(&span.end));
+                if start.len().min(end.len()) < at || encoder.encode(&start[..at])? != encoder.encode(&end[..at])? {
+                    return Ok(bounds);
+                }
+                let of = |values: &[Value]| values.get(at..=at).map(|value| own.encode(value)).transpose();
+                let (lower, upper) = (of(start)?, of(end)?);
+                hull = Some(match hull {
+                    None => (lower, upper),
+                    Some((least, most)) => (least.min(lower), most.zip(upper).map(|(most, upper)| most.max(upper))),
+                });
+            }
+            let Some((lower, upper)) = hull else { break };
+            bounds.push((at, EncodedRange::between(lower, upper)));
+        }
+        Ok(bounds)
     }
 
     /// Asks boxes and bloom filters, where the spans are a few whole keys.
@@ -207,6 +242,13 @@ impl Sizes {
     /// Rows of these runs together.
     pub(crate) fn of(&self, runs: &[usize]) -> (bool, u64) {
         runs.iter().map(|at| self.0[*at]).fold((true, 0), |sum, own| (sum.0 && own.0, sum.1 + own.1))
+    }
+}
+
+fn values(bound: &Bound<Vec<Value>>) -> &[Value] {
+    match bound {
+        Bound::Unbounded => &[],
+        Bound::Included(values) | Bound::Excluded(values) => values,
     }
 }
 

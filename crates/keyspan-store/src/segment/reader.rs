@@ -9,7 +9,7 @@
 
 use std::cell::OnceCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
@@ -32,12 +32,6 @@ use crate::run::{
     Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
 };
 use crate::seam::ScanCounters;
-
-/// Once a block has been asked for some of its keys so many times, all are encoded and kept: who comes now and then
-/// needs a tenth of them.
-const OFTEN: u32 = 8;
-/// What fraction of a block is some.
-const SMALL_PART: usize = 4;
 
 /// A segment, opened when first touched.
 pub struct Segment {
@@ -67,14 +61,6 @@ struct Opened {
     index: Index,
     file: CheckedFile,
     leaves: Vec<OnceLock<Leaf>>,
-    /// For each block how often it was asked for some of its keys.
-    asked: Vec<AtomicU32>,
-}
-
-/// The keys of a block, encoded or not.
-enum Searchable {
-    Encoded(Arc<BinaryArray>),
-    Columns(Vec<Arc<Coded>>),
 }
 
 /// One block of rows.
@@ -173,7 +159,7 @@ impl Segment {
         let opened = Arc::new(self.open()?);
         *known = Arc::downgrade(&opened);
         self.full_meta.get_or_init(|| self.record.corrected(opened.index.meta()));
-        self.cache.put(self.key_of(INDEX, 0), Arc::clone(&opened), opened.memory(), false);
+        self.cache.put(self.key_of(INDEX, 0), Arc::clone(&opened), opened.index.memory(), false);
         Ok(opened)
     }
 
@@ -192,8 +178,7 @@ impl Segment {
             return Err(corrupted(&name, "its key columns are not those of its table"));
         }
         let leaves = index.columns.iter().map(|_| OnceLock::new()).collect();
-        let asked = (0..index.block_keys.len()).map(|_| AtomicU32::new(0)).collect();
-        Ok(Opened { index, leaves, asked, file: CheckedFile { file, name: name.into() } })
+        Ok(Opened { index, leaves, file: CheckedFile { file, name: name.into() } })
     }
 
     /// One column of one block.
@@ -235,28 +220,6 @@ impl Segment {
         Ok(coded)
     }
 
-    /// The key columns of one block, whole.
-    fn key_columns(
-        &self,
-        opened: &Opened,
-        block: &Block<'_>,
-        rows: &Range<usize>,
-        counters: &ScanCounters,
-    ) -> Result<Vec<Arc<Coded>>> {
-        let column = |column: &KeyColumn| {
-            let at =
-                opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
-            self.column(opened, at, block, rows, counters)
-        };
-        self.key.iter().map(column).collect()
-    }
-
-    /// Some encoded keys of a block, of which `columns` are the key columns.
-    fn encode(&self, columns: &[Arc<Coded>], rows: Range<usize>) -> Result<BinaryArray> {
-        let part = |column: &Arc<Coded>| decoded(&column.slice(rows.start, rows.len())?);
-        self.encoder.encode_batch(&columns.iter().map(part).collect::<Result<Vec<_>>>()?)
-    }
-
     /// The encoded keys of one block.
     fn encoded(
         &self,
@@ -270,9 +233,17 @@ impl Segment {
             return Ok(encoded);
         }
         let stream = self.cache.take_stream(&key);
-        let columns = self.key_columns(opened, block, rows, counters)?;
-        let encoded = Arc::new(self.encode(&columns, 0..block.rows.len())?);
-        opened.begins_as_indexed(block, &encoded)?;
+        let mut columns = Vec::with_capacity(self.key.len());
+        for column in &self.key {
+            let at =
+                opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
+            let column = self.column(opened, at, block, rows, counters)?;
+            columns.push(decoded(&column.slice(0, block.rows.len())?)?);
+        }
+        let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
+        if encoded.is_empty() || encoded.value(0) != opened.index.block_keys.get(block.number as usize) {
+            return Err(opened.damaged("a block does not begin with the key that the index says"));
+        }
         if rows.end == block.rows.end && !matches!(stream, Some(Stream::Backward)) {
             self.cache.put_stream(self.key_of(ENCODED_KEYS, block.number + 1), Stream::Forward);
         } else if rows.start == block.rows.start && block.number > 0 {
@@ -281,55 +252,6 @@ impl Segment {
         let bytes = encoded.get_array_memory_size();
         self.cache.put(key, Arc::clone(&encoded), bytes, stream.is_some());
         Ok(encoded)
-    }
-
-    /// The encoded keys of one block if they are at hand, or if it is asked so often that they are worth being so.
-    fn encoded_if_often(
-        &self,
-        opened: &Opened,
-        block: &Block<'_>,
-        rows: &Range<usize>,
-        counters: &ScanCounters,
-    ) -> Result<Option<Arc<BinaryArray>>> {
-        match opened.asked[block.number as usize].fetch_add(1, Ordering::Relaxed) {
-            0..OFTEN => Ok(self.cache.get::<BinaryArray>(&self.key_of(ENCODED_KEYS, block.number))),
-            _ => self.encoded(opened, block, rows, counters).map(Some),
-        }
-    }
-
-    /// The keys of one block for a binary search.
-    fn searchable(
-        &self,
-        opened: &Opened,
-        block: &Block<'_>,
-        rows: &Range<usize>,
-        counters: &ScanCounters,
-    ) -> Result<Searchable> {
-        if let Some(encoded) = self.encoded_if_often(opened, block, rows, counters)? {
-            return Ok(Searchable::Encoded(encoded));
-        }
-        let columns = self.key_columns(opened, block, rows, counters)?;
-        opened.begins_as_indexed(block, &self.encode(&columns, 0..1)?)?;
-        Ok(Searchable::Columns(columns))
-    }
-
-    /// The encoded keys of some rows of a block.
-    fn encoded_rows(
-        &self,
-        opened: &Opened,
-        block: &Block<'_>,
-        rows: &Range<usize>,
-        counters: &ScanCounters,
-    ) -> Result<BinaryArray> {
-        let part = rows.start - block.rows.start..rows.end - block.rows.start;
-        let encoded = match part.len() * SMALL_PART < block.rows.len() {
-            true => self.encoded_if_often(opened, block, rows, counters)?,
-            false => Some(self.encoded(opened, block, rows, counters)?),
-        };
-        match encoded {
-            Some(encoded) => Ok(encoded.slice(part.start, part.len())),
-            None => self.encode(&self.key_columns(opened, block, rows, counters)?, part),
-        }
     }
 
     fn read_rows(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
@@ -346,7 +268,9 @@ impl Segment {
             keys.push(if wanted { reading.array(Role::Key(column.id), coded)? } else { None });
         }
         let encoded = match wanted.encoded {
-            true => Some(self.encoded_rows(&opened, &block, &rows, counters)?),
+            true => {
+                Some(self.encoded(&opened, &block, &rows, counters)?.slice(rows.start - block.rows.start, rows.len()))
+            }
             false => None,
         };
         let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted));
@@ -395,11 +319,6 @@ pub(super) fn read_index(files: &dyn Files, record: &SegmentRecord) -> Result<In
 }
 
 impl Opened {
-    /// Bytes.
-    fn memory(&self) -> usize {
-        self.index.memory() + size_of_val(&*self.asked)
-    }
-
     fn leaf(&self, column: usize) -> Result<&Leaf> {
         if let Some(leaf) = self.leaves[column].get() {
             return Ok(leaf);
@@ -450,14 +369,6 @@ impl Opened {
             block_rows: block.group.block_rows as usize,
         };
         ColumnReader::new(self.leaf(column)?, &self.file, read)
-    }
-
-    /// Checks a block's first key, of its keys or of the first alone.
-    fn begins_as_indexed(&self, block: &Block<'_>, encoded: &BinaryArray) -> Result<()> {
-        if encoded.is_empty() || encoded.value(0) != self.index.block_keys.get(block.number as usize) {
-            return Err(self.damaged("a block does not begin with the key that the index says"));
-        }
-        Ok(())
     }
 
     fn damaged(&self, what: &str) -> Error {
@@ -591,15 +502,11 @@ impl SortedRun for Segment {
         }
         let block = opened.block_at(opened.first_row(before - 1));
         let inside = block.rows.start..block.rows.start + 1;
-        let keys = self.searchable(&opened, &block, &inside, counters)?;
-        let (mut low, mut high) = (0, block.rows.len());
+        let encoded = self.encoded(&opened, &block, &inside, counters)?;
+        let (mut low, mut high) = (0, encoded.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            let less = match &keys {
-                Searchable::Encoded(keys) => keys.value(middle) < key,
-                Searchable::Columns(columns) => self.encode(columns, middle..middle + 1)?.value(0) < key,
-            };
-            if less { low = middle + 1 } else { high = middle }
+            if encoded.value(middle) < key { low = middle + 1 } else { high = middle }
         }
         Ok(block.rows.start + low)
     }

@@ -52,6 +52,36 @@ fn time_slices_over_all_series_are_interleaved_and_nothing_is_merged() {
 }
 
 #[test]
+fn time_slices_are_left_out_by_what_spans_say_of_the_time() {
+    let relation = relation();
+    let hosts = |times: Range<i64>| [("a", times.clone()), ("b", times.clone()), ("c", times)];
+    let runs = (0..4).map(|at| plain_run(&relation, &hosts(at * 50..at * 50 + 50), at + 1)).collect();
+    let source = source(relation, runs, vec![], 0);
+    let key = |host: &str, time: Option<i64>| {
+        let host = Value::Text(host.into());
+        std::iter::once(host).chain(time.map(Value::Timestamp)).collect::<Vec<_>>()
+    };
+    // Times descend in the key.
+    let span = |host: &str, from: Option<i64>, to: Option<i64>| Span {
+        start: Bound::Included(key(host, to)),
+        end: Bound::Included(key(host, from)),
+    };
+    let across = Span { start: Bound::Included(key("a", Some(60))), end: Bound::Excluded(key("b", Some(70))) };
+    for (spans, kept, rows) in [
+        (vec![span("a", Some(60), Some(70))], 1, 11),
+        (vec![span("a", Some(60), Some(70)), span("c", Some(60), Some(110))], 2, 62),
+        (vec![span("a", Some(60), None)], 3, 140),
+        (vec![span("a", None, Some(60))], 2, 61),
+        (vec![span("a", Some(60), Some(70)), span("b", None, None)], 4, 211),
+        (vec![across], 4, 61 + 129),
+    ] {
+        let scan = scan_of(spans, Order::Forward);
+        let plan = source.plan(&scan, 1).expect("a plan");
+        assert_eq!((plan.segments, read_all(&source, &scan).len()), (kept, rows), "{:?}", scan.spans);
+    }
+}
+
+#[test]
 fn only_the_rows_that_two_runs_hold_are_merged() {
     let relation = relation();
     let runs =
