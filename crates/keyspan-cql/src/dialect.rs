@@ -86,6 +86,24 @@ impl Dialect for KeyspanDialect {
         }
     }
 
+    /// `a IS DISTINCT FROM b AND c`: `sqlparser` takes all that follows FROM for its right side.
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        let tokens = parser.peek_tokens_ref::<4>();
+        let keyword = |at: usize, keyword| matches!(&tokens[at].token, Token::Word(word) if word.keyword == keyword);
+        let negated = keyword(1, Keyword::NOT);
+        let at = if negated { 2 } else { 1 };
+        let distinct = keyword(0, Keyword::IS) && keyword(at, Keyword::DISTINCT) && keyword(at + 1, Keyword::FROM);
+        if !distinct {
+            return None;
+        }
+        (0..at + 2).for_each(|_| parser.advance_token());
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| {
+            let (left, right) = (Box::new(expr.clone()), Box::new(right));
+            if negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }
+        }))
+    }
+
     fn supports_geometric_types(&self) -> bool {
         false
     }

@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult};
-use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
@@ -24,6 +24,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use keyspan_model::{KeyColumn, Order};
 
+use crate::semantics::sortable_form;
 use crate::spans;
 use crate::table::{KeyspanTable, PrefixLimit};
 
@@ -71,10 +72,23 @@ impl Scanned {
         (whole && columns > 0 && columns < self.key().len()).then_some(columns)
     }
 
+    /// The key column that sorts as this expression does: a column, or the form in which it sorts.
     fn key_place(&self, expr: &Expr) -> Option<usize> {
-        let Expr::Column(Column { name, .. }) = expr else { return None };
-        let place = self.key().iter().position(|column| column.name == *name)?;
-        self.key()[place].ty.arrow_order_is_key_order().then_some(place)
+        let (column, form) = match expr {
+            Expr::Column(column) => (column, None),
+            Expr::ScalarFunction(call) => match call.args.as_slice() {
+                [Expr::Column(column)] => (column, Some(call.name())),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let place = self.key().iter().position(|own| own.name == column.name)?;
+        let ty = self.key()[place].ty;
+        let sorts = match form {
+            None => ty.arrow_order_is_key_order(),
+            Some(form) => sortable_form(ty) == Some(form),
+        };
+        sorts.then_some(place)
     }
 
     /// The direction in which rows of one prefix of so many columns come in this order.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
@@ -29,6 +29,7 @@ use crate::prefix;
 use crate::rollup::{self, Definition};
 use crate::scalar::scalar_of;
 use crate::semantics::Zone;
+use crate::semantics::types::metadata_of;
 use crate::spread;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
@@ -430,9 +431,9 @@ pub(crate) fn parameter_values(types: &[ColumnType], values: &[Value]) -> Result
         return Err(Error::new(ErrorKind::Protocol, message));
     }
     let scalars = types.iter().zip(values).map(|(ty, value)| {
-        let field = ty.field("", true);
-        let metadata = FieldMetadata::from(field.metadata().clone());
-        Ok(ScalarAndMetadata::new(scalar_of(value, *ty)?, Some(metadata)))
+        // As a literal of the text has it: two that differ in it are taken for different values.
+        let metadata = metadata_of(*ty);
+        Ok(ScalarAndMetadata::new(scalar_of(value, *ty)?, metadata))
     });
     Ok(ParamValues::List(scalars.collect::<Result<Vec<_>>>()?))
 }

@@ -14,7 +14,6 @@ use datafusion::common::HashMap;
 use datafusion::error::{DataFusionError, Result};
 use keyspan_model::{Error, ErrorKind};
 
-use super::runs::times;
 use crate::error::external;
 use crate::functions::step::Step;
 
@@ -97,8 +96,8 @@ impl<'a> Values<'a> {
 
 impl<'a> Column<'a> {
     fn new(array: &'a ArrayRef, step: Option<Step>) -> Result<Column<'a>> {
-        if array.as_primitive_opt::<TimestampMicrosecondType>().is_some() {
-            return Ok(Column::Times(times(array), step));
+        if let Some(times) = array.as_primitive_opt::<TimestampMicrosecondType>() {
+            return Ok(Column::Times(times.values(), step));
         }
         if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
             return Ok(Column::Codes(codes.keys().values(), Box::new(Column::new(codes.values(), step)?)));

@@ -7,11 +7,14 @@
 use std::ops::Range;
 
 use arrow::array::{ArrayRef, AsArray, make_comparator};
+use arrow::buffer::ScalarBuffer;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type};
 use datafusion::error::Result;
+use keyspan_model::decoded;
 
 use super::groups::out_of_range;
+use crate::error::external;
 use crate::functions::step::Step;
 
 /// The key columns that decide where a run ends, by their places in a batch.
@@ -36,11 +39,14 @@ impl Fences {
         mut call: impl FnMut(Range<usize>) -> Result<()>,
     ) -> Result<()> {
         let equal: Vec<Same<'_>> = self.equal.iter().map(|place| same(&columns[*place])).collect::<Result<_>>()?;
-        let times = self.steps.as_ref().map(|(place, steps)| (times(&columns[*place]), steps.as_slice()));
+        let times = match &self.steps {
+            Some((place, steps)) => Some((times(&columns[*place])?, steps.as_slice())),
+            None => None,
+        };
         let mut start = 0;
         while start < rows {
             let end = equal.iter().fold(rows, |end, same| gallop(start, end, |row| same(start, row)));
-            match times {
+            match &times {
                 None => call(start..end)?,
                 Some((times, steps)) => {
                     let stretch = match within {
@@ -61,9 +67,10 @@ impl Fences {
     }
 }
 
-/// The numbers of a column of times; it is never coded, since times step.
-pub(super) fn times(array: &ArrayRef) -> &[i64] {
-    array.as_primitive_opt::<TimestampMicrosecondType>().map_or(&[], |times| times.values())
+/// The numbers of a column of times, which is coded where many rows have few times.
+fn times(array: &ArrayRef) -> Result<ScalarBuffer<i64>> {
+    let times = decoded(array).map_err(external)?;
+    Ok(times.as_primitive::<TimestampMicrosecondType>().values().clone())
 }
 
 fn step_end(times: &[i64], first: usize, end: usize, steps: &[Step]) -> Result<usize> {

@@ -2,7 +2,11 @@
 //!
 //! A constant is whatever stands at one side of a comparison, in an IN list or at an end of BETWEEN, and has no column in
 //! it: a literal, a parameter, `now() - '1 hour'`. Its type is settled, so that its value does not change the plan's
-//! types. Constants elsewhere (LIMIT, arguments of functions, the SELECT list) stay, and are part of the shape.
+//! types. So is every other parameter of a filter: the pattern of LIKE, an argument of a function. Literals elsewhere (LIMIT,
+//! arguments of functions, the SELECT list) stay, and are part of the shape.
+//!
+//! Rule: a place is no value to DataFusion's rules, and nothing may be concluded from two of them being different. So a plan
+//! with two IN lists of which one has places is not kept: the rules make one list of both, of the items that are alike.
 
 use std::sync::Arc;
 
@@ -25,9 +29,9 @@ const SETTLED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket",
 
 /// A plan whose constants are apart.
 pub struct Parted {
-    /// With `$1`, `$2`, … in their places.
+    /// With places `#1`, `#2`, … for them. It has no parameters left.
     pub plan: LogicalPlan,
-    /// In that order; a statement's own parameters stand among them as they are.
+    /// In that order; a statement's own parameters, `$1`, `$2`, …, stand among them as they are.
     pub constants: Vec<Expr>,
     /// The one table that is read.
     pub table: Arc<TableDef>,
@@ -56,7 +60,7 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
         other => Ok(Transformed::no(other)),
     });
     let plan = plan.data().ok()?;
-    let kept = constants.len() <= MOST_CONSTANTS && settled(&plan);
+    let kept = constants.len() <= MOST_CONSTANTS && settled(&plan) && lists(&plan) < 2;
     kept.then(|| Parted { plan, constants, table: table.definition().clone() })
 }
 
@@ -82,33 +86,54 @@ fn is_over_scan(input: &LogicalPlan) -> bool {
     }
 }
 
+/// What the number of a place follows; that of a parameter follows a `$`.
+const PLACE: char = '#';
+
+/// Puts a place where a constant of this type is.
+fn place(expr: &mut Expr, field: Arc<Field>, constants: &mut Vec<Expr>) {
+    let id = format!("{PLACE}{}", constants.len() + 1);
+    let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
+    constants.push(std::mem::replace(expr, place));
+}
+
 fn parted(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
-    let place = |expr: &mut Expr, constants: &mut Vec<Expr>| -> Result<()> {
+    let parted = without_constants(predicate, constants)?;
+    let parameter = |mut expr: Expr| match &expr {
+        Expr::Placeholder(parameter) if number(parameter, '$').is_some() => match constant_type(&expr) {
+            Some(field) => {
+                place(&mut expr, field, constants);
+                Ok(Transformed::yes(expr))
+            }
+            None => Ok(Transformed::no(expr)),
+        },
+        _ => Ok(Transformed::no(expr)),
+    };
+    parted.transform_up(parameter).data()
+}
+
+/// A predicate with places for what its columns are compared with.
+fn without_constants(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
+    let place = |expr: &mut Expr, constants: &mut Vec<Expr>| {
         if let Some(field) = constant_type(expr) {
-            let id = format!("${}", constants.len() + 1);
-            let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
-            constants.push(std::mem::replace(expr, place));
+            place(expr, field, constants);
         }
-        Ok(())
     };
     predicate
         .transform_down(|mut expr| {
             match &mut expr {
                 Expr::BinaryExpr(binary) if is_comparison(binary.op) => {
-                    place(&mut binary.left, constants)?;
-                    place(&mut binary.right, constants)?;
+                    place(&mut binary.left, constants);
+                    place(&mut binary.right, constants);
                 }
                 Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
                     return Ok(Transformed::no(expr));
                 }
                 Expr::Between(between) => {
-                    place(&mut between.low, constants)?;
-                    place(&mut between.high, constants)?;
+                    place(&mut between.low, constants);
+                    place(&mut between.high, constants);
                 }
                 Expr::InList(list) => {
-                    for item in &mut list.list {
-                        place(item, constants)?;
-                    }
+                    list.list.iter_mut().for_each(|item| place(item, constants));
                 }
                 Expr::Not(_) | Expr::IsTrue(_) => return Ok(Transformed::no(expr)),
                 _ => {}
@@ -157,7 +182,7 @@ fn settled(plan: &LogicalPlan) -> bool {
 
 fn is_settled(expr: &Expr, over_scan: bool) -> bool {
     match expr {
-        Expr::Placeholder(_) => over_scan,
+        Expr::Placeholder(each) => over_scan && number(each, PLACE).is_some(),
         Expr::ScalarFunction(call) => match call.func.signature().volatility {
             Volatility::Immutable => true,
             Volatility::Stable => SETTLED.contains(&call.func.name()),
@@ -173,6 +198,23 @@ fn is_settled(expr: &Expr, over_scan: bool) -> bool {
         | Expr::Unnest(_) => false,
         _ => true,
     }
+}
+
+/// IN lists of a plan, if one of them has places; 0 if none has.
+fn lists(plan: &LogicalPlan) -> usize {
+    let (mut lists, mut places) = (0, false);
+    let walked = plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                if let Expr::InList(list) = part {
+                    lists += 1;
+                    places |= list.list.iter().any(|item| matches!(item, Expr::Placeholder(_)));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    if walked.is_ok() && places { lists } else { 0 }
 }
 
 /// Whether an optimized plan has its places in the filters of its one scan, and nowhere else.
@@ -226,7 +268,7 @@ fn with_parameters(expr: Expr, given: &[ScalarValue]) -> Result<Expr> {
 
 /// The value of a statement's own parameter.
 fn parameter(place: &Placeholder, given: &[ScalarValue]) -> Result<ScalarValue> {
-    let value = number(place).and_then(|number| given.get(number));
+    let value = number(place, '$').and_then(|number| given.get(number));
     let of_type =
         |value: &&ScalarValue| place.field.as_ref().is_some_and(|field| *field.data_type() == value.data_type());
     match value.filter(of_type) {
@@ -235,8 +277,9 @@ fn parameter(place: &Placeholder, given: &[ScalarValue]) -> Result<ScalarValue> 
     }
 }
 
-fn number(place: &Placeholder) -> Option<usize> {
-    place.id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+/// From 0.
+fn number(place: &Placeholder, prefix: char) -> Option<usize> {
+    place.id.strip_prefix(prefix)?.parse::<usize>().ok()?.checked_sub(1)
 }
 
 /// The filters of a plan's scan with values in their places, as simple as they can be made.
@@ -271,7 +314,7 @@ fn filters(scan: &TableScan, values: &[ScalarValue], meaning: &Meaning) -> Resul
     let mut filters = Vec::with_capacity(scan.filters.len());
     for filter in &scan.filters {
         let put = |expr: Expr| match &expr {
-            Expr::Placeholder(place) => match number(place).and_then(|number| values.get(number)) {
+            Expr::Placeholder(place) => match number(place, PLACE).and_then(|number| values.get(number)) {
                 Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
                 None => Err(DataFusionError::Internal(format!("{} has no value", place.id))),
             },

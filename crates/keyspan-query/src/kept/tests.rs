@@ -66,7 +66,7 @@ fn combinations(types: &[ColumnType]) -> Vec<Vec<Value>> {
     })
 }
 
-const SHAPES: [&str; 14] = [
+const SHAPES: [&str; 18] = [
     "SELECT * FROM readings WHERE site = $1 AND sensor = $2 AND ts >= $3 AND ts < $4",
     "SELECT heat, ts FROM readings WHERE site = $1 AND sensor = $2 ORDER BY ts DESC LIMIT 3",
     "SELECT site, ts FROM readings WHERE site IN ($1, $2, 'c') AND ts BETWEEN $3 AND $4 ORDER BY site, sensor, ts",
@@ -81,6 +81,10 @@ const SHAPES: [&str; 14] = [
     "SELECT site, max(ts) FROM readings WHERE sensor + 1 > $1 AND NOT site = $2 GROUP BY site HAVING max(ts) > $3 ORDER BY 1",
     "SELECT sensor, count(heat) FROM readings WHERE ts > $1 + interval '30 minutes' AND $2 < site GROUP BY sensor ORDER BY 1",
     "SELECT ts FROM readings WHERE (site = $1 OR $1 IS NULL) AND sensor = 1 ORDER BY ts, site LIMIT 4",
+    "SELECT ts, site FROM readings WHERE site LIKE $1 AND sensor = $2 ORDER BY ts, site",
+    "SELECT ts, site FROM readings WHERE (heat IS DISTINCT FROM $1) AND sensor + $2 > 1 AND site = $3 ORDER BY ts, sensor",
+    "SELECT ts, site FROM readings WHERE site IN ($1, 'b') AND site NOT IN ($2, 'c') AND sensor = 1 ORDER BY ts, site",
+    "SELECT site, ts FROM readings WHERE coalesce(heat, $1) > $2 AND upper(site) <> $3 ORDER BY site, ts, sensor",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

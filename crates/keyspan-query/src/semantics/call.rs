@@ -237,6 +237,7 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     series::refuse_window(&name)?;
     let types = types_of(&function.params.args, schema)?;
     function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
+    function.params.window_frame = order::frame(function.params.window_frame, &function.params.order_by, schema)?;
     let args = std::mem::take(&mut function.params.args);
     if let Some((form, ty)) = order::extreme(&name, &args, &types)? {
         function.params.args = vec![form];

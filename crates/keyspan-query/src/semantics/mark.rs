@@ -364,32 +364,81 @@ fn json_agg(mut function: Function) -> Expr {
     call("json_of_list", vec![marked(Expr::Function(function), "after", "")])
 }
 
-/// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`.
+/// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`, and `(a, b) IN ((x, y), …)` as `(a = x AND b = y) OR …`: so each pair is
+/// compared as values of its types are, and null is what it is there.
 fn row_comparison(expr: &Expr) -> Option<Expr> {
-    let Expr::BinaryOp { left, op, right } = expr else { return None };
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (left.as_ref(), right.as_ref()) else { return None };
+    match expr {
+        Expr::BinaryOp { left, op, right } => compared_rows(row_of(left)?, op, row_of(right)?),
+        Expr::InList { expr, list, negated } => {
+            let row = row_of(expr)?;
+            let equal = |item| compared_rows(row.clone(), &BinaryOperator::Eq, row_of(item)?);
+            let any = any_of(list.iter().map(equal).collect::<Option<Vec<_>>>()?)?;
+            Some(if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) } } else { any })
+        }
+        _ => None,
+    }
+}
+
+/// The parts of a row value, `(a, b)` or `ROW(a, b)`.
+fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
+    match expr {
+        Expr::Tuple(parts) => Some(parts.iter().collect()),
+        Expr::Nested(inner) => row_of(inner),
+        Expr::Function(Function { name, args: FunctionArguments::List(list), over: None, .. }) => {
+            let [name] = name.0.as_slice() else { return None };
+            if !name.as_ident()?.value.eq_ignore_ascii_case("row") {
+                return None;
+            }
+            let part = |arg| match arg {
+                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref part)) => Some(part),
+                _ => None,
+            };
+            list.args.iter().map(part).collect()
+        }
+        _ => None,
+    }
+}
+
+fn compared_rows(left: Vec<&Expr>, op: &BinaryOperator, right: Vec<&Expr>) -> Option<Expr> {
     if left.len() != right.len() || left.is_empty() {
         return None;
     }
-    let pairs: Vec<(&Expr, &Expr)> = left.iter().zip(right).collect();
-    let binary = |left: Expr, op: &BinaryOperator, right: Expr| {
-        Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }))
-    };
-    let compare = |pair: &(&Expr, &Expr), op: &BinaryOperator| binary(pair.0.clone(), op, pair.1.clone());
+    let pairs: Vec<(&Expr, &Expr)> = left.into_iter().zip(right).collect();
+    let compare = |pair: &(&Expr, &Expr), op: &BinaryOperator| nested(pair.0.clone(), op, pair.1.clone());
     let strict = match op {
         BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
         BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
         BinaryOperator::Eq | BinaryOperator::NotEq => {
             let joined = if *op == BinaryOperator::Eq { BinaryOperator::And } else { BinaryOperator::Or };
-            return pairs.iter().map(|pair| compare(pair, op)).reduce(|all, next| binary(all, &joined, next));
+            return pairs.iter().map(|pair| compare(pair, op)).reduce(|all, next| nested(all, &joined, next));
         }
         _ => return None,
     };
     let (last, first) = pairs.split_last()?;
     let mut whole = compare(last, op);
     for pair in first.iter().rev() {
-        let equal = binary(compare(pair, &BinaryOperator::Eq), &BinaryOperator::And, whole);
-        whole = binary(compare(pair, &strict), &BinaryOperator::Or, equal);
+        let equal = nested(compare(pair, &BinaryOperator::Eq), &BinaryOperator::And, whole);
+        whole = nested(compare(pair, &strict), &BinaryOperator::Or, equal);
     }
     Some(whole)
+}
+
+/// One of these conditions, no deeper than need be.
+fn any_of(mut conditions: Vec<Expr>) -> Option<Expr> {
+    while conditions.len() > 1 {
+        let mut rest = conditions.into_iter();
+        let mut paired = Vec::with_capacity(rest.len().div_ceil(2));
+        while let Some(first) = rest.next() {
+            paired.push(match rest.next() {
+                Some(second) => nested(first, &BinaryOperator::Or, second),
+                None => first,
+            });
+        }
+        conditions = paired;
+    }
+    conditions.pop()
+}
+
+fn nested(left: Expr, op: &BinaryOperator, right: Expr) -> Expr {
+    Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }))
 }

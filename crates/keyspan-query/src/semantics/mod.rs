@@ -15,6 +15,7 @@
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
+//! - `lists`: IN lists as the optimizer may take them.
 //! - `order`: sorting by what a type's Arrow form does not sort by.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers.
 //! - `union`: the types of UNION's columns.
@@ -26,6 +27,7 @@ mod call;
 mod cast;
 mod common;
 mod label;
+mod lists;
 mod mark;
 mod operator;
 mod order;
@@ -49,6 +51,7 @@ use keyspan_model::Result;
 
 pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub use label::label;
+pub(crate) use order::sortable_form;
 pub use subquery::expand;
 pub use zone::Zone;
 
@@ -59,7 +62,7 @@ pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 
 /// Rules that run after types are coerced.
 pub fn analyzer_rules_after() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    Vec::new()
+    vec![Arc::new(lists::ListsOfValues)]
 }
 
 /// Planners of operators and literals; asked before DataFusion's own.

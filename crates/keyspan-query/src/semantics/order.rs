@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
+};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::ColumnType;
 
@@ -35,7 +38,7 @@ fn back(ty: ColumnType) -> Option<&'static str> {
     }
 }
 
-/// The rule for ORDER BY of queries.
+/// The rule for ORDER BY of queries, DISTINCT ON included.
 #[derive(Debug)]
 pub struct SortableForms;
 
@@ -49,6 +52,17 @@ impl AnalyzerRule for SortableForms {
                 let same = sort.expr == before;
                 let plan = LogicalPlan::Sort(sort);
                 Ok(if same { Transformed::no(plan) } else { Transformed::yes(plan) })
+            }
+            LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
+                // The first of them are those of ON, which say what is alike and not what comes first.
+                let Some(sorts) = distinct.sort_expr.take() else {
+                    return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::On(distinct))));
+                };
+                let same = distinct.on_expr.len().min(sorts.len());
+                let (on, rest) = sorts.split_at(same);
+                let rest = sortable(rest.to_vec(), distinct.input.schema())?;
+                distinct.sort_expr = Some(on.iter().cloned().chain(rest).collect());
+                Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(distinct))))
             }
             other => Ok(Transformed::no(other)),
         });
@@ -74,6 +88,32 @@ fn form(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         },
         _ => Ok(expr),
     }
+}
+
+/// The frame of a window in this order. From the first row to the current one and those like it is the same in RANGE and in
+/// GROUPS, and DataFusion has RANGE only for types that have distances.
+pub fn frame(frame: WindowFrame, order: &[SortExpr], schema: &DFSchema) -> Result<WindowFrame> {
+    let plain = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(rows) | WindowFrameBound::Following(rows) => rows.is_null(),
+        WindowFrameBound::CurrentRow => true,
+    };
+    let types = order.iter().map(|sort| sort.expr.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    let without_distance = |ty: &DataType| {
+        matches!(
+            ty,
+            DataType::Binary
+                | DataType::BinaryView
+                | DataType::LargeBinary
+                | DataType::FixedSizeBinary(_)
+                | DataType::Time64(_)
+                | DataType::Interval(_)
+        )
+    };
+    let ranged = frame.units == WindowFrameUnits::Range && plain(&frame.start_bound) && plain(&frame.end_bound);
+    if ranged && types.iter().any(without_distance) {
+        return Ok(WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound, frame.end_bound));
+    }
+    Ok(frame)
 }
 
 /// The argument of `min` or `max` in its sortable form, and the type to go back to; none if it sorts as it is.

@@ -111,7 +111,7 @@ pub fn field_of(ty: ColumnType, name: &str, nullable: bool) -> Field {
 }
 
 /// Metadata for types that their Arrow form does not tell.
-fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
+pub fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
     let natural = ColumnType::of_arrow(&ty.arrow()) == Some(ty);
     (!natural).then(|| FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())])))
 }

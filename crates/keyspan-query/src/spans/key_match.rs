@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
 
 use super::build::{merge, range_after};
+use crate::semantics::Target;
 
 /// Most keys that a statement may name one by one; beyond it the planner decides.
 const MOST_KEYS: usize = 1_000;
@@ -332,7 +333,7 @@ fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
 }
 
 fn names_type(data_type: &ast::DataType, ty: ColumnType) -> bool {
-    ColumnType::parse(&data_type.to_string(), &[]) == Ok(ty)
+    Target::parse(&data_type.to_string()).is_ok_and(|target| target == Target::of(ty))
 }
 
 /// A number as a value of the column, if nothing is rounded. A `real` column is compared as `double` in SQL, so its
