@@ -47,7 +47,7 @@ fn rows_are_divided_by_window_and_segments_cut_by_size() {
     let parts: Vec<RunBatch> =
         (0..rows.rows).step_by(8_192).map(|at| rows.slice(at, 8_192.min(rows.rows - at))).collect();
     let level = 6;
-    let output = output(&files, &relation, level, 60_000, &new_id, &|| Ok(()));
+    let output = output(&files, &relation, level, 15_000, &new_id, &|| Ok(()));
     let records = write_batches(&output, || Ok(once(parts.clone()))).expect("written");
     assert!(records.len() > 6, "{} segments", records.len());
     assert_eq!(records.iter().map(|record| record.meta.all.rows).sum::<u64>(), 300_000);

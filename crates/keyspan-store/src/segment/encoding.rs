@@ -1,14 +1,20 @@
 //! Which encoding a column gets in a row group: codes into a dictionary, or what suits its type without one.
 //!
 //! Integers that move in small steps, as counters, gauges and times do, are smaller as differences of neighbours than as
-//! codes of their values; those that jump among a few values, or stay for long, are not. The group's first block tells.
+//! codes of their values; those that jump among a few values, or stay for long, are not. Floats of which only some bytes differ
+//! are smaller split by bytes and compressed. Values of which there are too many for a dictionary never begin with one. The
+//! group's first block tells.
 
 use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use foldhash::fast::FixedState;
+use parquet::basic::ZstdLevel;
+
+use super::layout::DICTIONARY_BYTES;
+use super::{BLOCK_ROWS, GROUP_ROWS};
 
 /// Equal neighbours that Parquet's hybrid of runs and packed codes writes as a run.
 const RUN: usize = 8;
@@ -17,19 +23,42 @@ const MINI_BLOCK: usize = 64;
 const MINI_BLOCKS: usize = 4;
 /// Bits in front of a block of differences: its base and the widths of its parts.
 const BLOCK_HEADER_BITS: usize = 48;
+/// Blocks of a row group, which share a dictionary.
+const BLOCKS: usize = GROUP_ROWS / BLOCK_ROWS;
+/// Split floats take longer to read than codes: they must save this part of the room.
+const WORTH_SPLITTING: usize = 16;
 
-/// Whether numbers take less room as differences than as codes. `share`: what part of a dictionary the rows have to pay
-/// for, since later ones of their group use it too. False for what has no differences.
-pub(super) fn deltas_are_smaller(array: &ArrayRef, share: f64) -> bool {
-    let has_deltas = array.data_type().is_signed_integer()
-        || matches!(array.data_type(), DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_));
-    if !has_deltas {
-        return false;
+/// Whether a column whose row group begins with these rows takes less room without a dictionary. False for what has no
+/// better encoding.
+pub(super) fn is_smaller_without_codes(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>().iter().flatten();
+            split_is_smaller(&values.map(|value| u64::from(value.to_bits())).collect::<Vec<_>>(), 4)
+        }
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().iter().flatten();
+            split_is_smaller(&values.map(f64::to_bits).collect::<Vec<_>>(), 8)
+        }
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_) => deltas_are_smaller(array),
+        other if other.is_signed_integer() => deltas_are_smaller(array),
+        _ => false,
     }
+}
+
+fn deltas_are_smaller(array: &ArrayRef) -> bool {
     let Ok(numbers) = cast(array, &DataType::Int64) else { return false };
     let numbers: &Int64Array = numbers.as_primitive::<Int64Type>();
     let present: Vec<i64> = numbers.iter().flatten().collect();
-    delta_bits(&present) < code_bits(&present, share)
+    code_bits(&present, size_of::<i64>()).is_none_or(|codes| delta_bits(&present) < codes)
+}
+
+fn split_is_smaller(values: &[u64], width: usize) -> bool {
+    let Some(codes) = code_bits(values, width) else { return true };
+    let split: Vec<u8> =
+        (0..width).flat_map(|byte| values.iter().map(move |value| value.to_le_bytes()[byte])).collect();
+    let Ok(compressed) = zstd::bulk::compress(&split, ZstdLevel::default().compression_level()) else { return false };
+    compressed.len() * 8 < codes - codes / WORTH_SPLITTING
 }
 
 fn delta_bits(numbers: &[i64]) -> usize {
@@ -42,11 +71,31 @@ fn delta_bits(numbers: &[i64]) -> usize {
     blocks.sum()
 }
 
-fn code_bits(numbers: &[i64], share: f64) -> usize {
-    let distinct: HashSet<i64, FixedState> = numbers.iter().copied().collect();
-    let packed: usize = numbers.chunk_by(|a, b| a == b).map(<[i64]>::len).filter(|length| *length < RUN).sum();
-    let width = bits(distinct.len().saturating_sub(1) as u64);
-    packed * width + (distinct.len() as f64 * 64.0 * share) as usize
+/// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct values
+/// than a dictionary holds.
+fn code_bits<T: Copy + Eq + std::hash::Hash>(values: &[T], width: usize) -> Option<usize> {
+    let distinct = values.iter().copied().collect::<HashSet<T, FixedState>>().len();
+    let runs = values.chunk_by(|a, b| a == b).map(<[T]>::len);
+    let (count, packed) =
+        runs.fold((0, 0), |(count, packed), length| (count + 1, packed + if length < RUN { length } else { 0 }));
+    let of_group = distinct_of(distinct, count, count * BLOCKS);
+    let fits = of_group * width <= DICTIONARY_BYTES;
+    fits.then(|| packed * bits(of_group.saturating_sub(1) as u64) + of_group * width * 8 / BLOCKS)
+}
+
+/// How many distinct values `more` draws bring where `draws` brought `distinct`, all values being drawn alike often.
+fn distinct_of(distinct: usize, draws: usize, more: usize) -> usize {
+    if distinct == draws {
+        return more;
+    }
+    let brought = |values: f64, draws: usize| values * (1.0 - (-(draws as f64) / values).exp());
+    // That many values there are, between what was seen and what would make seeing two alike a surprise.
+    let (mut low, mut high) = (distinct as f64, (draws * draws) as f64);
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        if brought(middle, draws) < distinct as f64 { low = middle } else { high = middle }
+    }
+    brought(high, more).round() as usize
 }
 
 /// Bits that a number needs.
@@ -58,29 +107,45 @@ fn bits(number: u64) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Date32Array, Float64Array, Int16Array, TimestampMicrosecondArray};
+    use arrow::array::{
+        Date32Array, Float32Array, Float64Array, Int16Array, StringViewArray, TimestampMicrosecondArray,
+    };
 
     use super::*;
     use crate::random::Random;
 
     fn smaller(numbers: impl Iterator<Item = i64>) -> bool {
-        deltas_are_smaller(&(Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef), 1.0 / 32.0)
+        is_smaller_without_codes(&(Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef))
+    }
+
+    fn floats_are_smaller(numbers: impl Iterator<Item = f64> + Clone) -> (bool, bool) {
+        let narrow = Float32Array::from_iter_values(numbers.clone().map(|number| number as f32));
+        let wide = Float64Array::from_iter_values(numbers);
+        (
+            is_smaller_without_codes(&(Arc::new(narrow) as ArrayRef)),
+            is_smaller_without_codes(&(Arc::new(wide) as ArrayRef)),
+        )
+    }
+
+    /// A gauge that moves in small steps.
+    fn walk(most: i64) -> Vec<i64> {
+        let mut random = Random::new(5);
+        let mut value = most / 2;
+        let mut step = || {
+            value = (value + random.below(3) as i64 - 1).clamp(0, most);
+            value
+        };
+        (0..4096).map(|_| step()).collect()
     }
 
     #[test]
     fn what_moves_in_small_steps_is_smaller_as_differences() {
-        let mut random = Random::new(5);
-        let mut value = 50;
-        let mut gauge = || {
-            value = (value + random.below(7) as i64 - 3).clamp(0, 100);
-            value
-        };
-        assert!(smaller((0..4096).map(|_| gauge())));
+        assert!(smaller(walk(100).into_iter()));
         assert!(smaller((0..4096).map(|row| i64::MAX - row * 1000)), "a counter");
         let times = TimestampMicrosecondArray::from_iter_values((0..4096).map(|row| row * 10_000_000));
-        assert!(deltas_are_smaller(&(Arc::new(times) as ArrayRef), 0.0));
+        assert!(is_smaller_without_codes(&(Arc::new(times) as ArrayRef)));
         let days = Date32Array::from_iter((0..4096).map(|row| (row % 3 > 0).then_some(row)));
-        assert!(deltas_are_smaller(&(Arc::new(days) as ArrayRef), 0.0), "nulls take no room");
+        assert!(is_smaller_without_codes(&(Arc::new(days) as ArrayRef)), "nulls take no room");
     }
 
     #[test]
@@ -89,13 +154,38 @@ mod tests {
         assert!(!smaller((0..4096).map(|_| random.below(100) as i64)));
         assert!(!smaller((0..4096).map(|row| row / 500)), "long runs");
         let flags = Int16Array::from_iter_values((0..4096).map(|_| random.below(2) as i16));
-        assert!(!deltas_are_smaller(&(Arc::new(flags) as ArrayRef), 0.0));
+        assert!(!is_smaller_without_codes(&(Arc::new(flags) as ArrayRef)));
         assert!(!smaller((0..4096).map(|row| if row % 2 == 0 { i64::MIN } else { i64::MAX })), "no overflow");
     }
 
     #[test]
-    fn what_has_no_differences_has_none() {
-        assert!(!deltas_are_smaller(&(Arc::new(Float64Array::from_iter_values([1.0, 2.0])) as ArrayRef), 1.0));
+    fn floats_are_split_where_that_saves_something() {
+        let mut random = Random::new(5);
+        let gauge: Vec<f64> = walk(100).into_iter().map(|value| value as f64).collect();
+        assert_eq!(floats_are_smaller(gauge.iter().copied()), (true, true));
+        let jumping: Vec<f64> = (0..4096).map(|_| random.below(4) as f64).collect();
+        assert_eq!(floats_are_smaller(jumping.iter().copied()), (false, false), "two bits each");
+        assert_eq!(floats_are_smaller(std::iter::repeat_n(1.5, 4096)), (false, false));
+        let prices: Vec<f64> = (0..4096).map(|_| random.below(3000) as f64 / 100.0).collect();
+        assert!(!floats_are_smaller(prices.iter().copied()).1, "few enough for a dictionary of the group");
+        let any: Vec<f64> = (0..4096).map(|_| f64::from_bits(random.below(1 << 62))).collect();
+        assert!(floats_are_smaller(any.iter().copied()).1, "a dictionary of these would be given up");
+    }
+
+    #[test]
+    fn distinct_values_of_a_group_are_guessed_from_a_block() {
+        assert_eq!(distinct_of(7, 7, 224), 224, "all differ");
+        assert_eq!(distinct_of(1, 4096, 131_072), 1);
+        assert_eq!(distinct_of(100, 4096, 131_072), 100);
+        let of_ten_thousand = distinct_of(3361, 4096, 131_072);
+        assert!((9_900..=10_100).contains(&of_ten_thousand), "{of_ten_thousand}");
+    }
+
+    #[test]
+    fn what_has_no_other_encoding_has_codes() {
+        let texts = StringViewArray::from_iter_values((0..4096).map(|row| row.to_string()));
+        assert!(!is_smaller_without_codes(&(Arc::new(texts) as ArrayRef)));
         assert!(!smaller(std::iter::empty()));
+        assert_eq!(floats_are_smaller(std::iter::empty()), (false, false));
     }
 }

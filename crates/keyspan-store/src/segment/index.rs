@@ -6,18 +6,20 @@
 //!       Parquet file: length, footer offset and crc32c
 //!       columns: role, type, nullable              constants: role, number
 //!       seq range
-//!       row groups: extent │ rows of a block │ zones of value columns │ chunks: start, dictionary, pages
+//!       row groups: extent │ rows of a block │ zones of value columns │ chunks: start, codec, dictionary, pages
 //!       page: rows, length, crc32c                 (numbers are varints, checksums little-endian)
 //!       first key of every block, front-coded      bloom filter of the partition keys
 //! ```
 //!
 //! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
-//! of it can change unseen. A file of another version with a right crc is `FormatVersion`, never guessed at.
+//! of it can change unseen. A file of a newer version with a right crc is `FormatVersion`, never guessed at. Version 1 had
+//! no codecs: all its pages are LZ4.
 
 use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};
 
 use super::bloom::Bloom;
 use super::bytes::{Input, put_bytes, put_option, put_signed, put_varint};
+use super::leaf::Codec;
 use super::pages::PageAt;
 use super::role::Role;
 use crate::files::corrupted;
@@ -25,7 +27,9 @@ use crate::format::newer;
 use crate::run::{Extent, RunMeta};
 
 const MAGIC: &[u8; 8] = b"KEYSPIDX";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first version whose chunks name their codec.
+const WITH_CODECS: u32 = 2;
 const HEADER: usize = 24;
 
 /// A physical column.
@@ -59,6 +63,7 @@ pub(super) struct Page {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chunk {
     pub(super) start: u64,
+    pub(super) codec: Codec,
     /// Length and crc32c of the dictionary page, before the others.
     pub(super) dictionary: Option<(u32, u32)>,
     pub(super) pages: Vec<Page>,
@@ -235,15 +240,15 @@ impl Index {
 
     /// The index in these bytes of the file called `name`.
     pub(super) fn decode(bytes: &[u8], name: &str) -> Result<Index> {
-        let body = checked_body(bytes, name)?;
+        let (version, body) = checked_body(bytes, name)?;
         let mut input = Input::new(body);
-        let index = Index::read(&mut input).filter(|_| input.is_empty());
+        let index = Index::read(&mut input, version).filter(|_| input.is_empty());
         let index = index.ok_or_else(|| corrupted(name, "its contents do not fit together"))?;
         index.check().map_err(|what| corrupted(name, what))?;
         Ok(index)
     }
 
-    fn read(input: &mut Input<'_>) -> Option<Index> {
+    fn read(input: &mut Input<'_>, version: u32) -> Option<Index> {
         let segment = SegmentId(input.varint()?);
         let relation = RelationId(input.small()?);
         let schema_version = input.small()?;
@@ -258,7 +263,7 @@ impl Index {
         let seq = (input.varint()?, input.varint()?);
         let (mut row, mut block) = (0, 0);
         let groups = input.list(|input| {
-            let group = Group::read(input, row, block, columns.len())?;
+            let group = Group::read(input, version, (row, block), columns.len())?;
             row += group.extent.rows;
             block += group.blocks();
             Some(group)
@@ -297,7 +302,8 @@ impl Index {
     }
 }
 
-fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
+/// The version and what follows the header.
+fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<(u32, &'a [u8])> {
     let Some((header, body)) = bytes.split_at_checked(HEADER).filter(|(header, _)| header.starts_with(MAGIC)) else {
         return Err(corrupted(name, "it is not an index file"));
     };
@@ -309,10 +315,10 @@ fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
     if length != body.len() as u64 || crc32c::crc32c_append(crc32c::crc32c(&header[8..20]), body) != crc {
         return Err(corrupted(name, "checksum mismatch"));
     }
-    if version != VERSION {
-        return Err(newer(name, format!("it has index format {version}, and this program reads {VERSION}")));
+    if !(1..=VERSION).contains(&version) {
+        return Err(newer(name, format!("it has index format {version}, and this program reads up to {VERSION}")));
     }
-    Ok(body)
+    Ok((version, body))
 }
 
 /// The type with this canonical name.
@@ -346,6 +352,7 @@ impl Group {
         }
         for chunk in &self.chunks {
             put_varint(out, chunk.start);
+            out.push(chunk.codec as u8);
             put_option(out, chunk.dictionary, |out, (len, crc)| put_page(out, len, crc));
             put_varint(out, chunk.pages.len() as u64);
             for (at, page) in chunk.pages.iter().enumerate() {
@@ -356,7 +363,12 @@ impl Group {
         }
     }
 
-    fn read(input: &mut Input<'_>, first_row: u64, first_block: u32, columns: usize) -> Option<Group> {
+    fn read(
+        input: &mut Input<'_>,
+        version: u32,
+        (first_row, first_block): (u64, u32),
+        columns: usize,
+    ) -> Option<Group> {
         let extent = Extent { first_row, ..read_extent(input)? };
         let rows = u32::try_from(extent.rows).ok().filter(|rows| *rows > 0)?;
         let block_rows = input.small().filter(|rows| *rows > 0)?;
@@ -371,7 +383,7 @@ impl Group {
             };
             Some((column, zone))
         })?;
-        let chunks = (0..columns).map(|_| read_chunk(input, rows)).collect::<Option<Vec<_>>>()?;
+        let chunks = (0..columns).map(|_| read_chunk(input, version, rows)).collect::<Option<Vec<_>>>()?;
         Some(Group { extent, block_rows, first_block, zones, chunks })
     }
 }
@@ -381,8 +393,9 @@ fn put_page(out: &mut Vec<u8>, len: u32, crc: u32) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-fn read_chunk(input: &mut Input<'_>, rows: u32) -> Option<Chunk> {
+fn read_chunk(input: &mut Input<'_>, version: u32, rows: u32) -> Option<Chunk> {
     let start = input.varint().filter(|start| *start < 1 << 62)?;
+    let codec = if version < WITH_CODECS { Codec::Lz4 } else { Codec::of(input.byte()?)? };
     let dictionary = input.option(|input| Some((input.small()?, input.fixed_u32()?)))?;
     let mut first_row = 0u32;
     let pages = input.list(|input| {
@@ -391,7 +404,7 @@ fn read_chunk(input: &mut Input<'_>, rows: u32) -> Option<Chunk> {
         first_row = first_row.checked_add(count)?;
         Some(page)
     })?;
-    (first_row == rows).then_some(Chunk { start, dictionary, pages })
+    (first_row == rows).then_some(Chunk { start, codec, dictionary, pages })
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
@@ -474,7 +487,7 @@ mod tests {
 
     use super::*;
 
-    fn small() -> Index {
+    fn small(codec: Codec) -> Index {
         let extent = Extent {
             rows: 2,
             key: (vec![1], vec![9]),
@@ -484,7 +497,7 @@ mod tests {
             ..Extent::default()
         };
         let page = Page { first_row: 0, len: 7, crc: 0x0102_0304 };
-        let chunk = Chunk { start: 4, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
+        let chunk = Chunk { start: 4, codec, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
         let id = ColumnId(1);
         let zones = vec![
             (ColumnId(2), Zone::Range(vec![1], vec![2])),
@@ -512,16 +525,29 @@ mod tests {
         }
     }
 
-    /// The first format: changing these bytes is a new version.
+    /// Changing these bytes is a new version.
     #[test]
-    fn golden_bytes_of_version_1() {
-        let bytes = small().encode();
+    fn golden_bytes_of_version_2() {
+        let bytes = small(Codec::Zstd).encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, GOLDEN);
-        assert_eq!(Index::decode(&bytes, "x").expect("own bytes"), small());
+        assert_eq!(hex, VERSION_2);
+        assert_eq!(Index::decode(&bytes, "x").expect("own bytes"), small(Codec::Zstd));
     }
 
-    const GOLDEN: &str = concat!(
+    #[test]
+    fn version_1_is_read() {
+        let digit = |at: usize| u8::from_str_radix(&VERSION_1[at..at + 2], 16).expect("hexadecimal");
+        let bytes: Vec<u8> = (0..VERSION_1.len()).step_by(2).map(digit).collect();
+        assert_eq!(Index::decode(&bytes, "x").expect("an old file"), small(Codec::Lz4));
+    }
+
+    const VERSION_2: &str = concat!(
+        "4b45595350494458020000007600000000000000adeab773ac020203320e0000ffff0100010c646563696d616c28392c3229000102010a",
+        "0102010201010109010101010900000002010a0a000080200302020101010203010400040101030d0c0b0a010207040302010100010120",
+        "0001000000010000000002000000100000400000200000000000080000080000",
+    );
+
+    const VERSION_1: &str = concat!(
         "4b45595350494458010000007500000000000000572737a9ac020203320e0000ffff0100010c646563696d616c28392c3229000102010a",
         "0102010201010109010101010900000002010a0a0000802003020201010102030104000401030d0c0b0a01020704030201",
         "01000101200001000000010000000002000000100000400000200000000000080000080000",
@@ -529,15 +555,15 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_name_and_damage_is_damage() {
-        let mut bytes = small().encode();
-        bytes[8] = 2;
+        let mut bytes = small(Codec::Lz4).encode();
+        bytes[8] = 3;
         assert_eq!(Index::decode(&bytes, "x").expect_err("wrong crc").kind, ErrorKind::Corrupted);
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..20]), &bytes[24..]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
         let error = Index::decode(&bytes, "seg/300.index").expect_err("newer");
         assert!(error.kind == ErrorKind::FormatVersion && error.message.contains("seg/300.index"));
-        for at in 0..small().encode().len() {
-            let mut bytes = small().encode();
+        for at in 0..small(Codec::Lz4).encode().len() {
+            let mut bytes = small(Codec::Lz4).encode();
             bytes[at] ^= 0x10;
             assert_eq!(Index::decode(&bytes, "x").expect_err("a bit is wrong").kind, ErrorKind::Corrupted);
             assert!(Index::decode(&bytes[..at], "x").is_err());

@@ -2,8 +2,8 @@
 //!
 //! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary and,
 //! where there are too many distinct values for one, goes on with what suits the type: integers and times by delta, texts by
-//! length, floats plain. Where that is known to be smaller ([`super::encoding`]) there is no dictionary from the start, and
-//! never one for times of the key. Pages are LZ4, of one block each.
+//! length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no dictionary from the start,
+//! and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split floats that never had a dictionary.
 
 use std::collections::HashSet;
 
@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use super::BLOCK_ROWS;
 use super::index::IndexColumn;
-use super::leaf::{CODEC, parquet_schema, parquet_type, stored_field};
+use super::leaf::{Codec, parquet_schema, parquet_type, stored_field};
 use super::plan::SystemPlan;
 use super::role::Role;
 
 /// A dictionary larger than this is given up for the rest of its row group: readers decode it for every point read.
-const DICTIONARY_BYTES: usize = 64 * 1024;
+pub(super) const DICTIONARY_BYTES: usize = 64 * 1024;
 /// A page of large values is cut here, before its block is full.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -72,7 +72,7 @@ impl Layout {
     pub(super) fn properties(&self, dictionaries: bool) -> WriterProperties {
         let mut builder = WriterProperties::builder()
             .set_created_by("keyspan".to_string())
-            .set_compression(CODEC)
+            .set_compression(Codec::Lz4.parquet())
             .set_data_page_row_count_limit(BLOCK_ROWS)
             .set_write_batch_size(BLOCK_ROWS)
             .set_data_page_size_limit(PAGE_BYTES)
@@ -86,7 +86,10 @@ impl Layout {
                 builder = builder.set_column_encoding(path.clone(), encoding);
             }
             if is_key && is_time(column.ty) {
-                builder = builder.set_column_dictionary_enabled(path, false);
+                builder = builder.set_column_dictionary_enabled(path.clone(), false);
+            }
+            if !dictionaries && is_float(column.ty) {
+                builder = builder.set_column_compression(path, Codec::Zstd.parquet());
             }
         }
         builder.build()
@@ -97,6 +100,10 @@ fn is_time(ty: ColumnType) -> bool {
     matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date | ColumnType::Time)
 }
 
+fn is_float(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Real | ColumnType::Double)
+}
+
 /// The encoding of values that have no dictionary; `None`: plain.
 fn fallback(ty: ColumnType) -> Option<Encoding> {
     match ty {
@@ -104,6 +111,7 @@ fn fallback(ty: ColumnType) -> Option<Encoding> {
             Some(Encoding::DELTA_BINARY_PACKED)
         }
         time if is_time(time) => Some(Encoding::DELTA_BINARY_PACKED),
+        float if is_float(float) => Some(Encoding::BYTE_STREAM_SPLIT),
         ColumnType::Text | ColumnType::Ascii => Some(Encoding::DELTA_LENGTH_BYTE_ARRAY),
         _ => None,
     }

@@ -11,12 +11,42 @@ use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBina
 use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano, IntervalMonthDayNanoType, Schema};
 use keyspan_model::{ColumnType, Error, Result};
 use parquet::arrow::{ArrowSchemaConverter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
-use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
 use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaData};
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 
-/// The codec of every page.
-pub(super) const CODEC: Compression = Compression::LZ4_RAW;
+/// The codec of a chunk's pages. The numbers stand in index files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codec {
+    /// Of all but what [`Codec::Zstd`] is for: read fastest.
+    Lz4 = 0,
+    /// Of floats whose bytes are split: little is left of the bytes that hardly differ.
+    Zstd = 1,
+}
+
+impl Codec {
+    /// The codec of this number.
+    pub(super) fn of(number: u8) -> Option<Codec> {
+        [Codec::Lz4, Codec::Zstd].into_iter().find(|codec| *codec as u8 == number)
+    }
+
+    /// The codec that is Parquet's.
+    pub(super) fn of_parquet(compression: Compression) -> Option<Codec> {
+        match compression {
+            Compression::LZ4_RAW => Some(Codec::Lz4),
+            Compression::ZSTD(_) => Some(Codec::Zstd),
+            _ => None,
+        }
+    }
+
+    /// As Parquet calls it, and how hard it tries.
+    pub(super) fn parquet(self) -> Compression {
+        match self {
+            Codec::Lz4 => Compression::LZ4_RAW,
+            Codec::Zstd => Compression::ZSTD(ZstdLevel::default()),
+        }
+    }
+}
 
 const DURATION_BYTES: i32 = 16;
 
@@ -126,10 +156,10 @@ impl Leaf {
 
     /// What a page reader must know of a chunk: pages of `bytes` in all that lie one after another from 0, the first
     /// of them a dictionary of `dictionary` bytes (0: none).
-    pub(super) fn chunk(&self, dictionary: u64, bytes: u64) -> Result<ColumnChunkMetaData> {
+    pub(super) fn chunk(&self, codec: Codec, dictionary: u64, bytes: u64) -> Result<ColumnChunkMetaData> {
         let column = self.metadata.file_metadata().schema_descr().column(0);
         ColumnChunkMetaData::builder(column)
-            .set_compression(CODEC)
+            .set_compression(codec.parquet())
             .set_dictionary_page_offset((dictionary > 0).then_some(0))
             .set_data_page_offset(dictionary as i64)
             .set_total_compressed_size(bytes as i64)

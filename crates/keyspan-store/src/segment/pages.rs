@@ -23,7 +23,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::leaf::{Leaf, from_stored};
+use super::leaf::{Codec, Leaf, from_stored};
 use crate::files::{FileReader, corrupted};
 
 /// Most bytes of one column that are read at once.
@@ -87,6 +87,7 @@ pub(super) struct ColumnReader {
 
 /// Which rows of a chunk to decode, and the pages that hold them.
 pub(super) struct ColumnRead {
+    pub(super) codec: Codec,
     pub(super) dictionary: Option<PageAt>,
     pub(super) pages: Vec<PageAt>,
     /// Rows of the first page before the first wanted.
@@ -102,7 +103,7 @@ impl ColumnReader {
         let dictionary = read.dictionary.map_or(0, |page| u64::from(page.len));
         let pages = VirtualChunk::new(file.clone(), read.dictionary.iter().chain(&read.pages));
         let (failure, counts) = (Arc::clone(&pages.failure), Arc::clone(&pages.counts));
-        let chunk = leaf.chunk(dictionary, pages.len())?;
+        let chunk = leaf.chunk(read.codec, dictionary, pages.len())?;
         let damaged = |error: ParquetError| corrupted(&file.name, error);
         let source =
             SerializedPageReader::new(Arc::new(pages), &chunk, read.skip + read.rows, None).map_err(damaged)?;

@@ -362,6 +362,7 @@ impl Opened {
         let chunk = &block.group.chunks[column];
         let (pages, skip) = chunk.pages_of(start as u32, end as u32);
         let read = ColumnRead {
+            codec: chunk.codec,
             dictionary: chunk.dictionary_at(),
             pages,
             skip,

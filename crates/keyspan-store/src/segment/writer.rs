@@ -18,14 +18,15 @@ use arrow::datatypes::Schema;
 use keyspan_model::array::{long_bytes, own_bytes};
 use keyspan_model::{Error, KeyEncoder, RelationDef, Result, SegmentId};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
-use super::encoding::deltas_are_smaller;
+use super::encoding::is_smaller_without_codes;
 use super::index::{Chunk, Group, Index, IndexColumn, Keys, Page, Zone};
 use super::layout::Layout;
-use super::leaf::to_stored;
+use super::leaf::{Codec, to_stored};
 use super::plan::{SystemPlan, system_array};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::Role;
@@ -53,7 +54,7 @@ pub struct SegmentWriter {
     layout: Layout,
     parquet: SerializedFileWriter<Recorder>,
     with_dictionaries: ArrowRowGroupWriterFactory,
-    with_deltas: ArrowRowGroupWriterFactory,
+    without: ArrowRowGroupWriterFactory,
     file: Box<dyn FileWriter>,
     /// Bytes handed to `file`.
     written: u64,
@@ -103,7 +104,7 @@ impl SegmentWriter {
         let schema = Arc::new(Schema::new(layout.fields.clone()));
         let parquet = writer(true)?;
         let with_dictionaries = ArrowRowGroupWriterFactory::new(&parquet, Arc::clone(&schema));
-        let with_deltas = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
+        let without = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
         let file = files.create(&data_path(id))?;
         Ok(SegmentWriter {
             encoder: KeyEncoder::new(&relation.key),
@@ -115,7 +116,7 @@ impl SegmentWriter {
             layout,
             parquet,
             with_dictionaries,
-            with_deltas,
+            without,
             file,
             seq,
             written: 0,
@@ -275,10 +276,9 @@ impl SegmentWriter {
     fn column_writers(&self, first: &[ArrayRef]) -> Result<Vec<ArrowColumnWriter>> {
         let number = self.groups.len();
         let coded = self.with_dictionaries.create_column_writers(number).map_err(parquet_error)?;
-        let deltas = self.with_deltas.create_column_writers(number).map_err(parquet_error)?;
-        let share = BLOCK_ROWS as f64 / GROUP_ROWS as f64;
-        let writers = coded.into_iter().zip(deltas).zip(first);
-        Ok(writers.map(|((coded, delta), rows)| if deltas_are_smaller(rows, share) { delta } else { coded }).collect())
+        let without = self.without.create_column_writers(number).map_err(parquet_error)?;
+        let writers = coded.into_iter().zip(without).zip(first);
+        Ok(writers.map(|((coded, other), rows)| if is_smaller_without_codes(rows) { other } else { coded }).collect())
     }
 
     /// Invariant: keys ascend strictly through the whole segment. Gathers the partition keys on the way.
@@ -317,8 +317,8 @@ impl SegmentWriter {
         let metadata = row_group.close().map_err(parquet_error)?;
         self.parquet.flush().map_err(|error| self.refused("write", &error))?;
         let bytes = self.parquet.inner_mut().take();
-        let ranges = metadata.columns().iter().map(|column| column.byte_range());
-        let chunks = ranges.zip(pages).map(|(range, pages)| chunk_of(range, &pages, self.written, &bytes));
+        let columns = metadata.columns().iter().map(|column| (column.compression(), column.byte_range()));
+        let chunks = columns.zip(pages).map(|(column, pages)| chunk_of(column, &pages, self.written, &bytes));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         self.put(&bytes)?;
         let ids = self.relation.values.iter().map(|value| value.id);
@@ -446,8 +446,14 @@ fn page_sizes(chunk: &parquet::arrow::arrow_writer::ArrowColumnChunk) -> Result<
 }
 
 /// Where a chunk's pages lie, and their checksums; `bytes` are the row group's, which begins at `base`.
-fn chunk_of((start, length): (u64, u64), pages: &[(u32, u32)], base: u64, bytes: &[u8]) -> Result<Chunk> {
+fn chunk_of(
+    (compression, (start, length)): (Compression, (u64, u64)),
+    pages: &[(u32, u32)],
+    base: u64,
+    bytes: &[u8],
+) -> Result<Chunk> {
     let misfit = || Error::internal("a row group is not laid out as its metadata says");
+    let codec = Codec::of_parquet(compression).ok_or_else(misfit)?;
     let mut at = start.checked_sub(base).ok_or_else(misfit)? as usize;
     let mut checked = |len: u64| {
         let page = bytes.get(at..at + len as usize).ok_or_else(misfit)?;
@@ -460,7 +466,7 @@ fn chunk_of((start, length): (u64, u64), pages: &[(u32, u32)], base: u64, bytes:
     let pages = pages
         .iter()
         .map(|(first_row, len)| Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? }));
-    Ok(Chunk { start, dictionary, pages: pages.collect::<Result<_>>()? })
+    Ok(Chunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
 }
 
 pub(super) fn parquet_error(error: ParquetError) -> Error {

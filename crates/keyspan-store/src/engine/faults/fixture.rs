@@ -1,14 +1,18 @@
-//! The promise of the format: a directory that format 1 was written with is kept, and opened by every later program.
+//! The promise of the format: a directory written in each format is kept, and opened by every later program.
 //!
-//! `fixtures/format-1` was made by [`write_fixture`]; it is never made again. A format 2 gets a directory of its own.
+//! The directories were made by [`write_fixture`]; none is ever made again. A new format, also of one kind of file, gets a
+//! directory of its own.
 
 use std::path::{Path, PathBuf};
 
 use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, carry_out, contents, options, script, states};
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/format-1")
+/// The first format; with indexes that name the codecs of segments' pages.
+const FORMATS: [&str; 2] = ["format-1", "format-1-index-2"];
+
+fn directory(format: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(format)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -29,15 +33,17 @@ fn held() -> Contents {
 }
 
 #[test]
-fn a_directory_of_format_1_is_opened_and_holds_what_it_held() {
-    let copied = tempfile::tempdir().expect("a directory");
-    copy(&directory(), copied.path());
-    let report = crate::check(copied.path()).expect("checks");
-    assert!(report.is_sound() && report.segments > 0 && report.log_records > 0, "{report:?}");
-    let store = EmbeddedStore::open(copied.path(), StoreOptions::default()).expect("opens");
-    assert_eq!(contents(&store).expect("reads"), held());
-    futures::executor::block_on(crate::seam::Store::compact(store.as_ref())).expect("merges");
-    assert_eq!(contents(&store).expect("reads"), held());
+fn a_directory_of_each_format_is_opened_and_holds_what_it_held() {
+    for format in FORMATS {
+        let copied = tempfile::tempdir().expect("a directory");
+        copy(&directory(format), copied.path());
+        let report = crate::check(copied.path()).expect("checks");
+        assert!(report.is_sound() && report.segments > 0 && report.log_records > 0, "{format}: {report:?}");
+        let store = EmbeddedStore::open(copied.path(), StoreOptions::default()).expect("opens");
+        assert_eq!(contents(&store).expect("reads"), held(), "{format}");
+        futures::executor::block_on(crate::seam::Store::compact(store.as_ref())).expect("merges");
+        assert_eq!(contents(&store).expect("reads"), held(), "{format}");
+    }
 }
 
 #[test]
@@ -47,13 +53,15 @@ fn write_fixture() {
     let small = StoreOptions { log_file: 4 << 10, ..options() };
     let store = EmbeddedStore::open(made.path(), small).expect("opens");
     script()[..STEPS].iter().for_each(|step| carry_out(&store, step).expect("works"));
+    let kept = directory(FORMATS[FORMATS.len() - 1]);
+    assert!(!kept.exists(), "{} is there already", kept.display());
     // As a kill would leave it. sled's file is large and can be made anew; the rest is what the format promises.
     for name in ["KEYSPAN", "log", "manifest", "seg"] {
-        let (from, to) = (made.path().join(name), directory().join(name));
+        let (from, to) = (made.path().join(name), kept.join(name));
         match from.is_dir() {
             true => copy(&from, &to),
             false => {
-                std::fs::create_dir_all(directory()).expect("makes");
+                std::fs::create_dir_all(&kept).expect("makes");
                 std::fs::copy(from, to).expect("copies");
             }
         }
