@@ -74,6 +74,12 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// Blocks are aligned: every row of the block answers the same block.
     fn block(&self, row: usize) -> Range<usize>;
 
+    /// Rows of the blocks that must be decoded when this column of these rows is read.
+    fn undecoded(&self, column: ColumnId, rows: Range<usize>) -> u64 {
+        let _ = (column, rows);
+        0
+    }
+
     /// Reads exactly these rows, which lie within one block. Columns that the run lacks are absent in all rows.
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
 

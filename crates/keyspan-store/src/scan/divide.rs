@@ -48,7 +48,11 @@ impl ScanSource {
                 continue;
             }
             for (start, end) in &chosen.ranges {
+                let before = samples.len();
                 samples.extend(self.samples(*at, start, end.as_deref(), step));
+                if samples.len() == before {
+                    samples.extend(self.begin_of_slice(*at, start, end.as_deref()));
+                }
             }
         }
         samples.sort();
@@ -59,6 +63,20 @@ impl ScanSource {
             .collect();
         cuts.dedup();
         cuts
+    }
+
+    /// Where a slice of time begins for the one series whose keys these are: less than a block of them has no samples.
+    fn begin_of_slice(&self, at: usize, start: &[u8], end: Option<&[u8]>) -> Option<Vec<u8>> {
+        let encoder = KeyEncoder::new(&self.relation.key);
+        let end = end?;
+        let shared = |columns: &usize| {
+            let length = encoder.prefix_len(start, *columns);
+            length < start.len() && end.starts_with(&start[..length])
+        };
+        let columns = (1..self.relation.key.len()).take_while(shared).last()?;
+        let (least, _) = self.runs[at].meta().all.columns.get(columns)?;
+        let key = [&start[..encoder.prefix_len(start, columns)], least].concat();
+        (key.as_slice() > start && key.as_slice() < end).then_some(key)
     }
 
     fn samples(&self, at: usize, start: &[u8], end: Option<&[u8]>, step: usize) -> Vec<Vec<u8>> {

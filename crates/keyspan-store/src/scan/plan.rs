@@ -1,9 +1,9 @@
 //! From spans to runs, forms and splits: what will be read, and what need not be.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use keyspan_model::key::successor;
-use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
+use keyspan_model::{ColumnId, ColumnRange, KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
 
 use super::ScanSource;
 use super::party::Parties;
@@ -13,6 +13,10 @@ use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
+/// Values that are decoded in the time in which a row is read that is decoded.
+const VALUES_A_ROW: u64 = 4;
+/// Ranges of runs up to which it is found out how much is to be decoded.
+const MOST_LOOKED_AT: usize = 512;
 /// Whole keys up to which runs are asked one by one whether they may have one.
 const MOST_PROBES: usize = 64;
 
@@ -54,6 +58,7 @@ impl ScanSource {
         let form = self.form(scan, &chosen, &parties);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
         let any_order = scan.order == Order::Any && !self.is_grouped(scan);
+        let Work { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
@@ -224,9 +229,42 @@ impl ScanSource {
         versions.into_iter().chain(prefix).min().unwrap_or(self.relation.key.len())
     }
 
+    /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
+    /// and so are decoded whole, if that keeps several tasks busy.
+    fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> Work {
+        let rows = sizes.of(&chosen.runs).1;
+        let columns = scan.columns.iter().filter_map(|column| match column {
+            ScanColumn::Column(id) => self.relation.value(*id).map(|value| value.id),
+            _ => None,
+        });
+        let columns: Vec<ColumnId> = columns.collect();
+        let places: usize = chosen.runs.iter().map(|at| sizes.0[*at].places.len()).sum();
+        if let Some(column) = columns.first().filter(|_| rows < least && want > 1 && places <= MOST_LOOKED_AT) {
+            let undecoded = self.undecoded(*column, chosen, &sizes);
+            let rows = undecoded.of(&chosen.runs).1;
+            let tasks = (rows * columns.len() as u64 / (VALUES_A_ROW * least)).min(want);
+            if tasks > 1 {
+                return Work { sizes: undecoded, rows, least: rows / tasks };
+            }
+        }
+        Work { sizes, rows, least }
+    }
+
+    /// Rows of the blocks in which the scan's rows are, and of which this column must be decoded.
+    fn undecoded(&self, column: ColumnId, chosen: &Chosen, sizes: &Sizes) -> Sizes {
+        let mut undecoded = vec![Size::default(); self.runs.len()];
+        for at in &chosen.runs {
+            if let Some(run) = self.runs[*at].sorted() {
+                let rows = sizes.0[*at].places.iter().map(|rows| run.undecoded(column, rows.clone()));
+                undecoded[*at].rows = rows.sum();
+            }
+        }
+        Sizes(undecoded)
+    }
+
     /// Rows of the chosen runs in the spans.
     fn sizes(&self, chosen: &Chosen) -> Sizes {
-        let mut sizes = vec![(true, 0); self.runs.len()];
+        let mut sizes = vec![Size::default(); self.runs.len()];
         for at in &chosen.runs {
             sizes[*at] = rows_in(&self.runs[*at], &chosen.ranges);
         }
@@ -234,14 +272,34 @@ impl ScanSource {
     }
 }
 
-/// Rows of each run in the spans of a scan: whether that is exact, and how many. None of runs that were not chosen.
+/// What is divided among tasks.
+struct Work {
+    sizes: Sizes,
+    /// Of all runs together.
+    rows: u64,
+    /// Rows below which nothing is divided further.
+    least: u64,
+}
+
+/// Rows of each run in the spans of a scan; none of runs that were not chosen.
 #[derive(Debug)]
-pub(crate) struct Sizes(Vec<(bool, u64)>);
+pub(crate) struct Sizes(Vec<Size>);
+
+/// Rows of a run in the spans of a scan.
+#[derive(Clone, Debug, Default)]
+struct Size {
+    /// Whether there may be more or fewer than `rows`.
+    vague: bool,
+    rows: u64,
+    /// Between which rows of the run they are, if that is known.
+    places: Vec<Range<usize>>,
+}
 
 impl Sizes {
-    /// Rows of these runs together.
+    /// Rows of these runs together, and whether that is exact.
     pub(crate) fn of(&self, runs: &[usize]) -> (bool, u64) {
-        runs.iter().map(|at| self.0[*at]).fold((true, 0), |sum, own| (sum.0 && own.0, sum.1 + own.1))
+        let add = |(exact, rows), own: &Size| (exact && !own.vague, rows + own.rows);
+        runs.iter().map(|at| &self.0[*at]).fold((true, 0), add)
     }
 }
 
@@ -258,27 +316,34 @@ fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
         .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
 }
 
-/// Rows of a run in these ranges, which ascend and are disjoint: whether that is exact, and how many.
-fn rows_in(run: &Run, ranges: &[KeyRange]) -> (bool, u64) {
+/// Rows of a run in these ranges, which ascend and are disjoint.
+fn rows_in(run: &Run, ranges: &[KeyRange]) -> Size {
     let extent = &run.meta().all;
     let meeting: Vec<&KeyRange> = ranges.iter().filter(|(start, end)| extent.meets(start, end.as_deref())).collect();
-    let Some(sorted) = run.sorted() else { return (meeting.is_empty(), extent.rows * meeting.len() as u64) };
+    let Some(sorted) = run.sorted() else {
+        let rows = extent.rows * meeting.len() as u64;
+        return Size { vague: !meeting.is_empty(), rows, places: Vec::new() };
+    };
     let holds_all =
         |(start, end): &KeyRange| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
+    let all = extent.rows as usize;
     match meeting.as_slice() {
-        [] => return (true, 0),
-        [range] if holds_all(range) => return (true, extent.rows),
+        [] => return Size::default(),
+        [range] if holds_all(range) => {
+            return Size { vague: false, rows: extent.rows, places: std::iter::once(0..all).collect() };
+        }
         _ => {}
     }
     let starts: Vec<&[u8]> = meeting.iter().map(|(start, _)| start.as_slice()).collect();
     let ends: Vec<&[u8]> = meeting.iter().filter_map(|(_, end)| end.as_deref()).collect();
     // Only the last range may have no end: it goes on to the last row.
-    let lasts = sorted.estimates(&ends).into_iter().chain([(extent.rows as usize, extent.rows as usize)]);
-    let (mut exact, mut rows) = (true, 0);
+    let lasts = sorted.estimates(&ends).into_iter().chain([(all, all)]);
+    let mut size = Size { places: Vec::with_capacity(meeting.len()), ..Size::default() };
     let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
     for (first, last) in sorted.estimates(&starts).into_iter().zip(lasts) {
-        exact &= first.0 == first.1 && last.0 == last.1;
-        rows += middle(last).saturating_sub(middle(first)) as u64;
+        size.vague |= first.0 != first.1 || last.0 != last.1;
+        size.rows += middle(last).saturating_sub(middle(first)) as u64;
+        size.places.push(first.0..last.1.max(first.0));
     }
-    (exact, rows)
+    size
 }

@@ -20,6 +20,7 @@ use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, Spa
 use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
 use crate::segment::fixture;
 
+mod cold;
 mod families;
 mod first_rows;
 mod forms;

@@ -135,6 +135,11 @@ impl BlockCache {
         found.and_then(|entry| entry.downcast().ok())
     }
 
+    /// Whether there is an entry. It counts as no look-up.
+    pub(super) fn holds(&self, key: &BlockKey) -> bool {
+        self.shard(key).lock().entries.contains_key(key) || self.passing.lock().entries.contains_key(key)
+    }
+
     /// Keeps an entry. `passing`: a long scan goes by; the entry pushes out nothing but what scans left.
     pub(super) fn put<T: Any + Send + Sync>(&self, key: BlockKey, entry: Arc<T>, bytes: usize, passing: bool) {
         let shard = self.shard(&key);

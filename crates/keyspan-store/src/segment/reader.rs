@@ -551,6 +551,20 @@ impl SortedRun for Segment {
         }
     }
 
+    fn undecoded(&self, column: ColumnId, rows: Range<usize>) -> u64 {
+        let Ok(opened) = self.opened() else { return 0 };
+        let Some(column) = opened.index.column(Role::Value(column)) else { return 0 };
+        let (mut row, mut undecoded) = (rows.start, 0);
+        while row < rows.end {
+            let block = opened.block_at(row);
+            if !self.cache.holds(&self.key_of(column as u32, block.number)) {
+                undecoded += block.rows.len() as u64;
+            }
+            row = block.rows.end;
+        }
+        undecoded
+    }
+
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
         self.read_rows(rows, wanted, counters)
     }
