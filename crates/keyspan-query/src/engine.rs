@@ -18,7 +18,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
+use datafusion::optimizer::Analyzer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 use keyspan_store::seam::Snapshot;
 
-use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation, PushThrough};
+use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation};
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
@@ -36,7 +36,7 @@ use crate::meaning::Meaning;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
 use crate::table::Statement;
-use crate::{functions, memory, semantics};
+use crate::{functions, memory, optimizer, semantics};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
@@ -162,7 +162,7 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
-        .with_optimizer_rules(optimizer_rules())
+        .with_optimizer_rules(optimizer::rules())
         .with_relation_planners(vec![Arc::new(AsOfRelation)])
         .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
@@ -220,14 +220,6 @@ fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + 
     rules.extend(semantics::analyzer_rules_before());
     rules.extend(Analyzer::new().rules);
     rules.extend(semantics::analyzer_rules_after());
-    rules
-}
-
-fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = Optimizer::new().rules;
-    // Filters that have passed a join go on in the same pass; later, a projection would stand between.
-    let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
-    rules.insert(push, Arc::new(PushThrough));
     rules
 }
 

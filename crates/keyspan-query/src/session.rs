@@ -24,6 +24,7 @@ use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::kept::{self, OfShape};
 use crate::meaning::Meaning;
+use crate::optimizer;
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
 use crate::rollup::{self, Definition};
@@ -320,8 +321,7 @@ impl QuerySession {
         plan: LogicalPlan,
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let optimized = state.optimizer().optimize(plan, state, |_, _| {});
-        let optimized = optimized.and_then(prefix::narrowed).map_err(from_datafusion)?;
+        let optimized = optimizer::optimized(plan, state).and_then(prefix::narrowed).map_err(from_datafusion)?;
         let physical = spread::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }

@@ -39,6 +39,7 @@ use keyspan_model::TableDef;
 use parking_lot::Mutex;
 
 use crate::meaning::Meaning;
+use crate::optimizer;
 use crate::prefix;
 use crate::session::{PlannedQuery, QueryContext};
 use crate::spread;
@@ -169,7 +170,7 @@ impl Kept {
             State::Refused => Ok(None),
             State::Optimized(plan) | State::Planned(plan, _) => Ok(Some(plan)),
             State::New => {
-                let plan = state.optimizer().optimize(self.plan.clone(), state, |_, _| {})?;
+                let plan = optimizer::optimized(self.plan.clone(), state)?;
                 let plan = constants::only_in_scan(&plan).then(|| Arc::new(plan));
                 *self.state.lock() = plan.clone().map_or(State::Refused, State::Optimized);
                 Ok(plan)

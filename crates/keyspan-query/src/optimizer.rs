@@ -1,0 +1,198 @@
+//! DataFusion's rules for logical plans, and how often a plan goes through them.
+//!
+//! All rules, up to three times, until nothing changes: that is what a join or a subquery may need, and most of what it takes
+//! to plan a short statement over one table, of which most rules find nothing. Such a plan goes once through the rules that
+//! can find something, in an order in which none needs what a later one does: filters reach the scan before limits, what
+//! has reached it is simplified once more, and so are limits that a sort has taken or a projection stood before.
+
+use std::sync::{Arc, LazyLock};
+
+use chrono::{DateTime, Utc};
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
+
+use crate::asof::PushThrough;
+
+/// Rules that find something in a plan over one table, in their order.
+const OF_ONE_TABLE: [&str; 17] = [
+    "simplify_expressions",
+    "replace_distinct_aggregate",
+    "eliminate_duplicated_expr",
+    "eliminate_filter",
+    "eliminate_limit",
+    "propagate_empty_relation",
+    "eliminate_group_by_constant",
+    "push_down_filter",
+    "push_down_limit",
+    "common_sub_expression_eliminate",
+    "extract_leaf_expressions",
+    "push_down_leaf_projections",
+    "optimize_projections",
+    "simplify_expressions",
+    "eliminate_filter",
+    "propagate_empty_relation",
+    "push_down_limit",
+];
+
+static SHORT: LazyLock<Optimizer> = LazyLock::new(|| {
+    let all = Optimizer::new().rules;
+    let rule = |name: &&str| all.iter().find(|rule| rule.name() == *name).cloned();
+    Optimizer::with_rules(OF_ONE_TABLE.iter().filter_map(rule).collect())
+});
+
+/// All rules.
+pub fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // Filters that have passed a join go on in the same pass; later, a projection would stand between.
+    let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
+    rules.insert(push, Arc::new(PushThrough));
+    rules
+}
+
+/// The optimized plan of an analyzed one.
+pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    if !is_of_one_table(&plan) {
+        return state.optimizer().optimize(plan, state, |_, _| {});
+    }
+    let mut options = ConfigOptions::clone(state.config_options());
+    options.optimizer.max_passes = 1;
+    SHORT.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})
+}
+
+/// Whether a plan is a chain of usual nodes over one scan, whose expressions hold nothing that becomes nodes of its own.
+fn is_of_one_table(plan: &LogicalPlan) -> bool {
+    let usual = matches!(
+        plan,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::TableScan(_)
+    );
+    usual && !holds_nodes(plan) && plan.inputs().into_iter().all(is_of_one_table)
+}
+
+/// Whether subqueries or aggregates of distinct values are among the expressions.
+fn holds_nodes(node: &LogicalPlan) -> bool {
+    let mut found = false;
+    let looked = node.apply_expressions(|expr| {
+        expr.apply(|part| {
+            found |= match part {
+                Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) => true,
+                Expr::AggregateFunction(call) => call.params.distinct,
+                _ => false,
+            };
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found || looked.is_err()
+}
+
+/// The state's settings, but for the number of passes.
+struct OnePass<'a> {
+    state: &'a SessionState,
+    options: Arc<ConfigOptions>,
+}
+
+impl OptimizerConfig for OnePass<'_> {
+    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
+        self.state.query_execution_start_time()
+    }
+
+    fn alias_generator(&self) -> &Arc<AliasGenerator> {
+        self.state.alias_generator()
+    }
+
+    fn options(&self) -> Arc<ConfigOptions> {
+        Arc::clone(&self.options)
+    }
+
+    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
+        Some(self.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspan_model::{ColumnType, Value};
+
+    use super::*;
+    use crate::planning::{analyzed, plan_query};
+    use crate::testing::{Bench, Rows, parse};
+
+    fn bench() -> Bench {
+        let columns = [
+            ("host", ColumnType::Text, 'p'),
+            ("at", ColumnType::Timestamp, 'd'),
+            ("v", ColumnType::Double, '-'),
+            ("n", ColumnType::Int, '-'),
+        ];
+        let row = vec![Value::Text("a".into()), Value::Timestamp(0), Value::Double(1.0), Value::Int(2)];
+        let mut rows = Rows::default();
+        rows.create("readings", &columns, vec![row]);
+        Bench::new(rows)
+    }
+
+    fn analyzed_plan(bench: &Bench, sql: &str) -> (LogicalPlan, SessionState) {
+        let engine = bench.session.engine();
+        let state = engine.statement(&bench.context);
+        let planned = plan_query(engine, &state, &parse(sql).expect("parses"), &bench.context).expect("plans");
+        (analyzed(&state, &planned.plan).expect("types"), state)
+    }
+
+    #[test]
+    fn every_rule_of_one_table_is_there() {
+        let found: Vec<&str> = SHORT.rules.iter().map(|rule| rule.name()).collect();
+        assert_eq!(found, OF_ONE_TABLE);
+    }
+
+    #[tokio::test]
+    async fn one_pass_makes_the_plan_that_all_passes_make() {
+        let bench = bench();
+        for sql in [
+            "SELECT * FROM readings WHERE host = 'a' AND at >= '2024-01-01' AND n > 1 + 1",
+            "SELECT at FROM readings WHERE host IN ('a', 'a', 'b') ORDER BY v DESC LIMIT 3",
+            "SELECT host FROM (SELECT * FROM readings WHERE n > 1 LIMIT 10) r WHERE v > 2 LIMIT 3 OFFSET 1",
+            "SELECT host FROM (SELECT host, n + 1 AS more FROM readings) r WHERE more = 3 ORDER BY host LIMIT 2",
+            "SELECT DISTINCT host FROM readings WHERE NOT (n < 3 OR v IS NULL)",
+            "SELECT DISTINCT ON (host) * FROM readings ORDER BY host, at DESC",
+            "SELECT host, count(n), 1 FROM readings GROUP BY 1, 3 HAVING count(n) > 2 ORDER BY 1, 1",
+            "SELECT date_trunc('hour', at) AS hour, max(v) FROM readings WHERE host = 'a' GROUP BY hour ORDER BY hour DESC LIMIT 5",
+            "SELECT host, row_number() OVER (PARTITION BY host ORDER BY at) FROM readings WHERE n = 1 AND n = 1",
+            "SELECT * FROM (SELECT host, row_number() OVER (PARTITION BY host ORDER BY at) AS r FROM readings) q WHERE r < 3",
+            "SELECT n FROM readings WHERE n = 1 AND n = 2 LIMIT 4",
+            "SELECT n FROM readings WHERE true AND n BETWEEN 1 AND 3 LIMIT 0",
+        ] {
+            let (plan, state) = analyzed_plan(&bench, sql);
+            assert!(is_of_one_table(&plan), "{sql}");
+            let once = optimized(plan.clone(), &state).expect("optimizes").display_indent_schema().to_string();
+            let all = state.optimizer().optimize(plan, &state, |_, _| {}).expect("optimizes");
+            assert_eq!(once, all.display_indent_schema().to_string(), "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_holds_other_plans_goes_through_all_rules() {
+        let bench = bench();
+        for sql in [
+            "SELECT * FROM readings WHERE n = (SELECT max(n) FROM readings)",
+            "SELECT * FROM readings WHERE n IN (SELECT n FROM readings)",
+            "SELECT * FROM readings WHERE EXISTS (SELECT 1 FROM readings)",
+            "SELECT a.n FROM readings a JOIN readings b USING (host)",
+            "SELECT host, count(DISTINCT n) FROM readings GROUP BY host",
+            "SELECT n FROM readings UNION ALL SELECT n FROM readings",
+        ] {
+            assert!(!is_of_one_table(&analyzed_plan(&bench, sql).0), "{sql}");
+        }
+    }
+}
