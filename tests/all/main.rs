@@ -9,6 +9,7 @@ mod layout;
 mod live;
 mod model;
 mod order;
+mod predicate;
 mod queries;
 mod rollup;
 mod wire;

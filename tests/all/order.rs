@@ -2,13 +2,18 @@
 
 use keyspan::text::ArrayText;
 use keyspan::{Database, Session};
+use keyspan_model::Value;
 use keyspan_tests::random::Random;
 
 const MUTATIONS: usize = 10_000;
 const SEED: u64 = 20_240_229;
 
 pub(crate) async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
-    let rows = session.query(sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    rows_with(session, sql, &[]).await
+}
+
+pub(crate) async fn rows_with(session: &mut Session, sql: &str, parameters: &[Value]) -> Vec<String> {
+    let rows = session.query(sql, parameters).await.unwrap_or_else(|error| panic!("{sql} {parameters:?}: {error}"));
     let schema = rows.schema().clone();
     let mut lines = Vec::new();
     for batch in rows.collect().await.unwrap() {

@@ -2,7 +2,8 @@
 //! promises within a partition, and LIMIT takes the first of them.
 //!
 //! It runs last, on the finished plan. Where partitions of one scan are only brought together again, the scan becomes
-//! one sequence, which reads several splits at a time by itself.
+//! one sequence, which reads several splits at a time by itself. Where ordered rows are dealt out only to be filtered, they
+//! are not.
 
 use std::sync::Arc;
 
@@ -10,7 +11,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -18,7 +18,9 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use super::exec::SpanScanExec;
 
@@ -77,6 +79,14 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
     }
     if let Some(buffer) = plan.downcast_ref::<BufferExec>() {
         return in_sequence(buffer.input());
+    }
+    if let Some(dealt) = plan.downcast_ref::<RepartitionExec>() {
+        // Rows in order, of a window for one, that are dealt out only to be filtered.
+        let input = dealt.input();
+        let ordered = input.properties().output_partitioning().partition_count() == 1
+            && input.properties().output_ordering().is_some()
+            && matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
+        return Ok(ordered.then(|| input.clone()));
     }
     let row_by_row = plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()

@@ -126,6 +126,10 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
         (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
         (&Ty::Known(ty), Ty::Unknown) | (Ty::Unknown, &Ty::Known(ty)) => return half_known(op, sides, ty),
         (Ty::Known(left), Ty::Known(right)) => match common(*left, *right) {
+            // A driver sends every UUID as a plain one; beside a timeuuid it is earlier or later, not more or less.
+            Some(ColumnType::Uuid) if [left, right].contains(&&ColumnType::TimeUuid) && !is_equality(op) => {
+                ColumnType::TimeUuid
+            }
             Some(ty) => ty,
             None => return sides.missing(&symbol(op)),
         },
@@ -237,10 +241,13 @@ fn narrowed(op: Operator, sides: &Sides) -> Option<Expr> {
     Some(binary_expr(left, op, sides.right.clone()))
 }
 
+fn is_equality(op: Operator) -> bool {
+    matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
 /// Types whose Arrow form does not sort as they do are compared through a form that does.
 fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr> {
-    let equality =
-        matches!(op, Operator::Eq | Operator::NotEq | Operator::IsDistinctFrom | Operator::IsNotDistinctFrom);
+    let equality = is_equality(op);
     let form = match ty {
         ColumnType::Json => "json_normal",
         // Intervals of one length are equal, as 24 hours are to a day.

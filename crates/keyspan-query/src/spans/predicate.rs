@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, expr::
 use keyspan_model::{ColumnType, RelationDef, Value, text_successor};
 
 use super::domain::{Domain, Interval};
-use super::region::{KeyBox, Region};
+use super::region::Region;
 use super::row_key;
 use crate::scalar::value_of;
 
@@ -138,9 +138,6 @@ fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationD
             _ => Region::unknown(),
         };
     }
-    if let ScalarValue::Struct(fields) = scalar {
-        return tuple(expr, op, fields.columns(), relation);
-    }
     let Some((place, ty)) = column_of(uncast(expr), relation) else { return Region::unknown() };
     if !matches!(expr, Expr::Column(_)) && !matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp) {
         return Region::unknown();
@@ -257,66 +254,4 @@ fn prefix_region(expr: &Expr, prefix: &str, exact: bool, relation: &RelationDef)
 pub(super) fn prefix_domain(ty: ColumnType, prefix: &str) -> Domain {
     let upper = text_successor(prefix).map_or(Bound::Unbounded, |next| Bound::Excluded(Value::Text(next)));
     Domain::of(ty, vec![Interval { lower: Bound::Included(Value::Text(prefix.into())), upper }])
-}
-
-/// `(a, b) op (x, y)`, which arrives as a comparison of structs, one of them a literal.
-fn tuple(expr: &Expr, op: Operator, values: &[arrow::array::ArrayRef], relation: &RelationDef) -> Region {
-    let Some(parts) = struct_parts(expr) else { return Region::unknown() };
-    if parts.len() != values.len() {
-        return Region::unknown();
-    }
-    let mut columns = Vec::new();
-    for (part, value) in parts.iter().zip(values) {
-        let typed = column_of(part, relation).filter(|(_, ty)| ty.arrow_order_is_key_order());
-        let Some((place, ty)) = typed else { return Region::unknown() };
-        let scalar = ScalarValue::try_from_array(value, 0).ok();
-        match scalar.and_then(|scalar| value_of(&scalar, ty).or_else(|| narrowed(&scalar, ty))) {
-            Some(value) if !value.is_null() => columns.push((place, ty, value)),
-            _ => return Region::unknown(),
-        }
-    }
-    let nullable = columns.iter().any(|(place, _, _)| *place >= relation.key.len());
-    let region = tuple_region(&columns, op);
-    Region { exact: region.exact && !nullable, ..region }
-}
-
-/// A number of a wider type that the column's type holds too: the comparison has widened the column.
-fn narrowed(scalar: &ScalarValue, ty: ColumnType) -> Option<Value> {
-    let narrow = scalar.cast_to(&ty.arrow()).ok().filter(|narrow| !narrow.is_null())?;
-    let back = narrow.cast_to(&scalar.data_type()).ok()?;
-    if back == *scalar { value_of(&narrow, ty) } else { None }
-}
-
-fn struct_parts(expr: &Expr) -> Option<&[Expr]> {
-    match expr {
-        Expr::Cast(cast) => struct_parts(&cast.expr),
-        Expr::ScalarFunction(function) if matches!(function.name(), "struct" | "row") => Some(&function.args),
-        _ => None,
-    }
-}
-
-/// `a > x`, or `a = x and b > y`, or …: the first column that differs decides.
-fn tuple_region(columns: &[(usize, ColumnType, Value)], op: Operator) -> Region {
-    let strict = match op {
-        Operator::Lt | Operator::LtEq => Operator::Lt,
-        Operator::Gt | Operator::GtEq => Operator::Gt,
-        Operator::Eq => {
-            let each = columns.iter().map(|(place, ty, value)| compared(*place, *ty, Operator::Eq, value));
-            return each.fold(Region::all(), Region::intersect);
-        }
-        _ => return Region::unknown(),
-    };
-    let mut equal = KeyBox::default();
-    let mut branches = Vec::new();
-    for (index, (place, ty, value)) in columns.iter().enumerate() {
-        let last = if index + 1 == columns.len() { op } else { strict };
-        let here = compared(*place, *ty, last, value);
-        branches.push(Region { boxes: vec![equal.clone()], exact: true }.intersect(here));
-        let point = KeyBox::of(*place, Domain::of(*ty, vec![Interval::point(value.clone())]));
-        match equal.intersect(&point) {
-            Some(both) => equal = both,
-            None => break,
-        }
-    }
-    Region::union(branches)
 }
