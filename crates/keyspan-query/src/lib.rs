@@ -16,7 +16,7 @@
 //! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
 //! - `grouped`, `gapfill`, `asof`: operators of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
-//! - `optimizer`: how often which of DataFusion's rules look at a plan.
+//! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
 //! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
@@ -33,6 +33,7 @@ mod kept;
 mod meaning;
 mod memory;
 mod names;
+mod not_in;
 mod optimizer;
 pub mod pg_catalog;
 mod planning;

@@ -8,8 +8,9 @@
 use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
+use datafusion::common::NullEquality;
 use datafusion::common::alias::AliasGenerator;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
@@ -18,6 +19,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::asof::PushThrough;
+use crate::not_in::NotInAsExists;
 
 /// Rules that find something in a plan over one table, in their order.
 const OF_ONE_TABLE: [&str; 17] = [
@@ -49,10 +51,42 @@ static SHORT: LazyLock<Optimizer> = LazyLock::new(|| {
 /// All rules.
 pub fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
+    for rule in &mut rules {
+        if rule.name() == "eliminate_cross_join" {
+            *rule = Arc::new(CrossJoins(rule.clone()));
+        }
+    }
+    let decorrelate = rules.iter().position(|rule| rule.name() == "decorrelate_predicate_subquery").unwrap_or_default();
+    rules.insert(decorrelate, Arc::new(NotInAsExists));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
     let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
     rules.insert(push, Arc::new(PushThrough));
     rules
+}
+
+/// DataFusion's rule for joins in a row, which makes all of them match NULLs if the last one does (IS NOT DISTINCT FROM):
+/// where one does, they stay as they are.
+#[derive(Debug)]
+struct CrossJoins(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for CrossJoins {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let mut matches_nulls = false;
+        plan.apply_with_subqueries(|node| {
+            matches_nulls |=
+                matches!(node, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull);
+            Ok(if matches_nulls { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if matches_nulls { Ok(Transformed::no(plan)) } else { self.0.rewrite(plan, config) }
+    }
 }
 
 /// The optimized plan of an analyzed one.

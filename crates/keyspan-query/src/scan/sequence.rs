@@ -19,6 +19,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
@@ -40,6 +41,9 @@ impl PhysicalOptimizerRule for KeyOrder {
             let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() else {
                 return Ok(Transformed::no(node));
             };
+            if let Some(sorted) = sorted_alike(merge) {
+                return Ok(Transformed::yes(sorted));
+            }
             match in_sequence(merge.input())? {
                 Some(input) => limit(input, merge.fetch()).map(Transformed::yes),
                 None => early_stop(&node, merge),
@@ -103,6 +107,19 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
         },
         _ => Ok(None),
     }
+}
+
+/// A merge whose partitions, of which only the first rows are wanted, are sorted by all that it merges by. What is one value
+/// within each partition is left out of their order, and of two rows that differ in nothing else they keep either.
+fn sorted_alike(merge: &SortPreservingMergeExec) -> Option<Plan> {
+    let sort = merge.input().downcast_ref::<SortExec>().filter(|sort| sort.fetch().is_some())?;
+    if sort.expr().len() >= merge.expr().len() {
+        return None;
+    }
+    let whole = SortExec::new(merge.expr().clone(), sort.input().clone())
+        .with_preserve_partitioning(sort.preserve_partitioning())
+        .with_fetch(sort.fetch());
+    Some(Arc::new(SortPreservingMergeExec::new(merge.expr().clone(), Arc::new(whole)).with_fetch(merge.fetch())))
 }
 
 /// Each of the spans under a merge needs to give no more rows than the merge does.

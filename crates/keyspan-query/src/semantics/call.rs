@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Cast, ScalarFunction, WindowFunction};
-use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
+use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::arithmetic::Op;
@@ -40,6 +40,14 @@ pub fn types_of(args: &[Expr], schema: &DFSchema) -> Result<Vec<Ty>> {
 
 /// A scalar call.
 pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    let call = scalar_call(function, schema)?;
+    // Lengths and places in lists are bigint, as counts are.
+    let unsigned =
+        matches!(call, Expr::ScalarFunction(_)) && call.get_type(schema).is_ok_and(|ty| ty == DataType::UInt64);
+    Ok(if unsigned { Expr::Cast(Cast::new(Box::new(call), DataType::Int64)) } else { call })
+}
+
+fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.func.name().to_owned();
     let ScalarFunction { func, args } = function;
     match name.as_str() {

@@ -127,10 +127,24 @@ fn unknown_as(expr: Expr, target: Target) -> Result<Expr> {
     }
     match &expr {
         Expr::Literal(scalar, _) if scalar.is_null() => literal(&Value::Null, target.ty),
-        Expr::Placeholder(placeholder) => Ok(typed_parameter(placeholder, target.ty)),
+        Expr::Placeholder(placeholder) => {
+            let ty = if target.any_scale { parameter_type(target.ty) } else { target.ty };
+            Ok(typed_parameter(placeholder, ty))
+        }
         Expr::Alias(alias) => unknown_as(alias.expr.as_ref().clone(), target),
         // NULL out of a subquery.
         _ => Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow()))),
+    }
+}
+
+/// What an untyped parameter beside a value of this type is: a numeric one has digits of its own, as a literal has, and is not
+/// rounded to those of the other side.
+pub fn parameter_type(beside: ColumnType) -> ColumnType {
+    match beside {
+        ColumnType::Decimal { scale, .. } => {
+            ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: scale.max(DECIMAL_SCALE) }
+        }
+        ty => ty,
     }
 }
 

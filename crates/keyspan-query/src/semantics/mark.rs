@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value, VisitorMut,
-    WindowType,
+    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, TrimWhereField, UnaryOperator,
+    Value, VisitorMut, WindowType,
 };
 use keyspan_model::{Error, ErrorKind};
 
@@ -141,6 +141,12 @@ impl VisitorMut for Marker {
         while let Some(body) = bodies.pop() {
             match body {
                 SetExpr::Select(select) => positions(select),
+                // DataFusion's leave out every row that the other side has, however often.
+                SetExpr::SetOperation {
+                    op: op @ (SetOperator::Except | SetOperator::Intersect),
+                    set_quantifier: SetQuantifier::All,
+                    ..
+                } => return ControlFlow::Break(Error::not_supported(format!("{op} ALL is not supported"))),
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
             }

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator as B;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::arithmetic::{self, Op};
-use super::cast::implicit;
+use super::cast::{implicit, numeric_literal, parameter_type};
 use super::common::{common, number_rank};
 use super::order::sortable_form;
 use super::types::{Ty, fail, literal, type_of, value_of_literal};
@@ -337,8 +337,8 @@ fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
             let hint = "Could not choose a best candidate operator. You might need to add explicit type casts.";
             return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
         }
-        (Ty::Known(ty), Ty::Unknown) => (*ty, counterpart(op, *ty, true)),
-        (Ty::Unknown, Ty::Known(ty)) => (counterpart(op, *ty, false), *ty),
+        (Ty::Known(ty), Ty::Unknown) => (*ty, counterpart(op, *ty, &sides.right, true)),
+        (Ty::Unknown, Ty::Known(ty)) => (counterpart(op, *ty, &sides.left, false), *ty),
         (Ty::Known(left), Ty::Known(right)) => (*left, *right),
         _ => return sides.missing(op.symbol()),
     };
@@ -352,14 +352,18 @@ fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
     }
 }
 
-/// What a bare literal beside a value of this type is taken for.
-fn counterpart(op: Op, ty: ColumnType, literal_is_right: bool) -> ColumnType {
+/// What a bare literal or parameter beside a value of this type is taken for.
+fn counterpart(op: Op, ty: ColumnType, bare: &Expr, literal_is_right: bool) -> ColumnType {
     use ColumnType as C;
     match (op, ty) {
         (Op::Add, C::Date) => C::Int,
         (Op::Add, C::Timestamp | C::LocalTimestamp | C::Time) => C::Duration,
         (Op::Subtract, C::Duration) if !literal_is_right => C::Duration,
         (Op::Multiply | Op::Divide, C::Duration) => C::Double,
+        (_, C::Decimal { .. }) => match super::types::literal_text(bare).and_then(numeric_literal) {
+            Some((_, own)) => own,
+            None => parameter_type(ty),
+        },
         (_, ty) => ty,
     }
 }

@@ -61,7 +61,8 @@ impl AnalyzerRule for SortableForms {
                 let same = distinct.on_expr.len().min(sorts.len());
                 let (on, rest) = sorts.split_at(same);
                 let rest = sortable(rest.to_vec(), distinct.input.schema())?;
-                distinct.sort_expr = Some(on.iter().cloned().chain(rest).collect());
+                let new = rest.into_iter().filter(|sort| on.iter().all(|before| before.expr != sort.expr));
+                distinct.sort_expr = Some(on.iter().cloned().chain(new).collect());
                 Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(distinct))))
             }
             other => Ok(Transformed::no(other)),
@@ -74,10 +75,17 @@ impl AnalyzerRule for SortableForms {
     }
 }
 
-/// The expressions of an ORDER BY, each in its sortable form.
+/// The expressions of an ORDER BY, each in its sortable form, and none twice: DataFusion's aggregates take a repeated one
+/// for another column.
 pub fn sortable(sorts: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
-    let each = sorts.into_iter().map(|sort| Ok(SortExpr { expr: form(sort.expr, schema)?, ..sort }));
-    each.collect()
+    let mut sortable: Vec<SortExpr> = Vec::with_capacity(sorts.len());
+    for sort in sorts {
+        let expr = form(sort.expr, schema)?;
+        if sortable.iter().all(|before| before.expr != expr) {
+            sortable.push(SortExpr { expr, ..sort });
+        }
+    }
+    Ok(sortable)
 }
 
 fn form(expr: Expr, schema: &DFSchema) -> Result<Expr> {
