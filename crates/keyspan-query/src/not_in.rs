@@ -12,7 +12,9 @@ use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Subquery};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr, lit,
+};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 /// The rule; it runs before subqueries become joins.
@@ -40,24 +42,25 @@ impl OptimizerRule for NotInAsExists {
         let schema = filter.input.schema();
         let conditions = split_conjunction_owned(filter.predicate).into_iter().map(|condition| match condition {
             Expr::InSubquery(own) if own.subquery.outer_ref_columns.is_empty() => Ok(Expr::InSubquery(own)),
-            other => other.transform_up(|part| asked(part, schema)).data(),
+            other => asked(other, schema),
         });
-        let conditions = conditions.collect::<Result<Vec<_>>>()?;
-        let Some(predicate) = conjunction(conditions) else { return Ok(Transformed::no((*filter.input).clone())) };
+        let predicate = conjunction(conditions.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));
         Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
     }
 }
 
-fn asked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    match expr {
-        Expr::InSubquery(own) if own.negated && !is_limited(&own)? => not_exists(own, schema).map(Transformed::yes),
+/// A condition with NOT EXISTS for each NOT IN of which it asks whether it is true: elsewhere, unknown is not false.
+fn asked(condition: Expr, schema: &DFSchema) -> Result<Expr> {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            Ok(binary_expr(asked(*left, schema)?, op, asked(*right, schema)?))
+        }
+        Expr::InSubquery(own) if own.negated && !is_limited(&own)? => not_exists(own, schema),
         Expr::Not(inner) => match *inner {
-            Expr::InSubquery(own) if !own.negated && !is_limited(&own)? => {
-                not_exists(own, schema).map(Transformed::yes)
-            }
-            other => Ok(Transformed::no(Expr::Not(Box::new(other)))),
+            Expr::InSubquery(own) if !own.negated && !is_limited(&own)? => not_exists(own, schema),
+            other => Ok(Expr::Not(Box::new(other))),
         },
-        other => Ok(Transformed::no(other)),
+        other => Ok(other),
     }
 }
 

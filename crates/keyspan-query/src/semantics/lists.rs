@@ -10,6 +10,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, binary_expr, lit, not};
 use datafusion::optimizer::AnalyzerRule;
 
@@ -23,7 +24,12 @@ impl AnalyzerRule for ListsOfValues {
             return Ok(plan);
         }
         let changed = plan.transform_up_with_subqueries(|node| {
-            node.map_expressions(|expr| expr.transform_up(|part| Ok(joined(compared(part)))))
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|part| Ok(joined(compared(part))))?;
+                Ok(changed.update_data(|expr| name.restore(expr)))
+            })
         });
         changed?.data.recompute_schema()
     }
