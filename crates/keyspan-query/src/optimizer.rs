@@ -101,19 +101,23 @@ pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan>
 
 /// Whether a plan is a chain of usual nodes over one scan, whose expressions hold nothing that becomes nodes of its own.
 fn is_of_one_table(plan: &LogicalPlan) -> bool {
-    let usual = matches!(
-        plan,
+    let plain = is_plain(plan) || matches!(plan, LogicalPlan::Window(_));
+    plain && !holds_nodes(plan) && plan.inputs().into_iter().all(is_of_one_table)
+}
+
+/// Whether a node is one of those that a SELECT from one table without windows has.
+pub fn is_plain(node: &LogicalPlan) -> bool {
+    matches!(
+        node,
         LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::Aggregate(_)
             | LogicalPlan::Sort(_)
             | LogicalPlan::Limit(_)
-            | LogicalPlan::Distinct(_)
             | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::Window(_)
+            | LogicalPlan::Distinct(_)
             | LogicalPlan::TableScan(_)
-    );
-    usual && !holds_nodes(plan) && plan.inputs().into_iter().all(is_of_one_table)
+    )
 }
 
 /// Whether subqueries or aggregates of distinct values are among the expressions.

@@ -20,6 +20,7 @@ use keyspan_model::TableDef;
 
 use super::table_of;
 use crate::meaning::Meaning;
+use crate::optimizer::is_plain;
 
 /// Most constants of a plan that is kept: a long list is seldom sent twice.
 pub const MOST_CONSTANTS: usize = 64;
@@ -64,20 +65,6 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
     kept.then(|| Parted { plan, constants, table: table.definition().clone() })
 }
 
-fn is_plain(node: &LogicalPlan) -> bool {
-    matches!(
-        node,
-        LogicalPlan::Projection(_)
-            | LogicalPlan::Filter(_)
-            | LogicalPlan::Aggregate(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Limit(_)
-            | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::Distinct(_)
-            | LogicalPlan::TableScan(_)
-    )
-}
-
 fn is_over_scan(input: &LogicalPlan) -> bool {
     match input {
         LogicalPlan::TableScan(_) => true,
@@ -89,35 +76,28 @@ fn is_over_scan(input: &LogicalPlan) -> bool {
 /// What the number of a place follows; that of a parameter follows a `$`.
 const PLACE: char = '#';
 
-/// Puts a place where a constant of this type is.
-fn place(expr: &mut Expr, field: Arc<Field>, constants: &mut Vec<Expr>) {
-    let id = format!("{PLACE}{}", constants.len() + 1);
-    let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
-    constants.push(std::mem::replace(expr, place));
+/// Puts a place where a constant is; what is none stays.
+fn place(expr: &mut Expr, constants: &mut Vec<Expr>) {
+    if let Some(field) = constant_type(expr) {
+        let id = format!("{PLACE}{}", constants.len() + 1);
+        let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
+        constants.push(std::mem::replace(expr, place));
+    }
 }
 
+/// A predicate with places for what its columns are compared with, and for every other parameter.
 fn parted(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
-    let parted = without_constants(predicate, constants)?;
-    let parameter = |mut expr: Expr| match &expr {
-        Expr::Placeholder(parameter) if number(parameter, '$').is_some() => match constant_type(&expr) {
-            Some(field) => {
-                place(&mut expr, field, constants);
-                Ok(Transformed::yes(expr))
-            }
-            None => Ok(Transformed::no(expr)),
-        },
-        _ => Ok(Transformed::no(expr)),
+    let compared = without_compared(predicate, constants)?;
+    let parameter = |mut expr: Expr| {
+        if matches!(&expr, Expr::Placeholder(each) if number(each, '$').is_some()) {
+            place(&mut expr, constants);
+        }
+        Ok(Transformed::yes(expr))
     };
-    parted.transform_up(parameter).data()
+    compared.transform_up(parameter).data()
 }
 
-/// A predicate with places for what its columns are compared with.
-fn without_constants(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
-    let place = |expr: &mut Expr, constants: &mut Vec<Expr>| {
-        if let Some(field) = constant_type(expr) {
-            place(expr, field, constants);
-        }
-    };
+fn without_compared(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
     predicate
         .transform_down(|mut expr| {
             match &mut expr {

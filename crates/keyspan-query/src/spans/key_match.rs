@@ -223,6 +223,8 @@ impl<'a> Found<'a> {
         match expr {
             ast::Expr::Nested(inner) => self.part(inner, column),
             ast::Expr::Value(value) => match &value.value {
+                // It may have more digits than the column, and is not rounded to those.
+                ast::Value::Placeholder(_) if matches!(column.ty, ColumnType::Decimal { .. }) => None,
                 ast::Value::Placeholder(name) => {
                     let number: usize = name.strip_prefix('$')?.parse().ok()?;
                     Some(KeyPart::Parameter(number.checked_sub(1)?, column.ty))

@@ -1,18 +1,64 @@
 //! Dividing a scan: disjoint ranges of keys of about equal size, or parties of runs on their own where order does not
 //! matter.
 
-use keyspan_model::{KeyEncoder, Order, Scan};
+use keyspan_model::{ColumnId, KeyEncoder, Order, Scan, ScanColumn};
 
 use super::ScanSource;
 use super::party::Parties;
-use super::plan::{Chosen, Sizes};
+use super::plan::{Chosen, Size, Sizes};
 use super::split::{Part, PartRuns, encode_split};
 use crate::seam::Split;
 
 /// Sampled keys a split, from which its ends are taken.
 const SAMPLES: u64 = 16;
+/// Decoding so many values takes as long as reading a row of blocks that are decoded.
+const VALUES_A_ROW: u64 = 4;
+/// Ranges of runs up to which it is found out how much is to be decoded.
+const MOST_LOOKED_AT: usize = 512;
+
+/// What is divided among tasks.
+pub(crate) struct Work {
+    pub(crate) sizes: Sizes,
+    /// Of all runs together.
+    pub(crate) rows: u64,
+    /// Rows below which nothing is divided further.
+    pub(crate) least: u64,
+}
 
 impl ScanSource {
+    /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
+    /// and so are decoded whole, if that keeps several tasks busy.
+    pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> Work {
+        let rows = sizes.of(&chosen.runs).1;
+        let columns = scan.columns.iter().filter_map(|column| match column {
+            ScanColumn::Column(id) => self.relation.value(*id).map(|value| value.id),
+            _ => None,
+        });
+        let columns: Vec<ColumnId> = columns.collect();
+        let places: usize = chosen.runs.iter().map(|at| sizes.0[*at].places.len()).sum();
+        if let Some(column) = columns.first().filter(|_| rows < least && want > 1 && places <= MOST_LOOKED_AT) {
+            let undecoded = self.undecoded(*column, chosen, &sizes);
+            let rows = undecoded.of(&chosen.runs).1;
+            let tasks = (rows * columns.len() as u64 / (VALUES_A_ROW * least)).min(want);
+            if tasks > 1 {
+                return Work { sizes: undecoded, rows, least: rows / tasks };
+            }
+        }
+        Work { sizes, rows, least }
+    }
+
+    /// Rows of the blocks in which the scan's rows are, and of which this column must be decoded.
+    fn undecoded(&self, column: ColumnId, chosen: &Chosen, sizes: &Sizes) -> Sizes {
+        let mut undecoded = vec![Size::default(); self.runs.len()];
+        for at in &chosen.runs {
+            if let Some(run) = self.runs[*at].sorted() {
+                let rows = sizes.0[*at].places.iter().map(|rows| run.undecoded(column, rows.clone()));
+                undecoded[*at].rows = rows.sum();
+            }
+        }
+        Sizes(undecoded)
+    }
+
     /// Disjoint ranges of keys, in the order of the scan.
     pub(crate) fn ordered_splits(
         &self,

@@ -3,9 +3,10 @@
 use std::ops::{Bound, Range};
 
 use keyspan_model::key::successor;
-use keyspan_model::{ColumnId, ColumnRange, KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
+use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
+use super::divide::Work;
 use super::party::Parties;
 use crate::merge::versions::VersionFilter;
 use crate::run::{EncodedRange, Extent, Run};
@@ -13,10 +14,6 @@ use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
-/// Values that are decoded in the time in which a row is read that is decoded.
-const VALUES_A_ROW: u64 = 4;
-/// Ranges of runs up to which it is found out how much is to be decoded.
-const MOST_LOOKED_AT: usize = 512;
 /// Whole keys up to which runs are asked one by one whether they may have one.
 const MOST_PROBES: usize = 64;
 
@@ -229,39 +226,6 @@ impl ScanSource {
         versions.into_iter().chain(prefix).min().unwrap_or(self.relation.key.len())
     }
 
-    /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
-    /// and so are decoded whole, if that keeps several tasks busy.
-    fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> Work {
-        let rows = sizes.of(&chosen.runs).1;
-        let columns = scan.columns.iter().filter_map(|column| match column {
-            ScanColumn::Column(id) => self.relation.value(*id).map(|value| value.id),
-            _ => None,
-        });
-        let columns: Vec<ColumnId> = columns.collect();
-        let places: usize = chosen.runs.iter().map(|at| sizes.0[*at].places.len()).sum();
-        if let Some(column) = columns.first().filter(|_| rows < least && want > 1 && places <= MOST_LOOKED_AT) {
-            let undecoded = self.undecoded(*column, chosen, &sizes);
-            let rows = undecoded.of(&chosen.runs).1;
-            let tasks = (rows * columns.len() as u64 / (VALUES_A_ROW * least)).min(want);
-            if tasks > 1 {
-                return Work { sizes: undecoded, rows, least: rows / tasks };
-            }
-        }
-        Work { sizes, rows, least }
-    }
-
-    /// Rows of the blocks in which the scan's rows are, and of which this column must be decoded.
-    fn undecoded(&self, column: ColumnId, chosen: &Chosen, sizes: &Sizes) -> Sizes {
-        let mut undecoded = vec![Size::default(); self.runs.len()];
-        for at in &chosen.runs {
-            if let Some(run) = self.runs[*at].sorted() {
-                let rows = sizes.0[*at].places.iter().map(|rows| run.undecoded(column, rows.clone()));
-                undecoded[*at].rows = rows.sum();
-            }
-        }
-        Sizes(undecoded)
-    }
-
     /// Rows of the chosen runs in the spans.
     fn sizes(&self, chosen: &Chosen) -> Sizes {
         let mut sizes = vec![Size::default(); self.runs.len()];
@@ -272,27 +236,18 @@ impl ScanSource {
     }
 }
 
-/// What is divided among tasks.
-struct Work {
-    sizes: Sizes,
-    /// Of all runs together.
-    rows: u64,
-    /// Rows below which nothing is divided further.
-    least: u64,
-}
-
 /// Rows of each run in the spans of a scan; none of runs that were not chosen.
 #[derive(Debug)]
-pub(crate) struct Sizes(Vec<Size>);
+pub(crate) struct Sizes(pub(crate) Vec<Size>);
 
 /// Rows of a run in the spans of a scan.
 #[derive(Clone, Debug, Default)]
-struct Size {
+pub(crate) struct Size {
     /// Whether there may be more or fewer than `rows`.
     vague: bool,
-    rows: u64,
+    pub(crate) rows: u64,
     /// Between which rows of the run they are, if that is known.
-    places: Vec<Range<usize>>,
+    pub(crate) places: Vec<Range<usize>>,
 }
 
 impl Sizes {

@@ -40,17 +40,19 @@ pub(super) fn is_smaller_without_codes(array: &ArrayRef) -> bool {
             let values = array.as_primitive::<Float64Type>().iter().flatten();
             split_is_smaller(&values.map(f64::to_bits).collect::<Vec<_>>(), 8)
         }
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_) => deltas_are_smaller(array),
-        other if other.is_signed_integer() => deltas_are_smaller(array),
+        DataType::Timestamp(..) | DataType::Time64(_) | DataType::Int64 => deltas_are_smaller(array, 8),
+        // Parquet has no narrower integers.
+        DataType::Date32 | DataType::Int32 | DataType::Int16 | DataType::Int8 => deltas_are_smaller(array, 4),
         _ => false,
     }
 }
 
-fn deltas_are_smaller(array: &ArrayRef) -> bool {
+/// `width`: bytes of a value in a dictionary.
+fn deltas_are_smaller(array: &ArrayRef, width: usize) -> bool {
     let Ok(numbers) = cast(array, &DataType::Int64) else { return false };
     let numbers: &Int64Array = numbers.as_primitive::<Int64Type>();
     let present: Vec<i64> = numbers.iter().flatten().collect();
-    code_bits(&present, size_of::<i64>()).is_none_or(|codes| delta_bits(&present) < codes)
+    code_bits(&present, width).is_none_or(|codes| delta_bits(&present) < codes)
 }
 
 fn split_is_smaller(values: &[u64], width: usize) -> bool {

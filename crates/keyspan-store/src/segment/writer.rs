@@ -54,7 +54,7 @@ pub struct SegmentWriter {
     layout: Layout,
     parquet: SerializedFileWriter<Recorder>,
     with_dictionaries: ArrowRowGroupWriterFactory,
-    without: ArrowRowGroupWriterFactory,
+    without_dictionaries: ArrowRowGroupWriterFactory,
     file: Box<dyn FileWriter>,
     /// Bytes handed to `file`.
     written: u64,
@@ -104,7 +104,7 @@ impl SegmentWriter {
         let schema = Arc::new(Schema::new(layout.fields.clone()));
         let parquet = writer(true)?;
         let with_dictionaries = ArrowRowGroupWriterFactory::new(&parquet, Arc::clone(&schema));
-        let without = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
+        let without_dictionaries = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
         let file = files.create(&data_path(id))?;
         Ok(SegmentWriter {
             encoder: KeyEncoder::new(&relation.key),
@@ -116,7 +116,7 @@ impl SegmentWriter {
             layout,
             parquet,
             with_dictionaries,
-            without,
+            without_dictionaries,
             file,
             seq,
             written: 0,
@@ -276,9 +276,9 @@ impl SegmentWriter {
     fn column_writers(&self, first: &[ArrayRef]) -> Result<Vec<ArrowColumnWriter>> {
         let number = self.groups.len();
         let coded = self.with_dictionaries.create_column_writers(number).map_err(parquet_error)?;
-        let without = self.without.create_column_writers(number).map_err(parquet_error)?;
-        let writers = coded.into_iter().zip(without).zip(first);
-        Ok(writers.map(|((coded, other), rows)| if is_smaller_without_codes(rows) { other } else { coded }).collect())
+        let plain = self.without_dictionaries.create_column_writers(number).map_err(parquet_error)?;
+        let writers = coded.into_iter().zip(plain).zip(first);
+        Ok(writers.map(|((coded, plain), rows)| if is_smaller_without_codes(rows) { plain } else { coded }).collect())
     }
 
     /// Invariant: keys ascend strictly through the whole segment. Gathers the partition keys on the way.
