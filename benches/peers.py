@@ -82,6 +82,7 @@ class DataFusion:
 
         table = pyarrow.parquet.read_table(rows).sort_by([("hostname", "ascending"), ("ts", "ascending")])
         pyarrow.parquet.write_table(table, self.file, compression="zstd")
+        self.version += f" ({self.file.stat().st_size / table.num_rows:.2f} B/row of ZSTD Parquet)"
         self.context.register_parquet("cpu", str(self.file))
 
     def dialect(self, sql):
