@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 use keyspan_store::seam::Snapshot;
 
-use crate::asof::{AsOfJoins, AsOfPlanner, AsOfRelation};
+use crate::asof::{AsOfJoins, AsOfPlanner};
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
@@ -163,7 +163,6 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .with_optimizer_rules(optimizer::rules())
-        .with_relation_planners(vec![Arc::new(AsOfRelation)])
         .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
@@ -209,6 +208,8 @@ fn config(options: &QueryOptions) -> SessionConfig {
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
     // Each sort sets this much aside, so that it must be little beside the whole.
     settings.execution.sort_spill_reservation_bytes = (options.memory_limit / 32).min(10 << 20);
+    // `b IS UNKNOWN` is never NULL in a logical plan and may be in a physical one, which loses nothing.
+    settings.execution.skip_physical_aggregate_schema_check = true;
     settings.catalog.information_schema = false;
     settings.catalog.create_default_catalog_and_schema = false;
     config

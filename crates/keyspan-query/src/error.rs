@@ -203,7 +203,10 @@ fn missing_function(message: &str) -> Option<Error> {
 
 fn internal(message: &str) -> Error {
     let known = TEXTS.iter().find(|(text, _)| message.contains(text) && text.len() > 12);
-    Error::new(known.map_or(ErrorKind::Internal, |(_, kind)| *kind), first_line(message))
+    let error = Error::new(known.map_or(ErrorKind::Internal, |(_, kind)| *kind), first_line(message));
+    // What two schemas differ in, each in a line of its own.
+    let items: Vec<&str> = message.lines().map(str::trim).filter(|line| line.starts_with("- ")).collect();
+    if items.is_empty() { error } else { error.with_detail(items.join(" ")) }
 }
 
 /// DataFusion appends lists of candidates and backtraces.

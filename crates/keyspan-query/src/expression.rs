@@ -147,7 +147,7 @@ fn planned(
     context: &QueryContext,
 ) -> Result<Vec<Expr>> {
     let search_path = &context.search_path;
-    let names = Names { engine, state, context, search_path, mentions: Mentions::default(), depth: 0 };
+    let names = Names::new(engine, state, context, search_path, Mentions::default(), 0);
     let planner = SqlToRel::new_with_options(&names, options(state));
     let types = placeholder_types(context.parameter_types.len(), context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);

@@ -18,11 +18,13 @@
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
 //! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
+//! - `brief`: which plans whoever asks may run without a thread of their own.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
 //! - [`error`]: DataFusion's errors as Keyspan's.
 
 mod asof;
+mod brief;
 pub mod engine;
 pub mod error;
 pub mod expression;

@@ -13,13 +13,14 @@ use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Catalog, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
 
+use crate::asof::AsOfRelation;
 use crate::engine::QueryEngine;
 use crate::error::external;
 use crate::functions;
@@ -42,6 +43,23 @@ pub struct Names<'a> {
     pub(crate) search_path: &'a [String],
     pub(crate) mentions: Mentions,
     pub(crate) depth: usize,
+    relations: [Arc<dyn RelationPlanner>; 2],
+}
+
+impl<'a> Names<'a> {
+    /// The names of a statement, or of a view so many views deep.
+    pub(crate) fn new(
+        engine: &'a QueryEngine,
+        state: &'a SessionState,
+        context: &'a QueryContext,
+        search_path: &'a [String],
+        mentions: Mentions,
+        depth: usize,
+    ) -> Names<'a> {
+        let relations: [Arc<dyn RelationPlanner>; 2] =
+            [Arc::new(AsOfRelation), Arc::new(semantics::UnionRelation::default())];
+        Names { engine, state, context, search_path, mentions, depth, relations }
+    }
 }
 
 /// A table or view of the catalog.
@@ -149,7 +167,7 @@ pub fn rollup_of(
     view: &ViewDef,
 ) -> Result<Option<RollupTable>> {
     let search_path = &view.search_path;
-    let names = Names { engine, state, context, search_path, mentions: Mentions::default(), depth: 0 };
+    let names = Names::new(engine, state, context, search_path, Mentions::default(), 0);
     view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
 
@@ -192,8 +210,8 @@ impl ContextProvider for Names<'_> {
         self.state.expr_planners()
     }
 
-    fn get_relation_planners(&self) -> &[Arc<dyn datafusion::logical_expr::planner::RelationPlanner>] {
-        self.state.relation_planners()
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {

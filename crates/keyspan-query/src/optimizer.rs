@@ -15,7 +15,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan};
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::asof::PushThrough;
@@ -117,6 +117,7 @@ pub fn is_plain(node: &LogicalPlan) -> bool {
             | LogicalPlan::SubqueryAlias(_)
             | LogicalPlan::Distinct(_)
             | LogicalPlan::TableScan(_)
+            | LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. })
     )
 }
 

@@ -19,6 +19,7 @@ use futures::StreamExt;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_store::seam::{BatchStream, Snapshot};
 
+use crate::brief;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
@@ -120,6 +121,11 @@ pub struct ReadyQuery {
 }
 
 impl ReadyQuery {
+    /// Whether it takes less time than waking a thread for it, as far as can be told before: whoever asks may run it.
+    pub fn is_brief(&self) -> bool {
+        brief::is_brief(&self.physical)
+    }
+
     /// Begins to run it, on the runtime that this is called in. Dropping the stream cancels it.
     ///
     /// # Errors

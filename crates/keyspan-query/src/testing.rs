@@ -30,9 +30,12 @@ pub struct Rows {
     pub catalog: Arc<Catalog>,
     /// Rows in key order: key columns, then value columns, as in the relation.
     pub relations: BTreeMap<RelationId, (RelationDef, Vec<Vec<Value>>)>,
-    /// Rows that statistics claim, in place of the truth: to see plans of large tables.
+    /// Rows that statistics claim, in place of the truth: to see plans of large tables. Of less than [`FEW`] a scan is not
+    /// divided, as in the store.
     pub claimed: Option<u64>,
 }
+
+const FEW: u64 = 65_536;
 
 /// A column for [`Rows::create`]: name, type, and `p` (partition), `a`/`d` (clustering, ascending or descending) or `-`.
 pub type Column = (&'static str, ColumnType, char);
@@ -146,6 +149,7 @@ impl Snapshot for Rows {
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         let rows = self.matching(scan)?.len();
+        let want = if self.claimed.is_some_and(|claimed| claimed < FEW) { 1 } else { want };
         let share = rows.div_ceil(want.max(1)).max(1);
         let splits = (0..rows).step_by(share).map(|from| {
             let to = (from + share).min(rows);

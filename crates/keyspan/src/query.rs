@@ -78,7 +78,8 @@ pub(crate) async fn execute(
 
 /// Runs a planned query in this context. Nothing but its being dropped ends the stream early.
 ///
-/// A plan that is kept is made ready here, which is quicker than waking a thread for it; whatever may take long is not.
+/// A plan that is kept is made ready here, and run here if it is brief, which is quicker than waking a thread for it;
+/// whatever may take long is not.
 pub(crate) async fn execute_on(
     session: &Session,
     planned: &PlannedQuery,
@@ -87,7 +88,7 @@ pub(crate) async fn execute_on(
 ) -> Result<BatchStream> {
     let threads = session.database.threads();
     if let Some(ready) = session.queries.ready(planned, parameters, &context) {
-        return threads.stream_of(move || ready.start());
+        return if ready.is_brief() { threads.here(|| ready.start()) } else { threads.stream_of(|| ready.start()) };
     }
     let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
     // On the heap: statements run within statements, each on the stack of the one that asks for it.

@@ -1,8 +1,9 @@
 //! The threads that queries run on, apart from those of whoever asks.
 //!
-//! The rule: a plan's work may take long between two of its yields, so it is never polled by the task that answers a
+//! The rule: a plan's work may take long between two of its yields, so it is not polled by the task that answers a
 //! client. That task waits for it, and so sees a cancel request or a timeout at once; the work is told to stop, and does
-//! at its next yield. Dropping what is answered here stops it too.
+//! at its next yield. Dropping what is answered here stops it too. Only what takes less time than waking a thread for it
+//! is polled by whoever asks ([`QueryThreads::here`]).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -92,6 +93,23 @@ impl QueryThreads {
             }
         })?;
         Ok(Box::pin(remote))
+    }
+
+    /// The stream that the work begins, polled by whoever reads it. Tasks of its own run on these threads.
+    ///
+    /// # Errors
+    /// The work's own; 53200 when there can be no threads.
+    pub(crate) fn here(&self, begin: impl FnOnce() -> Result<BatchStream>) -> Result<BatchStream> {
+        let handle = self.handle()?;
+        let mut stream = {
+            let _entered = handle.enter();
+            begin()?
+        };
+        let poll = move |context: &mut Context<'_>| {
+            let _entered = handle.enter();
+            stream.poll_next_unpin(context)
+        };
+        Ok(Box::pin(futures::stream::poll_fn(poll)))
     }
 
     fn remote<W: Future<Output = ()> + Send + 'static>(

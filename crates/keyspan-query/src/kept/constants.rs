@@ -34,8 +34,8 @@ pub struct Parted {
     pub plan: LogicalPlan,
     /// In that order; a statement's own parameters, `$1`, `$2`, …, stand among them as they are.
     pub constants: Vec<Expr>,
-    /// The one table that is read.
-    pub table: Arc<TableDef>,
+    /// The table that is read, if one is.
+    pub table: Option<Arc<TableDef>>,
 }
 
 /// Takes the constants out of an analyzed plan, if plans like it may be kept.
@@ -48,7 +48,11 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
         }
         Ok(if fits { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     });
-    let [Some(table)] = tables.as_slice() else { return None };
+    let table = match tables.as_slice() {
+        [] => None,
+        [Some(table)] => Some(table.definition().clone()),
+        _ => return None,
+    };
     if fits.ok()? == TreeNodeRecursion::Stop {
         return None;
     }
@@ -62,7 +66,7 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
     });
     let plan = plan.data().ok()?;
     let kept = constants.len() <= MOST_CONSTANTS && settled(&plan) && lists(&plan) < 2;
-    kept.then(|| Parted { plan, constants, table: table.definition().clone() })
+    kept.then_some(Parted { plan, constants, table })
 }
 
 fn is_over_scan(input: &LogicalPlan) -> bool {
@@ -197,8 +201,8 @@ fn lists(plan: &LogicalPlan) -> usize {
     if walked.is_ok() && places { lists } else { 0 }
 }
 
-/// Whether an optimized plan has its places in the filters of its one scan, and nowhere else.
-pub fn only_in_scan(plan: &LogicalPlan) -> bool {
+/// Whether an optimized plan has its places in the filters of its one scan, or of none, and nowhere else.
+pub fn only_in_scan(plan: &LogicalPlan, of_table: bool) -> bool {
     let (mut only, mut scans) = (true, 0);
     let walked = plan.apply(|node| {
         if matches!(node, LogicalPlan::TableScan(_)) {
@@ -212,7 +216,7 @@ pub fn only_in_scan(plan: &LogicalPlan) -> bool {
             Ok(TreeNodeRecursion::Continue)
         })
     });
-    walked.is_ok() && only && scans == 1
+    walked.is_ok() && only && scans == usize::from(of_table)
 }
 
 /// The values of constants in this execution; `None` if one has no value of its type.
@@ -268,6 +272,7 @@ pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meani
     while !matches!(node, LogicalPlan::TableScan(_)) {
         match node.inputs().as_slice() {
             [input] => node = input,
+            [] => return Ok(Vec::new()),
             _ => return Err(DataFusionError::Internal("a kept plan without its scan".into())),
         }
     }

@@ -14,8 +14,8 @@
 //! - [`constants`]: what may be kept at all, and which constants are taken out.
 //! - [`template`]: the physical plan without its snapshot.
 //!
-//! Rule: what is kept is right for every value of the constants and for every snapshot. So it is one scan of one table
-//! whose filters alone hold the constants, under nodes that carry nothing from one execution to the next; functions see
+//! Rule: what is kept is right for every value of the constants and for every snapshot. So it is one scan of one table, or
+//! none, whose filters alone hold the constants, under nodes that carry nothing from one execution to the next; functions see
 //! nothing of the statement but its time zone, which is part of what a plan is found by; and where a scan of the new
 //! values would not promise what the kept one did (an order, a number of partitions), the statement is planned anew.
 //! Nothing kept holds a snapshot.
@@ -68,7 +68,7 @@ pub struct KeptPlans {
 pub struct Kept {
     plan: LogicalPlan,
     hash: u64,
-    table: Arc<TableDef>,
+    table: Option<Arc<TableDef>>,
     time_zone: String,
     state: Mutex<State>,
 }
@@ -135,8 +135,9 @@ impl KeptPlans {
         let hash = hash_of(&parted.plan);
         let mut plans = self.plans.lock();
         let same = |kept: &Arc<Kept>| {
-            let table = Arc::ptr_eq(&kept.table, &parted.table);
-            kept.hash == hash && table && kept.suits(context) && kept.plan == parted.plan
+            let address = |table: &Option<Arc<TableDef>>| table.as_ref().map(Arc::as_ptr);
+            let same_table = address(&kept.table) == address(&parted.table);
+            kept.hash == hash && same_table && kept.suits(context) && kept.plan == parted.plan
         };
         let known = plans.iter().position(same);
         let kept = match known {
@@ -171,7 +172,7 @@ impl Kept {
             State::Optimized(plan) | State::Planned(plan, _) => Ok(Some(plan)),
             State::New => {
                 let plan = optimizer::optimized(self.plan.clone(), state)?;
-                let plan = constants::only_in_scan(&plan).then(|| Arc::new(plan));
+                let plan = constants::only_in_scan(&plan, self.table.is_some()).then(|| Arc::new(plan));
                 *self.state.lock() = plan.clone().map_or(State::Refused, State::Optimized);
                 Ok(plan)
             }
@@ -219,7 +220,7 @@ impl OfShape {
         let Some(optimized) = self.kept.optimized(bare)? else { return Ok(None) };
         let bound = prefix::narrowed(constants::bound(&optimized, &constants, meaning)?)?;
         let physical = spread::physical_plan(&bound, bare, memory).await?;
-        *self.kept.state.lock() = match Template::of(&physical)? {
+        *self.kept.state.lock() = match Template::of(&physical, self.kept.table.is_some())? {
             Some(template) => State::Planned(optimized, Arc::new(template)),
             // Another value may give a plan that can be kept: a statistic does not answer all of them.
             None => State::Optimized(optimized),

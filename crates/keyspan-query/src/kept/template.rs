@@ -1,4 +1,5 @@
-//! A physical plan without its snapshot: the nodes above one scan, and what that scan promised them.
+//! A physical plan without its snapshot: the nodes above one scan, and what that scan promised them; or above a row of no
+//! table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -33,15 +35,21 @@ type Plan = Arc<dyn ExecutionPlan>;
 /// A physical plan of one scan, to be filled in with another scan.
 #[derive(Debug)]
 pub struct Template {
-    /// From the scan upwards; the lowest stands over [`NoScan`].
+    /// From the leaf upwards; the lowest stands over [`NoScan`].
     above: Vec<Plan>,
-    scan: ScanForm,
-    grouped: Option<GroupedForm>,
+    leaf: Leaf,
+}
+
+#[derive(Debug)]
+enum Leaf {
+    Scan(Box<ScanForm>, Option<GroupedForm>),
+    /// One row without columns.
+    Row(Plan),
 }
 
 impl Template {
-    /// The template of a plan, if nothing in it but its scan changes from one execution to the next.
-    pub fn of(plan: &Plan) -> Result<Option<Template>> {
+    /// The template of a plan, of a table or of none, if nothing in it but its scan changes from one execution to the next.
+    pub fn of(plan: &Plan, of_table: bool) -> Result<Option<Template>> {
         let (mut nodes, mut node) = (Vec::new(), plan);
         while let [child] = node.children().as_slice() {
             if !is_kept(node) {
@@ -50,9 +58,11 @@ impl Template {
             nodes.push(node.clone());
             node = child;
         }
-        let (scan, grouped) = match (node.downcast_ref::<SpanScanExec>(), node.downcast_ref::<GroupedScanExec>()) {
-            (Some(scan), _) => (scan.form(), None),
-            (_, Some(grouped)) => (grouped.scan().form(), Some(grouped.form())),
+        let leaf = match (node.downcast_ref::<SpanScanExec>(), node.downcast_ref::<GroupedScanExec>()) {
+            (Some(scan), _) => Leaf::Scan(Box::new(scan.form()), None),
+            (_, Some(grouped)) => Leaf::Scan(Box::new(grouped.scan().form()), Some(grouped.form())),
+            // In a plan of a table it stands for what was true of the rows once.
+            _ if !of_table && node.is::<PlaceholderRowExec>() => Leaf::Row(node.clone()),
             _ => return Ok(None),
         };
         let mut above: Vec<Plan> = Vec::with_capacity(nodes.len());
@@ -61,41 +71,54 @@ impl Template {
             child = over(node, child)?;
             above.push(child.clone());
         }
-        Ok(Some(Template { above, scan, grouped }))
+        Ok(Some(Template { above, leaf }))
     }
 
     /// The plan with a scan by these filters; `None` where that scan is of another form.
     pub fn renewed(&self, filters: &[Expr], context: &QueryContext, meaning: &Meaning) -> Result<Option<Plan>> {
-        let parts: Vec<&Expr> = filters.iter().collect();
-        let pushed = spans::push(&parts, self.scan.relation());
-        let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
-        let filter = match conjunction(residual) {
-            Some(residual) => match self.filter(residual, meaning)? {
-                Some(filter) => Some(filter),
-                None => return Ok(None),
+        let mut plan: Plan = match &self.leaf {
+            Leaf::Row(row) => row.clone(),
+            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, meaning)?, grouped) {
+                (Some(scan), Some(grouped)) => Arc::new(grouped.over(scan)),
+                (Some(scan), None) => Arc::new(scan),
+                (None, _) => return Ok(None),
             },
-            None => None,
-        };
-        let Some(scan) = self.scan.renewed(context.snapshot.clone(), pushed, filter)? else { return Ok(None) };
-        let mut plan: Plan = match &self.grouped {
-            Some(grouped) => Arc::new(grouped.over(scan)),
-            None => Arc::new(scan),
         };
         for node in &self.above {
             plan = over(node.clone(), plan)?.reset_state()?;
         }
         Ok(Some(plan))
     }
+}
 
-    /// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.
-    fn filter(&self, residual: Expr, meaning: &Meaning) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-        let schema = self.scan.read_schema();
-        if !residual.column_refs().iter().all(|column| schema.index_of(&column.name).is_ok()) {
-            return Ok(None);
-        }
-        let schema = DFSchema::try_from(schema.as_ref().clone())?;
-        meaning.physical(unnormalize_col(residual), schema).map(Some)
+/// A scan of this form by these filters; `None` where it would be of another.
+fn renewed(
+    form: &ScanForm,
+    filters: &[Expr],
+    context: &QueryContext,
+    meaning: &Meaning,
+) -> Result<Option<SpanScanExec>> {
+    let parts: Vec<&Expr> = filters.iter().collect();
+    let pushed = spans::push(&parts, form.relation());
+    let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
+    let filter = match conjunction(residual) {
+        Some(residual) => match over_columns(form, residual, meaning)? {
+            Some(filter) => Some(filter),
+            None => return Ok(None),
+        },
+        None => None,
+    };
+    form.renewed(context.snapshot.clone(), pushed, filter)
+}
+
+/// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.
+fn over_columns(form: &ScanForm, residual: Expr, meaning: &Meaning) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let schema = form.read_schema();
+    if !residual.column_refs().iter().all(|column| schema.index_of(&column.name).is_ok()) {
+        return Ok(None);
     }
+    let schema = DFSchema::try_from(schema.as_ref().clone())?;
+    meaning.physical(unnormalize_col(residual), schema).map(Some)
 }
 
 /// The node over another input that promises the same.

@@ -138,6 +138,39 @@ async fn a_text_of_other_constants_is_of_the_same_shape() {
     }
 }
 
+#[tokio::test]
+async fn what_reads_and_computes_little_is_brief() {
+    for (sql, few, many) in [
+        ("SELECT date_trunc('hour', ts), max(heat) FROM readings WHERE site = 'a' GROUP BY 1 ORDER BY 1", true, false),
+        ("SELECT heat * 2, ts FROM readings WHERE site = 'a' AND heat > 1 ORDER BY heat LIMIT 3", true, false),
+        ("SELECT site, count(*) FROM readings WHERE site LIKE 'a%' GROUP BY site", true, false),
+        ("SELECT abs(heat) FROM readings WHERE site = 'a'", true, false),
+        ("SELECT repeat(site, 1000000) FROM readings WHERE site = 'a'", false, false),
+        ("SELECT max(heat) FROM readings WHERE site = 'a' AND length(site) = sensor", false, false),
+        ("SELECT 1 + 1", true, true),
+        ("SELECT repeat('a', 3)", true, true),
+    ] {
+        for (claimed, expected) in [(Some(1000), few), (Some(10_000_000), many)] {
+            let bench = readings(claimed);
+            let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+            answer(&bench, &planned, &[], &bench.context).await;
+            let ready = bench.session.ready(&planned, &[], &bench.context).expect("kept");
+            assert_eq!(ready.is_brief(), expected, "{sql} {claimed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_depends_on_more_than_its_text_is_planned_each_time() {
+    let bench = readings(None);
+    for sql in
+        ["SELECT now()", "SELECT random()", "SELECT current_user", "SELECT $1::int", "SELECT unnest(ARRAY[1, 2])"]
+    {
+        let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+        assert!(planned.shape.is_none(), "{sql}");
+    }
+}
+
 /// As it is planned with its literals in their places.
 async fn written_out(bench: &Bench, sql: &str, context: &QueryContext) -> Result<PlannedQuery> {
     let typed = QueryContext { parameter_types: vec![Some(ColumnType::Text)], ..context.clone() };

@@ -28,6 +28,8 @@ use crate::error::external;
 
 /// Rows below which a scan is one partition: a second task costs more than it saves.
 const ROWS_PER_PARTITION: u64 = 32_768;
+/// Rows up to which a scan is brief, and bytes of them.
+const BRIEF: (u64, u64) = (8192, 2 << 20);
 /// Splits per core of a scan in sequence: enough that the first is soon done, few enough that each is worth its start.
 const SPLITS_PER_CORE: usize = 4;
 
@@ -191,6 +193,17 @@ impl SpanScanExec {
     /// Whether so few rows are expected that a second task costs more than it saves.
     pub(crate) fn is_small(&self) -> bool {
         is_few(&self.estimate)
+    }
+
+    /// Whether one task reads it, and a few rows are expected.
+    pub(crate) fn is_brief(&self) -> bool {
+        let rows = statistics::estimated_rows(&self.estimate);
+        let narrow = match self.estimate.bytes {
+            Known::Exact(bytes) | Known::Estimate(bytes) => bytes <= BRIEF.1,
+            Known::Unknown => true,
+        };
+        let alone = matches!(&self.layout, Layout::Sequence(splits) if splits.len() <= 1);
+        alone && narrow && rows.is_some_and(|rows| rows <= BRIEF.0)
     }
 
     /// The splits of a scan in no order, of which so few rows are expected that one task reads them.

@@ -53,11 +53,12 @@ pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub use label::label;
 pub(crate) use order::sortable_form;
 pub use subquery::expand;
+pub use union::{UnionRelation, settled as settled_unions};
 pub use zone::Zone;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    vec![Arc::new(union::UnionTypes), Arc::new(order::SortableForms)]
+    vec![Arc::new(order::SortableForms)]
 }
 
 /// Rules that run after types are coerced.

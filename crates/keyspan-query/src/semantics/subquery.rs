@@ -7,6 +7,7 @@
 //! SELECT series(…)      SELECT unnest(series(…))
 //! FETCH FIRST 3 ROWS    LIMIT 3
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
+//! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
 //! ```
 
 use std::ops::ControlFlow;
@@ -83,8 +84,49 @@ impl VisitorMut for Expander {
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error),
         }
-        ControlFlow::Continue(())
+        match expr {
+            Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
+            _ => ControlFlow::Continue(()),
+        }
     }
+}
+
+/// The query of an expression as a relation, if it is a set operation: types of relations are settled.
+fn as_relation(query: &mut Query) -> ControlFlow<Error> {
+    let mut body = query.body.as_ref();
+    while let SetExpr::Query(inner) = body {
+        body = inner.body.as_ref();
+    }
+    if !matches!(body, SetExpr::SetOperation { .. }) {
+        return ControlFlow::Continue(());
+    }
+    match parsed("(SELECT * FROM q)") {
+        Ok(Expr::Subquery(mut around)) => {
+            if let SetExpr::Select(select) = around.body.as_mut()
+                && let Some(from) = select.from.first_mut()
+            {
+                from.relation = derived(query, &[]);
+            }
+            *query = *around;
+            ControlFlow::Continue(())
+        }
+        Ok(other) => ControlFlow::Break(Error::internal(format!("{other} is no subquery"))),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// An expression from its text.
+fn parsed(text: &str) -> Result<Expr> {
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    parsed.map_err(|error| Error::internal(format!("{text}: {error}")))
+}
+
+/// A query as the relation `q`, its columns named so.
+fn derived(query: &Query, columns: &[&str]) -> TableFactor {
+    let column = |name: &&str| ast::TableAliasColumnDef { name: Ident::new(*name), data_type: None };
+    let columns = columns.iter().map(column).collect();
+    let alias = Some(ast::TableAlias { explicit: true, name: Ident::new("q"), columns, at: None });
+    TableFactor::Derived { lateral: false, subquery: Box::new(query.clone()), alias, sample: None }
 }
 
 /// `FROM unnest(…) AS x`: the one column of a function that gives single values is called as the table is.
@@ -164,6 +206,9 @@ fn exists(expr: &Expr) -> Option<Expr> {
         _ => return None,
     };
     let mut counted = subquery.clone();
+    if as_relation(&mut counted).is_break() {
+        return None;
+    }
     let SetExpr::Select(select) = counted.body.as_mut() else { return None };
     let Select { group_by: GroupByExpr::Expressions(groups, _), distinct: None, having: None, .. } = select.as_ref()
     else {
@@ -221,8 +266,7 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
         }
     };
     let text = text.replace("x op", &format!("x {op}"));
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_expr());
-    let mut expanded = parsed.map_err(|error| Error::internal(format!("{text}: {error}")))?;
+    let mut expanded = parsed(&text)?;
     let _ = expanded.visit(&mut Fill { value: left, query });
     Ok(Some(expanded))
 }
@@ -246,14 +290,7 @@ impl VisitorMut for Fill<'_> {
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         let TableFactor::Table { name, .. } = factor else { return ControlFlow::Continue(()) };
         if parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == "q") {
-            let column = ast::TableAliasColumnDef { name: Ident::new("c"), data_type: None };
-            let alias = ast::TableAlias { explicit: true, name: Ident::new("q"), columns: vec![column], at: None };
-            *factor = TableFactor::Derived {
-                lateral: false,
-                subquery: Box::new(self.query.clone()),
-                alias: Some(alias),
-                sample: None,
-            };
+            *factor = derived(self.query, &["c"]);
         }
         ControlFlow::Continue(())
     }

@@ -1,38 +1,66 @@
-//! UNION, and the two terms of WITH RECURSIVE: each column's branches as one type, or 42804. DataFusion would make texts of what does not agree.
+//! UNION, and the two terms of WITH RECURSIVE: each column's branches as one type, or 42804. DataFusion would make texts of
+//! what does not agree.
+//!
+//! Rule: the types are settled before anything is planned over a union, since what is planned over it asks for them. So
+//! every union that something can be computed from is a relation: in FROM, in WITH, in a view, and, since
+//! [`super::expand`] makes it one, in a subquery that is an expression.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::config::ConfigOptions;
+use datafusion::common::TableReference;
 use datafusion::common::metadata::FieldMetadata;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, RecursiveQuery, Union};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, Union};
+use datafusion::sql::sqlparser::ast::TableFactor;
+use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::cast::implicit;
 use super::common::common_of_all;
 use super::types::{Ty, fail, field_type, type_of};
 
-/// The rule.
-#[derive(Debug)]
-pub struct UnionTypes;
-
-impl AnalyzerRule for UnionTypes {
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        if !plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_))))? {
-            return Ok(plan);
-        }
-        let changed = plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
-            LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
-            other => other.recompute_schema().map(Transformed::yes),
-        });
-        Ok(changed?.data)
+/// A plan whose unions have their types.
+pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !found {
+        return Ok(plan);
     }
+    let changed = plan.transform_up_with_subqueries(|plan| match plan {
+        LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
+        LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
+        other => other.recompute_schema().map(Transformed::yes),
+    });
+    Ok(changed?.data)
+}
 
-    fn name(&self) -> &str {
-        "union_types"
+/// Plans relations as DataFusion does, and settles the unions in them.
+#[derive(Debug, Default)]
+pub struct UnionRelation {
+    /// Set while a relation is given to DataFusion, which asks here once more.
+    passing: AtomicBool,
+}
+
+impl RelationPlanner for UnionRelation {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let may_hold = matches!(relation, TableFactor::Derived { .. } | TableFactor::Table { args: None, .. });
+        if self.passing.swap(false, Ordering::Relaxed) || !may_hold {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        self.passing.store(true, Ordering::Relaxed);
+        let plan = settled(context.plan(relation)?)?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
 }
 
@@ -89,28 +117,38 @@ fn agreed(union: Union) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?))
 }
 
-/// The branch with its columns cast; as it is if they have the types already.
+/// The branch with its columns cast to these types, which all branches' fields say alike, whatever the optimizer makes of
+/// what they are computed from; as it is if it is so already.
 fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) -> Result<Arc<LogicalPlan>> {
-    let same = types.iter().zip(wanted).all(|(ty, wanted)| wanted.is_none_or(|wanted| *ty == Ty::Known(wanted)));
-    if same {
+    let says = |index: usize| input.schema().field(index).metadata().get(TYPE_KEY);
+    let is_so = |(index, ty): (usize, &Ty)| {
+        wanted[index]
+            .is_none_or(|wanted| *ty == Ty::Known(wanted) && says(index).is_some_and(|said| *said == wanted.name()))
+    };
+    if types.iter().enumerate().all(is_so) {
         return Ok(input);
     }
-    let convert = |expr: Expr, index: usize| match wanted[index] {
-        Some(ty) if types[index] != Ty::Known(ty) => implicit(expr, &types[index], ty),
-        _ => Ok(expr),
+    let convert = |expr: Expr, index: usize, name: (Option<TableReference>, String)| {
+        let Some(ty) = wanted[index] else { return Ok(expr.alias_qualified(name.0, name.1)) };
+        let expr = if types[index] == Ty::Known(ty) { expr } else { implicit(expr, &types[index], ty)? };
+        let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())]));
+        Ok(expr.alias_qualified_with_metadata(name.0, name.1, Some(metadata)))
     };
-    if let LogicalPlan::Projection(projection) = input.as_ref() {
-        let exprs = projection.expr.iter().enumerate().map(|(index, expr)| {
-            let (qualifier, field) = projection.schema.qualified_field(index);
-            Ok(convert(expr.clone().unalias(), index)?.alias_qualified(qualifier.cloned(), field.name()))
-        });
-        let exprs = exprs.collect::<Result<Vec<_>>>()?;
-        return Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, projection.input.clone())?)));
-    }
-    let exprs = input.schema().columns().into_iter().enumerate().map(|(index, column)| {
-        let (relation, name) = (column.relation.clone(), column.name.clone());
-        Ok(convert(Expr::Column(column), index)?.alias_qualified(relation, name))
-    });
-    let exprs = exprs.collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(LogicalPlanBuilder::from(input.as_ref().clone()).project(exprs)?.build()?))
+    let (exprs, below): (Result<Vec<Expr>>, _) = match input.as_ref() {
+        LogicalPlan::Projection(projection) => {
+            let exprs = projection.expr.iter().enumerate().map(|(index, expr)| {
+                let (qualifier, field) = projection.schema.qualified_field(index);
+                convert(expr.clone().unalias(), index, (qualifier.cloned(), field.name().clone()))
+            });
+            (exprs.collect(), projection.input.clone())
+        }
+        _ => {
+            let exprs = input.schema().columns().into_iter().enumerate().map(|(index, column)| {
+                let name = (column.relation.clone(), column.name.clone());
+                convert(Expr::Column(column), index, name)
+            });
+            (exprs.collect(), input)
+        }
+    };
+    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs?, below)?)))
 }
