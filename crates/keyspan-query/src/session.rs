@@ -314,11 +314,25 @@ impl QuerySession {
         context: &QueryContext,
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let plan =
-            if planned.is_of(context) { planned.plan.clone() } else { self.planned_anew(planned, context, state)? };
-        let plan = planned.bindings(parameters).bound(plan, state)?;
+        let plan = match self.of_kept(planned, parameters, context) {
+            Some(plan) => plan,
+            None => {
+                let plan = match planned.is_of(context) {
+                    true => planned.plan.clone(),
+                    false => self.planned_anew(planned, context, state)?,
+                };
+                planned.bindings(parameters).bound(plan, state)?
+            }
+        };
         let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
         self.optimized(plan, state).await
+    }
+
+    /// The analyzed plan with these parameters, where the statement's shape has one: types need not be settled again.
+    fn of_kept(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<LogicalPlan> {
+        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
+        let given = planned.bindings(parameters).scalars().ok()?;
+        shape.analyzed(&given, &self.engine.meaning(context)).ok().flatten()
     }
 
     /// The optimized logical plan and the physical one of an analyzed plan.

@@ -9,7 +9,7 @@ use super::column::{Column, Form};
 use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::put_numeric;
 use super::pg_type::{PgType, oid};
-use super::text::{put_decimal, with_length};
+use super::text::{put_decimal, put_sized, with_length};
 
 /// The version that stands before the text of a binary jsonb.
 pub(super) const JSONB_VERSION: u8 = 1;
@@ -24,32 +24,36 @@ impl Column {
             out.put_i32(-1);
             return Ok(());
         }
-        with_length(out, |out| self.put_binary(row, out))
+        match &self.form {
+            Form::Boolean(values) => put_fixed([u8::from(values.value(row))], out),
+            Form::Int16(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            Form::Int32(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            Form::Int64(values) => put_int64(values.value(row), self.ty, out)?,
+            Form::Real(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            Form::Double(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            Form::Text(values) => put_string(values.value(row), self.ty, out)?,
+            Form::TextView(values) => put_string(values.value(row), self.ty, out)?,
+            Form::Bytes(values) => put_sized(values.value(row), out)?,
+            Form::Uuid(values) => put_sized(values.value(row), out)?,
+            Form::Date(values) => put_fixed(shift(values.value(row).checked_sub(EPOCH_DAYS))?.to_be_bytes(), out),
+            Form::Time(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            Form::Timestamp(values, _) | Form::LocalTimestamp(values) => {
+                put_fixed(shift(values.value(row).checked_sub(EPOCH_MICROS))?.to_be_bytes(), out);
+            }
+            _ => with_length(out, |out| self.put_binary(row, out))?,
+        }
+        Ok(())
     }
 
+    /// Writes a value whose length shows when it is written.
     fn put_binary(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         match &self.form {
-            Form::Null => {}
-            Form::Boolean(values) => out.put_u8(u8::from(values.value(row))),
-            Form::Int16(values) => out.put_i16(values.value(row)),
-            Form::Int32(values) => out.put_i32(values.value(row)),
-            Form::Int64(values) => put_int64(values.value(row), self.ty, out)?,
-            Form::Real(values) => out.put_f32(values.value(row)),
-            Form::Double(values) => out.put_f64(values.value(row)),
             Form::Decimal(values) => {
                 let mut text = BytesMut::with_capacity(48);
                 put_decimal(values.value(row), values.scale(), &mut text);
                 put_numeric(std::str::from_utf8(&text).expect("digits are ASCII"), out);
             }
             Form::Wide(values) => put_numeric(&values.value_as_string(row), out),
-            Form::Text(values) => put_string(values.value(row), self.ty, out)?,
-            Form::TextView(values) => put_string(values.value(row), self.ty, out)?,
-            Form::Bytes(values) => out.put_slice(values.value(row)),
-            Form::Uuid(values) => out.put_slice(values.value(row)),
-            Form::Date(values) => out.put_i32(shift(values.value(row).checked_sub(EPOCH_DAYS))?),
-            Form::Time(values) => out.put_i64(values.value(row)),
-            Form::Timestamp(values, _) => out.put_i64(shift(values.value(row).checked_sub(EPOCH_MICROS))?),
-            Form::LocalTimestamp(values) => out.put_i64(shift(values.value(row).checked_sub(EPOCH_MICROS))?),
             Form::Duration(values) => {
                 let value = values.value(row);
                 out.put_i64(value.nanoseconds / 1000);
@@ -57,7 +61,7 @@ impl Column {
                 out.put_i32(value.months);
             }
             Form::List(..) if self.ty.oid != oid::JSONB => self.put_binary_array(row, out)?,
-            Form::List(..) | Form::Struct(_) | Form::Map(..) => {
+            _ => {
                 out.put_u8(JSONB_VERSION);
                 self.put_text(row, out)?;
             }
@@ -101,25 +105,36 @@ fn ragged() -> Error {
         .with_hint("Select the inner lists one by one, or ask for the text format.")
 }
 
+/// A field of a few bytes, written at once.
+#[inline]
+fn put_fixed<const N: usize>(value: [u8; N], out: &mut BytesMut) {
+    let mut field = [0; 12];
+    field[..4].copy_from_slice(&(N as i32).to_be_bytes());
+    field[4..4 + N].copy_from_slice(&value);
+    out.extend_from_slice(&field[..4 + N]);
+}
+
 /// A number of the catalog (`oid`, `xid`) has four bytes, whatever holds it.
 fn put_int64(value: i64, ty: PgType, out: &mut BytesMut) -> Result<()> {
     match ty.oid {
-        oid::INT8 => out.put_i64(value),
-        oid::INT2 => out.put_i16(value.try_into().map_err(|_| out_of_range("smallint"))?),
-        oid::INT4 => out.put_i32(value.try_into().map_err(|_| out_of_range("integer"))?),
-        _ => out.put_u32(value.try_into().map_err(|_| out_of_range("oid"))?),
+        oid::INT8 => put_fixed(value.to_be_bytes(), out),
+        oid::INT2 => put_fixed(i16::try_from(value).map_err(|_| out_of_range("smallint"))?.to_be_bytes(), out),
+        oid::INT4 => put_fixed(i32::try_from(value).map_err(|_| out_of_range("integer"))?.to_be_bytes(), out),
+        _ => put_fixed(u32::try_from(value).map_err(|_| out_of_range("oid"))?.to_be_bytes(), out),
     }
     Ok(())
 }
 
 fn put_string(text: &str, ty: PgType, out: &mut BytesMut) -> Result<()> {
     match ty.oid {
-        oid::JSONB => out.put_u8(JSONB_VERSION),
-        oid::INET | oid::CIDR => return put_inet(text, ty, out),
-        _ => {}
+        oid::JSONB => with_length(out, |out| {
+            out.put_u8(JSONB_VERSION);
+            out.put_slice(text.as_bytes());
+            Ok(())
+        }),
+        oid::INET | oid::CIDR => with_length(out, |out| put_inet(text, ty, out)),
+        _ => put_sized(text.as_bytes(), out),
     }
-    out.put_slice(text.as_bytes());
-    Ok(())
 }
 
 /// Family, bits of the netmask, whether it is a cidr, bytes of the address, the address.

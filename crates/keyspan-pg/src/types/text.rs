@@ -17,7 +17,11 @@ impl Column {
             out.put_i32(-1);
             return Ok(());
         }
-        with_length(out, |out| self.put_text(row, out))
+        match &self.form {
+            Form::Text(values) => put_sized(values.value(row).as_bytes(), out),
+            Form::TextView(values) => put_sized(values.value(row).as_bytes(), out),
+            _ => with_length(out, |out| self.put_text(row, out)),
+        }
     }
 
     /// Writes the text of a value that is not null.
@@ -103,10 +107,24 @@ pub(super) fn with_length(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) 
     let start = out.len();
     out.put_i32(0);
     write(out)?;
-    let length = i32::try_from(out.len() - start - 4)
-        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a value is too long to be sent: the limit is 2 GB"))?;
-    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    let length = length_of(out.len() - start - 4)?;
+    out[start..start + 4].copy_from_slice(&length);
     Ok(())
+}
+
+/// Writes these bytes with their number in front of them.
+#[inline]
+pub(super) fn put_sized(value: &[u8], out: &mut BytesMut) -> Result<()> {
+    out.extend_from_slice(&length_of(value.len())?);
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+#[inline]
+fn length_of(length: usize) -> Result<[u8; 4]> {
+    let length = i32::try_from(length)
+        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a value is too long to be sent: the limit is 2 GB"))?;
+    Ok(length.to_be_bytes())
 }
 
 /// Writes an integer.

@@ -15,6 +15,7 @@ mod identity;
 mod json;
 mod list;
 mod math;
+pub(crate) mod moving;
 mod overload;
 mod pattern;
 mod series;

@@ -282,6 +282,29 @@ pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meani
     }
 }
 
+/// An analyzed plan with values in its places.
+pub fn filled(plan: &LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
+    let put = |node: LogicalPlan| match node {
+        LogicalPlan::Filter(filter) if is_over_scan(&filter.input) => {
+            let predicate = with_values(filter.predicate, values)?;
+            Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    plan.clone().transform_down(put).data()
+}
+
+fn with_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
+    let put = |expr: Expr| match &expr {
+        Expr::Placeholder(place) => match number(place, PLACE).and_then(|number| values.get(number)) {
+            Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+            None => Err(DataFusionError::Internal(format!("{} has no value", place.id))),
+        },
+        _ => Ok(Transformed::no(expr)),
+    };
+    expr.transform_up(put).data()
+}
+
 /// The plan with values in the places of its scan's filters.
 pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> Result<LogicalPlan> {
     let put = |node: LogicalPlan| match node {
@@ -298,14 +321,7 @@ fn filters(scan: &TableScan, values: &[ScalarValue], meaning: &Meaning) -> Resul
     let mut simplifier = None;
     let mut filters = Vec::with_capacity(scan.filters.len());
     for filter in &scan.filters {
-        let put = |expr: Expr| match &expr {
-            Expr::Placeholder(place) => match number(place, PLACE).and_then(|number| values.get(number)) {
-                Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
-                None => Err(DataFusionError::Internal(format!("{} has no value", place.id))),
-            },
-            _ => Ok(Transformed::no(expr)),
-        };
-        let bound = filter.clone().transform_up(put).data()?;
+        let bound = with_values(filter.clone(), values)?;
         if is_simple(&bound) {
             filters.push(bound);
             continue;

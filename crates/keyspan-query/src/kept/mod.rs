@@ -181,6 +181,14 @@ impl Kept {
 }
 
 impl OfShape {
+    /// The analyzed plan of a statement, its constants in their places; `None` if one has no value of its type.
+    pub fn analyzed(&self, given: &[ScalarValue], meaning: &Meaning) -> Result<Option<LogicalPlan>> {
+        match constants::values(&self.constants, given, meaning)? {
+            Some(values) => constants::filled(&self.kept.plan, &values).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// The physical plan of a statement whose shape has been planned before; `None` if it must be planned.
     ///
     /// Takes no longer than finding the spans does, whatever the statement.

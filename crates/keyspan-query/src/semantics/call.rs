@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{AggregateFunction, Cast, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -217,6 +217,9 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 /// An aggregate's arguments as Postgres takes them.
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
     function = series::resolved(function, schema)?;
+    if let Some(filter) = &function.params.filter {
+        function.params.args = function.params.args.into_iter().map(|arg| only_where(filter, arg)).collect();
+    }
     let name = function.func.name().to_owned();
     let types = types_of(&function.params.args, schema)?;
     if name == "avg"
@@ -237,6 +240,17 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
     Ok(settled(Expr::AggregateFunction(function), &name))
+}
+
+/// The argument computed for rows that pass the filter, and for no others: it may fail for those.
+fn only_where(filter: &Expr, arg: Expr) -> Expr {
+    match arg {
+        arg @ (Expr::BinaryExpr(_) | Expr::ScalarFunction(_) | Expr::Cast(_)) => {
+            let case = (Box::new(filter.clone()), Box::new(arg));
+            Expr::Case(Case { expr: None, when_then_expr: vec![case], else_expr: None })
+        }
+        arg => arg,
+    }
 }
 
 /// A window call's arguments as Postgres takes them.
@@ -261,6 +275,13 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
         counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
         let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
         return quotient(total, rows, *ty);
+    }
+    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types.as_slice()
+        && !function.params.distinct
+        && !function.params.window_frame.start_bound.is_unbounded()
+        && let Some(moving) = functions::moving::of_floats(&name)
+    {
+        function.fun = WindowFunctionDefinition::AggregateUDF(moving);
     }
     function.params.args = arguments(&name, args, &types)?;
     Ok(settled(Expr::WindowFunction(Box::new(function)), &name))

@@ -13,7 +13,7 @@ use super::arithmetic::{self, Op};
 use super::cast::{implicit, numeric_literal, parameter_type};
 use super::common::{common, number_rank};
 use super::order::sortable_form;
-use super::types::{Ty, fail, literal, type_of, value_of_literal};
+use super::types::{Ty, fail, literal, literal_text, type_of, value_of_literal};
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
 use crate::functions::value_call;
@@ -317,7 +317,14 @@ fn texts(op: &B, sides: Sides) -> Result<(Expr, Expr)> {
 }
 
 fn regex(op: &B, sides: Sides) -> Result<Expr> {
-    let (left, right) = texts(op, sides)?;
+    let (left, mut right) = texts(op, sides)?;
+    if let Some(pattern) = literal_text(&right)
+        && pattern.contains('.')
+        && !pattern.starts_with("(?")
+    {
+        // A dot is any character in Postgres, a line's end too.
+        right = literal(&Value::Text(format!("(?s){pattern}").into()), ColumnType::Text)?;
+    }
     let operator = match op {
         B::PGRegexMatch => Operator::RegexMatch,
         B::PGRegexIMatch => Operator::RegexIMatch,
