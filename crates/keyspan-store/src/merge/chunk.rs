@@ -398,7 +398,7 @@ impl Picker<'_> {
         let as_they_are = |named: &Option<Named<'_>>| named.as_ref().is_some_and(|named| named.codes.is_none());
         if resolved.is_empty() && named.iter().all(as_they_are) {
             let arrays: Vec<&dyn Array> = named.iter().flatten().map(|named| named.values.as_ref()).collect();
-            return Ok(Some(interleave(&arrays, &self.places)?));
+            return Ok(Some(interleave(&arrays, self.places)?));
         }
         let null = new_null_array(any.values.data_type(), 1);
         let nowhere = (named.len(), 0);
