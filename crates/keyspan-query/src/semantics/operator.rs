@@ -323,7 +323,7 @@ fn regex(op: &B, sides: Sides) -> Result<Expr> {
         && !pattern.starts_with("(?")
     {
         // A dot is any character in Postgres, a line's end too.
-        right = literal(&Value::Text(format!("(?s){pattern}").into()), ColumnType::Text)?;
+        right = literal(&Value::Text(format!("(?s){pattern}")), ColumnType::Text)?;
     }
     let operator = match op {
         B::PGRegexMatch => Operator::RegexMatch,
