@@ -197,13 +197,16 @@ impl SpanScanExec {
 
     /// Whether one task reads it, and a few rows are expected.
     pub(crate) fn is_brief(&self) -> bool {
-        let rows = statistics::estimated_rows(&self.estimate);
+        let Some(all) = statistics::estimated_rows(&self.estimate).filter(|rows| *rows < ROWS_PER_PARTITION) else {
+            return false;
+        };
+        let rows = self.scan.limit.map_or(all, |limit| all.min(limit as u64));
         let narrow = match self.estimate.bytes {
-            Known::Exact(bytes) | Known::Estimate(bytes) => bytes <= BRIEF.1,
+            Known::Exact(bytes) | Known::Estimate(bytes) => bytes.saturating_mul(rows) / all.max(1) <= BRIEF.1,
             Known::Unknown => true,
         };
         let alone = matches!(&self.layout, Layout::Sequence(splits) if splits.len() <= 1);
-        alone && narrow && rows.is_some_and(|rows| rows <= BRIEF.0)
+        alone && narrow && rows <= BRIEF.0
     }
 
     /// The splits of a scan in no order, of which so few rows are expected that one task reads them.

@@ -1,10 +1,12 @@
-//! Runs that a scan for the first rows of each prefix need not read: those that come after others in which every prefix
-//! of theirs has rows enough.
+//! Runs that a scan for first rows need not read: those that come after others which have rows enough.
 //!
 //! ```text
 //! 10:00–11:00   a b c d   read                          the newest row of each host
 //! 09:00–10:00   a b c     each has a later row: left out
 //! 08:00–09:00   a b   e   read, for e
+//!
+//! 10:00–11:00   a         read                          the newest row of host a
+//! 09:00–10:00   a         left out
 //! ```
 //!
 //! Rule: a run counts as one of the others only if all its rows are certain to live, whatever other runs say of them.
@@ -15,11 +17,31 @@ use std::sync::Arc;
 use keyspan_model::{Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::plan::Chosen;
+use super::plan::{Chosen, KeyRange};
 use crate::run::{Extent, Prefixes};
+use crate::seam::ScanCounters;
 
 /// Prefixes asked for up to which no run is left out: their first rows are sought in every run.
 const FEW: usize = 64;
+
+/// Of which rows the first are asked for.
+enum Asked {
+    /// So many of each prefix.
+    OfEach(usize),
+    /// So many of all.
+    OfAll(usize),
+}
+
+/// By how many leading columns all rows of the one span are alike; `None` for several spans.
+fn alike(scan: &Scan) -> Option<usize> {
+    let [span] = scan.spans.as_slice() else { return None };
+    let values = |bound: &Bound<Vec<Value>>| match bound {
+        Bound::Included(values) | Bound::Excluded(values) => values.clone(),
+        Bound::Unbounded => Vec::new(),
+    };
+    let (start, end) = (values(&span.start), values(&span.end));
+    Some(start.iter().zip(&end).take_while(|(one, other)| one == other).count())
+}
 
 impl ScanSource {
     /// What a scan reads: the chosen runs without those that need not be read. Looks at keys, once for each run.
@@ -29,7 +51,7 @@ impl ScanSource {
 
     /// The chosen runs without those that need not be read since others come before them.
     pub(crate) fn without_later(&self, scan: &Scan, mut chosen: Chosen) -> Chosen {
-        let Some((columns, rows)) = self.first_rows(scan) else { return chosen };
+        let Some((columns, asked)) = self.asked(scan) else { return chosen };
         let reverse = scan.order == Order::Reverse;
         let mut order = chosen.runs.clone();
         // Of two of which one comes before the other, that one ends first.
@@ -44,7 +66,11 @@ impl ScanSource {
         let (mut certain, mut left_out) = (Vec::new(), Vec::new());
         for at in order {
             let earlier: Vec<usize> = certain.iter().copied().filter(|one| before(one, at)).collect();
-            if !earlier.is_empty() && self.all_have_rows(at, &earlier, columns, rows) {
+            let enough = |asked: &Asked| match asked {
+                Asked::OfEach(rows) => self.all_have_rows(at, &earlier, columns, *rows),
+                Asked::OfAll(rows) => self.rows_within(&chosen.ranges, &earlier, *rows),
+            };
+            if !earlier.is_empty() && enough(&asked) {
                 left_out.push(at);
             } else if self.lives(at) {
                 certain.push(at);
@@ -52,9 +78,28 @@ impl ScanSource {
         }
         if !left_out.is_empty() {
             chosen.runs.retain(|at| !left_out.contains(at));
-            chosen.pruned.push(("prefixes", left_out.len()));
+            let by = match asked {
+                Asked::OfEach(_) => "prefixes",
+                Asked::OfAll(_) => "limit",
+            };
+            chosen.pruned.push((by, left_out.len()));
         }
         chosen
+    }
+
+    /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what comes later
+    /// may have to be read.
+    fn asked(&self, scan: &Scan) -> Option<(usize, Asked)> {
+        let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
+        if scan.order == Order::Any || !plain {
+            return None;
+        }
+        let asked = match (scan.per_prefix, scan.limit, alike(scan)) {
+            (Some((columns, rows)), _, Some(alike)) if alike >= columns => Some((alike, Asked::OfAll(rows))),
+            (None, Some(rows), Some(alike)) => Some((alike, Asked::OfAll(rows))),
+            _ => self.first_rows(scan).map(|(columns, rows)| (columns, Asked::OfEach(rows))),
+        };
+        asked.filter(|(columns, _)| *columns < self.relation.key.len())
     }
 
     /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in question.
@@ -72,9 +117,31 @@ impl ScanSource {
             Bound::Unbounded => true,
         };
         let whole = |span: &Span| short(&span.start) && short(&span.end);
-        let ordered = scan.order != Order::Any && columns < self.relation.key.len();
-        let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
-        (ordered && plain && scan.spans.iter().all(whole)).then_some((columns, rows))
+        scan.spans.iter().all(whole).then_some((columns, rows))
+    }
+
+    /// Whether these runs have so many rows together in these ranges. What cannot be read counts as nothing: who reads it is
+    /// told why.
+    fn rows_within(&self, ranges: &[KeyRange], runs: &[usize], rows: usize) -> bool {
+        let counters = ScanCounters::default();
+        let within = |at: &usize| {
+            let run = self.runs[*at].sorted()?;
+            let mut found = 0;
+            for (start, end) in ranges {
+                let from = run.lower_bound(start, &counters).ok()?;
+                let to = match end {
+                    Some(end) => run.lower_bound(end, &counters).ok()?,
+                    None => run.meta().all.rows as usize,
+                };
+                found += to - from;
+            }
+            Some(found)
+        };
+        let mut left = rows;
+        runs.iter().any(|at| {
+            left = left.saturating_sub(within(at).unwrap_or(0));
+            left == 0
+        })
     }
 
     fn extent(&self, at: usize) -> &Extent {

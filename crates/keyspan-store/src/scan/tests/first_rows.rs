@@ -19,7 +19,7 @@ fn scan(rows: usize, order: Order) -> Scan {
 /// How many runs were left out.
 fn left_out(source: &Arc<ScanSource>, scan: &Scan) -> usize {
     let pruned = source.divide(scan, 2, 8).expect("a plan").pruned;
-    pruned.iter().filter(|(reason, _)| *reason == "prefixes").map(|(_, count)| count).sum()
+    pruned.iter().filter(|(reason, _)| ["prefixes", "limit"].contains(reason)).map(|(_, count)| count).sum()
 }
 
 /// Answers what a source answers that has a deletion of no rows besides, so that nothing is certain.
@@ -52,8 +52,29 @@ fn a_slice_is_read_only_for_prefixes_that_have_too_few_rows_before() {
         let of_span = Scan { spans: vec![span], ..scan(1, Order::Reverse) };
         check(&all, &of_span);
     }
-    let bounded = Span { start: Bound::Included(key("a", 0)), end: Bound::Included(key("a", 650)) };
-    assert_eq!(left_out(&all, &Scan { spans: vec![bounded], ..scan(1, Order::Reverse) }), 0);
+    // Times descend in the key.
+    let bounded = Span { start: Bound::Included(key("a", 650)), end: Bound::Included(key("a", 0)) };
+    for (span, limit, order, expected) in [
+        (Span::prefix(vec![Value::Text("a".into())]), 1, Order::Reverse, 4),
+        (Span::prefix(vec![Value::Text("a".into())]), 3, Order::Reverse, 4),
+        (Span::prefix(vec![Value::Text("a".into())]), 4, Order::Reverse, 3),
+        (Span::prefix(vec![Value::Text("a".into())]), 4, Order::Forward, 3),
+        (Span::prefix(vec![Value::Text("a".into())]), 99, Order::Forward, 0),
+        (Span::prefix(vec![Value::Text("a".into())]), 1, Order::Any, 0),
+        // The slice at 600 has no row of e, that at 500 three.
+        (Span::prefix(vec![Value::Text("e".into())]), 2, Order::Reverse, 1),
+        (bounded, 2, Order::Reverse, 3),
+    ] {
+        let limited = Scan { limit: Some(limit), per_prefix: None, spans: vec![span], ..scan(1, order) };
+        assert_eq!(left_out(&all, &limited), expected, "{limited:?}");
+        check(&all, &limited);
+        let of_all = Scan { spans: vec![Span::all()], ..limited.clone() };
+        assert_eq!(left_out(&all, &of_all), 0, "slices of several hosts are beside each other");
+        check(&all, &of_all);
+        let of_each = Scan { limit: None, per_prefix: Some((1, limit)), ..limited };
+        assert_eq!(left_out(&all, &of_each), expected, "{of_each:?}");
+        check(&all, &of_each);
+    }
 }
 
 #[test]
