@@ -16,8 +16,8 @@ impl ScanSource {
         (counted, rows): (bool, u64),
     ) -> Result<ScanStatistics> {
         // Runs left out by the ranges may hold rows in the spans: the count is then of what is delivered at most.
-        let settled = self.is_settled(chosen) && scan.ranges.is_empty() && scan.per_prefix.is_none();
-        let exact = settled && counted;
+        let all_count = counted && scan.ranges.is_empty() && scan.per_prefix.is_none();
+        let exact = all_count && self.is_settled(chosen);
         let whole = exact && chosen.ranges == [(Vec::new(), None)];
         let width: u64 = scan.columns.iter().map(|column| self.width(*column)).sum();
         let ranges = scan.columns.iter().map(|column| self.range(*column, chosen, whole)).collect::<Result<_>>()?;
@@ -55,8 +55,13 @@ impl ScanSource {
         ty.and_then(|ty| ty.arrow().primitive_width()).map_or(24, |width| width as u64)
     }
 
+    /// The least and the greatest value of a column. Of one that is not in the key only where they are exact: every run says
+    /// its own of every column, and what is near the truth of a few rows' values helps nobody.
     fn range(&self, column: ScanColumn, chosen: &Chosen, whole: bool) -> Result<Known<(Value, Value)>> {
         let ScanColumn::Column(id) = column else { return Ok(Known::Unknown) };
+        if !whole && self.relation.key_index(id).is_none() {
+            return Ok(Known::Unknown);
+        }
         let Some((least, greatest)) = self.encoded_range(id, chosen) else { return Ok(Known::Unknown) };
         let column = match self.relation.key_index(id) {
             Some(at) => self.relation.key[at].clone(),
