@@ -120,8 +120,8 @@ impl ScanSource {
         scan.spans.iter().all(whole).then_some((columns, rows))
     }
 
-    /// Whether these runs have so many rows together in these ranges. What cannot be read counts as nothing: who reads it is
-    /// told why.
+    /// Whether these runs have so many rows together in these ranges. Of runs that may have versions of one row only one
+    /// counts. What cannot be read counts as nothing: who reads it is told why.
     fn rows_within(&self, ranges: &[KeyRange], runs: &[usize], rows: usize) -> bool {
         let counters = ScanCounters::default();
         let within = |at: &usize| {
@@ -137,11 +137,15 @@ impl ScanSource {
             }
             Some(found)
         };
-        let mut left = rows;
-        runs.iter().any(|at| {
-            left = left.saturating_sub(within(at).unwrap_or(0));
-            left == 0
-        })
+        let (mut left, mut counted) = (rows, Vec::new());
+        for at in runs {
+            let own = self.extent(*at);
+            if counted.iter().all(|other: &&Extent| other.disjoint(own)) {
+                left = left.saturating_sub(within(at).unwrap_or(0));
+                counted.push(own);
+            }
+        }
+        left == 0
     }
 
     fn extent(&self, at: usize) -> &Extent {

@@ -78,6 +78,20 @@ fn a_slice_is_read_only_for_prefixes_that_have_too_few_rows_before() {
 }
 
 #[test]
+fn versions_of_one_row_are_one_row() {
+    let relation = relation();
+    let slices = [("a", 700), ("a", 700), ("ab", 700), ("a", 500), ("a", 300)];
+    let runs: Vec<Run> = slices.iter().map(|(hosts, start)| slice(&relation, hosts, *start, 3)).collect();
+    let source = source(relation, runs, vec![], 0);
+    for (limit, expected) in [(3, 2), (4, 1), (6, 1), (7, 0)] {
+        let spans = vec![Span::prefix(vec![Value::Text("a".into())])];
+        let limited = Scan { limit: Some(limit), per_prefix: None, spans, ..scan(1, Order::Forward) };
+        assert_eq!(left_out(&source, &limited), expected, "{limit}");
+        check(&source, &limited);
+    }
+}
+
+#[test]
 fn a_slice_that_something_may_have_deleted_stands_for_none() {
     let relation = relation();
     let mut runs = vec![slice(&relation, "ab", 500, 3), slice(&relation, "ab", 300, 3), slice(&relation, "ab", 100, 3)];
