@@ -16,6 +16,7 @@
 //! - `call`: which function a call means.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `lists`: IN lists as the optimizer may take them.
+//! - `no_row`: scalar subqueries that find no row.
 //! - `order`: sorting by what a type's Arrow form does not sort by.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers.
 //! - `union`: the types of UNION's columns.
@@ -29,6 +30,7 @@ mod common;
 mod label;
 mod lists;
 mod mark;
+mod no_row;
 mod operator;
 mod order;
 mod outer;
@@ -51,6 +53,7 @@ use keyspan_model::Result;
 
 pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub use label::label;
+pub use no_row::nullable_subqueries;
 pub(crate) use order::sortable_form;
 pub use subquery::expand;
 pub use union::{UnionRelation, settled as settled_unions};

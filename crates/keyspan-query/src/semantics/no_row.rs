@@ -1,0 +1,102 @@
+//! Scalar subqueries that find no row: NULL, also where their column cannot be.
+//!
+//! DataFusion takes `(SELECT id FROM t WHERE …)` for a value that is never NULL if `id` is none, so that `coalesce` keeps
+//! nothing but it, and the NULL that it may be is an error.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Subquery, Volatility,
+};
+
+/// A plan in which scalar subqueries may be NULL, unless they have one row always.
+pub fn nullable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(subquery) if is_wrong(subquery))))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    if !found {
+        return Ok(plan);
+    }
+    let mend = |expr: Expr| match expr {
+        Expr::ScalarSubquery(subquery) if is_wrong(&subquery) => {
+            Ok(Transformed::yes(Expr::ScalarSubquery(nullable(subquery)?)))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    let mended = plan.transform_up_with_subqueries(|node| {
+        let node = node.map_expressions(|expr| expr.transform_up(mend)).data()?;
+        node.recompute_schema().map(Transformed::yes)
+    });
+    mended.data()
+}
+
+/// Whether a subquery may have no row and says that it has a value. Those of the outer query's rows become joins, which know.
+fn is_wrong(subquery: &Subquery) -> bool {
+    let plan = subquery.subquery.as_ref();
+    let one = plan.schema().fields().len() == 1 && !plan.schema().field(0).is_nullable();
+    one && subquery.outer_ref_columns.is_empty() && !has_one_row(plan)
+}
+
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}
+
+fn nullable(subquery: Subquery) -> Result<Subquery> {
+    let plan = subquery.subquery;
+    let exprs = plan.schema().columns().into_iter().map(|column| {
+        let (relation, name) = (column.relation.clone(), column.name.clone());
+        let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(OrNull::new())), vec![Expr::Column(column)]);
+        Expr::ScalarFunction(call).alias_qualified(relation, name)
+    });
+    let projection = Projection::try_new(exprs.collect(), plan.clone())?;
+    Ok(Subquery { subquery: Arc::new(LogicalPlan::Projection(projection)), ..subquery })
+}
+
+/// Its argument, which may be NULL. Volatile, since a constant is not NULL, and this may be.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OrNull {
+    signature: Signature,
+}
+
+impl OrNull {
+    fn new() -> OrNull {
+        OrNull { signature: Signature::any(1, Volatility::Volatile) }
+    }
+}
+
+impl ScalarUDFImpl for OrNull {
+    fn name(&self) -> &str {
+        "or_null"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(args.arg_fields[0].as_ref().clone().with_nullable(true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[0].clone())
+    }
+}
