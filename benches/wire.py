@@ -1,4 +1,5 @@
 """Short statements over the wire, of Keyspan and of PostgreSQL in turn: psycopg, rows in binary, prepared by its fifth run.
+And a long answer of Keyspan's, high-cpu-all: how long until libpq has it, and until psycopg has made objects of it.
 
     python3 benches/wire.py --keyspan target/release/keyspan --data DIR
 
@@ -29,6 +30,8 @@ def by_minute(gauges):
     each = ", ".join(f"max({gauge})" for gauge in gauges)
     return f"SELECT date_trunc('minute', ts) AS minute, {each} FROM cpu WHERE {SPAN} GROUP BY 1 ORDER BY 1"
 
+
+LONG = "SELECT * FROM cpu WHERE usage_user > 90"
 
 STATEMENTS = {
     "single-groupby-1-1-1": by_minute(GAUGES[:1]),
@@ -64,6 +67,18 @@ def measured(connection, statement, times):
         times.append((time.perf_counter() - start) * 1000)
 
 
+def long_answer(connection):
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        answer = connection.execute(LONG, binary=True)
+        there = time.perf_counter()
+        rows = len(answer.fetchall())
+        times.append((there - start, time.perf_counter() - there))
+    there, objects = (statistics.median(each) for each in zip(*times))
+    print(f"high-cpu-all: Keyspan {there:.3f} s, objects of {rows} rows {objects:.3f} s")
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--keyspan", required=True)
@@ -85,6 +100,7 @@ def main():
                 show = lambda each: f"{statistics.median(each):.3f} ({sorted(each)[len(each) // 10]:.3f})"
                 print(f"{name}: " + ", ".join(f"{engine} {show(each)}" for engine, each in times.items()))
             postgres.close()
+            long_answer(connection)
     finally:
         server.terminate()
         server.wait()

@@ -99,13 +99,14 @@ pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan>
     SHORT.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})
 }
 
-/// Whether a plan is a chain of usual nodes over one scan, whose expressions hold nothing that becomes nodes of its own.
+/// Whether a plan is a chain of usual nodes over one scan, or over none, whose expressions hold nothing that becomes
+/// nodes of its own.
 fn is_of_one_table(plan: &LogicalPlan) -> bool {
     let plain = is_plain(plan) || matches!(plan, LogicalPlan::Window(_));
     plain && !holds_nodes(plan) && plan.inputs().into_iter().all(is_of_one_table)
 }
 
-/// Whether a node is one of those that a SELECT from one table without windows has.
+/// Whether a node is one of those that a SELECT from one table, or from none, without windows has.
 pub fn is_plain(node: &LogicalPlan) -> bool {
     matches!(
         node,

@@ -40,31 +40,29 @@ impl Column {
             Form::Timestamp(values, _) | Form::LocalTimestamp(values) => {
                 put_fixed(shift(values.value(row).checked_sub(EPOCH_MICROS))?.to_be_bytes(), out);
             }
-            _ => with_length(out, |out| self.put_binary(row, out))?,
-        }
-        Ok(())
-    }
-
-    /// Writes a value whose length shows when it is written.
-    fn put_binary(&self, row: usize, out: &mut BytesMut) -> Result<()> {
-        match &self.form {
-            Form::Decimal(values) => {
+            Form::Decimal(values) => with_length(out, |out| {
                 let mut text = BytesMut::with_capacity(48);
                 put_decimal(values.value(row), values.scale(), &mut text);
                 put_numeric(std::str::from_utf8(&text).expect("digits are ASCII"), out);
-            }
-            Form::Wide(values) => put_numeric(&values.value_as_string(row), out),
-            Form::Duration(values) => {
+                Ok(())
+            })?,
+            Form::Wide(values) => with_length(out, |out| {
+                put_numeric(&values.value_as_string(row), out);
+                Ok(())
+            })?,
+            Form::Duration(values) => with_length(out, |out| {
                 let value = values.value(row);
                 out.put_i64(value.nanoseconds / 1000);
                 out.put_i32(value.days);
                 out.put_i32(value.months);
-            }
-            Form::List(..) if self.ty.oid != oid::JSONB => self.put_binary_array(row, out)?,
-            _ => {
+                Ok(())
+            })?,
+            Form::List(..) if self.ty.oid != oid::JSONB => with_length(out, |out| self.put_binary_array(row, out))?,
+            Form::List(..) | Form::Struct(_) | Form::Map(..) => with_length(out, |out| {
                 out.put_u8(JSONB_VERSION);
-                self.put_text(row, out)?;
-            }
+                self.put_text(row, out)
+            })?,
+            Form::Null => out.put_i32(-1),
         }
         Ok(())
     }

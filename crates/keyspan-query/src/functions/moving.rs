@@ -174,7 +174,7 @@ impl Accumulator for Frame {
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let all = self.front.last().copied().unwrap_or_default().and(self.total);
         let count = all.count as f64;
-        Ok(ScalarValue::Float64(match self.asked {
+        let value = match self.asked {
             _ if all.count == 0 => None,
             Asked::Sum => Some(all.sum),
             Asked::Average => Some(all.sum / count),
@@ -183,7 +183,9 @@ impl Accumulator for Frame {
                 let variance = all.squares / if sample { count - 1.0 } else { count };
                 Some(if root { variance.sqrt() } else { variance })
             }
-        }))
+        };
+        // What the processor makes of two infinities is not the NaN that sorts last.
+        Ok(ScalarValue::Float64(value.map(|value| if value.is_nan() { f64::NAN } else { value })))
     }
 
     fn size(&self) -> usize {

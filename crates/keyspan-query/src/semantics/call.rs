@@ -276,14 +276,15 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
         let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
         return quotient(total, rows, *ty);
     }
-    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types.as_slice()
+    function.params.args = arguments(&name, args, &types)?;
+    // Variances of integers are computed as floats, too.
+    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types_of(&function.params.args, schema)?.as_slice()
         && !function.params.distinct
         && !function.params.window_frame.start_bound.is_unbounded()
         && let Some(moving) = functions::moving::of_floats(&name)
     {
         function.fun = WindowFunctionDefinition::AggregateUDF(moving);
     }
-    function.params.args = arguments(&name, args, &types)?;
     Ok(settled(Expr::WindowFunction(Box::new(function)), &name))
 }
 

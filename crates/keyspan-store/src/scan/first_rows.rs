@@ -25,6 +25,7 @@ use crate::seam::ScanCounters;
 const FEW: usize = 64;
 
 /// Of which rows the first are asked for.
+#[derive(Clone, Copy)]
 enum Asked {
     /// So many of each prefix.
     OfEach(usize),
@@ -35,12 +36,12 @@ enum Asked {
 /// By how many leading columns all rows of the one span are alike; `None` for several spans.
 fn alike(scan: &Scan) -> Option<usize> {
     let [span] = scan.spans.as_slice() else { return None };
-    let values = |bound: &Bound<Vec<Value>>| match bound {
-        Bound::Included(values) | Bound::Excluded(values) => values.clone(),
-        Bound::Unbounded => Vec::new(),
+    let (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) =
+        (&span.start, &span.end)
+    else {
+        return Some(0);
     };
-    let (start, end) = (values(&span.start), values(&span.end));
-    Some(start.iter().zip(&end).take_while(|(one, other)| one == other).count())
+    Some(start.iter().zip(end).take_while(|(one, other)| one == other).count())
 }
 
 impl ScanSource {
@@ -64,13 +65,19 @@ impl ScanSource {
             if reverse { one.0 > other.1 } else { one.1 < other.0 }
         };
         let (mut certain, mut left_out) = (Vec::new(), Vec::new());
+        let mut counts = vec![None; self.runs.len()];
         for at in order {
             let earlier: Vec<usize> = certain.iter().copied().filter(|one| before(one, at)).collect();
-            let enough = |asked: &Asked| match asked {
-                Asked::OfEach(rows) => self.all_have_rows(at, &earlier, columns, *rows),
-                Asked::OfAll(rows) => self.rows_within(&chosen.ranges, &earlier, *rows),
+            let enough = match asked {
+                _ if earlier.is_empty() => false,
+                Asked::OfEach(rows) => self.all_have_rows(at, &earlier, columns, rows),
+                Asked::OfAll(rows) => {
+                    let apart = self.apart(&earlier);
+                    let count = |at: &usize| *counts[*at].get_or_insert_with(|| self.rows_within(&chosen.ranges, *at));
+                    apart.iter().map(count).sum::<usize>() >= rows
+                }
             };
-            if !earlier.is_empty() && enough(&asked) {
+            if enough {
                 left_out.push(at);
             } else if self.lives(at) {
                 certain.push(at);
@@ -120,32 +127,26 @@ impl ScanSource {
         scan.spans.iter().all(whole).then_some((columns, rows))
     }
 
-    /// Whether these runs have so many rows together in these ranges. Of runs that may have versions of one row only one
-    /// counts. What cannot be read counts as nothing: who reads it is told why.
-    fn rows_within(&self, ranges: &[KeyRange], runs: &[usize], rows: usize) -> bool {
-        let counters = ScanCounters::default();
-        let within = |at: &usize| {
-            let run = self.runs[*at].sorted()?;
-            let mut found = 0;
-            for (start, end) in ranges {
-                let from = run.lower_bound(start, &counters).ok()?;
-                let to = match end {
-                    Some(end) => run.lower_bound(end, &counters).ok()?,
-                    None => run.meta().all.rows as usize,
-                };
-                found += to - from;
-            }
-            Some(found)
-        };
-        let (mut left, mut counted) = (rows, Vec::new());
+    /// Those of some runs that have no row in several versions: of runs that meet the first.
+    fn apart(&self, runs: &[usize]) -> Vec<usize> {
+        let mut apart: Vec<usize> = Vec::with_capacity(runs.len());
         for at in runs {
-            let own = self.extent(*at);
-            if counted.iter().all(|other: &&Extent| other.disjoint(own)) {
-                left = left.saturating_sub(within(at).unwrap_or(0));
-                counted.push(own);
+            if apart.iter().all(|other| self.extent(*other).disjoint(self.extent(*at))) {
+                apart.push(*at);
             }
         }
-        left == 0
+        apart
+    }
+
+    /// How many rows a run has in these ranges. What cannot be read counts as nothing: who reads it is told why.
+    fn rows_within(&self, ranges: &[KeyRange], at: usize) -> usize {
+        let Some(run) = self.runs[at].sorted() else { return 0 };
+        let (counters, all) = (ScanCounters::default(), run.meta().all.rows as usize);
+        let count = |(start, end): &KeyRange| {
+            let end = end.as_ref().map_or(Ok(all), |end| run.lower_bound(end, &counters))?;
+            Ok(end - run.lower_bound(start, &counters)?)
+        };
+        ranges.iter().map(count).sum::<Result<usize>>().unwrap_or(0)
     }
 
     fn extent(&self, at: usize) -> &Extent {
