@@ -31,6 +31,7 @@ use crate::asof::{AsOfJoins, AsOfPlanner};
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
+use crate::interrupt::StopJoins;
 use crate::kept::KeptPlans;
 use crate::meaning::Meaning;
 use crate::scan::KeyOrder;
@@ -231,5 +232,6 @@ fn physical_rules() -> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptim
     rules.insert(first, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
     rules.push(Arc::new(memory::CountWindows));
+    rules.push(Arc::new(StopJoins));
     rules
 }

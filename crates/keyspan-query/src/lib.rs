@@ -18,6 +18,7 @@
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
 //! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
+//! - [`interrupt`]: stopping the work of statements that have ended.
 //! - `brief`: which plans whoever asks may run without a thread of their own.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
@@ -31,6 +32,7 @@ pub mod expression;
 pub mod functions;
 mod gapfill;
 mod grouped;
+pub mod interrupt;
 mod kept;
 mod meaning;
 mod memory;

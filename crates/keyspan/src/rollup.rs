@@ -20,6 +20,7 @@ use keyspan_model::{
 };
 use keyspan_query::rollup::{Progress, Refresh, progress};
 use keyspan_query::{QueryContext, Zone};
+use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
 use parking_lot::Mutex;
 
@@ -93,12 +94,14 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     let mut session = database.session();
     let context: QueryContext = session.context(snapshot, &[]);
     let queries = session.queries.clone();
-    let read = {
-        let view = view.clone();
-        database.threads().run(async move { keyspan_query::rollup::refresh(&queries, &view, &context).await }).await?
+    let (store, of) = (database.store().clone(), view.clone());
+    let work = async move {
+        match (keyspan_query::rollup::refresh(&queries, &of, &context).await?, &of.rollup) {
+            (Some(read), Some(rollup)) => write(&store, rollup, read).await.map(Some),
+            _ => Ok(None),
+        }
     };
-    if let Some(read) = read {
-        let batch = write(database, rollup, read).await?;
+    if let Some(batch) = database.threads().run(work).await? {
         match database.store().apply(batch).await {
             Err(error) if error.kind == ErrorKind::UndefinedTable => return Ok(()),
             applied => drop(applied?),
@@ -122,10 +125,8 @@ fn tell(database: &Database, rollup: &RollupDef) -> Result<()> {
 }
 
 /// What must be written so that what is kept is what was computed.
-async fn write(database: &Database, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
-    let Refresh { kept, computed, progress } = read;
-    let (mut kept, mut computed) =
-        (database.threads().stream_of(|| Ok(kept))?, database.threads().stream_of(|| Ok(computed))?);
+async fn write(store: &Arc<EmbeddedStore>, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
+    let Refresh { mut kept, mut computed, progress } = read;
     let rows = Arc::new(rollup.rows.clone());
     let mut known: Option<Known> = None;
     while let Some(batch) = kept.next().await {
@@ -148,7 +149,7 @@ async fn write(database: &Database, rollup: &RollupDef, read: Refresh) -> Result
             None => {
                 let names: Vec<String> = changed.schema().fields().iter().map(|field| field.name().clone()).collect();
                 let intake = Intake::new(rows.clone(), &names, Arc::new(Zone::Fixed(0)))?;
-                let gather = Gather::new(database.store(), intake.relation().clone(), stamp);
+                let gather = Gather::new(store, intake.relation().clone(), stamp);
                 target.insert((intake, gather))
             }
         };

@@ -13,11 +13,14 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value, array_of};
 use super::overload::{scalar_value, zone_of};
 use super::time::{parts, to_instant, to_local};
 use crate::error::external;
+use crate::interrupt;
 use crate::semantics::Zone;
 use crate::semantics::arithmetic::{Op, apply};
 
 /// Rows that a series may have.
 const LONGEST: usize = 50_000_000;
+/// Rows of a batch, and between two looks whether the statement has ended.
+const BATCH: usize = 8192;
 
 /// `generate_series(start, stop [, step])`.
 #[derive(Debug)]
@@ -35,7 +38,8 @@ impl TableFunctionImpl for GenerateSeries {
         let zone = zone_of(args.session().config_options())?;
         let (ty, values) = series(&scalars, zone)?;
         let schema = Arc::new(Schema::new(vec![ty.field("generate_series", true)]));
-        let batches = values.chunks(8192).map(|chunk| {
+        let batches = values.chunks(BATCH).map(|chunk| {
+            interrupt::check().map_err(external)?;
             let array = array_of(ty, chunk).map_err(external)?;
             Ok(RecordBatch::try_new(schema.clone(), vec![array])?)
         });
@@ -107,7 +111,7 @@ fn check(rows: usize) -> keyspan_model::Result<()> {
     if rows > LONGEST {
         return Err(Error::new(ErrorKind::LimitExceeded, format!("generate_series() is limited to {LONGEST} rows")));
     }
-    Ok(())
+    if rows.is_multiple_of(BATCH) { interrupt::check() } else { Ok(()) }
 }
 
 fn times(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model::Result<Vec<Value>> {
