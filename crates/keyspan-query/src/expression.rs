@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DFSchemaRef, ParamValues};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ParamValues};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, Projection};
@@ -15,7 +15,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, Result, Value};
+use keyspan_model::{ColumnType, Error, Result, Value, array_of};
 
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -93,6 +93,27 @@ impl CompiledExprs {
                 &bound
             }
         };
+        self.arrays(exprs, batch)
+    }
+
+    /// One array per expression, with a row for each list of parameters. For expressions over no columns.
+    ///
+    /// # Errors
+    /// Those of [`CompiledExprs::evaluate`], and those of functions that take no column in place of a constant.
+    pub fn evaluate_each(&self, lists: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {
+        let fields = self.parameters.iter().enumerate().map(|(index, ty)| ty.field(&format!("${}", index + 1), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let columns = self.parameters.iter().enumerate().map(|(index, ty)| {
+            let values = lists.iter().map(|list| fitting(list.get(index), *ty)).collect::<Result<Vec<_>>>()?;
+            array_of(*ty, &values)
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(lists.len()));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+        self.arrays(&self.physical(&self.over_parameters(schema)?)?, &batch)
+    }
+
+    fn arrays(&self, exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let arrays = exprs.iter().zip(self.output.fields()).map(|(expr, field)| {
             let value = expr.evaluate(batch).map_err(from_datafusion)?;
             let array = value.into_array(batch.num_rows()).map_err(from_datafusion)?;
@@ -107,6 +128,20 @@ impl CompiledExprs {
     fn bound(&self, values: &ParamValues) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let plan = self.plan.clone().replace_params_with_values(values).map_err(from_datafusion)?;
         self.physical(&plan)
+    }
+
+    /// The plan with its parameters as the columns of its input.
+    fn over_parameters(&self, schema: SchemaRef) -> Result<LogicalPlan> {
+        let schema = DFSchema::try_from(schema).map_err(from_datafusion)?;
+        let empty = EmptyRelation { produce_one_row: false, schema: Arc::new(schema) };
+        let column = |expr: Expr| match expr {
+            Expr::Placeholder(placeholder) => Transformed::yes(Expr::Column(Column::new_unqualified(placeholder.id))),
+            other => Transformed::no(other),
+        };
+        let exprs = self.plan.expressions().into_iter().map(|expr| expr.transform(|part| Ok(column(part))).data());
+        let exprs = exprs.collect::<datafusion::error::Result<Vec<_>>>().map_err(from_datafusion)?;
+        let projection = Projection::try_new(exprs, Arc::new(LogicalPlan::EmptyRelation(empty)));
+        Ok(LogicalPlan::Projection(projection.map_err(from_datafusion)?))
     }
 
     fn physical(&self, plan: &LogicalPlan) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
@@ -127,6 +162,15 @@ impl CompiledExprs {
             self.state.create_physical_expr(simple, &schema)
         });
         physical.collect::<datafusion::error::Result<Vec<_>>>().map_err(from_datafusion)
+    }
+}
+
+/// A parameter's value in its type's form; null for one that is missing.
+fn fitting(value: Option<&Value>, ty: ColumnType) -> Result<Value> {
+    match value {
+        None => Ok(Value::Null),
+        Some(value) if value.fits(ty) => Ok(value.clone()),
+        Some(value) => value.clone().cast(ty),
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Counters {
     pub point_writes: u64,
     /// Statements that DataFusion planned.
     pub planned_statements: u64,
+    /// Plans made for expressions outside of queries: values, assignments, conditions, checks.
+    pub compilations: u64,
     /// Statements that were run again because another write came between.
     pub retries: u64,
 }
@@ -75,6 +77,7 @@ pub(crate) struct Counts {
     pub(crate) point_reads: AtomicU64,
     pub(crate) point_writes: AtomicU64,
     pub(crate) planned_statements: AtomicU64,
+    pub(crate) compilations: AtomicU64,
     pub(crate) retries: AtomicU64,
 }
 
@@ -170,6 +173,7 @@ impl Database {
             point_reads: counts.point_reads.load(Ordering::Relaxed),
             point_writes: counts.point_writes.load(Ordering::Relaxed),
             planned_statements: counts.planned_statements.load(Ordering::Relaxed),
+            compilations: counts.compilations.load(Ordering::Relaxed),
             retries: counts.retries.load(Ordering::Relaxed),
         }
     }

@@ -14,6 +14,7 @@ use keyspan_query::{KeyMatch, PlannedQuery, key_of};
 use crate::dml::condition;
 use crate::dml::returning::Returning;
 use crate::dml::row::Written;
+use crate::dml::shape::ShapeTypes;
 use crate::dml::value::{as_parameter, compile_typed, parameter_index};
 use crate::prepared::{Plan, Prepared};
 use crate::session::Session;
@@ -125,9 +126,7 @@ impl Settled {
         match &statement.source {
             InsertSource::Values(rows) => {
                 let columns = insert_columns(&written.table, statement);
-                for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(&columns)) {
-                    self.value(session, value, *ty, &[])?;
-                }
+                self.rows(session, rows, &columns)?;
             }
             InsertSource::Query(source) => {
                 let columns = insert_columns(&written.table, statement);
@@ -187,6 +186,23 @@ impl Settled {
                 self.settle(index, ColumnType::BigInt);
             }
         }
+    }
+
+    /// Parameters in the rows of VALUES.
+    fn rows(&mut self, session: &mut Session, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
+        let mut shapes = ShapeTypes::default();
+        for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(columns)) {
+            let InsertValue::Expression(expression) = value else { continue };
+            match as_parameter(expression) {
+                Some(index) => self.settle(index, *ty),
+                None => {
+                    for (index, ty) in shapes.of(session, expression, &self.types)? {
+                        self.settle(index, ty);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn value(

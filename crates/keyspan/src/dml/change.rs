@@ -6,6 +6,7 @@
 //! rows sought:  newest state ─▶ lock what is found ─▶ (in a transaction: look again) ─▶ decide ─▶ …
 //! ```
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -34,9 +35,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The place of the row with this key.
-    pub(crate) fn position(&self, key: &[Value]) -> Option<usize> {
-        self.keys.iter().position(|found| found == key)
+    /// The place of each row, by its name.
+    pub(crate) fn places(&self, written: &Written) -> Result<HashMap<RowName, usize>> {
+        self.keys.iter().enumerate().map(|(place, key)| Ok((written.name(key)?, place))).collect()
     }
 }
 
@@ -74,7 +75,7 @@ async fn find(session: &mut Session, written: &Written, target: &Target, paramet
         Target::Keys(keys) => locks = session.lock(names(written, keys)?).await?,
         Target::Span(_) | Target::Query(_) | Target::Nothing => {}
     }
-    let mut locked: Vec<RowName> = Vec::new();
+    let mut locked: HashSet<RowName> = HashSet::new();
     loop {
         let snapshot = session.newest()?;
         let rows = target::read(session, written, target, &snapshot, parameters).await?;
@@ -91,7 +92,7 @@ async fn find(session: &mut Session, written: &Written, target: &Target, paramet
             return Ok((found, snapshot, locks));
         }
         locks.absorb(session.lock(wanted.clone()).await?);
-        locked.append(&mut wanted);
+        locked.extend(wanted);
         if session.transaction.is_none() {
             return Ok((found, snapshot, locks));
         }

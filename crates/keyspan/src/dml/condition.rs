@@ -47,13 +47,15 @@ impl Compiled {
     pub(crate) fn holds(&self, rows: &RecordBatch, exist: bool, parameters: &[Value]) -> Result<Vec<bool>> {
         match self {
             Compiled::Exists => Ok(vec![exist; rows.num_rows()]),
-            Compiled::If(compiled) => {
-                let results = compiled.evaluate(rows, parameters)?;
-                let values = results[0].as_boolean_opt();
-                Ok((0..rows.num_rows()).map(|row| values.is_some_and(|v| v.is_valid(row) && v.value(row))).collect())
-            }
+            Compiled::If(compiled) => Ok(holds(compiled.evaluate(rows, parameters)?[0].as_ref())),
         }
     }
+}
+
+/// The rows for which a condition is true: not false, not null.
+pub(crate) fn holds(condition: &dyn Array) -> Vec<bool> {
+    let values = condition.as_boolean_opt();
+    (0..condition.len()).map(|row| values.is_some_and(|v| v.is_valid(row) && v.value(row))).collect()
 }
 
 /// In CQL `IF v = null` is true where v is absent.

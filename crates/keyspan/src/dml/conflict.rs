@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use keyspan_cql::{ConflictAction, Insert, OnConflict};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
+use keyspan_query::CompiledExprs;
 use std::sync::Arc;
 
 use super::assign::Assignments;
 use super::change::{Found, change};
-use super::condition::{self, Answer};
+use super::condition::{self, Answer, holds};
 use super::insert::Rows;
 use super::row::{NewRow, Written, alone, merged};
 use super::target::Target;
@@ -27,11 +29,8 @@ struct Present {
 
 impl Present {
     fn new(written: &Written, found: &Found) -> Result<Present> {
-        let mut rows = HashMap::with_capacity(found.keys.len());
-        for (index, key) in found.keys.iter().enumerate() {
-            rows.insert(written.name(key)?, written.values(&found.rows, index)?);
-        }
-        Ok(Present { rows })
+        let values = |(name, index)| Ok((name, written.values(&found.rows, index)?));
+        Ok(Present { rows: found.places(written)?.into_iter().map(values).collect::<Result<_>>()? })
     }
 }
 
@@ -147,37 +146,62 @@ async fn update(
         None => None,
     };
     let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    let insert = &insert;
-    let after = change(session, &written, &target, parameters, |_, found| {
+    let update = Updating { insert: &insert, assignments, filter, parameters };
+    let after = change(session, &written, &target, parameters, |_, found| update.decide(found)).await?;
+    insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
+}
+
+/// DO UPDATE, ready to be evaluated over the old rows and those that were to be inserted, side by side.
+struct Updating<'a> {
+    insert: &'a Rows,
+    assignments: Assignments,
+    filter: Option<CompiledExprs>,
+    parameters: &'a [Value],
+}
+
+impl Updating<'_> {
+    /// What is written, and the rows as they then are.
+    fn decide(&self, found: &Found) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
+        let insert = self.insert;
         let present = Present::new(&insert.written, found)?;
+        let old = |row: &NewRow| Ok(present.rows.get(&insert.written.name(&insert.key(row))?));
+        let old = insert.rows.iter().map(old).collect::<Result<Vec<_>>>()?;
+        let mut updates = self.updates(&old)?.into_iter();
         let (mut mutations, mut after) = (Vec::new(), Vec::new());
-        for row in &insert.rows {
-            let Some(old) = present.rows.get(&insert.written.name(&insert.key(row))?) else {
+        for (row, old) in insert.rows.iter().zip(old) {
+            let Some(old) = old else {
                 mutations.push(insert.insert(row));
                 after.push(alone(row));
                 continue;
             };
-            let both = beside(&insert.written, old, &alone(row))?;
-            if let Some(filter) = &filter {
-                let result = filter.evaluate(&both, parameters)?;
-                if !result[0].as_boolean_opt().is_some_and(|holds| holds.is_valid(0) && holds.value(0)) {
-                    continue;
-                }
+            if let Some(new) = updates.next().flatten() {
+                let row = keyed(insert, &new, old);
+                mutations.push(insert.written.write(&row, false, insert.timing.stamp, insert.timing.ttl));
+                after.push(merged(old, &new));
             }
-            let new = assignments.rows(&insert.written, &both, parameters)?.remove(0);
-            mutations.push(insert.written.write(
-                &keyed(insert, &new, old),
-                false,
-                insert.timing.stamp,
-                insert.timing.ttl,
-            ));
-            after.push(merged(old, &new));
         }
         insert.checks.check(&insert.written.table, &insert.written.batch(&after)?)?;
         Ok((mutations, after))
-    })
-    .await?;
-    insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
+    }
+
+    /// What each row that is there is to get; none for one that WHERE leaves alone.
+    fn updates(&self, old: &[Option<&Vec<Value>>]) -> Result<Vec<Option<NewRow>>> {
+        let written = &self.insert.written;
+        let conflicts = self.insert.rows.iter().zip(old);
+        let conflicts = conflicts.filter_map(|(row, old)| Some(((*old)?.clone(), alone(row))));
+        let (old, excluded): (Vec<_>, Vec<_>) = conflicts.unzip();
+        if old.is_empty() {
+            return Ok(Vec::new());
+        }
+        let both = beside(written, &old, &excluded)?;
+        let holds = match &self.filter {
+            Some(filter) => holds(filter.evaluate(&both, self.parameters)?[0].as_ref()),
+            None => vec![true; old.len()],
+        };
+        let kept = filter_record_batch(&both, &BooleanArray::from(holds.clone()))?;
+        let mut new = self.assignments.rows(written, &kept, self.parameters)?.into_iter();
+        Ok(holds.into_iter().map(|holds| if holds { new.next() } else { None }).collect())
+    }
 }
 
 fn keyed(insert: &Rows, row: &NewRow, old: &[Value]) -> NewRow {
@@ -185,10 +209,9 @@ fn keyed(insert: &Rows, row: &NewRow, old: &[Value]) -> NewRow {
     old[..key_len].iter().cloned().map(Some).chain(row[key_len..].iter().cloned()).collect()
 }
 
-/// The old row and the one that was to be inserted, side by side.
-fn beside(written: &Written, old: &[Value], excluded: &[Value]) -> Result<RecordBatch> {
-    let old = written.batch(&[old.to_vec()])?;
-    let excluded = written.batch(&[excluded.to_vec()])?;
+/// The old rows and those that were to be inserted, side by side.
+fn beside(written: &Written, old: &[Vec<Value>], excluded: &[Vec<Value>]) -> Result<RecordBatch> {
+    let (old, excluded) = (written.batch(old)?, written.batch(excluded)?);
     let fields = old.schema().fields().iter().chain(excluded.schema().fields()).cloned().collect::<Vec<_>>();
     let arrays = old.columns().iter().chain(excluded.columns()).cloned().collect();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)

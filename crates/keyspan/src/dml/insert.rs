@@ -18,6 +18,7 @@ use super::intake::Intake;
 use super::returning::Returning;
 use super::row::{NewRow, Written, alone, merged};
 use super::rowid;
+use super::shape::Pending;
 use super::target::Target;
 use super::using::{self, Timing};
 use super::value::{Evaluator, compile, rows_without_columns};
@@ -119,18 +120,23 @@ fn from_values(
 ) -> Result<Vec<NewRow>> {
     let evaluator = Evaluator::new(session);
     let named = places.len() < written.shown().count() || !written.shown().map(|(p, _)| p).eq(places.iter().copied());
+    let types: Vec<_> = written.table.columns.iter().map(|column| column.ty).collect();
+    let mut pending = Pending::default();
     let mut rows = Vec::with_capacity(values.len());
     for source in values {
         check_width(named, places.len(), source.len())?;
-        let mut row: NewRow = vec![None; written.table.columns.len()];
+        let mut row: NewRow = vec![None; types.len()];
         for (place, value) in places.iter().zip(source) {
             // DEFAULT leaves the entry open: it is filled in with those of columns not named.
             let InsertValue::Expression(expression) = value else { continue };
-            let ty = written.table.columns[*place].ty;
-            row[*place] = Some(evaluator.constant(session, expression, ty, parameters)?);
+            match evaluator.simple(expression, types[*place], parameters) {
+                Some(value) => row[*place] = Some(value?),
+                None => pending.add((rows.len(), *place), expression, parameters)?,
+            }
         }
         rows.push(row);
     }
+    pending.settle(session, &types, &mut rows)?;
     fill_defaults(session, written, &mut rows)?;
     for (row, source) in rows.iter_mut().zip(values) {
         // DEFAULT of a column without one is null.
@@ -351,10 +357,11 @@ async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -
         let written = insert.written.clone();
         let insert = &insert;
         change(session, &written, &Target::Keys(keys), parameters, |_, found| {
+            let places = found.places(&insert.written)?;
             let mut after = Vec::with_capacity(insert.rows.len());
             for row in &insert.rows {
-                after.push(match found.position(&insert.key(row)) {
-                    Some(at) => merged(&insert.written.values(&found.rows, at)?, row),
+                after.push(match places.get(&insert.written.name(&insert.key(row))?) {
+                    Some(&at) => merged(&insert.written.values(&found.rows, at)?, row),
                     None => alone(row),
                 });
             }

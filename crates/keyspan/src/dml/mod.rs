@@ -21,6 +21,7 @@ pub(crate) mod intake;
 pub(crate) mod returning;
 pub(crate) mod row;
 pub(crate) mod rowid;
+pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod update;
 pub(crate) mod using;

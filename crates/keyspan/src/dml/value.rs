@@ -10,6 +10,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{CompiledExprs, Zone};
 use keyspan_store::seam::{ReadAt, Store};
 
+use crate::database::count;
 use crate::session::Session;
 
 /// Evaluates expressions in a session's time zone.
@@ -167,6 +168,7 @@ pub(crate) fn compile_typed(
     input: &[(&str, SchemaRef)],
     types: &[Option<ColumnType>],
 ) -> Result<CompiledExprs> {
+    count(&session.database.counts().compilations);
     let snapshot = session.database.store().snapshot(ReadAt::Acknowledged)?;
     let context = session.context(snapshot, types);
     session.queries.expression(expressions, input, &context)

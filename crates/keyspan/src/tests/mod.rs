@@ -7,6 +7,7 @@ mod memory;
 mod prepared;
 mod read;
 mod session;
+mod values;
 mod write;
 
 use keyspan_model::array::value_at;
