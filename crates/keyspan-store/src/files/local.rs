@@ -139,12 +139,19 @@ impl Files for LocalFiles {
     }
 
     fn free_space(&self) -> Result<Option<u64>> {
-        fs2::available_space(&self.root).map(Some).map_err(|error| self.fail("look at", "", &error))
+        let space = fs2::statvfs(&self.root).map_err(|error| self.fail("look at", "", &error))?;
+        Ok(known_space(space.total_space(), space.available_space()))
     }
 
     fn local_root(&self) -> Option<&Path> {
         Some(&self.root)
     }
+}
+
+/// Free bytes as a file system tells them. One that says that it has no blocks at all, as some FUSE file systems do,
+/// tells no size: it is not a full disk.
+fn known_space(total: u64, available: u64) -> Option<u64> {
+    (total > 0).then_some(available)
 }
 
 /// Makes a directory and those above it; each name is durable when its own directory was synced.
@@ -246,5 +253,20 @@ mod tests {
         assert_eq!(files.read("one").expect("reads").as_ref(), b"first");
         assert_eq!(files.list("").expect("lists"), ["one"]);
         assert_eq!(files.open("one").expect("opens").read_at(3, 9).expect_err("too far").kind, ErrorKind::Corrupted);
+    }
+
+    #[test]
+    fn a_file_system_without_a_size_is_not_a_full_disk() {
+        assert_eq!(known_space(0, 0), None);
+        assert_eq!(known_space(1 << 30, 0), Some(0), "full");
+        assert_eq!(known_space(1 << 30, 4096), Some(4096));
+    }
+
+    /// The file system of processes has no blocks.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_the_system_says_of_a_file_system_without_a_size_is_no_limit() {
+        let files = LocalFiles::new("/proc").expect("it is there");
+        assert_eq!(files.free_space().expect("looks"), None);
     }
 }
