@@ -19,6 +19,8 @@ const INET_V4: u8 = 2;
 const INET_V6: u8 = 3;
 /// The decimal whose values are a varint's.
 const WHOLE: ColumnType = ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: 0 };
+/// Stands for a row's number of fields after the last row.
+pub(super) const END_MARKER: i16 = -1;
 /// The signs of a numeric.
 const POSITIVE: u16 = 0;
 const NEGATIVE: u16 = 0x4000;
@@ -62,7 +64,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Passes the next row; false: it is the end marker.
+    /// Passes the next row; false: it is the end marker, or none.
     pub(super) fn skip_row(&mut self) -> Result<bool, Fault> {
         let count = i16::from_be_bytes(fixed(self.take(2)?)?);
         for _ in 0..count {
@@ -72,11 +74,10 @@ impl<'a> Reader<'a> {
         Ok(count >= 0)
     }
 
-    /// The next row and its number of fields; no number for the end marker.
-    pub(super) fn row(&mut self) -> Result<(Row<'a>, Option<usize>), Fault> {
+    /// The next row and its number of fields; none, and [`END_MARKER`], at the end.
+    pub(super) fn row(&mut self) -> Result<(Row<'a>, i16), Fault> {
         let count = i16::from_be_bytes(fixed(self.take(2)?)?);
-        let Ok(count) = usize::try_from(count) else { return Ok((Vec::new(), None)) };
-        let mut row = Vec::with_capacity(count);
+        let mut row = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
         for _ in 0..count {
             let length = i32::from_be_bytes(fixed(self.take(4)?)?);
             row.push(match usize::try_from(length) {
@@ -85,7 +86,7 @@ impl<'a> Reader<'a> {
                 Err(_) => return Err(Error::new(ErrorKind::InvalidCopy, "invalid field size").into()),
             });
         }
-        Ok((row, Some(count)))
+        Ok((row, count))
     }
 }
 

@@ -8,7 +8,7 @@ use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use keyspan_query::Zone;
 
-use super::binary;
+use super::binary::{self, END_MARKER};
 use super::cells::{Cells, text_of};
 use super::fields::{self, each_field};
 use super::line::{Line, LineFinder};
@@ -286,16 +286,32 @@ impl Parser {
             match self.read_row(&mut reader) {
                 Ok(true) => self.count_row(reader.position() - start, full)?,
                 Ok(false) => {}
-                Err(binary::Fault::Short) if is_last => {
-                    return Err(self.at_line(misfit("unexpected EOF in COPY data"), None));
-                }
-                Err(binary::Fault::Short) => return Ok(start),
+                Err(binary::Fault::Short) if !is_last => return Ok(start),
+                Err(binary::Fault::Short) if self.may_end(bytes.len() - start) => return Ok(bytes.len()),
+                Err(binary::Fault::Short) => return Err(self.at_line(misfit(self.cut_short(bytes.len())), None)),
                 Err(binary::Fault::Wrong(error)) => return Err(error),
             }
         }
         match reader.position() == bytes.len() {
             true => Ok(bytes.len()),
             false => Err(self.at_line(misfit("received copy data after EOF marker"), None)),
+        }
+    }
+
+    /// Whether the data may end before the next row, so many bytes into it. As in Postgres the end of the data ends the
+    /// rows as well as the end marker does, even in the middle of a row's number of fields: pgx sends no marker.
+    fn may_end(&self, bytes: usize) -> bool {
+        !self.at_header && bytes < size_of::<i16>()
+    }
+
+    /// What is missing where the data ends after so many bytes of a header or of a row.
+    fn cut_short(&self, bytes: usize) -> &'static str {
+        match bytes.saturating_sub(SIGNATURE.len()) {
+            _ if !self.at_header => "unexpected EOF in COPY data",
+            _ if bytes < SIGNATURE.len() => "COPY file signature not recognized",
+            0..4 => "invalid COPY file header (missing flags)",
+            4..8 => "invalid COPY file header (missing length)",
+            _ => "invalid COPY file header (wrong length)",
         }
     }
 
@@ -308,11 +324,11 @@ impl Parser {
         }
         let (row, count) = reader.row()?;
         self.line += 1;
-        let Some(count) = count else {
+        if count == END_MARKER {
             self.ended = true;
             return Ok(false);
-        };
-        if count != self.plan.columns.len() {
+        }
+        if usize::try_from(count) != Ok(self.plan.columns.len()) {
             let message = format!("row field count is {count}, expected {}", self.plan.columns.len());
             return Err(self.at_line(misfit(message), None).into());
         }

@@ -226,3 +226,34 @@ fn what_follows_the_end_marker_is_no_data() {
     let input: String = (0..100).map(|n| format!("{n}\n")).collect::<String>() + "\\.\nnot data\n";
     assert_eq!(parse(&[ColumnType::Int], &csv(), input.as_bytes()).expect("rows").len(), 100);
 }
+
+/// Binary data: the header, and what follows it.
+fn binary(rest: &[u8]) -> Vec<u8> {
+    [b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", rest].concat()
+}
+
+/// As PostgreSQL 15 answers to the same bytes.
+#[test]
+fn binary_data_ends_with_its_last_row_or_with_the_end_marker() {
+    let options = CopyOptions { format: CopyFormat::Binary, ..CopyOptions::default() };
+    let seven = [0, 1, 0, 0, 0, 4, 0, 0, 0, 7];
+    for end in [&[][..], &[0xff, 0xff], &[0], &[0xff]] {
+        let rows = parse(&[ColumnType::Int], &options, &binary(&[&seven[..], end].concat())).expect("rows");
+        assert_eq!(rows, [[Value::Int(7)]], "{end:?}");
+    }
+    assert!(parse(&[ColumnType::Int], &options, &binary(&[])).expect("no rows").is_empty());
+    let wrong: &[(Vec<u8>, &str)] = &[
+        (binary(&seven[..9]), "unexpected EOF in COPY data"),
+        (binary(&seven[..3]), "unexpected EOF in COPY data"),
+        (binary(&[&seven[..], &[0xff, 0xff, 0]].concat()), "received copy data after EOF marker"),
+        (binary(&[0xff, 0xfe]), "row field count is -2, expected 1"),
+        (Vec::new(), "COPY file signature not recognized"),
+        (binary(&[])[..10].to_vec(), "COPY file signature not recognized"),
+        (binary(&[])[..14].to_vec(), "invalid COPY file header (missing flags)"),
+        (binary(&[])[..18].to_vec(), "invalid COPY file header (missing length)"),
+    ];
+    for (bytes, message) in wrong {
+        let error = parse(&[ColumnType::Int], &options, bytes).expect_err(message);
+        assert_eq!((error.sqlstate(), error.message.as_str()), ("22P04", *message));
+    }
+}
