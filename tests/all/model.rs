@@ -115,6 +115,8 @@ struct Run {
     table: TableDef,
     model: Model,
     descending: bool,
+    /// Rows come in time order: the twelfth of an hour that is being written.
+    hour: usize,
     flushes: u64,
     compactions: u64,
 }
@@ -174,7 +176,18 @@ impl Run {
         let table = table(&mut catalog, descending);
         catalog.tables.insert(table.id, Arc::new(table.clone()));
         store.change(base.version, catalog, None).await.unwrap();
-        Run { random, clock, folder, store, table, model: Model::default(), descending, flushes: 0, compactions: 0 }
+        Run {
+            random,
+            clock,
+            folder,
+            store,
+            table,
+            model: Model::default(),
+            descending,
+            hour: 0,
+            flushes: 0,
+            compactions: 0,
+        }
     }
 
     fn values(&self) -> Vec<(u32, ColumnType)> {
@@ -182,8 +195,12 @@ impl Run {
         regular.map(|c| (c.id.0, c.ty)).collect()
     }
 
+    /// Mostly of the hours that are being written now, in all partitions; now and then a late one or any other.
     fn key(&mut self) -> Key {
-        let hour = self.random.below(24 * 12) as i64;
+        let hour = match self.random.below(3) {
+            0 => self.random.below(24 * 12),
+            _ => self.hour + self.random.below(3),
+        } as i64;
         (format!("p{}", self.random.below(12)), START + (hour * 300 + self.random.below(20) as i64) * SECOND)
     }
 
@@ -363,7 +380,10 @@ impl Run {
             550..=679 => self.write_batch().await,
             680..=819 => self.delete().await,
             820..=869 => self.clock.advance(self.random.below(30) as i64 * SECOND),
-            870..=879 => self.store.flush().await.unwrap(),
+            870..=879 => {
+                self.hour = (self.hour + 1) % (24 * 12);
+                self.store.flush().await.unwrap();
+            }
             880..=884 => self.store.compact().await.unwrap(),
             885..=889 => self.reopen().await,
             890..=894 => self.change_columns().await,
@@ -448,11 +468,22 @@ impl Run {
     async fn check_get(&mut self) {
         let (relation, (_, columns, types)) = (self.table.rows, self.columns());
         let snapshot = self.store.snapshot(ReadAt::Newest).unwrap();
-        for _ in 0..5 {
+        for _ in 0..10 {
             let key = self.key();
             let values = vec![Value::Text(key.0.clone()), Value::Timestamp(key.1)];
-            let found = rows_of(&snapshot.get(relation, &[values], &columns).unwrap(), &types);
+            let found = rows_of(&snapshot.get(relation, std::slice::from_ref(&values), &columns).unwrap(), &types);
             assert_eq!(found, self.expected(|k| *k == key), "get {key:?}");
+            let scan = Scan {
+                relation,
+                spans: vec![Span::prefix(values)],
+                columns: columns.clone(),
+                ranges: vec![],
+                order: Order::Forward,
+                limit: None,
+                per_prefix: None,
+                coded: false,
+            };
+            assert_eq!(found, read(&*snapshot, &scan, 1, &types).await, "get and scan of {key:?}");
         }
     }
 }

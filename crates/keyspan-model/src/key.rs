@@ -97,18 +97,22 @@ impl KeyEncoder {
         Ok(values)
     }
 
+    /// The bytes of each column of an encoded key, in key order.
+    ///
+    /// For keys of this encoder; of bytes that are no key some part takes all that is left, and those behind it nothing.
+    pub fn columns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.parts.iter().scan(bytes, |rest, part| {
+            let (own, behind) = rest.split_at(part_len(part, rest).unwrap_or(rest.len()));
+            *rest = behind;
+            Some(own)
+        })
+    }
+
     /// How many bytes at the start of an encoded key hold its first `columns` columns.
     ///
     /// For keys of this encoder; bytes that are no key give a length within them and never a panic.
     pub fn prefix_len(&self, bytes: &[u8], columns: usize) -> usize {
-        let mut len = 0;
-        for part in self.parts.iter().take(columns) {
-            match part_len(part, &bytes[len..]) {
-                Some(part) => len += part,
-                None => return bytes.len(),
-            }
-        }
-        len
+        self.columns(bytes).take(columns).map(<[u8]>::len).sum()
     }
 
     /// The span as bytes: start inclusive, end exclusive (`None`: to the end of the relation).

@@ -15,6 +15,7 @@ use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result
 use crate::row::{CellStamp, RowEntry};
 use crate::run::{
     Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
+    WholeKey,
 };
 use crate::seam::ScanCounters;
 
@@ -174,7 +175,7 @@ impl SortedRun for MemoryRun {
         })
     }
 
-    fn may_contain(&self, key: &[u8]) -> bool {
+    fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         self.meta.all.may_contain(key)
     }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::memory_run::{MemoryRun, RowsBuilder};
 use crate::row::RowEntry;
-use crate::run::{Extent, RunMeta};
+use crate::run::{Extent, RunMeta, WholeKey};
 
 /// Rows after which a memtable is frozen.
 pub const FREEZE_ROWS: usize = 65_536;
@@ -28,7 +28,6 @@ type Rows = SkipMap<(Vec<u8>, Reverse<u64>), RowEntry>;
 
 /// The mutable newest part of a relation.
 pub struct Memtable {
-    columns: usize,
     key: KeyEncoder,
     rows: Rows,
     extent: Mutex<Extent>,
@@ -48,7 +47,6 @@ impl Memtable {
     /// An empty memtable of a relation.
     pub fn new(relation: &RelationDef) -> Memtable {
         Memtable {
-            columns: relation.key.len(),
             key: KeyEncoder::new(&relation.key),
             rows: SkipMap::new(),
             extent: Mutex::new(Extent::default()),
@@ -80,9 +78,7 @@ impl Memtable {
     }
 
     fn note(&self, key: &[u8], entry: &RowEntry) {
-        let ends = (0..=self.columns).map(|columns| self.key.prefix_len(key, columns)).collect::<Vec<_>>();
-        let parts = ends.windows(2).map(|end| &key[end[0]..end[1]]);
-        self.extent.lock().add_row(key, parts, &entry.extent());
+        self.extent.lock().add_row(&WholeKey::new(&self.key, key), &entry.extent());
     }
 
     /// What is known of everything inserted so far.
@@ -169,11 +165,6 @@ impl MemtableView {
             seq: self.table.seqs().unwrap_or((0, 0)),
             bytes: self.table.bytes() as u64,
         })
-    }
-
-    /// Whether the key may be in it.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.get(key).is_some()
     }
 
     /// What the memtable says of one key.

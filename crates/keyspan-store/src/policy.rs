@@ -166,7 +166,7 @@ fn depth(group: &[&SegmentRecord]) -> usize {
 fn deepest<'a>(group: &[&'a SegmentRecord]) -> Vec<&'a SegmentRecord> {
     let meeting = |segment: &&SegmentRecord| -> Vec<&'a SegmentRecord> {
         let own = &segment.meta.all;
-        let meets = |other: &&&SegmentRecord| other.meta.all.may_contain(&own.key.0) && !other.meta.all.disjoint(own);
+        let meets = |other: &&&SegmentRecord| other.meta.all.spans(&own.key.0) && !other.meta.all.disjoint(own);
         group.iter().filter(meets).copied().collect()
     };
     group.iter().map(meeting).max_by_key(Vec::len).unwrap_or_default()

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use keyspan_model::{Applied, Error, ErrorKind, RelationId, Result, Stamp};
+use keyspan_model::{Applied, Error, ErrorKind, KeyEncoder, RelationId, Result, Stamp};
 use tokio::sync::oneshot;
 
 use super::core::Core;
@@ -18,7 +18,7 @@ use super::version::{Published, RelationVersion, Schema, Tombstone};
 use crate::log::{Commit, Record};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
-use crate::run::{SortedRun, SpanTombstone};
+use crate::run::{SortedRun, SpanTombstone, WholeKey};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord};
 
@@ -248,8 +248,10 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
             return Ok(true);
         }
     }
+    let encoder = KeyEncoder::new(&relation.definition.key);
+    let key = condition.whole_key.then(|| WholeKey::new(&encoder, start));
     let mut segments = relation.segments.iter().filter(|segment| later(segment.as_ref()));
-    if segments.any(|segment| !condition.whole_key || segment.may_contain(start)) {
+    if segments.any(|segment| key.as_ref().is_none_or(|key| segment.may_contain(key))) {
         return Ok(true);
     }
     let deleted = relation

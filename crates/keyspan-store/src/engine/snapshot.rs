@@ -133,7 +133,7 @@ impl Snapshot for StoreSnapshot {
     }
 
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
-        self.source(relation)?.get(keys, columns)
+        self.source(relation)?.get(keys, columns, &ScanCounters::default())
     }
 
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::BooleanArray;
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::nullif;
-use keyspan_model::{ColumnType, RelationDef, Result};
+use keyspan_model::{ColumnType, KeyEncoder, RelationDef, Result};
 
 use super::chunk::{Chunk, Gathered};
 use super::cursor::{Skip, Which};
@@ -20,7 +20,7 @@ use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
 use super::versions::VersionFilter;
 use crate::row::CellStamp;
-use crate::run::{Bits, CellColumn, Cover, Extent, Int64s, RunBatch, SortedRun, SpanTombstone, Wanted};
+use crate::run::{Bits, CellColumn, Cover, Extent, Int64s, RunBatch, SortedRun, SpanTombstone, Wanted, WholeKey};
 use crate::seam::ScanCounters;
 
 /// Rows of an output batch at most.
@@ -47,6 +47,7 @@ pub struct CompactionInput<'a> {
 #[derive(Debug)]
 pub struct Compaction {
     relation: Arc<RelationDef>,
+    key: KeyEncoder,
     sweep: Sweep,
     wanted: Wanted,
     types: Vec<ColumnType>,
@@ -70,7 +71,8 @@ impl Compaction {
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
         let chunk = Chunk::default();
-        Ok(Compaction { relation, sweep, wanted, types, outside, keep_tombstones, now, versions, chunk, counters })
+        let key = KeyEncoder::new(&relation.key);
+        Ok(Compaction { relation, key, sweep, wanted, types, outside, keep_tombstones, now, versions, chunk, counters })
     }
 
     /// The columns of the batches' cells, in order.
@@ -199,8 +201,8 @@ impl Compaction {
             return false;
         }
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
-        let key = keys.value(row);
-        self.outside.iter().all(|run| !run.may_contain(key) || run.ts.is_none_or(|written| written.0 > ts))
+        let key = WholeKey::new(&self.key, keys.value(row));
+        self.outside.iter().all(|run| !run.may_contain(&key) || run.ts.is_none_or(|written| written.0 > ts))
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::array::{Array, BinaryArray};
 use keyspan_model::{KeyColumn, KeyEncoder, RelationDef, Result, Value};
 use serde::{Deserialize, Serialize};
 
-use super::{Int64s, RunBatch};
+use super::{Int64s, RunBatch, WholeKey};
 
 /// What is known of a range of rows of a run. All bounds are inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,8 +74,15 @@ impl Extent {
     }
 
     /// Whether the key lies between least and greatest key.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
+    pub fn spans(&self, key: &[u8]) -> bool {
         self.rows > 0 && self.key.0.as_slice() <= key && key <= self.key.1.as_slice()
+    }
+
+    /// Whether the key lies in the box: between least and greatest key, and so does each of its columns.
+    pub fn may_contain(&self, key: &WholeKey<'_>) -> bool {
+        let inside =
+            |(own, part): (&(Vec<u8>, Vec<u8>), &&[u8])| own.0.as_slice() <= *part && *part <= own.1.as_slice();
+        self.spans(key.bytes) && self.columns.iter().zip(&key.columns).all(inside)
     }
 
     /// Least and greatest value of a key column; `None` if the extent does not know.
@@ -106,14 +113,14 @@ impl Extent {
         self.widen_counts(other);
     }
 
-    /// Widens this extent by one row: its encoded key, the key's parts, and what the row counts for.
-    pub(crate) fn add_row<'a>(&mut self, key: &'a [u8], parts: impl Iterator<Item = &'a [u8]>, row: &Extent) {
+    /// Widens this extent by one row: its key, and what the row counts for.
+    pub(crate) fn add_row(&mut self, key: &WholeKey<'_>, row: &Extent) {
         if self.rows == 0 {
-            self.key = (key.to_vec(), key.to_vec());
-            self.columns = parts.map(|part| (part.to_vec(), part.to_vec())).collect();
+            self.key = (key.bytes.to_vec(), key.bytes.to_vec());
+            self.columns = key.columns.iter().map(|part| (part.to_vec(), part.to_vec())).collect();
         } else {
-            widen_box(&mut self.key, key, key);
-            self.columns.iter_mut().zip(parts).for_each(|(own, part)| widen_box(own, part, part));
+            widen_box(&mut self.key, key.bytes, key.bytes);
+            self.columns.iter_mut().zip(&key.columns).for_each(|(own, part)| widen_box(own, part, part));
         }
         self.widen_counts(row);
     }

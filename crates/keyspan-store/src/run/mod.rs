@@ -15,6 +15,7 @@ mod meeting;
 mod prefixes;
 mod range;
 mod tombstone;
+mod whole_key;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -31,6 +32,7 @@ pub use meeting::{Meeting, Meetings, inherit};
 pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
+pub use whole_key::WholeKey;
 
 use crate::memory_run::MemoryRun;
 use crate::memtable::MemtableView;
@@ -83,8 +85,9 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// Reads exactly these rows, which lie within one block. Columns that the run lacks are absent in all rows.
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
 
-    /// Whether the run may hold this whole encoded key: by its boxes and its bloom filter, without reading rows.
-    fn may_contain(&self, key: &[u8]) -> bool;
+    /// Whether the run may hold this key: by its box first, which costs nothing, then by its bloom filter; without
+    /// reading rows.
+    fn may_contain(&self, key: &WholeKey<'_>) -> bool;
 
     /// Those of `rows` that may lie inside all of `ranges`, ascending, by boxes of key columns and, if `values`,
     /// by zone maps of value columns too. No IO. `values` is given only where rows are settled.
@@ -167,10 +170,10 @@ impl Run {
         }
     }
 
-    /// Whether the run may hold this whole encoded key.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
+    /// Whether the run may hold this key.
+    pub fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         match self {
-            Run::Memtable(view) => view.may_contain(key),
+            Run::Memtable(view) => view.meta().all.may_contain(key),
             Run::Memory(run) => run.may_contain(key),
             Run::Segment(run) => run.may_contain(key),
         }

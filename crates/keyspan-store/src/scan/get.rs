@@ -12,23 +12,26 @@ use super::split::{Part, PartRuns, encode_split};
 use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::Chunk;
 use crate::merge::live::{Depth, Output};
-use crate::run::{Run, SortedRun};
+use crate::run::{Extent, Run, SortedRun, WholeKey};
 use crate::seam::{ScanCounters, Split};
 
 impl ScanSource {
     /// The live rows with these whole keys, in the keys' order, missing ones left out.
-    pub fn get(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+    pub fn get(
+        self: &Arc<Self>,
+        keys: &[Vec<Value>],
+        columns: &[ScanColumn],
+        counters: &ScanCounters,
+    ) -> Result<RecordBatch> {
         if self.counts_versions() {
             return self.get_versions(keys, columns);
         }
         let encoder = KeyEncoder::new(&self.relation.key);
-        let counters = ScanCounters::default();
-        let runs = self.newest_first();
         let mut output = None;
         let mut chunk = Chunk::default();
         for key in keys {
-            let key = encoder.encode(key)?;
-            let found = self.find(&runs, &key, &counters)?;
+            let bytes = encoder.encode(key)?;
+            let found = self.find(&WholeKey::new(&encoder, &bytes), counters)?;
             if found.is_empty() {
                 continue;
             }
@@ -36,7 +39,7 @@ impl ScanSource {
                 output = Some(Output::new(&self.relation, columns, self.point_depth(), false)?);
             }
             if let Some(output) = &output {
-                chunk.add_point(&found, self.cover_at(&key), &output.wanted, &counters)?;
+                chunk.add_point(&found, self.cover_at(&bytes), &output.wanted, counters)?;
             }
         }
         let Some(output) = output else {
@@ -47,39 +50,36 @@ impl ScanSource {
         output.batch(&rows, live.as_ref(), self.now)
     }
 
-    /// Runs by the newest write in them, so that what is read first is most likely all there is.
-    fn newest_first(&self) -> Vec<&Run> {
-        let mut runs: Vec<&Run> = self.runs.iter().collect();
+    /// Runs that may hold the key, by the newest write in them, so that what is read first is most likely all there is.
+    /// Those left out cost a comparison with their box. Runs older than a tombstone that covers the key are not asked.
+    fn candidates(&self, key: &WholeKey<'_>) -> Vec<&Run> {
+        let covered = self.cover_at(key.bytes);
+        let deleted = |extent: &Extent| covered.is_some_and(|covered| extent.ts.is_some_and(|ts| ts.1 <= covered));
+        let may_hold = |run: &&Run| !deleted(&run.meta().all) && run.may_contain(key);
+        let mut runs: Vec<&Run> = self.runs.iter().filter(may_hold).collect();
         runs.sort_by_key(|run| Reverse(run.meta().all.ts.map(|ts| ts.1)));
         runs
     }
 
-    /// Where the key is. Runs older than a tombstone that covers the key are not asked.
-    fn find(&self, runs: &[&Run], key: &[u8], counters: &ScanCounters) -> Result<Vec<(Arc<dyn SortedRun>, usize)>> {
-        let covered = self.cover_at(key);
+    /// Where the key is.
+    fn find(&self, key: &WholeKey<'_>, counters: &ScanCounters) -> Result<Vec<(Arc<dyn SortedRun>, usize)>> {
         let mut found: Vec<(Arc<dyn SortedRun>, usize)> = Vec::new();
-        for run in runs {
-            let extent = &run.meta().all;
-            if !extent.may_contain(key) || covered.is_some_and(|covered| extent.ts.is_some_and(|ts| ts.1 <= covered)) {
-                continue;
-            }
+        for run in self.candidates(key) {
             match run {
                 Run::Memtable(view) => {
-                    if let Some(row) = view.get(key) {
+                    if let Some(row) = view.get(key.bytes) {
                         let mut builder = RowsBuilder::new(&self.relation);
-                        builder.push(key.to_vec(), row)?;
+                        builder.push(key.bytes.to_vec(), row)?;
                         found.push((Arc::new(builder.finish((0, 0))?), 0));
                     }
                 }
                 Run::Memory(run) => {
-                    if let Some(row) = run.find(key, counters)? {
+                    if let Some(row) = run.find(key.bytes, counters)? {
                         found.push((Arc::clone(run) as Arc<dyn SortedRun>, row));
                     }
                 }
                 Run::Segment(run) => {
-                    if run.may_contain(key)
-                        && let Some(row) = run.find(key, counters)?
-                    {
+                    if let Some(row) = run.find(key.bytes, counters)? {
                         found.push((Arc::clone(run), row));
                     }
                 }

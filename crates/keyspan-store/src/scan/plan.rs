@@ -9,7 +9,7 @@ use super::ScanSource;
 use super::divide::Work;
 use super::party::Parties;
 use crate::merge::versions::VersionFilter;
-use crate::run::{EncodedRange, Extent, Run};
+use crate::run::{EncodedRange, Extent, Run, WholeKey};
 use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
@@ -87,6 +87,7 @@ impl ScanSource {
         // Newer versions count although they stand before the span.
         let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
+        let keys = self.whole_keys(&reach);
         let mut pruned = [("spans", 0), ("ranges", 0), ("bloom", 0), ("expired", 0)];
         let mut runs = Vec::new();
         for (at, run) in self.runs.iter().enumerate() {
@@ -95,7 +96,7 @@ impl ScanSource {
                 0
             } else if !within(extent, &bounds) {
                 1
-            } else if !self.may_hold_any(run, &reach) {
+            } else if keys.as_ref().is_some_and(|keys| !keys.iter().any(|key| run.may_contain(key))) {
                 2
             } else if self.is_expired(at) {
                 3
@@ -170,14 +171,12 @@ impl ScanSource {
         Ok(bounds)
     }
 
-    /// Asks boxes and bloom filters, where the spans are a few whole keys.
-    fn may_hold_any(&self, run: &Run, ranges: &[KeyRange]) -> bool {
-        if ranges.len() > MOST_PROBES || matches!(run, Run::Memtable(_)) {
-            return true;
-        }
+    /// The ranges as whole keys, where they are a few of those: boxes and bloom filters are asked for each.
+    fn whole_keys<'a>(&self, ranges: &'a [KeyRange]) -> Option<Vec<WholeKey<'a>>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let whole = |range: &KeyRange| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
-        !ranges.iter().all(whole) || ranges.iter().any(|(key, _)| run.may_contain(key))
+        let are_whole = ranges.len() <= MOST_PROBES && ranges.iter().all(whole);
+        are_whole.then(|| ranges.iter().map(|(key, _)| WholeKey::new(&encoder, key)).collect())
     }
 
     /// Whether all of a run has expired, and none of it shadows anything.

@@ -16,7 +16,7 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted};
+use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
 use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
 use crate::segment::fixture;
 
@@ -60,7 +60,7 @@ impl SortedRun for Blocks {
         self.0.read(rows, wanted, counters)
     }
 
-    fn may_contain(&self, key: &[u8]) -> bool {
+    fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         self.0.may_contain(key)
     }
 

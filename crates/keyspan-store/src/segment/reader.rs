@@ -30,6 +30,7 @@ use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{
     Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
+    WholeKey,
 };
 use crate::seam::ScanCounters;
 
@@ -569,11 +570,11 @@ impl SortedRun for Segment {
         self.read_rows(rows, wanted, counters)
     }
 
-    fn may_contain(&self, key: &[u8]) -> bool {
+    fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         if !self.record.meta.all.may_contain(key) {
             return false;
         }
-        let partition = &key[..self.encoder.prefix_len(key, self.partition_len)];
+        let partition = key.prefix(self.partition_len);
         self.opened().map_or(true, |opened| opened.index.bloom.may_contain(bloom::hash(partition)))
     }
 

@@ -1,13 +1,22 @@
 //! Scans of few rows out of blocks that nobody has read yet: several tasks share the decoding.
 
+use std::sync::atomic::Ordering;
+
+use keyspan_model::SegmentId;
+
 use super::*;
-use crate::segment::{BlockCache, Segment};
+use crate::files::Files;
+use crate::segment::{BlockCache, Segment, data_path, index_path};
 
 const SLICES: i64 = 50;
 
 /// Slices of time, each a segment of a few rows of three hosts, and nothing of them read.
 fn slices(relation: &Arc<RelationDef>) -> Arc<ScanSource> {
-    let (files, cache) = (fixture::memory(), BlockCache::new(64 << 20));
+    slices_in(&fixture::memory(), relation)
+}
+
+fn slices_in(files: &Arc<dyn Files>, relation: &Arc<RelationDef>) -> Arc<ScanSource> {
+    let cache = BlockCache::new(64 << 20);
     let runs = (0..SLICES).map(|slice| {
         let times = slice * 10..slice * 10 + 10;
         let keys = ["a", "b", "c"].into_iter().flat_map(|host| times.clone().rev().map(move |time| key(host, time)));
@@ -19,8 +28,8 @@ fn slices(relation: &Arc<RelationDef>) -> Arc<ScanSource> {
         let (hosts, times) = (column(0, ColumnType::Text), column(1, ColumnType::Timestamp));
         let values = relation.values.iter().map(|_| Arc::clone(&hosts)).collect();
         let rows = fixture::plain(relation, vec![Arc::clone(&hosts), times], values, 1);
-        let record = fixture::write(&files, slice as u64 + 1, relation, &[rows]).expect("written");
-        Run::Segment(Arc::new(Segment::new(Arc::clone(&files), Arc::clone(&cache), relation, record)))
+        let record = fixture::write(files, slice as u64 + 1, relation, &[rows]).expect("written");
+        Run::Segment(Arc::new(Segment::new(Arc::clone(files), Arc::clone(&cache), relation, record)))
     });
     Arc::new(ScanSource { relation: Arc::clone(relation), runs: runs.collect(), tombstones: vec![], now: 0 })
 }
@@ -68,4 +77,31 @@ fn what_nobody_has_read_is_divided_among_tasks_and_then_no_longer() {
             assert_eq!(source.divide(&scan, 4, 700).expect("a plan").splits.len(), 1, "all of it is decoded now");
         }
     }
+}
+
+/// Every slice has every host, so neither the range of keys nor the bloom filter leaves any out: the times do.
+#[test]
+fn a_point_read_looks_into_the_slice_of_its_time_alone() {
+    let relation = fixture::relation(
+        &[("host", ColumnType::Text, false), ("time", ColumnType::Timestamp, true)],
+        &[("text", ColumnType::Text)],
+    );
+    let files = fixture::memory();
+    let source = slices_in(&files, &relation);
+    let slice = SLICES as u64 / 2;
+    // Whoever opens another one fails.
+    for id in (0..SLICES as u64).filter(|id| *id != slice).map(|id| SegmentId(id + 1)) {
+        files.remove(&index_path(id)).expect("removes");
+        files.remove(&data_path(id)).expect("removes");
+    }
+    let columns = [HOST, TIME, NUMBER].map(ScanColumn::Column);
+    let time = slice as i64 * 10 + 3;
+    let counters = ScanCounters::default();
+    let rows = source.get(&[key("b", time), key("c", time + 1)], &columns, &counters).expect("rows");
+    assert_eq!(rows.num_rows(), 2);
+    let pages = counters.pages_read.load(Ordering::Relaxed);
+    assert!(pages <= 6, "{pages}: of each column one page, and at most a dictionary");
+    assert_eq!(source.get(&[key("b", SLICES * 10)], &columns, &counters).expect("no rows").num_rows(), 0);
+    let scan = Scan { columns: columns.into(), ..scan_of(vec![Span::prefix(key("a", time))], Order::Forward) };
+    assert_eq!(read_all(&source, &scan).len(), 1, "scans leave out the same");
 }

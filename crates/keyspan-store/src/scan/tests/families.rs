@@ -102,7 +102,8 @@ fn a_span_that_begins_among_the_versions_counts_from_the_newest() {
     let three = versioned(GcRule { max_versions: Some(3), ..GcRule::default() }, &[]);
     let of = |from: i64, to: i64| Span { start: Bound::Included(path(from)), end: Bound::Included(path(to)) };
     assert_eq!(paths(&three, vec![of(500, 500), of(300, 100)], Order::Forward, None), ["ap500", "ap300"]);
-    let got = source.get(&[path(500), path(100)], &[ScanColumn::Column(VALUE)]).expect("rows");
+    let got =
+        source.get(&[path(500), path(100)], &[ScanColumn::Column(VALUE)], &ScanCounters::default()).expect("rows");
     assert_eq!(got.num_rows(), 1);
 }
 

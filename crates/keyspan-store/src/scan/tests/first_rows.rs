@@ -143,7 +143,7 @@ impl SortedRun for Damaged {
         self.0.read(rows, wanted, counters)
     }
 
-    fn may_contain(&self, key: &[u8]) -> bool {
+    fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         self.0.may_contain(key)
     }
 }

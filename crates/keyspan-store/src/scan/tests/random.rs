@@ -74,6 +74,7 @@ impl Model {
 }
 
 const HOSTS: [&str; 5] = ["a", "ab", "b", "c\0", ""];
+const TIMES: Range<i64> = 0..12;
 
 struct Case {
     random: Random,
@@ -82,6 +83,8 @@ struct Case {
     runs: Vec<Run>,
     tombstones: Vec<SpanTombstone>,
     now: i64,
+    /// The slice of time that rows are written in; late ones are outside.
+    slice: Range<i64>,
 }
 
 impl Case {
@@ -96,13 +99,17 @@ impl Case {
             runs: Vec::new(),
             tombstones: Vec::new(),
             now: 10_000_000,
+            slice: TIMES,
         };
-        for _ in 0..case.random.below(5) + 1 {
+        let sliced = case.random.chance(50);
+        for run in 0..case.random.below(5) as i64 + 1 {
+            case.slice = if sliced { run * 2..run * 2 + 3 } else { TIMES };
             match case.random.below(4) {
                 0 => case.bulk_run(),
                 _ => case.row_run(),
             }
         }
+        case.slice = TIMES;
         for _ in 0..case.random.below(3) {
             case.span();
         }
@@ -111,7 +118,8 @@ impl Case {
 
     fn key(&mut self) -> ModelKey {
         let host = HOSTS[self.random.below(5) as usize];
-        (host.to_string(), self.random.below(12) as i64)
+        let times = if self.random.chance(3) { TIMES } else { self.slice.clone() };
+        (host.to_string(), times.start + self.random.below((times.end - times.start) as u64) as i64)
     }
 
     fn ts(&mut self) -> i64 {
@@ -315,14 +323,16 @@ impl Case {
 
     fn check_points(&mut self, source: &Arc<ScanSource>, live: &[Vec<Value>], seed: u64) {
         let keys: Vec<Vec<Value>> = (0..5).map(|_| self.key()).map(|at| key(&at.0, at.1)).collect();
-        let got = source.get(&keys, &all_columns()).expect("rows");
-        let got = rows_of(&self.relation, &all_columns(), &got);
-        let expected: Vec<Vec<Value>> = keys
-            .iter()
-            .filter_map(|key| live.iter().find(|row| row[..2] == key[..]))
-            .map(|row| row[..4].to_vec())
-            .collect();
-        assert_eq!(got, expected, "seed {seed}, keys {keys:?}");
+        let get = |keys: &[Vec<Value>]| {
+            let got = source.get(keys, &all_columns(), &ScanCounters::default()).expect("rows");
+            rows_of(&self.relation, &all_columns(), &got)
+        };
+        let row = |key: &Vec<Value>| live.iter().find(|row| row[..2] == key[..]).map(|row| row[..4].to_vec());
+        assert_eq!(get(&keys), keys.iter().filter_map(row).collect::<Vec<_>>(), "seed {seed}, keys {keys:?}");
+        for key in &keys {
+            let scan = scan_of(vec![Span::prefix(key.clone())], Order::Forward);
+            assert_eq!(get(std::slice::from_ref(key)), read_all(source, &scan), "seed {seed}, key {key:?}");
+        }
     }
 
     /// Merges some of the runs into one, by the purge rules: nothing that is read may change.
