@@ -383,6 +383,9 @@ impl Session {
 
     /// Called when settings have changed: functions such as `current_setting` see the new ones.
     pub(crate) fn settings_changed(&mut self) {
+        if self.transaction.is_none() {
+            self.settings.follow_defaults();
+        }
         self.info = None;
     }
 

@@ -65,6 +65,7 @@ impl Settings {
         self.set(name, &self.values_of(name, value))?;
         let key = name.to_lowercase();
         self.initial.insert(key.clone(), self.values[&key].clone());
+        self.follow_defaults();
         Ok(())
     }
 
@@ -93,6 +94,15 @@ impl Settings {
         let fixed = Settings::new().values;
         self.values = fixed;
         self.values.extend(self.initial.clone());
+    }
+
+    /// Outside of a transaction `transaction_isolation` and the like tell what the next one will begin with.
+    pub(crate) fn follow_defaults(&mut self) {
+        for name in ["transaction_isolation", "transaction_read_only", "transaction_deferrable"] {
+            if let Some(default) = self.values.get(&format!("default_{name}")).cloned() {
+                self.values.insert(name.into(), default);
+            }
+        }
     }
 
     /// Puts back what SET LOCAL changed: names in lower case with their former values.

@@ -229,10 +229,6 @@ fn undo(session: &mut Session) {
 /// Cursors without hold end with their transaction; one that failed takes all cursors it declared with it.
 fn end_session_state(session: &mut Session, committed: bool) {
     session.cursors.retain(|_, cursor| cursor.survives(committed));
-    for name in ["transaction_isolation", "transaction_read_only", "transaction_deferrable"] {
-        // These names exist, so resetting them cannot fail.
-        let _ = session.settings.reset(name);
-    }
     session.settings_changed();
 }
 
