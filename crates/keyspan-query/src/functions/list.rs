@@ -1,45 +1,112 @@
-//! Functions over lists that have no place among functions of single values.
+//! Functions over lists, which have no place among functions of single values ([`super::overload`]): how one is declared.
+//!
+//! The code of most is in `bounds`, `identifier` and `expand`.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use keyspan_model::{ColumnType, Error};
+use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::system::Facts;
+use super::{bounds, expand, identifier};
 use crate::error::external;
+use crate::semantics::types::{Ty, field_type};
+
+/// What a function gives for arguments of these fields; an error if there is none for them.
+pub type Returns = fn(&'static str, &[FieldRef]) -> Result<Field>;
+/// The code for a batch.
+pub type Code = fn(&ScalarFunctionArgs) -> Result<ColumnarValue>;
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    let any = |count| Signature::any(count, Volatility::Immutable);
-    vec![
-        Arc::new(ScalarUDF::from(ListFunction { name: "json_of_list", signature: any(1) })),
-        Arc::new(ScalarUDF::from(ListFunction {
-            name: "current_schemas",
-            signature: Signature::any(1, Volatility::Stable),
-        })),
-    ]
+    let own = [
+        ListFunction::new("json_of_list", 1, |name, _| Ok(ColumnType::Json.field(name, true)), json_of_list),
+        ListFunction::new("current_schemas", 1, |name, _| Ok(texts(name)), schemas).stable(),
+    ];
+    let all = own.into_iter().chain(bounds::functions()).chain(identifier::functions()).chain(expand::functions());
+    all.map(|function| Arc::new(ScalarUDF::from(function))).collect()
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ListFunction {
+/// A function over lists, as DataFusion sees it.
+#[derive(Debug)]
+pub struct ListFunction {
     name: &'static str,
     signature: Signature,
+    returns: Returns,
+    code: Code,
 }
 
 impl ListFunction {
-    fn schemas(&self, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let facts = Facts::of(&args.config_options);
-        let implicit = matches!(&args.args[0], ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))));
-        let system = implicit.then(|| "pg_catalog".to_owned());
-        let names = system.into_iter().chain(facts.search_path.iter().cloned());
-        let names: Vec<ScalarValue> = names.map(|name| ScalarValue::Utf8View(Some(name))).collect();
-        Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View))))
+    /// A function of so many arguments whose result only depends on them.
+    pub fn new(name: &'static str, arguments: usize, returns: Returns, code: Code) -> ListFunction {
+        ListFunction { name, signature: Signature::any(arguments, Volatility::Immutable), returns, code }
+    }
+
+    /// May be called with so many arguments, too.
+    pub fn or_with(self, arguments: usize) -> ListFunction {
+        let ways = vec![self.signature.type_signature, datafusion::logical_expr::TypeSignature::Any(arguments)];
+        ListFunction { signature: Signature::one_of(ways, self.signature.volatility), ..self }
+    }
+
+    /// The same all through a statement.
+    fn stable(self) -> ListFunction {
+        let signature = Signature { volatility: Volatility::Stable, ..self.signature };
+        ListFunction { signature, ..self }
+    }
+}
+
+/// 42883 for a call with arguments of these fields.
+pub fn missing<T>(name: &str, arguments: &[FieldRef]) -> Result<T> {
+    let types: Vec<String> = arguments.iter().map(|field| field_type(field).name()).collect();
+    let message = format!("function {name}({}) does not exist", types.join(", "));
+    let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
+    Err(external(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint)))
+}
+
+/// A list of texts.
+pub fn texts(name: &str) -> Field {
+    Field::new(name, DataType::new_list(DataType::Utf8View, true), true)
+}
+
+/// Whether an argument is a list; a bare NULL may be one.
+pub fn is_list(field: &Field) -> bool {
+    matches!(field.data_type(), DataType::List(_) | DataType::Null)
+}
+
+/// Whether an argument is an integer; a bare NULL may be one.
+pub fn is_integer(field: &Field) -> bool {
+    use ColumnType as C;
+    let known = |ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt);
+    match field_type(field) {
+        Ty::Known(ty) => known(ty),
+        Ty::Unknown => *field.data_type() == DataType::Null,
+        Ty::Other(_) => false,
+    }
+}
+
+/// The lists of an argument.
+pub fn lists(array: &ArrayRef) -> Result<&ListArray> {
+    array.as_list_opt::<i32>().ok_or_else(|| external(Error::internal("a list was expected")))
+}
+
+impl PartialEq for ListFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for ListFunction {}
+
+impl Hash for ListFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
     }
 }
 
@@ -52,35 +119,33 @@ impl ScalarUDFImpl for ListFunction {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(match self.name {
-            "json_of_list" => DataType::Utf8View,
-            _ => DataType::new_list(DataType::Utf8View, true),
-        })
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let fields: Vec<FieldRef> = types.iter().map(|ty| Arc::new(Field::new("", ty.clone(), true))).collect();
+        (self.returns)(self.name, &fields).map(|field| field.data_type().clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        if self.name == "json_of_list" {
-            return Ok(Arc::new(ColumnType::Json.field(self.name, true)));
-        }
-        let _ = args;
-        Ok(Arc::new(arrow::datatypes::Field::new(self.name, self.return_type(&[])?, true)))
+        (self.returns)(self.name, args.arg_fields).map(Arc::new)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if self.name == "current_schemas" {
-            return self.schemas(&args);
-        }
-        let array = args.args[0].to_array(args.number_rows)?;
-        Ok(ColumnarValue::Array(joined(&array)?))
+        (self.code)(&args)
     }
 }
 
+fn schemas(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let facts = Facts::of(&args.config_options);
+    let implicit = matches!(&args.args[0], ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))));
+    let system = implicit.then(|| "pg_catalog".to_owned());
+    let names = system.into_iter().chain(facts.search_path.iter().cloned());
+    let names: Vec<ScalarValue> = names.map(|name| ScalarValue::Utf8View(Some(name))).collect();
+    Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View))))
+}
+
 /// Each list of JSON texts as one JSON array; no list stays null.
-fn joined(array: &ArrayRef) -> Result<ArrayRef> {
-    let Some(lists) = array.as_list_opt::<i32>() else {
-        return Err(external(Error::internal("a list was expected")));
-    };
+fn json_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    let lists = lists(&array)?;
     let mut builder = StringViewBuilder::with_capacity(lists.len());
     for row in 0..lists.len() {
         if lists.is_null(row) {
@@ -91,5 +156,5 @@ fn joined(array: &ArrayRef) -> Result<ArrayRef> {
         let items: Vec<&str> = items.as_string_view().iter().map(|item| item.unwrap_or("null")).collect();
         builder.append_value(format!("[{}]", items.join(", ")));
     }
-    Ok(Arc::new(builder.finish()))
+    Ok(ColumnarValue::Array(Arc::new(builder.finish())))
 }

@@ -2,15 +2,18 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`.
+//! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
+pub(crate) mod bounds;
 pub(crate) mod bucket;
 pub mod cast;
 pub(crate) mod counter;
+pub(crate) mod expand;
 pub(crate) mod extreme;
 mod format;
 pub(crate) mod histogram;
+mod identifier;
 mod identity;
 mod json;
 mod list;
@@ -157,5 +160,6 @@ pub fn window() -> Vec<Arc<WindowUDF>> {
 
 /// Functions in FROM.
 pub fn table() -> Vec<Arc<TableFunction>> {
-    vec![Arc::new(TableFunction::new("generate_series".into(), Arc::new(series::GenerateSeries)))]
+    let series = TableFunction::new("generate_series".into(), Arc::new(series::GenerateSeries));
+    vec![Arc::new(series), crate::pg_catalog::keyword_function()]
 }

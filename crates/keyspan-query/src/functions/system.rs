@@ -19,6 +19,20 @@ const T: Parameter = Parameter::Is(C::Text);
 const B: Parameter = Parameter::Is(C::Boolean);
 const N: Parameter = Parameter::Is(C::BigInt);
 
+const I: Parameter = Parameter::Is(C::Int);
+
+/// Functions that take an advisory lock.
+const TAKE_ADVISORY_LOCKS: [&str; 8] = [
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_advisory_xact_lock",
+    "pg_advisory_xact_lock_shared",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
+];
+
 /// PostgreSQL's version whose behaviour clients may expect: `version()`, `server_version`.
 pub const POSTGRES_VERSION: &str = "16.4";
 /// The same as a number: `server_version_num`.
@@ -110,8 +124,27 @@ pub fn functions() -> Vec<Overload> {
     add("pg_get_userbyid", &[N], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
+    advisory_locks(&mut all);
     all.push(Overload::new("set_config", &[T, T, B], C::Text, set_config).volatile());
     all
+}
+
+/// There are no advisory locks: none is ever held, which the functions that release one answer; none can be taken.
+fn advisory_locks(all: &mut Vec<Overload>) {
+    let mut add =
+        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).volatile());
+    add("pg_advisory_unlock_all", &[], C::Text, |_, _| Ok(Value::Text(String::new())));
+    for parameters in [&[N][..], &[I, I]] {
+        for name in ["pg_advisory_unlock", "pg_advisory_unlock_shared"] {
+            add(name, parameters, C::Boolean, |_, _| Ok(Value::Boolean(false)));
+        }
+        for name in TAKE_ADVISORY_LOCKS {
+            add(name, parameters, C::Boolean, |_, _| {
+                Err(Error::not_supported("advisory locks are not supported")
+                    .with_hint("Lock a row instead: INSERT INTO … IF NOT EXISTS with a TTL, or SELECT … FOR UPDATE."))
+            });
+        }
+    }
 }
 
 /// Remembers the wish; the session grants it, or fails, when the query is done.

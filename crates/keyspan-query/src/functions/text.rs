@@ -319,12 +319,12 @@ fn padded(text: &str, width: &str) -> String {
 /// The name, in quotes where SQL would read it otherwise.
 pub fn quote_ident(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$');
-    let reserved = [
-        "all", "and", "as", "case", "desc", "from", "group", "in", "limit", "not", "null", "on", "or", "order",
-        "select", "table", "to", "user", "where", "with",
-    ];
-    if plain && !reserved.contains(&name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain && !crate::pg_catalog::needs_quotes(name) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 fn quote_literal(text: &str) -> String {

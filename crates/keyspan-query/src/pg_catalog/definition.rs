@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnDef, ColumnType};
 
 /// A system table.
@@ -98,7 +99,14 @@ fn holds(type_name: &str) -> Holds {
 }
 
 fn field(column: &SystemColumn) -> Field {
-    let list = |ty: DataType| Field::new(column.name, DataType::new_list(ty, true), true);
+    let list = |ty: DataType| {
+        let field = Field::new(column.name, DataType::new_list(ty, true), true);
+        // Vectors say so: their subscripts begin with 0.
+        match column.type_name.ends_with("vector") {
+            true => field.with_metadata([(TYPE_KEY.to_owned(), column.type_name.to_owned())].into()),
+            false => field,
+        }
+    };
     match column.holds {
         Holds::One(ty) => ty.field(column.name, true),
         Holds::Texts => list(DataType::Utf8View),
@@ -136,6 +144,34 @@ pub struct PgType {
     pub storage: &'static str,
     /// Name in SQL, as `integer`.
     pub sql_name: &'static str,
+}
+
+/// Types whose functions are called as `date_in`; those of others are as `int4in`.
+const WITH_UNDERSCORE: [&str; 15] = [
+    "date",
+    "time",
+    "timetz",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "numeric",
+    "uuid",
+    "json",
+    "jsonb",
+    "inet",
+    "record",
+    "void",
+    "cstring",
+    "array",
+];
+
+impl PgType {
+    /// The names of the functions that read and write its values: input, output, receive, send.
+    pub fn functions(&self) -> [String; 4] {
+        let name = if self.name.starts_with('_') { "array" } else { self.name };
+        let between = if WITH_UNDERSCORE.contains(&name) { "_" } else { "" };
+        ["in", "out", "recv", "send"].map(|direction| format!("{name}{between}{direction}"))
+    }
 }
 
 /// The types that there are.

@@ -14,6 +14,20 @@ const B: Parameter = Parameter::Is(C::Boolean);
 const N: Parameter = Parameter::Is(C::BigInt);
 const I: Parameter = Parameter::Is(C::Int);
 
+/// Whether names of these kinds are found without their schema: all are system ones.
+const ALWAYS_VISIBLE: [&str; 10] = [
+    "pg_type_is_visible",
+    "pg_function_is_visible",
+    "pg_collation_is_visible",
+    "pg_opclass_is_visible",
+    "pg_operator_is_visible",
+    "pg_opfamily_is_visible",
+    "pg_conversion_is_visible",
+    "pg_statistics_obj_is_visible",
+    "pg_ts_config_is_visible",
+    "pg_ts_dict_is_visible",
+];
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
@@ -34,7 +48,7 @@ fn names(all: &mut Vec<Overload>) {
         let class = number(&v[0]).and_then(|oid| source.class_of_oid(oid));
         Ok(class.map_or(Value::Null, |class| Value::Boolean(source.is_visible(&class))))
     });
-    for name in ["pg_type_is_visible", "pg_function_is_visible", "pg_collation_is_visible", "pg_opclass_is_visible"] {
+    for name in ALWAYS_VISIBLE {
         add(name, &[N], C::Boolean, |_, _| Ok(Value::Boolean(true)));
     }
     add("to_regclass", &[T], C::BigInt, |call, v| {
@@ -60,6 +74,11 @@ fn names(all: &mut Vec<Overload>) {
     add("reg_name", &[T, T], C::Text, |call, v| match reg_oid(call, v)? {
         Value::BigInt(oid) => Ok(Value::Text(reg_name(call, &v[0], oid))),
         other => Ok(other),
+    });
+    add("reg_proc", &[T], C::Text, |_, v| reg_proc(&v[0]));
+    add("reg_proc", &[N], C::Text, |_, v| match number(&v[0]) {
+        Some(0) => Ok(Value::Text("-".into())),
+        oid => Ok(oid.map_or(Value::Null, |oid| Value::Text(oid.to_string()))),
     });
     add("like_escape", &[T, T], C::Text, |_, v| like_escape(&v[0], &v[1]));
 }
@@ -92,7 +111,12 @@ fn nothing(all: &mut Vec<Overload>) {
     let mut add =
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     let null: Code = |_, _| Ok(Value::Null);
-    for name in ["pg_get_statisticsobjdef_columns", "pg_get_function_result", "pg_get_function_arguments"] {
+    for name in [
+        "pg_get_statisticsobjdef_columns",
+        "pg_get_function_result",
+        "pg_get_function_arguments",
+        "pg_get_function_sqlbody",
+    ] {
         add(name, &[N], C::Text, null);
     }
     for name in ["pg_get_function_identity_arguments", "pg_get_triggerdef", "pg_get_ruledef", "pg_get_partkeydef"] {
@@ -104,6 +128,8 @@ fn nothing(all: &mut Vec<Overload>) {
     add("pg_my_temp_schema", &[], C::BigInt, |_, _| Ok(Value::BigInt(0)));
     add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
     add("obj_description", &[N], C::Text, null);
+    add("pg_tablespace_location", &[N], C::Text, |_, _| Ok(Value::Text(String::new())));
+    add("getdatabaseencoding", &[], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
 }
 
 pub(super) fn number(value: &Value) -> Option<i64> {
@@ -157,6 +183,20 @@ fn reg_oid(call: &Call<'_>, values: &[Value]) -> Result<Value> {
         _ => (None, ErrorKind::UndefinedFunction, format!("function \"{name}\" does not exist")),
     };
     found.map(Value::BigInt).ok_or_else(|| Error::new(error, message))
+}
+
+/// `'name'::regproc`: the name of a function of ours or of one that reads values of a type.
+fn reg_proc(name: &Value) -> Result<Value> {
+    let written = text(name).unwrap_or_default();
+    let mut parts = super::source::name_parts(written);
+    let function = parts.pop().unwrap_or_default();
+    let reads = || super::definition::types().iter().any(|ty| ty.functions().contains(&function));
+    let known = parts.iter().all(|schema| schema == "pg_catalog")
+        && (written == "-" || crate::functions::exists(&function) || reads());
+    match known {
+        true => Ok(Value::Text(function)),
+        false => Err(Error::new(ErrorKind::UndefinedFunction, format!("function \"{written}\" does not exist"))),
+    }
 }
 
 /// The name behind an OID as Postgres prints it; the digits if there is none.

@@ -7,12 +7,14 @@
 //! - `definition`: names, columns and their types.
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows.
+//! - `keywords`: `pg_get_keywords()`.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
 
 mod asyncpg;
 mod definition;
 mod functions;
 mod information;
+mod keywords;
 mod lookup;
 mod privilege;
 mod relations;
@@ -33,19 +35,28 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast::ObjectName;
 use keyspan_model::TableId;
 
+use crate::names::parts_of;
 use crate::table::Statement;
 use definition::Definition;
 use source::Source;
 
 pub use asyncpg::simplify;
 pub use functions::functions;
+pub use keywords::{function as keyword_function, needs_quotes};
 pub use lookup::aggregates;
 pub use rewrite::{call, rewrite_expression, rewrite_query};
 
 /// Schemas that hold system tables.
 pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];
+
+/// Whether a name in FROM is a system table's.
+pub fn is_system_table(name: &ObjectName) -> bool {
+    let Some((schema, name)) = parts_of(name) else { return false };
+    definition::find(schema.as_deref().unwrap_or("pg_catalog"), &name).is_some()
+}
 
 /// The columns of the views: what only planning their queries can tell.
 pub type ViewColumns = Vec<(TableId, SchemaRef)>;

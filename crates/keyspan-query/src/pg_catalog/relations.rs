@@ -213,6 +213,7 @@ fn constraints(source: &Source) -> Vec<Row> {
 }
 
 fn type_row(ty: &PgType) -> Row {
+    let [input, output, receive, send] = ty.functions();
     Row::new()
         .with("oid", ty.oid)
         .with("typname", ty.name)
@@ -227,10 +228,10 @@ fn type_row(ty: &PgType) -> Row {
         .with("typdelim", ",")
         .with("typelem", ty.element)
         .with("typarray", ty.array)
-        .with("typinput", format!("{}in", ty.name))
-        .with("typoutput", format!("{}out", ty.name))
-        .with("typreceive", format!("{}recv", ty.name))
-        .with("typsend", format!("{}send", ty.name))
+        .with("typinput", input)
+        .with("typoutput", output)
+        .with("typreceive", receive)
+        .with("typsend", send)
         .with("typalign", ty.align)
         .with("typstorage", ty.storage)
         .with("typtypmod", -1_i64)

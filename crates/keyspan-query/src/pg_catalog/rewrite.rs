@@ -184,7 +184,7 @@ fn is_text(data_type: &DataType) -> bool {
 fn printed(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Cast { expr, data_type, array: false, .. } => {
-            let kind = reg_kind(data_type)?;
+            let kind = reg_kind(data_type).filter(|kind| *kind != "regproc")?;
             Some(call("reg_name", vec![text(kind), expr.as_ref().clone()]))
         }
         Expr::Function(function) => {
@@ -227,8 +227,11 @@ fn expression(expr: Expr) -> Expr {
 }
 
 fn cast(kind: ast::CastKind, expr: Expr, data_type: DataType, format: Option<ast::CastFormat>) -> Expr {
-    if let Some(reg) = reg_kind(&data_type) {
-        return call("reg_oid", vec![text(reg), expr]);
+    match reg_kind(&data_type) {
+        // Columns of this type hold names.
+        Some("regproc") => return call("reg_proc", vec![expr]),
+        Some(kind) => return call("reg_oid", vec![text(kind), expr]),
+        None => {}
     }
     if is_text(&data_type)
         && let Some(printed) = printed(&expr)
@@ -307,7 +310,10 @@ fn function(mut function: ast::Function) -> Expr {
             None => Expr::Function(function),
         },
         ("generate_subscripts", FunctionArguments::List(list)) => match list.args.as_slice() {
-            [FunctionArg::Unnamed(FunctionArgExpr::Expr(array)), _] => subscripts(array),
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(list)),
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(dimension)),
+            ] => subscripts(list, dimension),
             _ => Expr::Function(function),
         },
         _ => Expr::Function(function),
@@ -315,16 +321,15 @@ fn function(mut function: ast::Function) -> Expr {
 }
 
 /// The subscripts of a list, one per row.
-fn subscripts(array: &Expr) -> Expr {
-    let number = |digits: &str| Expr::Value(Value::Number(digits.into(), false).into());
-    let length = Expr::Cast {
+fn subscripts(list: &Expr, dimension: &Expr) -> Expr {
+    let bound = |name: &str| Expr::Cast {
         kind: ast::CastKind::Cast,
-        expr: Box::new(call("array_length", vec![array.clone()])),
+        expr: Box::new(call(name, vec![list.clone(), dimension.clone()])),
         data_type: DataType::BigInt(None),
         array: false,
         format: None,
     };
-    call("unnest", vec![call("generate_series", vec![number("1"), length])])
+    call("unnest", vec![call("generate_series", vec![bound("array_lower"), bound("array_upper")])])
 }
 
 /// psql's `array(select 'toast.' || x from unnest(tc.reloptions) x)`: there are no TOAST tables.

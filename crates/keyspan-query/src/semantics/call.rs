@@ -55,6 +55,10 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let args = unified(&name.to_uppercase(), args, schema)?;
             return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
         }
+        "array_has" => {
+            let args = super::member::alike(args, schema)?;
+            return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
+        }
         "nullif" => {
             let [left, right] =
                 <[Expr; 2]>::try_from(args).or_else(|args| missing(&name, &types_of(&args, schema)?))?;

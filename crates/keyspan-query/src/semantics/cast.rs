@@ -43,8 +43,8 @@ impl Target {
 
     /// The type of this name, as it stands in a cast.
     pub fn parse(name: &str) -> keyspan_model::Result<Target> {
-        let lower = name.to_lowercase().replace("pg_catalog.", "");
-        let lower = lower.trim_matches('"');
+        // Drivers quote the parts: `"pg_catalog"."int4"`.
+        let lower = name.to_lowercase().replace('"', "").replace("pg_catalog.", "");
         let (base, arguments) = match (lower.find('('), lower.find(')')) {
             (Some(open), Some(close)) if open < close => {
                 let arguments: Vec<i64> =

@@ -1,6 +1,6 @@
 //! The names Postgres gives to output columns: `avg`, `case`, `?column?`.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Ident, Query, SelectItem, SetExpr, TrimWhereField};
+use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, Ident, Query, SelectItem, SetExpr, TrimWhereField};
 
 /// The label of an expression without an alias, as Postgres' `FigureColname` gives it.
 pub fn label(expr: &Expr) -> String {
@@ -24,7 +24,13 @@ fn figure(expr: &Expr) -> Option<Figure> {
     match expr {
         Expr::Identifier(name) => firm(folded(name)),
         Expr::CompoundIdentifier(names) => firm(folded(names.last()?)),
-        Expr::CompoundFieldAccess { root, .. } => figure(root),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(Expr::Identifier(name)) => Some(folded(name)),
+                _ => None,
+            });
+            field.map_or_else(|| figure(root), firm)
+        }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figure(inner),
         Expr::Function(function) => firm(folded(function.name.0.last()?.as_ident()?)),
         Expr::Cast { expr, data_type, .. } => kept(figure(expr), || type_label(data_type)),

@@ -98,6 +98,7 @@ impl VisitorMut for Marker {
         if let Some(expanded) = row_comparison(expr) {
             *expr = expanded;
         }
+        super::access::fields(expr);
         if let Expr::Interval(interval) = expr {
             let unit = interval.leading_field.as_ref().map(ToString::to_string).unwrap_or_default();
             *expr = marked(std::mem::replace(interval.value.as_mut(), null()), "interval", unit.to_lowercase());

@@ -17,12 +17,15 @@
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `lists`: IN lists as the optimizer may take them.
 //! - `no_row`: scalar subqueries that find no row.
-//! - `order`: sorting by what a type's Arrow form does not sort by.
-//! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers.
+//! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
+//! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
+//!   functions in FROM.
+//! - `access`: fields of rows, subscripts of lists.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
-//! - `label`: names of output columns.
+//! - `label`: names of output columns; `user`: where that word is the function.
 
+mod access;
 pub mod arithmetic;
 mod call;
 mod cast;
@@ -30,17 +33,21 @@ mod common;
 mod label;
 mod lists;
 mod mark;
+mod member;
 mod no_row;
 mod operator;
 mod order;
 mod outer;
 mod planner;
+mod relation;
 mod series;
+mod sort_key;
 mod subquery;
 #[cfg(test)]
 mod tests;
 pub(crate) mod types;
 mod union;
+mod user;
 mod zone;
 
 use std::ops::ControlFlow;
@@ -55,6 +62,7 @@ pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub use label::label;
 pub use no_row::nullable_subqueries;
 pub(crate) use order::sortable_form;
+pub use sort_key::sorted_by_columns;
 pub use subquery::expand;
 pub use union::{UnionRelation, settled as settled_unions};
 pub use zone::Zone;

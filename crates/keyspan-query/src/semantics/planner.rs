@@ -6,7 +6,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::TableReference;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Case, InList};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -34,6 +34,14 @@ impl ExprPlanner for PostgresPlanner {
             Some(planned) => PlannerResult::Planned(planned),
             None => PlannerResult::Original(expr),
         })
+    }
+
+    fn plan_field_access(
+        &self,
+        expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        super::access::planned(expr, schema)
     }
 
     fn plan_compound_identifier(

@@ -9,6 +9,8 @@
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
 //! ```
+//!
+//! [`member`] and [`relation`] have forms of their own.
 
 use std::ops::ControlFlow;
 
@@ -20,6 +22,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
+use super::{member, relation, user};
 use crate::asof;
 use crate::names::parts_of;
 
@@ -28,19 +31,23 @@ use crate::names::parts_of;
 /// # Errors
 /// 0A000 for what would be answered wrongly.
 pub fn expand(query: &mut Query) -> Result<()> {
-    match query.visit(&mut Expander) {
+    match query.visit(&mut Expander::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Expander;
+#[derive(Default)]
+struct Expander {
+    users: user::Users,
+}
 
 impl VisitorMut for Expander {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        if let Err(error) = fetch(query) {
+        self.users.enter(query);
+        if let Err(error) = fetch(query).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
         }
         let mut bodies = vec![query.body.as_mut()];
@@ -57,6 +64,11 @@ impl VisitorMut for Expander {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.users.leave();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         match factor {
             TableFactor::Table { sample: Some(_), .. } => {
@@ -68,7 +80,10 @@ impl VisitorMut for Expander {
                     asof::nested_inside(table_with_joins);
                 }
                 name_column(factor);
-                ControlFlow::Continue(())
+                match relation::of_function(factor) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => ControlFlow::Break(error),
+                }
             }
         }
     }
@@ -78,6 +93,10 @@ impl VisitorMut for Expander {
             && let Err(error) = super::series::by_place(function)
         {
             return ControlFlow::Break(error);
+        }
+        self.users.call(expr);
+        if let Some(expanded) = relation::expanded(expr) {
+            *expr = expanded;
         }
         match quantified(expr) {
             Ok(Some(expanded)) => *expr = expanded,
@@ -116,7 +135,7 @@ fn as_relation(query: &mut Query) -> ControlFlow<Error> {
 }
 
 /// An expression from its text.
-fn parsed(text: &str) -> Result<Expr> {
+pub(super) fn parsed(text: &str) -> Result<Expr> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     parsed.map_err(|error| Error::internal(format!("{text}: {error}")))
 }
@@ -170,7 +189,7 @@ fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.into(), false).into())
 }
 
-/// What stands in a SELECT list and gives several rows, or asks whether there are any.
+/// What stands in a SELECT list and gives several rows.
 fn item(item: &mut SelectItem) {
     let (expr, label) = match item {
         SelectItem::UnnamedExpr(expr) => {
@@ -180,7 +199,7 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    let Some(changed) = exists(expr).or_else(|| series(expr)) else { return };
+    let Some(changed) = series(expr).or_else(|| relation::expanded(expr)) else { return };
     *expr = changed;
     if let Some(label) = label {
         let expr = expr.clone();
@@ -196,15 +215,8 @@ fn series(expr: &Expr) -> Option<Expr> {
 }
 
 /// EXISTS as a count, which may stand in a SELECT list.
-fn exists(expr: &Expr) -> Option<Expr> {
-    let (subquery, negated) = match expr {
-        Expr::Exists { subquery, negated } => (subquery, *negated),
-        Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => match expr.as_ref() {
-            Expr::Exists { subquery, negated } => (subquery, !negated),
-            _ => return None,
-        },
-        _ => return None,
-    };
+pub(super) fn exists(expr: &Expr) -> Option<Expr> {
+    let Expr::Exists { subquery, negated } = expr else { return None };
     let mut counted = subquery.clone();
     if as_relation(&mut counted).is_break() {
         return None;
@@ -220,7 +232,7 @@ fn exists(expr: &Expr) -> Option<Expr> {
     {
         return None;
     }
-    let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+    let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
     let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
     let mut count = crate::pg_catalog::call("count", Vec::new());
     if let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
@@ -272,9 +284,9 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
 }
 
 /// Puts the value for `x` and the subquery, its column named `c`, for `q`.
-struct Fill<'a> {
-    value: &'a Expr,
-    query: &'a Query,
+pub(super) struct Fill<'a> {
+    pub(super) value: &'a Expr,
+    pub(super) query: &'a Query,
 }
 
 impl VisitorMut for Fill<'_> {

@@ -99,6 +99,7 @@ pub const DEFINITIONS: &[Definition] = &[
     own("lock_timeout", "0", Kind::Duration, "Longest wait for a row lock."),
     own("max_connections", "100", Kind::Fixed, "Most connections at one time."),
     own("max_identifier_length", "63", Kind::Fixed, "Longest name that PostgreSQL's tools expect."),
+    own("max_index_keys", "32", Kind::Fixed, "Most key columns that PostgreSQL's tools expect."),
     own("row_security", "on", Kind::Boolean, "Accepted for compatibility."),
     own("search_path", "\"$user\", public", Kind::Names, "Keyspaces in which names are looked up."),
     reported("server_encoding", "UTF8", Kind::Fixed, "Encoding of texts."),

@@ -1,0 +1,82 @@
+//! Parts of a value: `(row).field` and `list[n]`.
+//!
+//! DataFusion plans `row['field']` only, so the first form becomes it. A subscript beyond a list is NULL, where DataFusion
+//! counts a negative one from the end; subscripts of `int2vector` and `oidvector` begin with 0.
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::planner::{PlannerResult, RawFieldAccessExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr, lit, when};
+use datafusion::sql::sqlparser::ast;
+use keyspan_model::{Error, ErrorKind};
+
+use super::types::{fail, field_type};
+use crate::functions::bounds::counts_from_zero;
+
+/// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
+pub fn fields(expr: &mut ast::Expr) {
+    let ast::Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
+    let mut named = matches!(root.as_ref(), ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_));
+    for access in access_chain {
+        let name = match access {
+            ast::AccessExpr::Dot(ast::Expr::Identifier(name)) if !named => name,
+            ast::AccessExpr::Dot(_) => continue,
+            ast::AccessExpr::Subscript(_) => {
+                named = false;
+                continue;
+            }
+        };
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        let index = ast::Expr::Value(ast::Value::SingleQuotedString(name).into());
+        *access = ast::AccessExpr::Subscript(ast::Subscript::Index { index });
+    }
+}
+
+/// Plans a part of a value.
+pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerResult<RawFieldAccessExpr>> {
+    let RawFieldAccessExpr { expr, field_access } = access;
+    let (_, field) = expr.to_field(schema)?;
+    let field_access = match field_access {
+        GetFieldAccess::NamedStructField { name } => {
+            check_field(&field, &name)?;
+            GetFieldAccess::NamedStructField { name }
+        }
+        GetFieldAccess::ListIndex { key } if counts_from_zero(&field) => {
+            let key = binary_expr(Expr::Cast(Cast::new(key, DataType::Int64)), Operator::Plus, lit(1_i64));
+            GetFieldAccess::ListIndex { key: Box::new(inside(key)?) }
+        }
+        GetFieldAccess::ListIndex { key } if matches!(field.data_type(), DataType::List(_)) && !is_positive(&key) => {
+            GetFieldAccess::ListIndex { key: Box::new(inside(*key)?) }
+        }
+        other => other,
+    };
+    Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
+}
+
+fn is_positive(key: &Expr) -> bool {
+    matches!(key, Expr::Literal(ScalarValue::Int32(Some(1..)) | ScalarValue::Int64(Some(1..)), _))
+}
+
+/// NULL for a subscript before the first.
+fn inside(key: Expr) -> Result<Expr> {
+    when(binary_expr(key.clone(), Operator::Gt, lit(0_i64)), key).end()
+}
+
+fn check_field(field: &Field, name: &ScalarValue) -> Result<()> {
+    let name = name.try_as_str().flatten().unwrap_or_default();
+    match field.data_type() {
+        DataType::Struct(fields) if fields.iter().any(|each| each.name() == name) => Ok(()),
+        DataType::Struct(_) => {
+            let message = format!("could not identify column \"{name}\" in record data type");
+            fail(Error::new(ErrorKind::UndefinedColumn, message))
+        }
+        DataType::Map(..) | DataType::Dictionary(..) => Ok(()),
+        _ => {
+            let ty = field_type(field).name();
+            let message = format!("column notation .{name} applied to type {ty}, which is not a composite type");
+            fail(Error::new(ErrorKind::WrongObjectType, message))
+        }
+    }
+}

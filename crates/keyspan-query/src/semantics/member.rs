@@ -1,0 +1,181 @@
+//! `x IN (SELECT …)` and `EXISTS (SELECT …)` in a SELECT list or ORDER BY, where DataFusion plans no such subqueries.
+//!
+//! ```text
+//! EXISTS (q)  (SELECT count(*) > 0 FROM q)
+//! x IN (q)    CASE WHEN q is empty THEN false WHEN x is in the list of q THEN true
+//!                  WHEN x is NULL or a value of q is THEN NULL ELSE false END
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::{Expr as Planned, ExprSchemable};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Ident, ObjectName, OrderByKind, Query, SelectItem, SetExpr, TableFactor, UnaryOperator, Visit,
+    VisitMut, Visitor, VisitorMut,
+};
+use keyspan_model::{Error, ErrorKind, Result};
+
+use super::call::{missing, types_of};
+use super::cast::implicit;
+use super::common::{common, number_rank};
+use super::subquery::{Fill, exists, parsed};
+use super::types::{Ty, fail, field_type, type_of};
+use crate::names::parts_of;
+
+const LOOKED_UP: &str = "
+    CASE WHEN (SELECT count(*) FROM q) = 0 THEN false
+        WHEN array_has((SELECT array_agg(c) FROM q), x) THEN true
+        WHEN x IS NULL OR (SELECT count(*) - count(c) FROM q) > 0 THEN NULL
+        ELSE false END";
+
+/// Changes the SELECT lists and the ORDER BY of one query, not those of queries within it.
+///
+/// # Errors
+/// None that a user can cause.
+pub fn look_up(query: &mut Query) -> Result<()> {
+    let mut members = Members { depth: 0 };
+    let mut visit = |expr: &mut Expr| match VisitMut::visit(expr, &mut members) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    };
+    if let Some(ast::OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by {
+        orders.iter_mut().try_for_each(|order| visit(&mut order.expr))?;
+    }
+    let mut bodies = vec![query.body.as_mut()];
+    while let Some(body) = bodies.pop() {
+        match body {
+            SetExpr::Select(select) => {
+                for item in &mut select.projection {
+                    match item {
+                        SelectItem::ExprWithAlias { expr, .. } => visit(expr)?,
+                        SelectItem::UnnamedExpr(expr) => {
+                            let (label, written) = (super::label(expr), expr.clone());
+                            visit(expr)?;
+                            if *expr != written {
+                                let (expr, alias) = (expr.clone(), Ident::with_quote('"', label));
+                                *item = SelectItem::ExprWithAlias { expr, alias };
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+struct Members {
+    depth: usize,
+}
+
+impl VisitorMut for Members {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let (0, Some(counted)) = (self.depth, exists(expr)) {
+            *expr = counted;
+        }
+        let (0, Expr::InSubquery { expr: value, subquery, negated }) = (self.depth, &*expr) else {
+            return ControlFlow::Continue(());
+        };
+        // A tuple has no list to be looked up in; another row of the outer query would have another list.
+        if matches!(value.as_ref(), Expr::Tuple(_)) || names_outer_tables(subquery) {
+            return ControlFlow::Continue(());
+        }
+        let mut found = match parsed(LOOKED_UP) {
+            Ok(found) => found,
+            Err(error) => return ControlFlow::Break(error),
+        };
+        let _ = VisitMut::visit(&mut found, &mut Fill { value, query: subquery });
+        let found = Box::new(Expr::Nested(Box::new(found)));
+        *expr = if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: found } } else { *found };
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether a query names, with a qualifier, a column of a table that is not its own.
+fn names_outer_tables(query: &Query) -> bool {
+    let mut names = Names::default();
+    let _ = Visit::visit(query, &mut names);
+    !names.used.is_subset(&names.own)
+}
+
+#[derive(Default)]
+struct Names {
+    own: BTreeSet<String>,
+    used: BTreeSet<String>,
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let named = match factor {
+            TableFactor::Table { alias, name, .. } | TableFactor::Function { alias, name, .. } => {
+                alias.as_ref().map(|alias| folded(&alias.name)).or_else(|| parts_of(name).map(|(_, name)| name))
+            }
+            TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
+                alias.as_ref().map(|alias| folded(&alias.name))
+            }
+            _ => None,
+        };
+        self.own.extend(named);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(names) = expr
+            && let [.., table, _] = names.as_slice()
+        {
+            self.used.insert(folded(table));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn folded(name: &Ident) -> String {
+    parts_of(&ObjectName::from(vec![name.clone()])).map(|(_, name)| name).unwrap_or_default()
+}
+
+/// The arguments of `array_has`, the value and the list's elements as one type.
+pub fn alike(args: Vec<Planned>, schema: &DFSchema) -> datafusion::error::Result<Vec<Planned>> {
+    let [list, value] =
+        <[Planned; 2]>::try_from(args).or_else(|args| missing("array_has", &types_of(&args, schema)?))?;
+    let DataType::List(item) = list.get_type(schema)? else { return Ok(vec![list, value]) };
+    let (element, given) = (field_type(&item), type_of(&value, schema)?);
+    let Ty::Known(to) = element else { return Ok(vec![list, value]) };
+    let both = match &given {
+        Ty::Known(from) => common(*from, to),
+        _ => Some(to),
+    };
+    match both {
+        Some(both) if both == to => Ok(vec![list, implicit(value, &given, to)?]),
+        Some(both) if number_rank(both).is_some() && number_rank(to).is_some() => {
+            let wider = Planned::Cast(Cast::new(Box::new(list), DataType::new_list(both.arrow(), true)));
+            Ok(vec![wider, implicit(value, &given, both)?])
+        }
+        _ => {
+            let message = format!("operator does not exist: {} = {}", given.name(), element.name());
+            let hint =
+                "No operator matches the given name and argument types. You might need to add explicit type casts.";
+            fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint))
+        }
+    }
+}
