@@ -1,5 +1,6 @@
-"""Starts the program's server on a directory of its own for a test case, and stops it."""
+"""Starts the program's server on a directory of its own for a test case, and stops it; runs clients in other languages."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -15,6 +16,29 @@ def program():
 
     metadata = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=ROOT, capture_output=True, check=True)
     return pathlib.Path(json.loads(metadata.stdout)["target_directory"]) / "debug" / "keyspan"
+
+
+def needs(tool, package):
+    """Skips a test class where a toolchain is missing, but not in CI, which installs them."""
+    missing = shutil.which(tool) is None and not os.environ.get("CI")
+    return unittest.skipIf(missing, f"{tool} is not installed: apt-get install {package}")
+
+
+def run(command, folder, **environment):
+    """Runs a client; its output is the error if it fails."""
+    command = [str(part) for part in command]
+    done = subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def jdbc():
+    """The class path of the JDBC driver, which Maven fetches once."""
+    jars = ROOT / "target" / "java"
+    if not list(jars.glob("postgresql-*.jar")):
+        pom = ROOT / "tests/drivers/java/pom.xml"
+        run(["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"], ROOT)
+    return f"{jars}/*"
 
 
 class ServerCase(unittest.TestCase):

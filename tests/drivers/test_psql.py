@@ -54,6 +54,9 @@ class Psql(ServerCase):
         self.assertIn("v|double precision|||", described)
         self.assertIn('PRIMARY KEY, btree (site, ts DESC)', described)
 
+    def test_description_of_an_index(self):
+        self.assertIn("site|text|yes|site", self.psql("\\d readings_pkey"))
+
     def test_lists_of_schemas_and_databases(self):
         self.assertIn("public|", self.psql("\\dn"))
         self.assertTrue(self.psql("\\l").strip())

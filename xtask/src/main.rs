@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the Python drivers alone,
+//! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the drivers alone,
 //! `cargo xtask torture` looks for faults that lose data for as long as one likes.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   lint      fmt, clippy, docs
   test      unit tests, property tests, query files, kill tests
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
-  drivers   the Python drivers against a running server (installs them into target/python)";
+  drivers   drivers of Python, Java and Go against a running server (installs them into target/python and target/java;
+            Java and Go are skipped where they are not installed, but not in CI)";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
