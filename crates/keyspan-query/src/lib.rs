@@ -14,6 +14,7 @@
 //! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
+//! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON.
 //! - `grouped`, `gapfill`, `asof`: operators of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
@@ -36,6 +37,7 @@ pub mod interrupt;
 mod kept;
 mod meaning;
 mod memory;
+mod merged;
 mod names;
 mod not_in;
 mod optimizer;

@@ -18,11 +18,11 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{Catalog, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
 
 use crate::asof::AsOfRelation;
 use crate::engine::QueryEngine;
-use crate::error::external;
+use crate::error::{external, from_datafusion};
 use crate::functions;
 use crate::pg_catalog;
 use crate::planning::{analyzed, output_schema, plan_view};
@@ -97,6 +97,21 @@ pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
 }
 
 impl Names<'_> {
+    /// The shown columns of a table or view.
+    ///
+    /// # Errors
+    /// 42P01 if there is none of this name; what planning a view fails with.
+    pub(crate) fn columns(&self, name: &ast::ObjectName) -> keyspan_model::Result<Vec<(String, Option<ColumnType>)>> {
+        let reference = match parts_of(name) {
+            Some((Some(schema), name)) => TableReference::partial(schema, name),
+            Some((None, name)) => TableReference::bare(name),
+            None => return Err(self.undefined(None, &name.to_string())),
+        };
+        // Pseudo columns are not among them: nothing is mentioned.
+        let schema = self.get_table_source(reference).map_err(from_datafusion)?.schema();
+        Ok(schema.fields().iter().map(|field| (field.name().clone(), ColumnType::of_field(field))).collect())
+    }
+
     fn system_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
         let schema = match schema {
             Some(schema) if pg_catalog::SCHEMAS.contains(&schema) => schema,

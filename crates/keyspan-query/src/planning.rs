@@ -15,7 +15,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
 use crate::engine::QueryEngine;
 use crate::error::{external, from_datafusion};
 use crate::names::{Named, Names, find, parts_of};
-use crate::rewrite::{Effort, Rewritten, rewrite};
+use crate::rewrite::{Effort, Mentions, Rewritten, rewrite};
 use crate::semantics::{nullable_subqueries, settled_unions, sorted_by_columns};
 use crate::session::QueryContext;
 
@@ -54,8 +54,10 @@ fn plan_under(
                 Named::View(_) => None,
             }
         };
-        let rewritten = rewrite(query, &resolve, effort).map_err(external)?;
-        let names = Names::new(engine, state, context, search_path, rewritten.mentions.clone(), depth);
+        let names = |mentions| Names::new(engine, state, context, search_path, mentions, depth);
+        let columns = |name: &ast::ObjectName| names(Mentions::default()).columns(name);
+        let rewritten = rewrite(query, &resolve, &columns, effort).map_err(external)?;
+        let names = names(rewritten.mentions.clone());
         plan_rewritten(&names, rewritten)
     };
     // Names that repeat beside a `*` show only when it is expanded; then every other column gets a name of its own.

@@ -2,6 +2,7 @@
 //!
 //! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out.
 //! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key.
+//! - Joins merge no columns any more: see [`crate::merged`].
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
 
@@ -14,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
+use crate::merged::{self, Columns};
 use crate::names::parts_of;
 use crate::pg_catalog;
 use crate::semantics;
@@ -94,11 +96,13 @@ pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
 /// Changes a query for planning.
 ///
 /// # Errors
-/// 0A000 for combinations that are not done; those of [`semantics::expand`] and [`semantics::rewrite_query`].
-pub fn rewrite(query: &Query, resolve: Resolve<'_>, effort: Effort) -> Result<Rewritten> {
+/// 0A000 for combinations that are not done; those of [`semantics::expand`], [`merged::resolve`] and
+/// [`semantics::rewrite_query`].
+pub fn rewrite(query: &Query, resolve: Resolve<'_>, columns: Columns<'_>, effort: Effort) -> Result<Rewritten> {
     let mut query = Box::new(query.clone());
     pg_catalog::simplify(&mut query);
     semantics::expand(&mut query)?;
+    merged::resolve(&mut query, columns)?;
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;
@@ -255,21 +259,17 @@ impl Nested<'_> {
         if !select.projection.iter().any(is_star) {
             return Ok(());
         }
-        let mut factors = Vec::new();
-        let mut merged = false;
-        for table in &select.from {
-            factors.push(&table.relation);
-            for join in &table.joins {
-                merged |= merges_columns(&join.join_operator);
-                factors.push(&join.relation);
-            }
-        }
+        let factors = select
+            .from
+            .iter()
+            .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
+        let factors: Vec<&TableFactor> = factors.collect();
         let hidden: Vec<(ObjectName, Vec<String>)> =
             factors.iter().filter_map(|factor| self.hidden_of(factor)).collect();
         if hidden.iter().all(|(_, names)| names.is_empty()) {
             return Ok(());
         }
-        if merged || hidden.len() != factors.len() {
+        if hidden.len() != factors.len() {
             let message = "* beside a pseudo column (row_key, rowid, WRITETIME, TTL) is not supported in this FROM";
             return Err(Error::not_supported(message).with_hint("Name the columns instead of *."));
         }
@@ -296,15 +296,6 @@ impl Nested<'_> {
             _ => None,
         }
     }
-}
-
-fn merges_columns(operator: &ast::JoinOperator) -> bool {
-    use ast::{JoinConstraint as C, JoinOperator as J};
-    let constraint = match operator {
-        J::Join(c) | J::Inner(c) | J::Left(c) | J::LeftOuter(c) | J::Right(c) | J::RightOuter(c) | J::FullOuter(c) => c,
-        _ => return false,
-    };
-    matches!(constraint, C::Using(_) | C::Natural)
 }
 
 fn without_hidden(item: SelectItem, hidden: &[(ObjectName, Vec<String>)]) -> Vec<SelectItem> {

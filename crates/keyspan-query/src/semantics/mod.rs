@@ -59,11 +59,12 @@ use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
 pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
+pub(crate) use common::common as common_type;
 pub use label::label;
 pub use no_row::nullable_subqueries;
 pub(crate) use order::sortable_form;
 pub use sort_key::sorted_by_columns;
-pub use subquery::expand;
+pub(crate) use subquery::{expand, parsed};
 pub use union::{UnionRelation, settled as settled_unions};
 pub use zone::Zone;
 

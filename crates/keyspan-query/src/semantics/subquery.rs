@@ -135,7 +135,7 @@ fn as_relation(query: &mut Query) -> ControlFlow<Error> {
 }
 
 /// An expression from its text.
-pub(super) fn parsed(text: &str) -> Result<Expr> {
+pub fn parsed(text: &str) -> Result<Expr> {
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     parsed.map_err(|error| Error::internal(format!("{text}: {error}")))
 }
