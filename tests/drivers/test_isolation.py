@@ -58,6 +58,13 @@ class Isolation(ServerCase):
         time.sleep(seconds)
         return (self.cpu_seconds() - before) / seconds
 
+    def assert_comes_to_rest(self):
+        # A second or less is usual; without a place to stop it would take minutes.
+        deadline = time.monotonic() + 6
+        while (busy := self.busy(0.2)) > 0.3 and time.monotonic() < deadline:
+            pass
+        self.assertLess(busy, 0.3, "cores that are taken six seconds after the statement's end")
+
     def run_until_timeout(self, statement):
         with self.connect() as connection:
             connection.execute(f"SET statement_timeout = '{LONG}ms'")
@@ -69,11 +76,8 @@ class Isolation(ServerCase):
             with self.subTest(name):
                 start = time.monotonic()
                 self.run_until_timeout(statement)
-                self.assertLess(time.monotonic() - start, LONG / 1000 + 1)
-                deadline = time.monotonic() + 2
-                while (busy := self.busy(0.2)) > 0.3 and time.monotonic() < deadline:
-                    pass
-                self.assertLess(busy, 0.3, "cores that it takes two seconds after its end")
+                self.assertLess(time.monotonic() - start, LONG / 1000 + 3)
+                self.assert_comes_to_rest()
 
     def test_others_are_answered_beside_joins(self):
         statements = ["nested loop", "nested loop without a match", "hash joins", "semi join of few values"]
@@ -95,7 +99,7 @@ class Isolation(ServerCase):
         for join in joins:
             join.join()
         self.assertEqual(len(self.running), len(statements))
-        self.assertLess(took, 10, "twenty connections of three statements each")
+        self.assertLess(took, 30, "twenty connections of three statements each")
 
     def run_until_canceled(self, statement):
         with self.connect() as connection:
@@ -112,5 +116,4 @@ class Isolation(ServerCase):
         self.assertGreater(self.busy(0.5), 0.5)
         client.kill()
         client.wait()
-        time.sleep(1.5)
-        self.assertLess(self.busy(0.5), 0.3)
+        self.assert_comes_to_rest()

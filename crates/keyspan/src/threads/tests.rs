@@ -34,9 +34,13 @@ async fn work_that_never_yields_does_not_hold_up_others() {
 async fn a_group_that_is_still_busy_is_given_to_nobody() {
     let threads = QueryThreads::default();
     let (done, waits) = std::sync::mpsc::channel::<()>();
-    let long = threads.begin(async move { waits.recv().is_ok() }).expect("threads");
-    // It runs when its thread waits: an aborted task that has not begun never does.
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    let (begun, beginning) = oneshot::channel();
+    let work = async move {
+        let _ = begun.send(());
+        waits.recv().is_ok()
+    };
+    let long = threads.begin(work).expect("threads");
+    beginning.await.expect("the work begins");
     drop(long);
     assert!(threads.groups.free.lock().iter().all(|group| !group.is_free()));
     assert_eq!(threads.run(async { Ok(1) }).await, Ok(1));
