@@ -1,7 +1,7 @@
 //! `keyspan import`: a file's rows into a table.
 //!
-//! The rule: columns are matched by name. All rows of the file are written or none, however large it is, unless steps are
-//! asked for; when one fails it is said how many rows are there.
+//! The rule: columns are matched by name. All rows of the file are written or none, however large it is, unless steps
+//! are asked for; when one fails it is said how many rows are there. How many have overwritten others is said, too.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -15,13 +15,15 @@ use clap::Args;
 use keyspan::copy::{CopyEncoder, CopyParser};
 use keyspan::text::ArrayText;
 use keyspan::{ColumnType, Copy, CopyFormat, CopyIn, CopyOptions, Statement, quoted};
-use tokio::runtime::Runtime;
+use tokio::signal::ctrl_c;
 
 use crate::client::{Client, CopyData, Embedded, Remote, columns_of};
 use crate::failure::{Failure, Result};
+use crate::look::{Given, csv_options};
 use crate::open::{self, Place};
 use crate::progress::Progress;
-use crate::source::{FileFormat, Source, column_type};
+use crate::source::{FileFormat, Source};
+use crate::target::Target;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
@@ -39,12 +41,15 @@ pub struct Arguments {
     /// The file's format, if its name does not tell.
     #[arg(long, value_enum)]
     format: Option<FileFormat>,
-    /// Make the table, with the file's columns.
+    /// Make the table, with the file's columns. Nothing is left of it if the file cannot be loaded.
     #[arg(long)]
     create: bool,
     /// The new table's key, as in PRIMARY KEY: 'a,b' or '(a,b),c'.
     #[arg(long, value_name = "COLUMNS", requires = "create")]
     key: Option<String>,
+    /// The type of a column of the new table, instead of the one that its values look like. May be repeated.
+    #[arg(long = "type", value_name = "COLUMN=TYPE", requires = "create")]
+    types: Vec<String>,
     /// Commit after every so many rows; 0 is all in one step.
     #[arg(long, value_name = "ROWS", default_value_t = 0)]
     commit_rows: usize,
@@ -52,10 +57,12 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let source = Source::open(&arguments.file, arguments.format)?;
+    let given = Given::parse(&arguments.types)?;
+    let source = Source::open(&arguments.file, arguments.format, arguments.create.then_some(&given))?;
+    let types = if arguments.create { Some(source.types()?) } else { None };
     let runtime = open::runtime()?;
     let mut client = arguments.place.open(&runtime)?;
-    let result = load(arguments, &source, &runtime, &mut client);
+    let result = runtime.block_on(load(arguments, &source, types, &mut client));
     let closed = {
         let _within = runtime.enter();
         client.close()
@@ -64,41 +71,58 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     closed
 }
 
-fn load(arguments: &Arguments, source: &Source, runtime: &Runtime, client: &mut Client) -> Result<String> {
-    if arguments.create {
-        let statement = create_table(&arguments.into, source, arguments.key.as_deref());
-        let created = runtime.block_on(client.run(&statement, &mut Silent, &mut ()));
-        created.map_err(|failure| failure.context("creating the table"))?;
-        client.take_notices().iter().for_each(|notice| eprintln!("{notice}"));
-    }
+async fn load(
+    arguments: &Arguments,
+    source: &Source,
+    types: Option<Vec<ColumnType>>,
+    client: &mut Client,
+) -> Result<String> {
+    let mut target = match types {
+        Some(types) => Target::made(&arguments.into, client, source, types, arguments.key.as_deref()).await?,
+        None => Target::existing(&arguments.into, client).await,
+    };
     let columns: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
     let statement = format!("COPY {} ({}) FROM STDIN", arguments.into, columns.join(", "));
+    let csv = CopyOptions { force_null: target.without_empty_texts(source), ..csv_options() };
     let progress = Progress::new("import", source.total);
-    let work = Work { source, progress, statement, commit_rows: arguments.commit_rows };
-    match client {
-        Client::Embedded(embedded) => runtime.block_on(work.embedded(embedded)),
-        Client::Remote(remote) => runtime.block_on(work.remote(remote)),
+    let mut work = Work { source, progress, statement, csv, commit_rows: arguments.commit_rows };
+    let copied = tokio::select! {
+        copied = work.copy(target.client()) => copied,
+        _ = ctrl_c() => Err(Failure::new("canceled").context("nothing was loaded")),
+    };
+    match copied {
+        Ok(rows) => {
+            let done = work.progress.finish(rows);
+            let told = tokio::select! {
+                told = target.tell(rows) => told,
+                // The rows are there: only counting them is given up.
+                _ = ctrl_c() => None,
+            };
+            Ok(told.map_or(done.clone(), |told| format!("{done}; {told}")))
+        }
+        Err(failure) => Err(target.give_up(source, failure).await),
     }
-}
-
-/// The CREATE TABLE for a file's columns.
-pub fn create_table(table: &str, source: &Source, key: Option<&str>) -> String {
-    let fields = source.schema.fields().iter();
-    let mut parts: Vec<String> =
-        fields.map(|field| format!("{} {}", quoted(field.name()), column_type(field).name())).collect();
-    parts.extend(key.map(|key| format!("PRIMARY KEY ({key})")));
-    format!("CREATE TABLE {table} ({})", parts.join(", "))
 }
 
 struct Work<'a> {
     source: &'a Source,
     progress: Progress,
     statement: String,
+    /// How a CSV file is read.
+    csv: CopyOptions,
     commit_rows: usize,
 }
 
 impl Work<'_> {
-    async fn embedded(mut self, client: &mut Embedded) -> Result<String> {
+    /// Copies all rows; answers how many they are.
+    async fn copy(&mut self, client: &mut Client) -> Result<u64> {
+        match client {
+            Client::Embedded(embedded) => self.embedded(embedded).await,
+            Client::Remote(remote) => self.remote(remote).await,
+        }
+    }
+
+    async fn embedded(&mut self, client: &mut Embedded) -> Result<u64> {
         let copy = copy_statement(client, &self.statement)?;
         let mut target = client.session.copy_in(&copy)?;
         target.commit_every(self.commit_rows);
@@ -111,15 +135,13 @@ impl Work<'_> {
         }
         let committed = target.committed();
         let rows = target.finish(&mut client.session).await;
-        let rows = rows.map_err(|error| remaining(Failure::from(error), committed))?;
-        Ok(self.progress.finish(rows))
+        rows.map_err(|error| remaining(Failure::from(error), committed))
     }
 
     async fn push_csv(&mut self, client: &mut Embedded, target: &mut CopyIn) -> Result<()> {
-        let options = CopyOptions { format: CopyFormat::Csv, ..CopyOptions::default() };
         let zone = client.session.settings().time_zone().to_string();
-        let mut parser = CopyParser::new(&target.table().name, &columns_of(target), &options, &zone)?;
-        let mut reader = self.source.csv_rows()?;
+        let mut parser = CopyParser::new(&target.table().name, &columns_of(target), &self.csv, &zone)?;
+        let mut reader = self.source.csv()?;
         let mut piece = vec![0; PIECE];
         loop {
             let count = reader.read(&mut piece)?;
@@ -148,23 +170,31 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn remote(self, client: &mut Remote) -> Result<String> {
+    async fn remote(&mut self, client: &mut Remote) -> Result<u64> {
         if self.commit_rows > 0 {
             let set = format!("SET copy_commit_rows = {}", self.commit_rows);
             client.execute(&set).await?;
         }
-        let statement = format!("{} WITH (FORMAT csv)", self.statement);
-        let mut data: Box<dyn CopyData> = match self.source.format {
-            FileFormat::Csv => Box::new(Bytes { reader: self.source.csv_rows()? }),
-            _ => Box::new(Encoded::new(self.source)?),
+        let (mut data, options): (Box<dyn CopyData>, String) = match self.source.format {
+            FileFormat::Csv => (Box::new(Bytes { reader: self.source.csv()? }), header_options(&self.csv)),
+            _ => (Box::new(Encoded::new(self.source)?), String::new()),
         };
+        let statement = format!("{} WITH (FORMAT csv{options})", self.statement);
         let mut data = Shown { data: &mut *data, progress: &self.progress, done: self.source.done.clone() };
         let rows = client.copy_in(&statement, &mut data).await;
-        let rows = rows.map_err(|failure| match self.commit_rows {
+        rows.map_err(|failure| match self.commit_rows {
             0 => remaining(failure, 0),
             step => failure.with_hint(format!("Steps of {step} rows before the error may have been written.")),
-        })?;
-        Ok(self.progress.finish(rows))
+        })
+    }
+}
+
+/// The options of a CSV file with a header, as a statement has them.
+fn header_options(options: &CopyOptions) -> String {
+    let columns: Vec<String> = options.force_null.iter().map(|name| quoted(name)).collect();
+    match columns.is_empty() {
+        true => ", HEADER".to_string(),
+        false => format!(", HEADER, FORCE_NULL ({})", columns.join(", ")),
     }
 }
 
@@ -272,30 +302,5 @@ impl CopyData for Shown<'_> {
     fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         self.progress.at(self.done.load(Ordering::Relaxed));
         self.data.next()
-    }
-}
-
-/// Takes answers that nobody reads.
-pub struct Silent;
-
-impl crate::client::Sink for Silent {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<crate::client::Column>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: Vec<Option<String>>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn done(&mut self, _: &str) -> std::io::Result<()> {
-        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! The rule: results go to stdout, everything about them (progress, notices, errors) to stderr; the exit code is 0 when
 //! all was done, 1 when something failed, 2 for wrong arguments.
 
+mod advice;
 mod backup;
 mod check;
 mod client;
@@ -10,6 +11,8 @@ mod demo;
 mod export;
 mod failure;
 mod import;
+mod infer;
+mod look;
 mod open;
 mod output;
 mod progress;
@@ -19,6 +22,7 @@ mod serve;
 mod shell;
 mod source;
 mod sql;
+mod target;
 
 use std::process::ExitCode;
 

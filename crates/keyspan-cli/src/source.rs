@@ -1,26 +1,26 @@
 //! Files to import: CSV, newline-delimited JSON, Parquet.
 //!
-//! The rule: columns have names, and a file is read in batches however large it is.
+//! The rule: columns have names, and a file is read in batches however large it is. Of JSON only numbers and truth values
+//! are read as such, all else as texts: the columns of the table tell what they become.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::csv::reader::Format as CsvFormat;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use clap::ValueEnum;
 use keyspan::ColumnType;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::failure::{Failure, Result};
+use crate::look::{Given, Look};
 
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 16 * 1024;
-/// Rows of a CSV file that are looked at for the types of its columns.
-const CSV_SAMPLE: usize = 100_000;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,8 +56,12 @@ pub struct Source {
     path: PathBuf,
     /// How to read it.
     pub format: FileFormat,
-    /// Its columns, with types as far as the format or a look at the rows tells them.
-    pub schema: SchemaRef,
+    /// Its columns, as they are read.
+    schema: SchemaRef,
+    /// The names of JSON columns with lists and objects, which are read as texts.
+    nested: Vec<String>,
+    /// What was seen of its rows.
+    look: Look,
     /// What its progress is measured in: bytes, or the rows of Parquet.
     pub total: u64,
     /// How much of the total has been read.
@@ -65,34 +69,77 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a file and finds out its columns.
-    pub fn open(path: &Path, said: Option<FileFormat>) -> Result<Source> {
+    /// Opens a file and finds out its columns. To make a table of them, looks at its rows: `create` are the types that
+    /// are known beforehand.
+    pub fn open(path: &Path, said: Option<FileFormat>, create: Option<&Given>) -> Result<Source> {
         let format = FileFormat::of(said, path)?;
-        Source::read_schema(path, format).map_err(|failure| failure.context(path.display()))
+        let mut source = Source {
+            path: path.to_path_buf(),
+            format,
+            schema: Arc::new(Schema::empty()),
+            nested: Vec::new(),
+            look: Look::default(),
+            total: 0,
+            done: Arc::default(),
+        };
+        source.find_columns(create).map_err(|failure| source.named(failure))?;
+        Ok(source)
     }
 
-    fn read_schema(path: &Path, format: FileFormat) -> Result<Source> {
-        let mut file = File::open(path)?;
-        let mut total = file.metadata()?.len();
-        let schema = match format {
-            FileFormat::Csv => {
-                let csv = CsvFormat::default().with_header(true);
-                Arc::new(csv.infer_schema(&mut file, Some(CSV_SAMPLE))?.0)
-            }
+    fn find_columns(&mut self, create: Option<&Given>) -> Result<()> {
+        let file = File::open(&self.path)?;
+        self.total = file.metadata()?.len();
+        match self.format {
+            FileFormat::Csv => self.schema = header(file)?,
             FileFormat::Ndjson => {
-                let (schema, _) = arrow::json::reader::infer_json_schema(BufReader::new(&mut file), None)?;
-                Arc::new(schema)
+                let none = Given::default();
+                self.look = Look::at_ndjson(create.unwrap_or(&none), BufReader::new(file))?;
+                (self.schema, self.nested) = json_schema(&self.look);
             }
             FileFormat::Parquet => {
                 let reader = ParquetRecordBatchReaderBuilder::try_new(file)?;
-                total = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
-                reader.schema().clone()
+                self.total = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
+                self.schema = reader.schema().clone();
             }
-        };
-        if schema.fields().is_empty() {
+        }
+        if self.schema.fields().is_empty() {
             return Err(Failure::new("the file has no columns"));
         }
-        Ok(Source { path: path.to_path_buf(), format, schema, total, done: Arc::default() })
+        if let Some(given) = create {
+            given.check(&self.names())?;
+            self.look_at_rows(given)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_rows(&mut self, given: &Given) -> Result<()> {
+        match self.format {
+            FileFormat::Csv => self.look = Look::at_csv(&self.names(), given, File::open(&self.path)?)?,
+            FileFormat::Ndjson => {}
+            FileFormat::Parquet => {
+                self.look = Look::at_typed(&self.schema, given, self.batches()?)?;
+                self.done.store(0, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The failure, with the file's name in front.
+    fn named(&self, failure: Failure) -> Failure {
+        failure.context(self.path.display())
+    }
+
+    /// The types of the columns of a table that is made for it.
+    ///
+    /// # Errors
+    /// Values that are not of their column's type.
+    pub fn types(&self) -> Result<Vec<ColumnType>> {
+        self.look.types().map_err(|failure| self.named(failure))
+    }
+
+    /// What was seen of its rows, if a table is to be made for them.
+    pub fn look(&self) -> &Look {
+        &self.look
     }
 
     /// The names of the columns, in order.
@@ -100,11 +147,9 @@ impl Source {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The bytes of a CSV file behind its header line.
-    pub fn csv_rows(&self) -> Result<impl Read + use<>> {
-        let mut reader = BufReader::with_capacity(1 << 20, self.counted()?);
-        skip_header(&mut reader)?;
-        Ok(reader)
+    /// The bytes of a CSV file, with its header line.
+    pub fn csv(&self) -> Result<impl Read + use<>> {
+        self.counted()
     }
 
     /// The batches of a file that is not CSV.
@@ -119,47 +164,48 @@ impl Source {
                 Ok(batch)
             })));
         }
-        let (schema, nested) = flat(&self.schema);
         let lines = BufReader::with_capacity(1 << 20, self.counted()?);
-        let reader: Box<dyn BufRead> = match nested.is_empty() {
+        let reader: Box<dyn BufRead> = match self.nested.is_empty() {
             true => Box::new(lines),
-            false => Box::new(BufReader::new(Flattened { lines, nested, line: Vec::new(), at: 0 })),
+            false => {
+                let nested = self.nested.clone();
+                Box::new(BufReader::new(Flattened { lines, nested, line: Vec::new(), at: 0 }))
+            }
         };
-        let builder = arrow::json::ReaderBuilder::new(schema).with_batch_size(BATCH_ROWS);
+        let builder = arrow::json::ReaderBuilder::new(self.schema.clone()).with_batch_size(BATCH_ROWS);
         let batches = builder.with_coerce_primitive(true).build(reader)?;
         Ok(Box::new(batches.map(|batch| batch.map_err(Failure::from))))
     }
 
     fn counted(&self) -> Result<Counted> {
-        let mut file = File::open(&self.path)?;
-        file.rewind()?;
-        Ok(Counted { file, done: self.done.clone() })
+        Ok(Counted { file: File::open(&self.path)?, done: self.done.clone() })
     }
 }
 
-/// Reads past the header line, whose names may have line ends in quotes.
-fn skip_header(reader: &mut impl BufRead) -> io::Result<()> {
-    let mut quotes = 0;
-    loop {
-        let mut line = Vec::new();
-        let read = reader.read_until(b'\n', &mut line)?;
-        quotes += line.iter().filter(|byte| **byte == b'"').count();
-        if read == 0 || quotes.is_multiple_of(2) {
-            return Ok(());
+/// The columns of a CSV file, by its header line. One without a name, as pandas writes its index, is called by its
+/// place.
+fn header(file: File) -> Result<SchemaRef> {
+    let (header, _) = CsvFormat::default().with_header(true).infer_schema(file, Some(0))?;
+    let name = |(at, field): (usize, &FieldRef)| match field.name().trim() {
+        "" => format!("column{}", at + 1),
+        _ => field.name().clone(),
+    };
+    let names = header.fields().iter().enumerate().map(name);
+    Ok(Arc::new(Schema::new(names.map(|name| Field::new(name, DataType::Utf8, true)).collect::<Vec<_>>())))
+}
+
+/// How the lines of an NDJSON file are read: the columns, and the names of those with lists and objects.
+fn json_schema(look: &Look) -> (SchemaRef, Vec<String>) {
+    let (mut fields, mut nested) = (Vec::new(), Vec::new());
+    for (at, name) in look.names().into_iter().enumerate() {
+        let ty = look.read_type(at);
+        if ty == Some(ColumnType::Json) {
+            nested.push(name.clone());
         }
+        let simple = ty.filter(|ty| *ty != ColumnType::Json);
+        fields.push(Field::new(name, simple.map_or(DataType::Utf8, ColumnType::arrow), true));
     }
-}
-
-/// The schema with texts for lists and objects, and the names of those.
-fn flat(schema: &SchemaRef) -> (SchemaRef, Vec<String>) {
-    let is_nested = |field: &Field| ColumnType::of_field(field).is_none() && *field.data_type() != DataType::Null;
-    let fields = schema.fields().iter();
-    let nested = fields.clone().filter(|field| is_nested(field)).map(|field| field.name().clone()).collect();
-    let flat = fields.map(|field| match is_nested(field) {
-        true => Field::new(field.name(), DataType::Utf8, true),
-        false => field.as_ref().clone(),
-    });
-    (Arc::new(Schema::new(flat.collect::<Vec<_>>())), nested)
+    (Arc::new(Schema::new(fields)), nested)
 }
 
 /// Lines of JSON objects whose lists and objects have become texts, so that they arrive as they were written: Arrow
@@ -235,11 +281,10 @@ mod tests {
         let path = folder.path().join("x.ndjson");
         let lines = "{\"k\": 1, \"j\": {\"a\": 1}}\n\n{\"k\": 2, \"j\": {\"b\": [null]}}\n{\"k\": 3}";
         std::fs::write(&path, lines).expect("written");
-        let source = Source::open(&path, None).expect("a source");
+        let source = Source::open(&path, None, None).expect("a source");
         let batches: Vec<RecordBatch> = source.batches().expect("batches").collect::<Result<_>>().expect("rows");
         let column = batches[0].column_by_name("j").expect("a column").as_string::<i32>().clone();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\":1}"), Some("{\"b\":[null]}"), None]);
-        let (_, nested) = flat(&source.schema);
-        assert_eq!(nested, ["j"]);
+        assert_eq!(source.nested, ["j"]);
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "program/import.rs"]
+mod import;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

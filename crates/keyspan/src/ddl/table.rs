@@ -238,12 +238,15 @@ pub(super) fn no_key(table: &TableDef) -> Notice {
     let message = format!("table \"{}\" has no PRIMARY KEY: its rows are kept in arrival order", table.name);
     let notice = Notice::plain(message);
     match better_key(table) {
-        Some(key) => notice.with_hint(format!("Queries read only what they need with a key, for instance {key}.")),
-        None => notice,
+        Some(key) => notice.with_hint(format!(
+            "Queries read only what they need with a key, for instance {key} if no two rows share it: \
+             rows with the same key overwrite each other."
+        )),
+        None => notice.with_hint("Queries read only what they need with a key: columns that no two rows share."),
     }
 }
 
-/// A key worth proposing: what identifies a series, then its time.
+/// A key worth proposing: what identifies a series, then its time. Without a time only what is called an id.
 fn better_key(table: &TableDef) -> Option<String> {
     let shown: Vec<&ColumnDef> = table.columns.iter().filter(|column| !column.hidden).collect();
     let is_label = |column: &&&ColumnDef| {
@@ -252,8 +255,11 @@ fn better_key(table: &TableDef) -> Option<String> {
     };
     let is_time = |column: &&&ColumnDef| matches!(column.ty, ColumnType::Timestamp | ColumnType::LocalTimestamp);
     let named_id = |column: &&&ColumnDef| column.name == "id" || column.name.ends_with("_id");
-    let label = shown.iter().find(|c| is_label(c) && named_id(c)).or_else(|| shown.iter().find(is_label));
     let time = shown.iter().find(is_time);
+    let label = shown
+        .iter()
+        .find(|c| is_label(c) && named_id(c))
+        .or_else(|| shown.iter().find(is_label).filter(|_| time.is_some()));
     let names: Vec<String> = label.into_iter().chain(time).map(|column| keyspan_cql::quoted(&column.name)).collect();
     (!names.is_empty()).then(|| format!("PRIMARY KEY ({})", names.join(", ")))
 }

@@ -1,0 +1,154 @@
+//! The table that a file's rows go into: made for them, counted, and taken away again if they do not come.
+//!
+//! The rule: a table that was made for a file is there with its rows, or not at all.
+
+use keyspan::{ColumnType, quoted};
+
+use crate::client::{Client, Column, Sink};
+use crate::failure::{Failure, Result};
+use crate::progress::grouped;
+use crate::source::Source;
+
+/// A table.
+pub struct Target<'a> {
+    name: &'a str,
+    client: &'a mut Client,
+    /// The types of its columns, if it was made for the file.
+    made: Option<Vec<ColumnType>>,
+    /// Its rows before, if they could be counted.
+    before: Option<u64>,
+    /// What is to be said of it once it has its rows.
+    notices: Vec<String>,
+}
+
+impl<'a> Target<'a> {
+    /// A table that is there.
+    pub async fn existing(name: &'a str, client: &'a mut Client) -> Target<'a> {
+        let mut target = Target { name, client, made: None, before: None, notices: Vec::new() };
+        target.before = target.count().await;
+        target
+    }
+
+    /// A new table for a file's columns, of these types.
+    pub async fn made(
+        name: &'a str,
+        client: &'a mut Client,
+        source: &Source,
+        types: Vec<ColumnType>,
+        key: Option<&str>,
+    ) -> Result<Target<'a>> {
+        let statement = create_table(name, &source.names(), &types, key);
+        let created = client.run(&statement, &mut Cell::default(), &mut ()).await;
+        created.map_err(|failure| failure.context("creating the table"))?;
+        let mut notices = source.look().notices();
+        let of_statement = client.take_notices();
+        match source.look().key_hint(&types).filter(|_| key.is_none()) {
+            // The rows tell more about keys than the columns, of which the statement's own notice speaks.
+            Some(hint) => notices.push(format!(
+                "NOTICE:  table {name} has no PRIMARY KEY: its rows are kept in arrival order\nHINT:  {hint}"
+            )),
+            None => notices.extend(of_statement),
+        }
+        Ok(Target { name, client, made: Some(types), before: Some(0), notices })
+    }
+
+    /// The database.
+    pub fn client(&mut self) -> &mut Client {
+        self.client
+    }
+
+    /// Columns in which a quoted nothing is no value: those of a new table that are not of texts.
+    pub fn without_empty_texts(&self, source: &Source) -> Vec<String> {
+        let types = self.made.iter().flatten();
+        let pairs = source.names().into_iter().zip(types);
+        pairs.filter(|(_, ty)| !matches!(ty, ColumnType::Text | ColumnType::Ascii)).map(|(name, _)| name).collect()
+    }
+
+    /// Says what became of so many rows of a file: answers how many have overwritten others, if any has.
+    pub async fn tell(&mut self, rows: u64) -> Option<String> {
+        self.notices.iter().for_each(|notice| eprintln!("{notice}"));
+        let (before, after) = (self.before?, self.count().await?);
+        // Where others write at the same time nothing is known.
+        let new = after.checked_sub(before).filter(|new| *new < rows)?;
+        let lost = grouped(rows - new);
+        Some(match before {
+            0 => format!("{lost} of them overwrote an earlier one with the same key, {} remain", grouped(after)),
+            _ => format!(
+                "{lost} of them overwrote one with the same key, of the table or of the file; {} are new",
+                grouped(new)
+            ),
+        })
+    }
+
+    /// Takes a table away that was made for rows that have not come.
+    pub async fn give_up(&mut self, source: &Source, failure: Failure) -> Failure {
+        if self.made.is_none() {
+            return failure;
+        }
+        let failure = self.with_type_hint(failure, source);
+        if self.count().await != Some(0) {
+            return failure;
+        }
+        let statement = format!("DROP TABLE {}", self.name);
+        match self.client.run(&statement, &mut Cell::default(), &mut ()).await {
+            Ok(()) => failure,
+            Err(error) => failure.context(format_args!("table {} is left without rows ({})", self.name, error.message)),
+        }
+    }
+
+    /// Which argument goes on after a value that does not fit the type of its column.
+    fn with_type_hint(&self, failure: Failure, source: &Source) -> Failure {
+        let told = format!("{} {}", failure.message, failure.detail.as_deref().unwrap_or_default());
+        let columns = source.names().into_iter().zip(self.made.iter().flatten());
+        let mut found = columns.filter(|(name, _)| told.contains(&format!(", column {name}: ")));
+        let Some((name, ty)) = found.next().filter(|_| failure.hint.is_none()) else { return failure };
+        let wider = if *ty == ColumnType::BigInt { format!("--type '{name}=double' or ") } else { String::new() };
+        failure.with_hint(format!(
+            "The types are those of the first rows. Mend the file, or say the column's: {wider}--type '{name}=text'."
+        ))
+    }
+
+    async fn count(&mut self) -> Option<u64> {
+        let mut cell = Cell::default();
+        let statement = format!("SELECT count(*) FROM {}", self.name);
+        // Whoever may only write cannot count.
+        self.client.run(&statement, &mut cell, &mut ()).await.ok()?;
+        self.client.take_notices();
+        cell.0?.parse().ok()
+    }
+}
+
+/// The CREATE TABLE for a file's columns.
+fn create_table(table: &str, names: &[String], types: &[ColumnType], key: Option<&str>) -> String {
+    let mut parts: Vec<String> =
+        names.iter().zip(types).map(|(name, ty)| format!("{} {}", quoted(name), ty.name())).collect();
+    parts.extend(key.map(|key| format!("PRIMARY KEY ({key})")));
+    format!("CREATE TABLE {table} ({})", parts.join(", "))
+}
+
+/// The first value of an answer.
+#[derive(Default)]
+struct Cell(Option<String>);
+
+impl Sink for Cell {
+    fn wants_json(&self) -> bool {
+        false
+    }
+
+    fn columns(&mut self, _: Vec<Column>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, cells: Vec<Option<String>>) -> std::io::Result<()> {
+        self.0 = cells.into_iter().next().flatten();
+        Ok(())
+    }
+
+    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn done(&mut self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Files of users into tables: the types and keys of new tables, bad values, and what is left after a failure.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A database, in its directory or behind a server, and files to load into it.
+struct Place {
+    folder: TempDir,
+    /// `--data DIR` or `--url URL`.
+    arguments: [String; 2],
+    server: Option<Child>,
+}
+
+impl Place {
+    fn embedded() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["--data".to_string(), folder.path().join("db").display().to_string()];
+        Place { folder, arguments, server: None }
+    }
+
+    fn served() -> Place {
+        let mut place = Place::embedded();
+        let mut server = Command::new(env!("CARGO_BIN_EXE_keyspan"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data", &place.arguments[1]])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").unwrap();
+        place.arguments = ["--url".to_string(), format!("postgres://{address}")];
+        place.server = Some(server);
+        place
+    }
+
+    /// The same in both places.
+    fn both() -> [Place; 2] {
+        [Place::embedded(), Place::served()]
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_keyspan"));
+        program.args(arguments).args(&self.arguments).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Imports a file with this content; answers stdout and stderr.
+    fn import(&self, file: &str, content: &str, more: &[&str]) -> Result<(String, String), String> {
+        let path = self.folder.path().join(file);
+        fs::write(&path, content).unwrap();
+        let output = self.run(&[&["import", path.to_str().unwrap(), "--into", "t"], more].concat());
+        let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        if output.status.success() { Ok((out, err)) } else { Err(err) }
+    }
+
+    fn create(&self, file: &str, content: &str, more: &[&str]) -> Result<(String, String), String> {
+        self.import(file, content, &[&["--create"], more].concat())
+    }
+
+    /// An answer as csv, without its header.
+    fn query(&self, query: &str) -> String {
+        let output = self.run(&["sql", "--format", "csv", "-c", query]);
+        assert!(output.status.success(), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().split_once('\n').map(|(_, rows)| rows.to_string()).unwrap()
+    }
+
+    /// The columns of `t` and their types.
+    fn types(&self) -> String {
+        let query = "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 't' \
+            ORDER BY ordinal_position";
+        self.query(query).replace('\n', ";")
+    }
+
+    fn drop_table(&self) {
+        assert!(self.run(&["sql", "-c", "DROP TABLE t"]).status.success());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+#[test]
+fn times_with_a_zone_are_instants() {
+    let zoned = ["2026-03-25T10:00:00+05:30", "2026-03-25T04:31:00Z"];
+    for place in Place::both() {
+        let csv = format!("at,local\n{},2026-03-25T10:00:00\n{},2026-03-25 10:01:00\n", zoned[0], zoned[1]);
+        let line = |zoned: &str, local: &str| format!("{{\"at\": \"{zoned}\", \"local\": \"{local}\"}}\n");
+        let ndjson = line(zoned[0], "2026-03-25T10:00:00") + &line(zoned[1], "2026-03-25 10:01:00");
+        for (file, content) in [("x.csv", &csv), ("x.ndjson", &ndjson)] {
+            place.create(file, content, &[]).unwrap();
+            assert_eq!(place.types(), "at,timestamp with time zone;local,timestamp without time zone;", "{file}");
+            let rows = "2026-03-25 04:30:00+00,2026-03-25 10:00:00\n2026-03-25 04:31:00+00,2026-03-25 10:01:00\n";
+            assert_eq!(place.query("SELECT at, local FROM t ORDER BY at"), rows, "{file}");
+            place.drop_table();
+        }
+        let (_, told) = place.create("mixed.csv", &format!("at\n{}\n2026-03-25 06:00:00\n", zoned[0]), &[]).unwrap();
+        assert!(
+            told.contains("line 3") && told.contains("2026-03-25 06:00:00") && told.contains("--type 'at=text'"),
+            "{told}"
+        );
+        assert_eq!(place.query("SELECT at FROM t ORDER BY at"), "2026-03-25 04:30:00+00\n2026-03-25 06:00:00+00\n");
+        place.drop_table();
+        // Into a column of texts they go as they are.
+        assert!(place.run(&["sql", "-c", "CREATE TABLE t (at text, local text, PRIMARY KEY (at))"]).status.success());
+        place.import("x.ndjson", &ndjson, &[]).unwrap();
+        assert_eq!(place.query("SELECT at FROM t ORDER BY at"), format!("{}\n{}\n", zoned[1], zoned[0]));
+    }
+}
+
+#[test]
+fn a_bad_value_is_told_and_nothing_is_left() {
+    let rows = |bad: usize, value: &str| {
+        let mut csv = "\"the key\",v\r\n".to_string();
+        (0..100).for_each(|row| csv += &format!("{row},{}\r\n", if row == bad { value } else { "1.5" }));
+        csv
+    };
+    for place in Place::both() {
+        for bad in [0, 50, 99] {
+            let error = place.create("x.csv", &rows(bad, "n/a"), &[]).unwrap_err();
+            let line = format!("x.csv: line {}, column \"v\": \"n/a\" is not of type double precision", bad + 2);
+            assert!(error.contains(&line) && error.contains("--type 'v=text'"), "{error}");
+            assert_eq!(place.types(), "");
+        }
+        place.create("x.csv", &rows(50, "n/a"), &["--type", "v=text", "--key", "\"the key\""]).unwrap();
+        assert_eq!(place.types(), "the key,bigint;v,text;");
+        assert_eq!(place.query("SELECT v FROM t WHERE \"the key\" IN (50, 51) ORDER BY \"the key\""), "n/a\n1.5\n");
+        let error = place.create("x.csv", &rows(50, ""), &[]).unwrap_err();
+        assert!(error.contains("already exists"), "{error}");
+        assert_eq!(place.query("SELECT count(*) FROM t"), "100\n", "a table that was there stays");
+        place.drop_table();
+        let ndjson = "{\"v\": 1}\n{\"v\": 2}\n\n{\"v\": \"x\"}\n{\"v\": 3}\n";
+        let error = place.create("x.ndjson", ndjson, &[]).unwrap_err();
+        assert!(error.contains("line 4, column \"v\": \"x\" is not of type bigint"), "{error}");
+        let error = place.create("x.ndjson", ndjson, &["--type", "v=int"]).unwrap_err();
+        assert!(error.contains("line 4, column \"v\": invalid input syntax for type integer: \"x\""), "{error}");
+        assert!(place.create("x.ndjson", ndjson, &["--type", "w=int"]).unwrap_err().contains("no column \"w\""));
+        assert!(
+            place.create("x.ndjson", ndjson, &["--type", "v=foo"]).unwrap_err().contains("type \"foo\" does not exist")
+        );
+        assert!(place.create("x.ndjson", ndjson, &["--type", "v"]).unwrap_err().contains("COLUMN=TYPE"));
+    }
+}
+
+#[test]
+fn a_load_that_fails_later_leaves_no_table() {
+    let (mut csv, filler) = ("k,v,filler\n".to_string(), "x".repeat(150));
+    (0..100_500).for_each(|row| csv += &format!("{row},{},{filler}\n", if row == 100_400 { "late" } else { "1" }));
+    for place in Place::both() {
+        let error = place.create("x.csv", &csv, &["--key", "k"]).unwrap_err();
+        assert!(error.contains("nothing was loaded") && error.contains("line 100402, column v: \"late\""), "{error}");
+        assert!(error.contains("--type 'v=double' or --type 'v=text'") && !error.contains("NOTICE"), "{error}");
+        assert_eq!(place.types(), "");
+        place.create("x.csv", &csv, &["--key", "k", "--type", "v=text"]).unwrap();
+        assert_eq!(place.query("SELECT count(*) FROM t"), "100500\n");
+        place.drop_table();
+        // In steps rows before stay; how many depends on the cores that parse.
+        let error = place.create("x.csv", &csv, &["--key", "k", "--commit-rows", "1000"]).unwrap_err();
+        match place.types().is_empty() {
+            true => assert!(!error.contains("remain"), "{error}"),
+            false => assert_ne!(place.query("SELECT count(*) FROM t"), "0\n", "{error}"),
+        }
+    }
+}
+
+#[test]
+fn rows_that_overwrite_others_are_counted() {
+    let mut csv = "Sensor ID,At,v\n".to_string();
+    (0..1000).for_each(|row| csv += &format!("s{},T{},{row}\n", row % 50, row / 50));
+    for place in Place::both() {
+        let (out, told) = place.create("x.csv", &csv, &[]).unwrap();
+        assert!(out.contains("1,000 rows") && !out.contains("overwrote"), "{out}");
+        assert!(told.contains("--key '\"Sensor ID\", \"At\"'"), "{told}");
+        place.drop_table();
+        let (out, told) = place.create("x.csv", &csv, &["--key", "\"Sensor ID\""]).unwrap();
+        assert!(out.contains("950 of them overwrote an earlier one with the same key, 50 remain"), "{out}");
+        assert!(told.is_empty(), "{told}");
+        let more = "Sensor ID,At,v\ns1,T99,1\nnew,T99,2\nnew,T99,3\n";
+        let (out, _) = place.import("x.csv", more, &[]).unwrap();
+        assert!(
+            out.contains("2 of them overwrote one with the same key, of the table or of the file; 1 are new"),
+            "{out}"
+        );
+        place.drop_table();
+        let twice = "Sensor ID,At,v\ns1,T1,1\ns1,T1,1\n";
+        assert!(place.create("x.csv", twice, &[]).unwrap().1.contains("No key is proposed"));
+        place.drop_table();
+    }
+}
+
+#[test]
+fn files_as_programs_write_them() {
+    for place in Place::both() {
+        // A byte order mark, line ends of Windows, quotes around everything, a line end in a name and in a value.
+        let csv = "\u{feff}\"the id\",\"a\r\nname\",\"v\",\"huge\"\r\n\
+            \"1\",\"x\r\ny\",\"\",\"12345678901234567890\"\r\n\"2\",\"\",\"2.5\",\"\"\r\n";
+        place.create("x.csv", csv, &["--key", "\"the id\""]).unwrap();
+        assert_eq!(place.types(), "the id,bigint;\"a\r;name\",text;v,double precision;huge,numeric;");
+        let rows = place.query("SELECT v, huge FROM t ORDER BY \"the id\"");
+        assert_eq!(rows, ",12345678901234567890\n2.5,\n");
+        let lost = place
+            .create("bad.csv", &format!("{csv}\"3\",\"z\",\"?\",\"\"\r\n\"4\",\"z\",\"1\",\"\"\r\n"), &[])
+            .unwrap_err();
+        assert!(lost.contains("line 6, column \"v\": \"?\""), "{lost}");
+        place.drop_table();
+        let ndjson = "{\"id\": 18446744073709551615, \"j\": {\"a\": [1]}, \"m\": 1, \"n\": null}\n\
+            {\"id\": 2, \"j\": [1, 2], \"m\": \"x\", \"z\": true}\n";
+        place.create("x.ndjson", ndjson, &["--key", "id"]).unwrap();
+        assert_eq!(place.types(), "id,numeric;j,jsonb;m,text;n,text;z,boolean;");
+        let rows = place.query("SELECT id, j, m, n, z FROM t ORDER BY id");
+        assert_eq!(rows, "2,\"[1,2]\",x,,t\n18446744073709551615,\"{\"\"a\"\":[1]}\",1,,\n");
+        place.drop_table();
+        place.create("x.csv", ",b\n0,x\n", &[]).unwrap();
+        assert_eq!(place.types(), "column1,bigint;b,text;");
+        place.drop_table();
+        place.create("x.csv", "a,b\n", &[]).unwrap();
+        assert_eq!(place.types(), "a,text;b,text;");
+        place.drop_table();
+        assert!(place.create("x.csv", "", &[]).unwrap_err().contains("the file has no columns"));
+        assert!(place.create("x.ndjson", "\n", &[]).unwrap_err().contains("the file has no columns"));
+        let error = place.create("x.ndjson", "{\"a\": 1}\n[1]\n", &[]).unwrap_err();
+        assert!(error.contains("line 2 is not a JSON object"), "{error}");
+        let error = place.create("x.csv", "a,b\n1,2\n3\n", &[]).unwrap_err();
+        assert!(error.contains("line 3"), "{error}");
+        assert_eq!(place.types(), "");
+    }
+}
