@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut,
     VisitorMut,
 };
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::scope::{Scope, Side, not_known};
 use super::{Columns, Named, folded};
@@ -165,14 +165,14 @@ impl<'a> Resolver<'a> {
     }
 
     /// The type of an expression that is a column of the innermost FROM.
-    fn type_of(&self, expr: &Expr) -> Option<keyspan_model::ColumnType> {
+    fn type_of(&self, expr: &Expr) -> Option<ColumnType> {
         let scope = self.scopes.last()?;
+        if let Some(column) = scope.columns.iter().find(|column| column.value == *expr) {
+            return column.ty;
+        }
         match expr {
             Expr::Identifier(name) => scope.named(&folded(name)).next()?.ty,
             Expr::CompoundIdentifier(path) => {
-                if let Some(column) = scope.columns.iter().find(|column| column.value == *expr) {
-                    return column.ty;
-                }
                 let [.., table, name] = path.as_slice() else { return None };
                 let name = folded(name);
                 scope.table(&folded(table))?.iter().find(|(other, _)| *other == name)?.1
@@ -372,6 +372,13 @@ impl VisitorMut for Uses<'_, '_> {
         }
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let (0, Expr::Exists { subquery, .. }) = (self.depth, expr) {
+            without_star(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
         self.depth -= 1;
         ControlFlow::Continue(())
@@ -386,6 +393,15 @@ impl VisitorMut for Uses<'_, '_> {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `EXISTS (SELECT * …)` as `EXISTS (SELECT 1 …)`: nobody asks for the columns, whose names may clash with others.
+fn without_star(query: &mut Query) {
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [item @ SelectItem::Wildcard(_)] = select.projection.as_mut_slice()
+    {
+        *item = SelectItem::UnnamedExpr(Expr::Value(ast::Value::Number("1".into(), false).into()));
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Column {
 
 /// A table of FROM with all its columns, merged ones too: what `t.*` is.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+struct Table {
     name: String,
     /// `None`: not known.
     columns: Option<Vec<Named>>,
@@ -39,7 +39,7 @@ pub(super) struct Table {
 pub struct Scope {
     /// In the order of `*`.
     pub columns: Vec<Column>,
-    pub(super) tables: Vec<Table>,
+    tables: Vec<Table>,
     /// Whether there are columns whose names are not known.
     pub open: bool,
 }
@@ -107,11 +107,15 @@ impl Scope {
     /// The columns of a join of both that merges those of these names, and its condition.
     ///
     /// # Errors
-    /// 42703, 42702; 0A000 if a column may be among those whose names are not known.
+    /// 42703, 42702, 42701; 0A000 if a column may be among those whose names are not known.
     pub fn merged(mut self, mut right: Scope, names: &[String], keeps: Side) -> Result<(Scope, Option<Expr>)> {
         let mut columns = Vec::with_capacity(self.columns.len() + right.columns.len());
         let mut condition = None;
-        for name in names {
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                let message = format!("column name \"{name}\" appears more than once in USING clause");
+                return Err(Error::new(ErrorKind::DuplicateColumn, message));
+            }
             let (left, right) = (self.only(name, "left")?, right.only(name, "right")?);
             let equal = binary(left.value.clone(), BinaryOperator::Eq, right.value.clone());
             condition = Some(match condition {

@@ -15,6 +15,7 @@
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
+//! - `lateral`: columns of outer joins in LATERAL.
 //! - `lists`: IN lists as the optimizer may take them.
 //! - `no_row`: scalar subqueries that find no row.
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
@@ -31,6 +32,7 @@ mod call;
 mod cast;
 mod common;
 mod label;
+mod lateral;
 mod lists;
 mod mark;
 mod member;
@@ -61,6 +63,7 @@ use keyspan_model::Result;
 pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
 pub(crate) use common::common as common_type;
 pub use label::label;
+pub use lateral::nullable_references;
 pub use no_row::nullable_subqueries;
 pub(crate) use order::sortable_form;
 pub use sort_key::sorted_by_columns;
