@@ -5,7 +5,7 @@
 use std::io::{BufRead, Read};
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use futures::executor::block_on;
 use keyspan::copy::CopyParser;
 use keyspan::text::ArrayText;
@@ -15,7 +15,6 @@ use serde_json::Value as Json;
 use crate::advice::Sample;
 use crate::failure::{Failure, Result};
 use crate::infer::{Class, Seen};
-use crate::source::column_type;
 
 /// Bytes of CSV that are read at a time.
 const PIECE: usize = 1 << 18;
@@ -295,5 +294,13 @@ fn shown(value: &str) -> String {
     match value.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_string(),
+    }
+}
+
+/// The type of a column made for this field. What no type of ours holds is kept as JSON.
+fn column_type(field: &Field) -> ColumnType {
+    match field.data_type() {
+        DataType::Null => ColumnType::Text,
+        _ => ColumnType::of_field(field).unwrap_or(ColumnType::Json),
     }
 }

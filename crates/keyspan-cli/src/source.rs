@@ -262,14 +262,6 @@ impl Read for Counted {
     }
 }
 
-/// The type of a column made for this field. What no type of ours holds is kept as JSON.
-pub fn column_type(field: &Field) -> ColumnType {
-    match field.data_type() {
-        DataType::Null => ColumnType::Text,
-        _ => ColumnType::of_field(field).unwrap_or(ColumnType::Json),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -232,6 +232,8 @@ impl Nested<'_> {
         self.hide_pseudo_columns(select)?;
         let stars = select.projection.iter().any(is_star);
         let mut seen: BTreeSet<String> = BTreeSet::new();
+        // Of names that are given: whether with their table. `t.x` beside `x` may be the same column, or clash with it.
+        let mut with_table: BTreeMap<String, bool> = BTreeMap::new();
         let mut labels = Labels::default();
         let rest = if top { String::new() } else { clauses_text(select) };
         for (index, item) in select.projection.iter_mut().enumerate() {
@@ -243,8 +245,10 @@ impl Nested<'_> {
                     continue;
                 }
             };
+            let compound = matches!(item, SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)));
+            let clashes = given && *with_table.entry(label.clone()).or_insert(compound) != compound;
             let repeated = !seen.insert(planned_name(item, &label, given, top));
-            if repeated || (self.effort == Effort::RenameAll && (stars || (top && !given))) {
+            if repeated || clashes || (self.effort == Effort::RenameAll && (stars || (top && !given))) {
                 rename(item, format!("{label}{MARK}{index}"));
             } else if !top && !given && !rest.contains(&label) {
                 rename(item, label.clone());

@@ -1,3 +1,5 @@
+//! Statements do not wait for each other, end when they are told to, and give way when they run for long.
+
 use std::time::{Duration, Instant};
 
 use super::*;
