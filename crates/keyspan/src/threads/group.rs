@@ -7,13 +7,17 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use keyspan_query::interrupt::Interrupt;
 use parking_lot::Mutex;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use super::priority;
+
+/// How long an error waits for the tasks of its statement. They end at their next yield.
+const REST: Duration = Duration::from_secs(1);
 
 /// The threads of one statement.
 #[derive(Debug)]
@@ -71,6 +75,16 @@ impl ThreadGroup {
 
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("taken only by drop")
+    }
+}
+
+/// Waits, in a task of a group, until the group's other tasks have ended: a plan that is dropped aborts its tasks, which then
+/// hold their memory until they yield. Whoever is told of an error is not refused memory that the failed statement held.
+pub(super) async fn rest() {
+    let metrics = Handle::current().metrics();
+    let until = Instant::now() + REST;
+    while metrics.num_alive_tasks() > 1 && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 

@@ -44,6 +44,13 @@ impl QueryThreads {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
+        let work = async {
+            let result = work.await;
+            if result.is_err() {
+                group::rest().await;
+            }
+            result
+        };
         self.begin(work)?.await.unwrap_or_else(|error| Err(ended(error)))
     }
 
@@ -72,7 +79,10 @@ impl QueryThreads {
                     let _ = begun.send(Ok(()));
                     send(stream, &sender).await;
                 }
-                Err(error) => drop(begun.send(Err(error))),
+                Err(error) => {
+                    group::rest().await;
+                    drop(begun.send(Err(error)));
+                }
             }
         })?;
         match beginning.await {

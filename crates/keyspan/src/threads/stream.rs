@@ -9,8 +9,8 @@ use keyspan_model::Result;
 use keyspan_store::seam::BatchStream;
 use tokio::sync::mpsc;
 
-use super::ended;
 use super::pool::Work;
+use super::{ended, group};
 
 /// Batches that a query is ahead of who reads it: the reader's batch and this one are in memory.
 const AHEAD: usize = 1;
@@ -20,9 +20,15 @@ pub(super) fn channel() -> (mpsc::Sender<Result<RecordBatch>>, mpsc::Receiver<Re
     mpsc::channel(AHEAD)
 }
 
-/// Sends batches until there are no more, or nobody takes them.
+/// Sends batches until there are no more, there is an error, or nobody takes them.
 pub(super) async fn send(mut stream: BatchStream, sender: &mpsc::Sender<Result<RecordBatch>>) {
     while let Some(batch) = stream.next().await {
+        if batch.is_err() {
+            drop(stream);
+            group::rest().await;
+            let _ = sender.send(batch).await;
+            return;
+        }
         if sender.send(batch).await.is_err() {
             return;
         }

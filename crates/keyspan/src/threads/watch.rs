@@ -32,11 +32,11 @@ struct Shared {
 struct State {
     /// Those whose priority is as usual.
     running: Vec<(Instant, Arc<Priority>)>,
-    thread: Thread,
+    thread: Watcher,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Thread {
+enum Watcher {
     /// There is none, or it has ended.
     #[default]
     None,
@@ -52,18 +52,18 @@ impl Watch {
         let mut state = self.shared.state.lock();
         state.running.push((Instant::now(), priority.clone()));
         match state.thread {
-            Thread::None => {
+            Watcher::None => {
                 let shared = self.shared.clone();
                 let thread = std::thread::Builder::new().name("keyspan-watch".into()).spawn(move || shared.look());
                 // Without it all statements have the same priority, and the next one tries again.
                 if thread.is_ok() {
-                    state.thread = Thread::Looking;
+                    state.thread = Watcher::Looking;
                 }
             }
-            Thread::Asleep => {
+            Watcher::Asleep => {
                 self.shared.woken.notify_one();
             }
-            Thread::Looking | Thread::Ending => {}
+            Watcher::Looking | Watcher::Ending => {}
         }
     }
 
@@ -75,7 +75,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.state.lock().thread = Thread::Ending;
+        self.shared.state.lock().thread = Watcher::Ending;
         self.shared.woken.notify_one();
     }
 }
@@ -84,7 +84,7 @@ impl Shared {
     fn look(&self) {
         let mut state = self.state.lock();
         let mut last_seen = Instant::now();
-        while state.thread != Thread::Ending {
+        while state.thread != Watcher::Ending {
             let now = Instant::now();
             state.lower_long(now);
             if !state.running.is_empty() {
@@ -94,11 +94,11 @@ impl Shared {
                 self.woken.wait_for(&mut state, TICK);
                 continue;
             }
-            state.thread = Thread::Asleep;
+            state.thread = Watcher::Asleep;
             self.woken.wait(&mut state);
             last_seen = Instant::now();
-            if state.thread == Thread::Asleep {
-                state.thread = Thread::Looking;
+            if state.thread == Watcher::Asleep {
+                state.thread = Watcher::Looking;
             }
         }
     }
