@@ -58,6 +58,7 @@ kinds! {
     InvalidEncoding "22021" "Bytes that are not UTF-8.",
     NumericOverflow "22003" "A number out of the type's range.",
     DivisionByZero "22012" "Division by zero.",
+    InvalidFrameOffset "22013" "The offset of a window frame is negative or NULL.",
     InvalidDatetime "22007" "Text that is not a date or time.",
     DatetimeOverflow "22008" "A date or time out of range.",
     Substring "22011" "A part of a text of negative length.",

@@ -138,6 +138,8 @@ const TEXTS: &[(&str, ErrorKind)] = &[
     ("must be in GROUP BY", ErrorKind::Grouping),
     ("non-aggregate", ErrorKind::Grouping),
     ("could not be resolved from available columns", ErrorKind::Grouping),
+    ("RANGE requires exactly one ORDER BY column", ErrorKind::Windowing),
+    ("GROUPS requires an ORDER BY clause", ErrorKind::Windowing),
     ("Cannot infer common", ErrorKind::UndefinedFunction),
     ("Cannot coerce arithmetic", ErrorKind::UndefinedFunction),
     ("No function matches", ErrorKind::UndefinedFunction),

@@ -10,6 +10,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 use super::arithmetic::Op;
 use super::cast::{argument, implicit};
 use super::common::{common, decimal, number_rank, scale_of};
+use super::frame;
 use super::operator::calculated;
 use super::order;
 use super::planner::unified;
@@ -263,7 +264,8 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     series::refuse_window(&name)?;
     let types = types_of(&function.params.args, schema)?;
     function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
-    function.params.window_frame = order::frame(function.params.window_frame, &function.params.order_by, schema)?;
+    function.params.window_frame =
+        frame::of_order(function.params.window_frame, &mut function.params.order_by, schema)?;
     let args = std::mem::take(&mut function.params.args);
     if let Some((form, ty)) = order::extreme(&name, &args, &types)? {
         function.params.args = vec![form];

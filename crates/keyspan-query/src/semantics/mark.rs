@@ -14,6 +14,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{Error, ErrorKind};
 
+use super::frame;
+
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
 
@@ -63,7 +65,7 @@ fn number_of(expr: &Expr) -> Option<&str> {
 }
 
 /// A number where SQL wants a bare one (`ORDER BY 1`, `ROWS 5 PRECEDING`) without its mark.
-fn unmark(expr: &mut Expr) {
+pub fn unmark(expr: &mut Expr) {
     if matches!(expr, Expr::Nested(_)) {
         return;
     }
@@ -141,7 +143,11 @@ impl VisitorMut for Marker {
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             match body {
-                SetExpr::Select(select) => positions(select),
+                SetExpr::Select(select) => {
+                    if let Err(error) = positions(select) {
+                        return ControlFlow::Break(error);
+                    }
+                }
                 // DataFusion's leave out every row that the other side has, however often.
                 SetExpr::SetOperation {
                     op: op @ (SetOperator::Except | SetOperator::Intersect),
@@ -225,7 +231,7 @@ fn limits(query: &mut Query) {
 }
 
 /// GROUP BY and DISTINCT ON take positions; frames take plain numbers.
-fn positions(select: &mut Select) {
+fn positions(select: &mut Select) -> Result<(), Error> {
     if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
         for expr in exprs {
             unmark(expr);
@@ -239,18 +245,10 @@ fn positions(select: &mut Select) {
     }
     for window in &mut select.named_window {
         if let ast::NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
-            frame(spec);
+            frame::literals(spec)?;
         }
     }
-}
-
-fn frame(spec: &mut ast::WindowSpec) {
-    let Some(frame) = &mut spec.window_frame else { return };
-    for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten() {
-        if let ast::WindowFrameBound::Preceding(Some(expr)) | ast::WindowFrameBound::Following(Some(expr)) = bound {
-            unmark(expr);
-        }
-    }
+    Ok(())
 }
 
 fn place(expr: Expr) -> Result<Expr, Error> {
@@ -294,7 +292,7 @@ fn place(expr: Expr) -> Result<Expr, Error> {
             let parts = [Some(*expr), Some(*overlay_what), Some(*overlay_from), overlay_for.map(|e| *e)];
             call("overlay", parts.into_iter().flatten().collect())
         }
-        Expr::Function(function) => function_call(function),
+        Expr::Function(function) => function_call(function)?,
         Expr::InList { .. }
         | Expr::InSubquery { .. }
         | Expr::Between { .. }
@@ -332,7 +330,7 @@ fn unary(op: UnaryOperator, expr: Expr) -> Expr {
 }
 
 /// Names of ours for what another function does, and the parts of a call that are not plain arguments.
-fn function_call(mut function: Function) -> Expr {
+fn function_call(mut function: Function) -> Result<Expr, Error> {
     let parts = function.name.0.as_slice();
     if let [schema, name] = parts {
         let system = schema.as_ident().is_some_and(|schema| schema.value.eq_ignore_ascii_case("pg_catalog"));
@@ -341,7 +339,7 @@ fn function_call(mut function: Function) -> Expr {
         }
     }
     if let Some(WindowType::WindowSpec(spec)) = &mut function.over {
-        frame(spec);
+        frame::literals(spec)?;
     }
     if matches!(function.args, FunctionArguments::None) {
         let list = FunctionArgumentList { duplicate_treatment: None, args: Vec::new(), clauses: Vec::new() };
@@ -354,10 +352,10 @@ fn function_call(mut function: Function) -> Expr {
     match name.as_str() {
         "variance" => function.name = ObjectName::from(vec![Ident::new("var_samp")]),
         "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
-        "json_agg" | "jsonb_agg" => return json_agg(function),
+        "json_agg" | "jsonb_agg" => return Ok(json_agg(function)),
         _ => {}
     }
-    marked(Expr::Function(function), "after", "")
+    Ok(marked(Expr::Function(function), "after", ""))
 }
 
 /// `json_agg(x)`: the list of the values' JSON texts, then one text of them.

@@ -14,6 +14,7 @@
 //! - `operator`, [`arithmetic`]: operators; what they give.
 //! - `cast`: casts; `zone`: time zones.
 //! - `call`: which function a call means.
+//! - `frame`: the frames of windows.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `lateral`: columns of outer joins in LATERAL.
 //! - `lists`: IN lists as the optimizer may take them.
@@ -31,6 +32,7 @@ pub mod arithmetic;
 mod call;
 mod cast;
 mod common;
+mod frame;
 mod label;
 mod lateral;
 mod lists;

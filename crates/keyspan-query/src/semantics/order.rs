@@ -5,14 +5,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    Distinct, Expr, ExprSchemable, LogicalPlan, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
-};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::ColumnType;
 
@@ -96,32 +93,6 @@ fn form(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         },
         _ => Ok(expr),
     }
-}
-
-/// The frame of a window in this order. From the first row to the current one and those like it is the same in RANGE and in
-/// GROUPS, and DataFusion has RANGE only for types that have distances.
-pub fn frame(frame: WindowFrame, order: &[SortExpr], schema: &DFSchema) -> Result<WindowFrame> {
-    let plain = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::Preceding(rows) | WindowFrameBound::Following(rows) => rows.is_null(),
-        WindowFrameBound::CurrentRow => true,
-    };
-    let types = order.iter().map(|sort| sort.expr.get_type(schema)).collect::<Result<Vec<_>>>()?;
-    let without_distance = |ty: &DataType| {
-        matches!(
-            ty,
-            DataType::Binary
-                | DataType::BinaryView
-                | DataType::LargeBinary
-                | DataType::FixedSizeBinary(_)
-                | DataType::Time64(_)
-                | DataType::Interval(_)
-        )
-    };
-    let ranged = frame.units == WindowFrameUnits::Range && plain(&frame.start_bound) && plain(&frame.end_bound);
-    if ranged && types.iter().any(without_distance) {
-        return Ok(WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound, frame.end_bound));
-    }
-    Ok(frame)
 }
 
 /// The argument of `min` or `max` in its sortable form, and the type to go back to; none if it sorts as it is.
