@@ -1,4 +1,4 @@
-//! What all sessions of a database share: the functions, the planner's rules, the plans that are kept, the memory pool and
+//! What all sessions of a database share: the functions, the planner's rules, the plan cache, the memory pool and
 //! its spill directory.
 //!
 //! Queries run on the tokio runtime that polls them (it must be a multi-threaded one): plans of one partition run wholly in the
@@ -29,14 +29,14 @@ use keyspan_store::seam::Snapshot;
 
 use crate::asof::{AsOfJoins, AsOfPlanner};
 use crate::error::from_datafusion;
+use crate::function_context::FunctionContext;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::interrupt::StopJoins;
-use crate::kept::KeptPlans;
-use crate::meaning::Meaning;
+use crate::plan_cache::PlanCache;
 use crate::scan::KeyOrder;
 use crate::session::{QueryContext, QuerySession};
-use crate::table::Statement;
+use crate::table::StatementContext;
 use crate::{functions, memory, optimizer, semantics};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
@@ -69,7 +69,7 @@ impl Default for QueryOptions {
 #[derive(Debug)]
 pub struct QueryEngine {
     pub(crate) options: QueryOptions,
-    pub(crate) kept: KeptPlans,
+    pub(crate) plan_cache: PlanCache,
     state: SessionState,
 }
 
@@ -81,7 +81,7 @@ impl QueryEngine {
     pub fn new(options: QueryOptions) -> Result<Arc<QueryEngine>> {
         let runtime = runtime(&options).map_err(from_datafusion)?;
         let state = state(&options, runtime);
-        Ok(Arc::new(QueryEngine { options, kept: KeptPlans::default(), state }))
+        Ok(Arc::new(QueryEngine { options, plan_cache: PlanCache::default(), state }))
     }
 
     /// A session on this engine. Cheap.
@@ -91,17 +91,17 @@ impl QueryEngine {
 
     /// The state in which one statement is planned and run.
     pub(crate) fn statement(&self, context: &QueryContext) -> SessionState {
-        self.state_of(context, self.meaning(context))
+        self.state_of(context, self.function_context(context))
     }
 
     /// What functions mean in this statement.
-    pub(crate) fn meaning(&self, context: &QueryContext) -> Meaning {
-        self.meaning_on(context, Some(context.snapshot.clone()))
+    pub(crate) fn function_context(&self, context: &QueryContext) -> FunctionContext {
+        self.function_context_on(context, Some(context.snapshot.clone()))
     }
 
-    /// The state in which a plan is made that is kept: its functions, which hold on to the settings, see no snapshot.
+    /// The state in which a cached plan is made: its functions, which hold on to the settings, see no snapshot.
     pub(crate) fn bare(&self, context: &QueryContext) -> SessionState {
-        self.state_of(context, self.meaning_on(context, None))
+        self.state_of(context, self.function_context_on(context, None))
     }
 
     /// What the nodes of a plan ask for while it runs: settings, memory and places on disk, no functions.
@@ -120,16 +120,16 @@ impl QueryEngine {
         Arc::new(task)
     }
 
-    fn state_of(&self, context: &QueryContext, meaning: Meaning) -> SessionState {
+    fn state_of(&self, context: &QueryContext, functions: FunctionContext) -> SessionState {
         let mut state = self.state.clone();
-        let statement = Statement { snapshot: context.snapshot.clone(), info: context.info.clone() };
-        *state.config_mut() = meaning.config.with_extension(Arc::new(statement));
+        let statement = StatementContext { snapshot: context.snapshot.clone(), info: context.info.clone() };
+        *state.config_mut() = functions.config.with_extension(Arc::new(statement));
         state.mark_start_execution();
-        state.execution_props_mut().query_execution_start_time = meaning.now;
+        state.execution_props_mut().query_execution_start_time = functions.now;
         state
     }
 
-    fn meaning_on(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> Meaning {
+    fn function_context_on(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> FunctionContext {
         let mut config = self.state.config().clone();
         let facts = functions::Facts {
             info: context.info.clone(),
@@ -141,7 +141,7 @@ impl QueryEngine {
         let options = config.options_mut();
         options.execution.time_zone = Some(context.time_zone.clone());
         options.extensions.insert(facts);
-        Meaning { config, now: DateTime::from_timestamp_micros(context.now) }
+        FunctionContext { config, now: DateTime::from_timestamp_micros(context.now) }
     }
 }
 

@@ -18,32 +18,34 @@
 //! - `grouped`, `gapfill`, `asof`: operators of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
-//! - `memory`, `spread`: the memory of all queries; which plans may be dealt out to partitions, given that.
+//! - `memory`, `repartition`: the memory of all queries; which plans may repartition their rows, given that.
+//! - `plan_cache`: plans shared by all sessions. `function_context`: what functions depend on besides their arguments.
 //! - [`interrupt`]: stopping the work of statements that have ended.
-//! - `brief`: which plans whoever asks may run without a thread of their own.
+//! - `inline_execution`: which plans run in the task that asks, without a thread of their own.
 //! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
 //! - [`pg_catalog`]: the system tables.
 //! - [`error`]: DataFusion's errors as Keyspan's.
 
 mod asof;
-mod brief;
 pub mod engine;
 pub mod error;
 pub mod expression;
+mod function_context;
 pub mod functions;
 mod gapfill;
 mod grouped;
+mod inline_execution;
 pub mod interrupt;
-mod kept;
-mod meaning;
 mod memory;
 mod merged;
 mod names;
 mod not_in;
 mod optimizer;
 pub mod pg_catalog;
+mod plan_cache;
 mod planning;
 mod prefix;
+mod repartition;
 mod rewrite;
 pub mod rollup;
 mod scalar;
@@ -51,7 +53,6 @@ mod scan;
 pub mod semantics;
 pub mod session;
 pub mod spans;
-mod spread;
 pub mod table;
 #[cfg(test)]
 mod testing;

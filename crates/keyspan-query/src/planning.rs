@@ -16,7 +16,7 @@ use crate::engine::QueryEngine;
 use crate::error::{external, from_datafusion};
 use crate::names::{Named, Names, find, parts_of};
 use crate::rewrite::{Effort, Mentions, Rewritten, rewrite};
-use crate::semantics::{nullable_references, nullable_subqueries, settled_unions, sorted_by_columns};
+use crate::semantics::{coerce_unions, nullable_references, nullable_subqueries, sorted_by_columns};
 use crate::session::QueryContext;
 
 /// A query's plan before optimization.
@@ -79,7 +79,7 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
     let labels = rewritten.labels;
     let statement = ast::Statement::Query(rewritten.query);
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
-    let plan = sorted_by_columns(nullable_references(nullable_subqueries(settled_unions(plan)?)?)?)?;
+    let plan = sorted_by_columns(nullable_references(nullable_subqueries(coerce_unions(plan)?)?)?)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
     Ok(Planned { plan, labels })
 }

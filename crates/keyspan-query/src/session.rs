@@ -19,20 +19,20 @@ use futures::StreamExt;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_store::seam::{BatchStream, Snapshot};
 
-use crate::brief;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
-use crate::kept::{self, OfShape};
-use crate::meaning::Meaning;
+use crate::function_context::FunctionContext;
+use crate::inline_execution;
 use crate::optimizer;
+use crate::plan_cache::{self, PlanInstance};
 use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
 use crate::prefix;
+use crate::repartition;
 use crate::rollup::{self, Definition};
 use crate::scalar::scalar_of;
 use crate::semantics::Zone;
 use crate::semantics::types::metadata_of;
-use crate::spread;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ pub struct PlannedQuery {
     literals: Option<Arc<Literals>>,
     /// Analyzed, if it has no parameters: types are coerced anew when these are known.
     plan: LogicalPlan,
-    pub(crate) shape: Option<OfShape>,
+    pub(crate) cached: Option<PlanInstance>,
     /// What it was planned under.
     catalog: Arc<Catalog>,
     search_path: Vec<String>,
@@ -122,8 +122,8 @@ pub struct ReadyQuery {
 
 impl ReadyQuery {
     /// Whether it takes less time than waking a thread for it, as far as can be told before: whoever asks may run it.
-    pub fn is_brief(&self) -> bool {
-        brief::is_brief(&self.physical)
+    pub fn runs_inline(&self) -> bool {
+        inline_execution::runs_inline(&self.physical)
     }
 
     /// Begins to run it, on the runtime that this is called in. Dropping the stream cancels it.
@@ -153,25 +153,25 @@ impl QuerySession {
     /// # Errors
     /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint.
     pub async fn plan(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
-        if let Some((without, literals)) = taken_out(query, context)
-            && self.known_as(&without, context).is_none()
-            && !self.engine.kept.is_refused(&without)
+        if let Some((without, literals)) = extract_literals(query, context)
+            && self.cached_for(&without, context).is_none()
+            && !self.engine.plan_cache.is_uncacheable(&without)
         {
             let planned = self.plan_as(&without, context).ok();
             if let Some(planned) = planned.and_then(|planned| planned.with(literals, context)) {
                 return Ok(planned);
             }
-            self.engine.kept.refuse(&without);
+            self.engine.plan_cache.mark_uncacheable(&without);
         }
         self.plan_as(query, context)
     }
 
     /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, or one that differs only in
     /// its quoted literals, and nothing that it depends on differs. Takes as long as comparing texts.
-    pub fn known(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        let without = taken_out(query, context);
-        let known = without.and_then(|(query, literals)| self.known_as(&query, context)?.with(literals, context));
-        known.or_else(|| self.known_as(query, context))
+    pub fn cached(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        let without = extract_literals(query, context);
+        let known = without.and_then(|(query, literals)| self.cached_for(&query, context)?.with(literals, context));
+        known.or_else(|| self.cached_for(query, context))
     }
 
     fn plan_as(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
@@ -184,21 +184,21 @@ impl QuerySession {
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
             literals: None,
-            shape: self.engine.kept.shape(&analyzed, context),
+            cached: self.engine.plan_cache.instance(&analyzed, context),
             plan: if fields.is_empty() { analyzed } else { planned.plan },
             catalog: context.snapshot.catalog().clone(),
             search_path: context.search_path.clone(),
             time_zone: context.time_zone.clone(),
             given: context.parameter_types.clone(),
         };
-        if planned.shape.is_some() {
-            self.engine.kept.remember(query, &planned);
+        if planned.cached.is_some() {
+            self.engine.plan_cache.insert(query, &planned);
         }
         Ok(planned)
     }
 
-    fn known_as(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        self.engine.kept.known(query, |planned| {
+    fn cached_for(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        self.engine.plan_cache.lookup(query, |planned| {
             planned.is_of(context) && planned.given == context.parameter_types && *planned.query == *query
         })
     }
@@ -213,40 +213,40 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Result<BatchStream> {
-        let meaning = self.engine.meaning(context);
-        let physical = match self.of_shape(planned, parameters, context, &meaning).await {
+        let functions = self.engine.function_context(context);
+        let physical = match self.physical_from_cache(planned, parameters, context, &functions).await {
             Some(physical) => physical,
             None => self.physical(planned, parameters, context, &self.engine.statement(context)).await?.1,
         };
-        ReadyQuery { physical, task: self.engine.task(meaning.config), schema: planned.schema.clone() }.start()
+        ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() }.start()
     }
 
-    /// A planned query whose plan is kept from an execution before: nothing but its spans is to be found, which takes so
+    /// The plan of a query that only needs a new scan of its cached plan: nothing but its spans is to be found, which takes so
     /// little that no thread of its own is needed for it.
     pub fn ready(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<ReadyQuery> {
-        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
-        let meaning = self.engine.meaning(context);
+        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
+        let functions = self.engine.function_context(context);
         let given = planned.bindings(parameters).scalars().ok()?;
-        let physical = shape.ready(&given, context, &meaning)?;
-        Some(ReadyQuery { physical, task: self.engine.task(meaning.config), schema: planned.schema.clone() })
+        let physical = cached.instantiate(&given, context, &functions)?;
+        Some(ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() })
     }
 
-    /// The plan of a query whose shape is kept, made now if need be. What fails here is left to planning without.
-    async fn of_shape(
+    /// The physical plan through the plan cache, cached now if need be. What fails here is left to planning without it.
+    async fn physical_from_cache(
         &self,
         planned: &PlannedQuery,
         parameters: &[Value],
         context: &QueryContext,
-        meaning: &Meaning,
+        functions: &FunctionContext,
     ) -> Option<Arc<dyn ExecutionPlan>> {
-        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
+        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
-        if let Some(ready) = shape.ready(&given, context, meaning) {
+        if let Some(ready) = cached.instantiate(&given, context, functions) {
             return Some(ready);
         }
         let bare = self.engine.bare(context);
         let memory = self.engine.options.memory_limit;
-        Box::pin(shape.planned(&given, context, meaning, &bare, memory)).await.ok().flatten()
+        Box::pin(cached.plan(&given, context, functions, &bare, memory)).await.ok().flatten()
     }
 
     /// The lines of EXPLAIN. With `analyze` the query is run and its rows are thrown away.
@@ -314,7 +314,7 @@ impl QuerySession {
         context: &QueryContext,
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let plan = match self.of_kept(planned, parameters, context) {
+        let plan = match self.analyzed_from_cache(planned, parameters, context) {
             Some(plan) => plan,
             None => {
                 let plan = match planned.is_of(context) {
@@ -329,10 +329,15 @@ impl QuerySession {
     }
 
     /// The analyzed plan with these parameters, where the statement's shape has one: types need not be settled again.
-    fn of_kept(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<LogicalPlan> {
-        let shape = planned.shape.as_ref().filter(|_| planned.is_of(context))?;
+    fn analyzed_from_cache(
+        &self,
+        planned: &PlannedQuery,
+        parameters: &[Value],
+        context: &QueryContext,
+    ) -> Option<LogicalPlan> {
+        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
-        shape.analyzed(&given, &self.engine.meaning(context)).ok().flatten()
+        cached.analyzed(&given, &self.engine.function_context(context)).ok().flatten()
     }
 
     /// The optimized logical plan and the physical one of an analyzed plan.
@@ -342,7 +347,7 @@ impl QuerySession {
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let optimized = optimizer::optimized(plan, state).and_then(prefix::narrowed).map_err(from_datafusion)?;
-        let physical = spread::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
+        let physical = repartition::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }
 
@@ -394,10 +399,10 @@ impl PlannedQuery {
     }
 
     /// The query whose parameters were taken out of a text; `None` if it is better planned with its literals in their places:
-    /// its plan is not kept, or a literal says more than a value of the parameter's type.
+    /// its plan is not cached, or a literal says more than a value of the parameter's type.
     fn with(self, literals: Vec<String>, context: &QueryContext) -> Option<PlannedQuery> {
         let PlannedQuery { parameters: types, .. } = &self;
-        if self.shape.is_none() || types.len() != literals.len() || !types.iter().copied().all(kept::is_whole) {
+        if self.cached.is_none() || types.len() != literals.len() || !types.iter().copied().all(plan_cache::is_whole) {
             return None;
         }
         let zone = Zone::of_setting(&context.time_zone);
@@ -439,8 +444,8 @@ impl Bindings<'_> {
 }
 
 /// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
-fn taken_out(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
-    context.parameter_types.is_empty().then(|| kept::taken_out(query)).flatten()
+fn extract_literals(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
+    context.parameter_types.is_empty().then(|| plan_cache::extract_literals(query)).flatten()
 }
 
 /// The values as DataFusion takes them, each cast to its parameter's type.

@@ -1,6 +1,6 @@
 //! A table as DataFusion sees it: a schema, and scans of spans.
 //!
-//! The provider holds no snapshot: a plan may be kept, and each execution brings its own in the session's
+//! The provider holds no snapshot: a plan may be cached, and each execution brings its own in the session's
 //! [`Statement`]. Every filter that can be evaluated on one row is taken (`Exact`): what the spans do not answer, the
 //! scan evaluates itself, after versions are merged.
 
@@ -26,7 +26,7 @@ use crate::spans::{self, ROW_KEY};
 
 /// What one execution of a statement sees. An extension of the session's configuration.
 #[derive(Debug)]
-pub struct Statement {
+pub struct StatementContext {
     /// The tables as of the statement.
     pub snapshot: Arc<dyn Snapshot>,
     /// The session, to functions and system tables.
@@ -198,7 +198,7 @@ impl TableProvider for KeyspanTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let statement = state
             .config()
-            .get_extension::<Statement>()
+            .get_extension::<StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let parts: Vec<&Expr> = filters.iter().collect();

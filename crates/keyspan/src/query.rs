@@ -41,7 +41,7 @@ pub(crate) async fn plan(
     check_locks(query)?;
     let snapshot = session.snapshot()?;
     let context = session.context(snapshot, types);
-    if let Some(known) = session.queries.known(query, &context) {
+    if let Some(known) = session.queries.cached(query, &context) {
         return Ok(known);
     }
     count(&session.database.counts().planned_statements);
@@ -88,7 +88,7 @@ pub(crate) async fn execute_on(
 ) -> Result<BatchStream> {
     let threads = session.database.threads();
     if let Some(ready) = session.queries.ready(planned, parameters, &context) {
-        return if ready.is_brief() { threads.here(|| ready.start()) } else { threads.stream_of(|| ready.start()) };
+        return if ready.runs_inline() { threads.here(|| ready.start()) } else { threads.stream_of(|| ready.start()) };
     }
     let (queries, planned, parameters) = (session.queries.clone(), planned.clone(), parameters.to_vec());
     // On the heap: statements run within statements, each on the stack of the one that asks for it.

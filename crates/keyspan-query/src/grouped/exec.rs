@@ -72,7 +72,7 @@ pub struct GroupedScanExec {
 
 /// The node without its scan, and without what is left of that scan's filter.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupedForm {
+pub(crate) struct GroupedTemplate {
     work: Work,
     schema: SchemaRef,
     order: Vec<(usize, bool)>,
@@ -80,7 +80,7 @@ pub(crate) struct GroupedForm {
     properties: Arc<PlanProperties>,
 }
 
-impl GroupedForm {
+impl GroupedTemplate {
     /// The node over another scan of the same columns.
     pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
         let (filter, within) = rule::left_of_filter(&scan, &self.work.fences);
@@ -108,10 +108,10 @@ impl GroupedScanExec {
     }
 
     /// What is done over the scan.
-    pub(crate) fn form(&self) -> GroupedForm {
+    pub(crate) fn form(&self) -> GroupedTemplate {
         let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
         let (schema, order, properties) = (self.schema.clone(), self.order.clone(), self.properties.clone());
-        GroupedForm { work, schema, order, fetch: self.fetch, properties }
+        GroupedTemplate { work, schema, order, fetch: self.fetch, properties }
     }
 
     /// All answers, in order.
@@ -182,7 +182,7 @@ impl GroupedScanExec {
     }
 
     /// Groups of all rows within these times.
-    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<Found> {
+    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<PartialGroups> {
         let (scan, splits) = match self.scan.few_splits().filter(|_| within == self.work.within) {
             // Splits belong to the very scan that they were planned for.
             Some(splits) => (self.scan.scan.clone(), splits.to_vec()),
@@ -195,7 +195,7 @@ impl GroupedScanExec {
         let memory = MemoryConsumer::new("GroupedScan").register(context.memory_pool());
         let task =
             |memory| Task { reader: reader.clone(), queue: queue.clone(), work: self.work.clone(), within, memory };
-        let mut others: Vec<SpawnedTask<Result<Found>>> = Vec::new();
+        let mut others: Vec<SpawnedTask<Result<PartialGroups>>> = Vec::new();
         for _ in 1..tasks {
             others.push(SpawnedTask::spawn(task(memory.new_empty()).run()));
         }
@@ -219,12 +219,12 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self) -> Result<Found> {
-        let mut found = Found::new(&self.work, self.memory);
+    async fn run(self) -> Result<PartialGroups> {
+        let mut found = PartialGroups::new(&self.work, self.memory);
         let mut batches = 0;
         loop {
             let Some(split) = self.queue.lock().pop_front() else { return Ok(found) };
-            let mut stream = self.reader.clone().kept(&split)?;
+            let mut stream = self.reader.clone().filtered(&split)?;
             while let Some(kept) = stream.try_next().await? {
                 found.add(&self.work, &kept.columns, kept.rows, self.within)?;
                 batches += 1;
@@ -237,16 +237,16 @@ impl Task {
 }
 
 /// What a task has found.
-struct Found {
+struct PartialGroups {
     groups: Groups,
     folds: Vec<Fold>,
     memory: MemoryReservation,
 }
 
-impl Found {
-    fn new(work: &Work, memory: MemoryReservation) -> Found {
+impl PartialGroups {
+    fn new(work: &Work, memory: MemoryReservation) -> PartialGroups {
         let folds = work.aggregates.iter().map(Fold::new).collect();
-        Found { groups: Groups::new(work.parts.clone()), folds, memory }
+        PartialGroups { groups: Groups::new(work.parts.clone()), folds, memory }
     }
 
     fn add(
@@ -276,7 +276,7 @@ impl Found {
         self.memory.try_resize(self.groups.bytes() + self.groups.len() * self.folds.len() * Fold::BYTES)
     }
 
-    fn join(&mut self, other: Found) -> Result<()> {
+    fn join(&mut self, other: PartialGroups) -> Result<()> {
         let numbers = self.groups.join(other.groups);
         for (fold, theirs) in self.folds.iter_mut().zip(other.folds) {
             fold.resize(self.groups.len());

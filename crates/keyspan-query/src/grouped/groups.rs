@@ -37,22 +37,22 @@ pub(super) struct Part {
 /// Whether groups can be made of values of this type.
 pub(super) fn supports(ty: &DataType) -> bool {
     let whole = matches!(ty, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Boolean);
-    whole || matches!(ty, DataType::Date32 | DataType::Timestamp(..)) || is_kept(ty)
+    whole || matches!(ty, DataType::Date32 | DataType::Timestamp(..)) || is_interned(ty)
 }
 
 /// Whether values of this type are kept aside, for a word to name them.
-fn is_kept(ty: &DataType) -> bool {
+fn is_interned(ty: &DataType) -> bool {
     matches!(ty, DataType::Utf8View | DataType::FixedSizeBinary(_))
 }
 
 /// Values that words name, each once.
 #[derive(Debug, Default)]
-struct Kept {
+struct Interner {
     numbers: HashMap<Box<[u8]>, u64>,
     values: Vec<Box<[u8]>>,
 }
 
-impl Kept {
+impl Interner {
     fn number(&mut self, value: &[u8]) -> u64 {
         if let Some(number) = self.numbers.get(value) {
             return *number;
@@ -68,7 +68,7 @@ impl Kept {
 #[derive(Debug)]
 pub(super) struct Groups {
     parts: Arc<[Part]>,
-    kept: Vec<Kept>,
+    kept: Vec<Interner>,
     numbers: HashMap<Words, usize>,
     words: Vec<Words>,
 }
@@ -112,7 +112,7 @@ impl<'a> Column<'a> {
         Ok(Column::Numbers(numbers.as_primitive::<Int64Type>().clone()))
     }
 
-    fn word(&self, row: usize, kept: &mut Kept) -> Result<u64> {
+    fn word(&self, row: usize, kept: &mut Interner) -> Result<u64> {
         Ok(match self {
             Column::Times(times, None) => times[row] as u64,
             Column::Times(times, Some(step)) => step.start(times[row]).ok_or_else(out_of_range)? as u64,
@@ -126,7 +126,7 @@ impl<'a> Column<'a> {
 
 impl Groups {
     pub(super) fn new(parts: Arc<[Part]>) -> Groups {
-        let kept = parts.iter().map(|_| Kept::default()).collect();
+        let kept = parts.iter().map(|_| Interner::default()).collect();
         Groups { parts, kept, numbers: HashMap::default(), words: Vec::new() }
     }
 
@@ -232,7 +232,7 @@ impl Groups {
 }
 
 /// For each kept value its place among them, ascending by bytes.
-fn ranks(kept: &Kept) -> Vec<u64> {
+fn ranks(kept: &Interner) -> Vec<u64> {
     let mut order: Vec<usize> = (0..kept.values.len()).collect();
     order.sort_unstable_by_key(|number| &kept.values[*number]);
     let mut ranks = vec![0; order.len()];

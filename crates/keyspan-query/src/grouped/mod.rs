@@ -28,5 +28,5 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use exec::{GroupedForm, GroupedScanExec};
+pub(crate) use exec::{GroupedScanExec, GroupedTemplate};
 pub use rule::GroupByRuns;

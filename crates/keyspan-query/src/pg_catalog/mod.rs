@@ -39,7 +39,7 @@ use datafusion::sql::sqlparser::ast::ObjectName;
 use keyspan_model::TableId;
 
 use crate::names::parts_of;
-use crate::table::Statement;
+use crate::table::StatementContext;
 use definition::Definition;
 use source::Source;
 
@@ -94,7 +94,7 @@ impl TableProvider for SystemTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let statement = state
             .config()
-            .get_extension::<Statement>()
+            .get_extension::<StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let source = Source {
             catalog: statement.snapshot.catalog().clone(),

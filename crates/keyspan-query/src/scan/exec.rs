@@ -29,7 +29,7 @@ use crate::error::external;
 /// Rows below which a scan is one partition: a second task costs more than it saves.
 const ROWS_PER_PARTITION: u64 = 32_768;
 /// Rows up to which a scan is brief, and bytes of them.
-const BRIEF: (u64, u64) = (8192, 2 << 20);
+const INLINE_READ: (u64, u64) = (8192, 2 << 20);
 /// Splits per core of a scan in sequence: enough that the first is soon done, few enough that each is worth its start.
 const SPLITS_PER_CORE: usize = 4;
 
@@ -196,17 +196,17 @@ impl SpanScanExec {
     }
 
     /// Whether one task reads it, and a few rows are expected.
-    pub(crate) fn is_brief(&self) -> bool {
+    pub(crate) fn runs_inline(&self) -> bool {
         let Some(all) = statistics::estimated_rows(&self.estimate).filter(|rows| *rows < ROWS_PER_PARTITION) else {
             return false;
         };
         let rows = self.scan.limit.map_or(all, |limit| all.min(limit as u64));
         let narrow = match self.estimate.bytes {
-            Known::Exact(bytes) | Known::Estimate(bytes) => bytes.saturating_mul(rows) / all.max(1) <= BRIEF.1,
+            Known::Exact(bytes) | Known::Estimate(bytes) => bytes.saturating_mul(rows) / all.max(1) <= INLINE_READ.1,
             Known::Unknown => true,
         };
         let alone = matches!(&self.layout, Layout::Sequence(splits) if splits.len() <= 1);
-        alone && narrow && rows <= BRIEF.0
+        alone && narrow && rows <= INLINE_READ.0
     }
 
     /// The splits of a scan in no order, of which so few rows are expected that one task reads them.

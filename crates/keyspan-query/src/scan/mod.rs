@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - [`exec`]: the node, its layout and what it tells the optimizer.
-//! - [`form`]: the node without what it reads, for plans that are kept.
+//! - [`template`]: the node without what it reads, for the plan cache.
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`describe`]: what EXPLAIN shows.
@@ -14,15 +14,15 @@
 
 mod describe;
 mod exec;
-mod form;
 mod read;
 mod sequence;
 mod sort;
 mod statistics;
+mod template;
 
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
-pub(crate) use form::ScanForm;
 pub use read::ReadColumn;
 pub(crate) use read::Reader;
 pub use sequence::KeyOrder;
+pub(crate) use template::ScanTemplate;

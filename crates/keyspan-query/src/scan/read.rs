@@ -79,7 +79,7 @@ impl Columns {
 }
 
 /// The output columns of the rows that the filter keeps; codes stay codes.
-pub(crate) struct Kept {
+pub(crate) struct FilteredRows {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) rows: usize,
 }
@@ -120,7 +120,7 @@ impl Filter {
 }
 
 impl Shape {
-    fn kept(&self, batch: &RecordBatch) -> Result<Kept> {
+    fn filtered(&self, batch: &RecordBatch) -> Result<FilteredRows> {
         let key_text = match self.columns.key.is_empty() {
             true => None,
             false => {
@@ -146,27 +146,27 @@ impl Shape {
             Some(mask) if kept < rows => Ok(filter(&read[*place], mask)?),
             _ => Ok(read[*place].clone()),
         });
-        Ok(Kept { columns: columns.collect::<Result<_>>()?, rows: kept })
+        Ok(FilteredRows { columns: columns.collect::<Result<_>>()?, rows: kept })
     }
 
     /// The rows of a batch in batches of at most about so many bytes. Codes are looked up last, of the rows that are left; and
     /// text comes without what it shares with other batches: whoever keeps one row of a batch keeps, and counts, all of
     /// its bytes.
     fn apply(&self, batch: &RecordBatch, bytes: usize) -> Result<Vec<RecordBatch>> {
-        let kept = self.kept(batch)?;
-        if kept.rows == 0 {
+        let filtered = self.filtered(batch)?;
+        if filtered.rows == 0 {
             return Ok(Vec::new());
         }
         let columns: Vec<ArrayRef> =
-            kept.columns.iter().map(|array| decoded(array).map_err(external)).collect::<Result<_>>()?;
-        let whole = batch_of(&self.schema, columns, kept.rows)?;
-        let pieces = batch_bytes(&whole).div_ceil(bytes).clamp(1, kept.rows);
-        let rows = kept.rows.div_ceil(pieces);
+            filtered.columns.iter().map(|array| decoded(array).map_err(external)).collect::<Result<_>>()?;
+        let whole = batch_of(&self.schema, columns, filtered.rows)?;
+        let pieces = batch_bytes(&whole).div_ceil(bytes).clamp(1, filtered.rows);
+        let rows = filtered.rows.div_ceil(pieces);
         let piece = |first: usize| {
-            let part = whole.slice(first, rows.min(kept.rows - first));
+            let part = whole.slice(first, rows.min(filtered.rows - first));
             batch_of(&self.schema, part.columns().iter().map(compacted).collect(), part.num_rows())
         };
-        (0..kept.rows).step_by(rows).map(piece).collect()
+        (0..filtered.rows).step_by(rows).map(piece).collect()
     }
 }
 
@@ -238,9 +238,9 @@ impl Reader {
     }
 
     /// One split as the store has it: filtered, but not decoded.
-    pub(crate) fn kept(self: Arc<Self>, split: &Split) -> Result<BoxStream<'static, Result<Kept>>> {
+    pub(crate) fn filtered(self: Arc<Self>, split: &Split) -> Result<BoxStream<'static, Result<FilteredRows>>> {
         let stream = self.snapshot.scan(&self.scan, split, self.counters.clone()).map_err(external)?;
-        Ok(stream.map(move |batch| self.shape.kept(&batch.map_err(external)?)).boxed())
+        Ok(stream.map(move |batch| self.shape.filtered(&batch.map_err(external)?)).boxed())
     }
 
     fn split(self: Arc<Self>, split: &Split) -> Batches {

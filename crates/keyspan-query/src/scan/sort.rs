@@ -14,7 +14,7 @@ use super::read::ReadColumn;
 const MOST_MERGED: usize = 64;
 
 /// How an order is delivered.
-pub(super) struct Found {
+pub(super) struct Delivery {
     /// Row-key order, in which direction.
     pub order: Order,
     /// Each span has the order, but only a merge of the spans has it as a whole.
@@ -24,14 +24,14 @@ pub(super) struct Found {
 /// How the scan can deliver an order; `None` if it cannot.
 ///
 /// A scan that already has an order keeps it, or its parents would be deceived.
-pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Option<Found> {
+pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Option<Delivery> {
     let whole = |place: usize| scan.plan.constant.get(place).copied().unwrap_or(false);
     if scan.is_by_span() {
         return None;
     }
     if let Some(found) = along_key(scan, order, &whole) {
         let kept = scan.ordering.is_none() || scan.scan.order == found;
-        return kept.then_some(Found { order: found, by_span: false });
+        return kept.then_some(Delivery { order: found, by_span: false });
     }
     let spans = &scan.scan.spans;
     if scan.ordering.is_some() || spans.len() < 2 || spans.len() > MOST_MERGED {
@@ -39,7 +39,7 @@ pub(super) fn direction(scan: &SpanScanExec, order: &[PhysicalSortExpr]) -> Opti
     }
     let fixed = spans.iter().map(fixed_columns).min().unwrap_or(0);
     let within = |place: usize| place < fixed || whole(place);
-    along_key(scan, order, &within).map(|order| Found { order, by_span: true })
+    along_key(scan, order, &within).map(|order| Delivery { order, by_span: true })
 }
 
 /// How many leading key columns have one value within a span.

@@ -244,7 +244,7 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         return order::restored(Expr::AggregateFunction(function), ty);
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
-    Ok(settled(Expr::AggregateFunction(function), &name))
+    Ok(with_result_type(Expr::AggregateFunction(function), &name))
 }
 
 /// The argument computed for rows that pass the filter, and for no others: it may fail for those.
@@ -291,11 +291,11 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     {
         function.fun = WindowFunctionDefinition::AggregateUDF(moving);
     }
-    Ok(settled(Expr::WindowFunction(Box::new(function)), &name))
+    Ok(with_result_type(Expr::WindowFunction(Box::new(function)), &name))
 }
 
 /// Row numbers and ranks are `bigint`.
-fn settled(expr: Expr, name: &str) -> Expr {
+fn with_result_type(expr: Expr, name: &str) -> Expr {
     match name {
         "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
         "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),

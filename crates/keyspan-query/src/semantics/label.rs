@@ -33,10 +33,12 @@ fn figure(expr: &Expr) -> Option<Figure> {
         }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figure(inner),
         Expr::Function(function) => firm(folded(function.name.0.last()?.as_ident()?)),
-        Expr::Cast { expr, data_type, .. } => kept(figure(expr), || type_label(data_type)),
+        Expr::Cast { expr, data_type, .. } => plain_name(figure(expr), || type_label(data_type)),
         Expr::TypedString(typed) => Some(Figure::Weak(type_label(&typed.data_type))),
         Expr::Interval(_) => Some(Figure::Weak("interval".into())),
-        Expr::Case { else_result, .. } => kept(else_result.as_ref().and_then(|expr| figure(expr)), || "case".into()),
+        Expr::Case { else_result, .. } => {
+            plain_name(else_result.as_ref().and_then(|expr| figure(expr)), || "case".into())
+        }
         Expr::Subquery(query) => of_query(query),
         Expr::Exists { .. } => firm("exists"),
         Expr::Extract { .. } => firm("extract"),
@@ -57,7 +59,7 @@ fn figure(expr: &Expr) -> Option<Figure> {
     }
 }
 
-fn kept(inner: Option<Figure>, other: impl FnOnce() -> String) -> Option<Figure> {
+fn plain_name(inner: Option<Figure>, other: impl FnOnce() -> String) -> Option<Figure> {
     match inner {
         Some(Figure::Firm(name)) => Some(Figure::Firm(name)),
         _ => Some(Figure::Weak(other())),

@@ -19,16 +19,16 @@ pub fn nullable_references(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found {
         return Ok(plan);
     }
-    let mend = |expr: Expr| match expr {
+    let rewrite = |expr: Expr| match expr {
         Expr::OuterReferenceColumn(field, column) if !field.is_nullable() => {
             let field = Arc::new(field.as_ref().clone().with_nullable(true));
             Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
         }
         other => Ok(Transformed::no(other)),
     };
-    let mended = plan.transform_up_with_subqueries(|node| {
-        let node = node.map_expressions(|expr| expr.transform_up(mend)).data()?;
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        let node = node.map_expressions(|expr| expr.transform_up(rewrite)).data()?;
         node.recompute_schema().map(Transformed::yes)
     });
-    mended.data()
+    rewritten.data()
 }

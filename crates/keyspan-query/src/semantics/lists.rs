@@ -99,7 +99,7 @@ fn joined(list: Transformed<Expr>) -> Transformed<Expr> {
 }
 
 /// Whether an item is a value, and not NULL, before rows are looked at. Parameters are: where they are not replaced by
-/// their values first, a plan has one list at most ([`crate::kept`]).
+/// their values first, a plan has one list at most ([`crate::plan_cache`]).
 fn is_value(item: &Expr) -> bool {
     let mut value = true;
     let walked = item.apply(|part| {

@@ -70,7 +70,7 @@ pub use no_row::nullable_subqueries;
 pub(crate) use order::sortable_form;
 pub use sort_key::sorted_by_columns;
 pub(crate) use subquery::{expand, parsed};
-pub use union::{UnionRelation, settled as settled_unions};
+pub use union::{UnionRelation, coerce_unions};
 pub use zone::Zone;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
@@ -99,8 +99,8 @@ pub fn type_planner() -> Option<Arc<dyn TypePlanner>> {
 /// # Errors
 /// What Postgres refuses and DataFusion would not.
 pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
-    settled(query.visit(&mut outer::OuterNames::default()))?;
-    settled(query.visit(&mut mark::Marker))
+    into_result(query.visit(&mut outer::OuterNames::default()))?;
+    into_result(query.visit(&mut mark::Marker))
 }
 
 /// Changes a single expression before it is compiled; also called for CHECK, DEFAULT and SET.
@@ -108,10 +108,10 @@ pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
 /// # Errors
 /// As [`rewrite_query`].
 pub fn rewrite_expression(expression: &mut ast::Expr) -> Result<()> {
-    settled(expression.visit(&mut mark::Marker))
+    into_result(expression.visit(&mut mark::Marker))
 }
 
-fn settled(flow: ControlFlow<keyspan_model::Error>) -> Result<()> {
+fn into_result(flow: ControlFlow<keyspan_model::Error>) -> Result<()> {
     match flow {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),

@@ -26,17 +26,17 @@ pub fn nullable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found {
         return Ok(plan);
     }
-    let mend = |expr: Expr| match expr {
+    let rewrite = |expr: Expr| match expr {
         Expr::ScalarSubquery(subquery) if is_wrong(&subquery) => {
             Ok(Transformed::yes(Expr::ScalarSubquery(nullable(subquery)?)))
         }
         other => Ok(Transformed::no(other)),
     };
-    let mended = plan.transform_up_with_subqueries(|node| {
-        let node = node.map_expressions(|expr| expr.transform_up(mend)).data()?;
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        let node = node.map_expressions(|expr| expr.transform_up(rewrite)).data()?;
         node.recompute_schema().map(Transformed::yes)
     });
-    mended.data()
+    rewritten.data()
 }
 
 /// Whether a subquery may have no row and says that it has a value. Those of the outer query's rows become joins, which know.

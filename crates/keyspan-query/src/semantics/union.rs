@@ -24,7 +24,7 @@ use super::common::common_of_all;
 use super::types::{Ty, fail, field_type, type_of};
 
 /// A plan whose unions have their types.
-pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         found |= matches!(node, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_));
@@ -59,7 +59,7 @@ impl RelationPlanner for UnionRelation {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         self.passing.store(true, Ordering::Relaxed);
-        let plan = settled(context.plan(relation)?)?;
+        let plan = coerce_unions(context.plan(relation)?)?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
 }

@@ -104,7 +104,7 @@ fn bind_bound(bound: &Bound<KeyPart>, parameters: &[Value]) -> Result<Bound<Valu
 
 /// What `condition` says of the table's row key. `time_zone` is the session's.
 pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str) -> KeyMatch {
-    let mut found = Found { table, utc: is_utc(time_zone), equal: BTreeMap::new(), range: None };
+    let mut found = KeyConditions { table, utc: is_utc(time_zone), equal: BTreeMap::new(), range: None };
     match found.add(condition) {
         Some(()) => found.finish(),
         None => KeyMatch::Other,
@@ -116,14 +116,14 @@ fn is_utc(time_zone: &str) -> bool {
 }
 
 /// The conditions seen so far. Every step answers `None` for what it does not recognise.
-struct Found<'a> {
+struct KeyConditions<'a> {
     table: &'a TableDef,
     utc: bool,
     equal: BTreeMap<usize, Vec<KeyPart>>,
     range: Option<(usize, Bound<KeyPart>, Bound<KeyPart>)>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> KeyConditions<'a> {
     fn add(&mut self, condition: &ast::Expr) -> Option<()> {
         let mut stack = vec![condition];
         while let Some(next) = stack.pop() {

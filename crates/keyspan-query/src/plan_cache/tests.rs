@@ -94,7 +94,7 @@ async fn kept_plans_answer_what_new_ones_do() {
         for sql in SHAPES {
             let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
             let mut new = planned.clone();
-            new.shape = None;
+            new.cached = None;
             for parameters in combinations(&planned.parameters) {
                 let expected = answer(&bench, &new, &parameters, &bench.context).await;
                 assert_eq!(
@@ -155,7 +155,7 @@ async fn what_reads_and_computes_little_is_brief() {
             let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
             answer(&bench, &planned, &[], &bench.context).await;
             let ready = bench.session.ready(&planned, &[], &bench.context).expect("kept");
-            assert_eq!(ready.is_brief(), expected, "{sql} {claimed:?}");
+            assert_eq!(ready.runs_inline(), expected, "{sql} {claimed:?}");
         }
     }
 }
@@ -167,7 +167,7 @@ async fn what_depends_on_more_than_its_text_is_planned_each_time() {
         ["SELECT now()", "SELECT random()", "SELECT current_user", "SELECT $1::int", "SELECT unnest(ARRAY[1, 2])"]
     {
         let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
-        assert!(planned.shape.is_none(), "{sql}");
+        assert!(planned.cached.is_none(), "{sql}");
     }
 }
 
@@ -201,7 +201,7 @@ async fn a_text_of_other_quoted_literals_is_not_analyzed_again() {
             answer(&bench, &first.expect("plans"), &[], context).await;
             for other in others {
                 let sql = with.replace("{}", other);
-                let known = bench.session.known(&parse(&sql).expect("parses"), context).expect("known");
+                let known = bench.session.cached(&parse(&sql).expect("parses"), context).expect("known");
                 // NOT IN makes spans of another number for each list.
                 let ready = bench.session.ready(&known, &[], context).is_some() || sql.contains("NOT");
                 assert!(known.parameters.is_empty() && ready, "{sql}");
@@ -231,7 +231,7 @@ async fn literals_that_say_more_than_a_value_stay_where_they_are() {
     ] {
         let query = parse(&format!("SELECT count(*) FROM prices WHERE {with}")).expect("parses");
         for _ in 0..2 {
-            let planned = match bench.session.known(&query, &bench.context) {
+            let planned = match bench.session.cached(&query, &bench.context) {
                 Some(known) => known,
                 None => bench.session.plan(&query, &bench.context).await.expect("plans"),
             };
@@ -257,7 +257,7 @@ async fn a_plan_serves_every_session_and_means_what_each_of_them_means() {
     for user in ["b", "c"] {
         let info = Arc::new(SessionInfo { user: user.into(), ..SessionInfo::default() });
         let context = QueryContext { info, ..other.context.clone() };
-        let known = other.session.known(&query, &context).expect("planned by the first");
+        let known = other.session.cached(&query, &context).expect("planned by the first");
         assert!(other.session.ready(&known, &[], &context).is_some());
         let answered = answer(&other, &known, &[], &context).await;
         assert!(answered.contains(&format!("| {user} ")) && answered.lines().count() == 5, "{answered}");

@@ -1,4 +1,4 @@
-//! Whether a plan may deal its rows out to partitions by hash.
+//! Whether a plan may repartition its rows by hash.
 //!
 //! DataFusion 55 can wait for ever where rows wait between partitions and memory runs out ([`crate::memory`]); and memory
 //! does run out where one partition of a large GROUP BY sorts and spills while the others go on. So a plan that
@@ -15,13 +15,13 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::scan::SpanScanExec;
 
-/// A plan whose tables take more than the memory's so-manieth part does not deal rows out.
+/// A plan that reads more than this part of the memory does not repartition.
 const PART: usize = 4;
 
 /// The physical plan of an optimized logical one.
 pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = state.query_planner().create_physical_plan(plan, state).await?;
-    if !deals_out(&physical) || bytes_read(&physical) <= memory / PART {
+    if !repartitions(&physical) || bytes_read(&physical) <= memory / PART {
         return Ok(physical);
     }
     let mut state = state.clone();
@@ -33,8 +33,8 @@ pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usi
     state.query_planner().create_physical_plan(plan, &state).await
 }
 
-fn deals_out(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<RepartitionExec>() || plan.children().into_iter().any(deals_out)
+fn repartitions(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<RepartitionExec>() || plan.children().into_iter().any(repartitions)
 }
 
 /// Bytes of the tables' rows that a plan reads, as far as the store can tell without reading.

@@ -13,8 +13,9 @@ use keyspan_model::ColumnType;
 
 use super::constants::MOST_CONSTANTS;
 
-/// A query without its quoted literals: these by number. `None` where there are none, or where it cannot be kept anyway.
-pub fn taken_out(query: &Query) -> Option<(Query, Vec<String>)> {
+/// A query with parameters in the places of its quoted literals, and these. `None` where there are none, or where its plan
+/// could not be cached anyway.
+pub fn extract_literals(query: &Query) -> Option<(Query, Vec<String>)> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let [from] = select.from.as_slice() else { return None };
     let TableFactor::Table { name, args: None, .. } = &from.relation else { return None };
@@ -35,7 +36,7 @@ pub fn is_whole(ty: ColumnType) -> bool {
     matches!(ty, ColumnType::Text | ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date)
 }
 
-/// System tables have no plans that are kept.
+/// Plans over system tables are not cached.
 fn is_system(name: &ObjectName) -> bool {
     let first = name.0.first().and_then(|part| part.as_ident());
     first.is_none_or(|first| first.value.starts_with("pg_") || first.value.eq_ignore_ascii_case("information_schema"))

@@ -16,7 +16,7 @@ use crate::spans::Pushed;
 
 /// What a scan is, and what it promised the nodes above, besides what it reads this time.
 #[derive(Clone, Debug)]
-pub(crate) struct ScanForm {
+pub(crate) struct ScanTemplate {
     table: Arc<TableDef>,
     relation: Arc<RelationDef>,
     read: Vec<ReadColumn>,
@@ -38,9 +38,9 @@ pub(crate) struct ScanForm {
 
 impl SpanScanExec {
     /// Its form.
-    pub(crate) fn form(&self) -> ScanForm {
+    pub(crate) fn form(&self) -> ScanTemplate {
         let plan = &self.plan;
-        ScanForm {
+        ScanTemplate {
             table: plan.table.clone(),
             relation: plan.relation.clone(),
             read: plan.read.clone(),
@@ -61,7 +61,7 @@ impl SpanScanExec {
     }
 }
 
-impl ScanForm {
+impl ScanTemplate {
     pub(crate) fn relation(&self) -> &RelationDef {
         &self.relation
     }

@@ -1,12 +1,12 @@
 //! Constants of a plan's filters: taken out of it, given a value, put back.
 //!
 //! A constant is whatever stands at one side of a comparison, in an IN list or at an end of BETWEEN, and has no column in
-//! it: a literal, a parameter, `now() - '1 hour'`. Its type is settled, so that its value does not change the plan's
+//! it: a literal, a parameter, `now() - '1 hour'`. Its type is fixed, so that its value does not change the plan's
 //! types. So is every other parameter of a filter: the pattern of LIKE, an argument of a function. Literals elsewhere (LIMIT,
 //! arguments of functions, the SELECT list) stay, and are part of the shape.
 //!
 //! Rule: a place is no value to DataFusion's rules, and nothing may be concluded from two of them being different. So a plan
-//! with two IN lists of which one has places is not kept: the rules make one list of both, of the items that are alike.
+//! with two IN lists of which one has places is not cached: the rules make one list of both, of the items that are alike.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operato
 use keyspan_model::TableDef;
 
 use super::table_of;
-use crate::meaning::Meaning;
+use crate::function_context::FunctionContext;
 use crate::optimizer::is_plain;
 
-/// Most constants of a plan that is kept: a long list is seldom sent twice.
+/// Most constants of a cached plan: a long list is seldom sent twice.
 pub const MOST_CONSTANTS: usize = 64;
 
 /// Functions that depend on the session's time zone, but on nothing else that may change between two executions.
-const SETTLED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket", "to_char"];
+const ZONED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket", "to_char"];
 
 /// A plan whose constants are apart.
 pub struct Parted {
@@ -38,7 +38,7 @@ pub struct Parted {
     pub table: Option<Arc<TableDef>>,
 }
 
-/// Takes the constants out of an analyzed plan, if plans like it may be kept.
+/// Takes the constants out of an analyzed plan, if such plans can be cached.
 pub fn part(plan: &LogicalPlan) -> Option<Parted> {
     let mut tables = Vec::new();
     let fits = plan.apply(|node| {
@@ -65,8 +65,8 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
         other => Ok(Transformed::no(other)),
     });
     let plan = plan.data().ok()?;
-    let kept = constants.len() <= MOST_CONSTANTS && settled(&plan) && lists(&plan) < 2;
-    kept.then_some(Parted { plan, constants, table })
+    let cacheable = constants.len() <= MOST_CONSTANTS && repeatable(&plan) && lists(&plan) < 2;
+    cacheable.then_some(Parted { plan, constants, table })
 }
 
 fn is_over_scan(input: &LogicalPlan) -> bool {
@@ -150,26 +150,26 @@ fn constant_type(expr: &Expr) -> Option<Arc<Field>> {
 }
 
 /// Whether nothing in a plan depends on more than the rows, the constants and the settings.
-fn settled(plan: &LogicalPlan) -> bool {
-    let mut settled = true;
+fn repeatable(plan: &LogicalPlan) -> bool {
+    let mut repeatable = true;
     let walked = plan.apply(|node| {
         let over_scan = matches!(node, LogicalPlan::Filter(filter) if is_over_scan(&filter.input));
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                settled &= is_settled(part, over_scan);
-                Ok(if settled { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+                repeatable &= is_repeatable(part, over_scan);
+                Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
             })
         })
     });
-    walked.is_ok() && settled
+    walked.is_ok() && repeatable
 }
 
-fn is_settled(expr: &Expr, over_scan: bool) -> bool {
+fn is_repeatable(expr: &Expr, over_scan: bool) -> bool {
     match expr {
         Expr::Placeholder(each) => over_scan && number(each, PLACE).is_some(),
         Expr::ScalarFunction(call) => match call.func.signature().volatility {
             Volatility::Immutable => true,
-            Volatility::Stable => SETTLED.contains(&call.func.name()),
+            Volatility::Stable => ZONED.contains(&call.func.name()),
             Volatility::Volatile => false,
         },
         Expr::ScalarSubquery(_)
@@ -220,7 +220,11 @@ pub fn only_in_scan(plan: &LogicalPlan, of_table: bool) -> bool {
 }
 
 /// The values of constants in this execution; `None` if one has no value of its type.
-pub fn values(constants: &[Expr], given: &[ScalarValue], meaning: &Meaning) -> Result<Option<Vec<ScalarValue>>> {
+pub fn values(
+    constants: &[Expr],
+    given: &[ScalarValue],
+    functions: &FunctionContext,
+) -> Result<Option<Vec<ScalarValue>>> {
     let mut simplifier = None;
     let mut values = Vec::with_capacity(constants.len());
     for constant in constants {
@@ -229,7 +233,7 @@ pub fn values(constants: &[Expr], given: &[ScalarValue], meaning: &Meaning) -> R
             Expr::Placeholder(place) => Some(parameter(place, given)?),
             other => {
                 let bound = with_parameters(other.clone(), given)?;
-                let simplifier = simplifier.get_or_insert_with(|| meaning.simplifier(DFSchema::empty().into()));
+                let simplifier = simplifier.get_or_insert_with(|| functions.simplifier(DFSchema::empty().into()));
                 match simplifier.simplify(bound)? {
                     Expr::Literal(value, _) => Some(value),
                     _ => None,
@@ -267,7 +271,7 @@ fn number(place: &Placeholder, prefix: char) -> Option<usize> {
 }
 
 /// The filters of a plan's scan with values in their places, as simple as they can be made.
-pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> Result<Vec<Expr>> {
+pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], functions: &FunctionContext) -> Result<Vec<Expr>> {
     let mut node = plan;
     while !matches!(node, LogicalPlan::TableScan(_)) {
         match node.inputs().as_slice() {
@@ -277,7 +281,7 @@ pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meani
         }
     }
     match node {
-        LogicalPlan::TableScan(scan) => filters(scan, values, meaning),
+        LogicalPlan::TableScan(scan) => filters(scan, values, functions),
         _ => Ok(Vec::new()),
     }
 }
@@ -306,10 +310,10 @@ fn with_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
 }
 
 /// The plan with values in the places of its scan's filters.
-pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> Result<LogicalPlan> {
+pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], functions: &FunctionContext) -> Result<LogicalPlan> {
     let put = |node: LogicalPlan| match node {
         LogicalPlan::TableScan(scan) => {
-            let filters = filters(&scan, values, meaning)?;
+            let filters = filters(&scan, values, functions)?;
             Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { filters, ..scan })))
         }
         other => Ok(Transformed::no(other)),
@@ -317,7 +321,7 @@ pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], meaning: &Meaning) -> R
     plan.clone().transform_down(put).data()
 }
 
-fn filters(scan: &TableScan, values: &[ScalarValue], meaning: &Meaning) -> Result<Vec<Expr>> {
+fn filters(scan: &TableScan, values: &[ScalarValue], functions: &FunctionContext) -> Result<Vec<Expr>> {
     let mut simplifier = None;
     let mut filters = Vec::with_capacity(scan.filters.len());
     for filter in &scan.filters {
@@ -328,7 +332,7 @@ fn filters(scan: &TableScan, values: &[ScalarValue], meaning: &Meaning) -> Resul
         }
         if simplifier.is_none() {
             let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-            simplifier = Some(meaning.simplifier(schema.into()));
+            simplifier = Some(functions.simplifier(schema.into()));
         }
         match &simplifier {
             Some(simplifier) => filters.push(simplifier.simplify(bound)?),

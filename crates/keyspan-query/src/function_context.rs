@@ -1,7 +1,8 @@
-//! What the functions of one statement mean: settings with the facts of its session, and the time it began.
+//! The function context of a statement: what its functions depend on besides their arguments. These are the settings with the
+//! facts of the session, and the time the statement began.
 //!
-//! Planning needs a whole session state, whose maps of functions take longer to copy than a short query to run. Where a
-//! plan is kept, this is enough.
+//! Planning needs a whole session state, whose maps of functions take longer to copy than a short query to run. A cached plan
+//! needs only this.
 
 use std::sync::Arc;
 
@@ -16,16 +17,16 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::SessionConfig;
 
-/// Settings with facts, and `now()`.
+/// Settings with the session's facts, and `now()`.
 #[derive(Clone, Debug)]
-pub struct Meaning {
+pub struct FunctionContext {
     /// The settings; the facts stand among their extensions.
     pub config: SessionConfig,
     /// When the statement began.
     pub now: Option<DateTime<Utc>>,
 }
 
-impl Meaning {
+impl FunctionContext {
     /// Simplifies expressions over rows of this schema.
     pub fn simplifier(&self, schema: Arc<DFSchema>) -> ExprSimplifier {
         let context = SimplifyContext::builder()

@@ -24,9 +24,9 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::grouped::{GroupedForm, GroupedScanExec};
-use crate::meaning::Meaning;
-use crate::scan::{ScanForm, SpanScanExec};
+use crate::function_context::FunctionContext;
+use crate::grouped::{GroupedScanExec, GroupedTemplate};
+use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::session::QueryContext;
 use crate::spans;
 
@@ -42,7 +42,7 @@ pub struct Template {
 
 #[derive(Debug)]
 enum Leaf {
-    Scan(Box<ScanForm>, Option<GroupedForm>),
+    Scan(Box<ScanTemplate>, Option<GroupedTemplate>),
     /// One row without columns.
     Row(Plan),
 }
@@ -52,7 +52,7 @@ impl Template {
     pub fn of(plan: &Plan, of_table: bool) -> Result<Option<Template>> {
         let (mut nodes, mut node) = (Vec::new(), plan);
         while let [child] = node.children().as_slice() {
-            if !is_kept(node) {
+            if !is_reusable(node) {
                 return Ok(None);
             }
             nodes.push(node.clone());
@@ -75,10 +75,15 @@ impl Template {
     }
 
     /// The plan with a scan by these filters; `None` where that scan is of another form.
-    pub fn renewed(&self, filters: &[Expr], context: &QueryContext, meaning: &Meaning) -> Result<Option<Plan>> {
+    pub fn renewed(
+        &self,
+        filters: &[Expr],
+        context: &QueryContext,
+        functions: &FunctionContext,
+    ) -> Result<Option<Plan>> {
         let mut plan: Plan = match &self.leaf {
             Leaf::Row(row) => row.clone(),
-            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, meaning)?, grouped) {
+            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, functions)?, grouped) {
                 (Some(scan), Some(grouped)) => Arc::new(grouped.over(scan)),
                 (Some(scan), None) => Arc::new(scan),
                 (None, _) => return Ok(None),
@@ -93,16 +98,16 @@ impl Template {
 
 /// A scan of this form by these filters; `None` where it would be of another.
 fn renewed(
-    form: &ScanForm,
+    form: &ScanTemplate,
     filters: &[Expr],
     context: &QueryContext,
-    meaning: &Meaning,
+    functions: &FunctionContext,
 ) -> Result<Option<SpanScanExec>> {
     let parts: Vec<&Expr> = filters.iter().collect();
     let pushed = spans::push(&parts, form.relation());
     let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
     let filter = match conjunction(residual) {
-        Some(residual) => match over_columns(form, residual, meaning)? {
+        Some(residual) => match over_columns(form, residual, functions)? {
             Some(filter) => Some(filter),
             None => return Ok(None),
         },
@@ -112,13 +117,17 @@ fn renewed(
 }
 
 /// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.
-fn over_columns(form: &ScanForm, residual: Expr, meaning: &Meaning) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+fn over_columns(
+    form: &ScanTemplate,
+    residual: Expr,
+    functions: &FunctionContext,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     let schema = form.read_schema();
     if !residual.column_refs().iter().all(|column| schema.index_of(&column.name).is_ok()) {
         return Ok(None);
     }
     let schema = DFSchema::try_from(schema.as_ref().clone())?;
-    meaning.physical(unnormalize_col(residual), schema).map(Some)
+    functions.physical(unnormalize_col(residual), schema).map(Some)
 }
 
 /// The node over another input that promises the same.
@@ -127,7 +136,7 @@ fn over(node: Plan, input: Plan) -> Result<Plan> {
 }
 
 /// Nodes that may run again once they are reset, and that ask nothing of statistics.
-fn is_kept(node: &Plan) -> bool {
+fn is_reusable(node: &Plan) -> bool {
     node.is::<ProjectionExec>()
         || node.is::<FilterExec>()
         || node.is::<SortExec>()

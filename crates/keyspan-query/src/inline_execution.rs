@@ -1,4 +1,4 @@
-//! Plans that run in less time than it takes to wake a thread for them, so that whoever asks may run them.
+//! Inline execution: plans that run in less time than it takes to wake a thread for them run in the task that asks.
 //!
 //! Rule: one task reads a few rows, as far as the store can tell, and what is computed of each takes no longer than reading
 //! it. So a function counts only if all that it takes and gives has a fixed width, and one that is volatile
@@ -26,20 +26,20 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use crate::grouped::GroupedScanExec;
 use crate::scan::SpanScanExec;
 
-/// Whether a plan is one of these.
-pub fn is_brief(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether a plan may run inline.
+pub fn runs_inline(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.children().as_slice() {
         [] => reads_little(plan) && all_light(plan, &plan.schema()),
-        [child] => is_light_node(plan) && is_brief(child) && all_light(plan, &child.schema()),
+        [child] => is_light_node(plan) && runs_inline(child) && all_light(plan, &child.schema()),
         _ => false,
     }
 }
 
 fn reads_little(leaf: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = leaf.downcast_ref::<SpanScanExec>() {
-        return scan.is_brief();
+        return scan.runs_inline();
     }
-    leaf.downcast_ref::<GroupedScanExec>().is_some_and(|grouped| grouped.scan().is_brief())
+    leaf.downcast_ref::<GroupedScanExec>().is_some_and(|grouped| grouped.scan().runs_inline())
         || leaf.is::<PlaceholderRowExec>()
 }
 

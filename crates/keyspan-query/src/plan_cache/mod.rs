@@ -1,0 +1,248 @@
+//! The plan cache: plans shared by all sessions, so that a statement sent again is not planned again.
+//!
+//! ```text
+//! tree ─ quoted literals of WHERE ─▶ tree with parameters       statements that differ only in these are analyzed once
+//! analyzed plan ─ constants ─▶ plan with places + constants     two statements of one shape differ only in these
+//!                                 │ optimized, planned once
+//!                                 ▼
+//!                  nodes above the scan (template) + filters with places
+//! execution:  constants' values ─▶ filters ─▶ spans ─▶ scan of this snapshot ─▶ the nodes above, anew
+//! ```
+//!
+//! - [`literals`]: quoted literals as parameters.
+//! - [`constants`]: which plans can be cached, and which of their constants become places.
+//! - [`template`]: the physical plan without its snapshot.
+//!
+//! Rule: a cached plan is right for every value of its constants and for every snapshot. So it reads one table by one scan, or
+//! none; only the scan's filters hold constants; the nodes above have no state from one execution to the next; functions
+//! depend on nothing of the statement but its time zone, which is part of the cache's key. Where the scan of the new values
+//! would not have the properties of the cached one (its order, its number of partitions), the statement is planned anew.
+//! Nothing in the cache holds a snapshot.
+
+mod constants;
+mod literals;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast;
+use keyspan_model::TableDef;
+use parking_lot::Mutex;
+
+use crate::function_context::FunctionContext;
+use crate::optimizer;
+use crate::prefix;
+use crate::repartition;
+use crate::session::{PlannedQuery, QueryContext};
+use crate::table::KeyspanTable;
+use template::Template;
+
+pub use literals::{extract_literals, is_whole};
+
+/// Plans in the cache, and queries in front of it. The least recently used goes first.
+const CAPACITY: usize = 128;
+
+/// The cached plans of all sessions.
+#[derive(Debug, Default)]
+pub struct PlanCache {
+    /// The most recently used at the end.
+    plans: Mutex<Vec<Arc<CachedPlan>>>,
+    /// Queries by the hash of their tree, so that one sent again is not even analyzed. The most recently used at the end.
+    queries: Mutex<Vec<(u64, PlannedQuery)>>,
+    /// Hashes of queries that are better planned with their literals in their places. The newest at the end.
+    uncacheable: Mutex<Vec<u64>>,
+}
+
+/// An analyzed plan with places for its constants, and what has been made of it.
+#[derive(Debug)]
+pub struct CachedPlan {
+    plan: LogicalPlan,
+    hash: u64,
+    table: Option<Arc<TableDef>>,
+    time_zone: String,
+    state: Mutex<State>,
+}
+
+/// How far a cached plan has been planned.
+#[derive(Clone, Debug)]
+enum State {
+    /// Not at all: no statement with it has run yet.
+    New,
+    /// Optimized, with places for the constants in the filters of its scan.
+    Optimized(Arc<LogicalPlan>),
+    /// Planned.
+    Planned(Arc<LogicalPlan>, Arc<Template>),
+    /// It must not be reused.
+    Uncacheable,
+}
+
+/// A cached plan with one statement's constants.
+#[derive(Clone, Debug)]
+pub struct PlanInstance {
+    cached: Arc<CachedPlan>,
+    constants: Arc<[Expr]>,
+}
+
+impl PlanCache {
+    /// The cached query of this text that is meant: several may differ in what they were planned under.
+    pub fn lookup(&self, query: &ast::Query, is_meant: impl Fn(&PlannedQuery) -> bool) -> Option<PlannedQuery> {
+        let hash = hash_of(query);
+        let mut queries = self.queries.lock();
+        let at = queries.iter().rposition(|(own, planned)| *own == hash && is_meant(planned))?;
+        let found = queries.remove(at);
+        let planned = found.1.clone();
+        queries.push(found);
+        Some(planned)
+    }
+
+    /// Adds a planned query.
+    pub fn insert(&self, query: &ast::Query, planned: &PlannedQuery) {
+        let hash = hash_of(query);
+        let mut queries = self.queries.lock();
+        if queries.len() >= CAPACITY {
+            queries.remove(0);
+        }
+        queries.push((hash, planned.clone()));
+    }
+
+    /// Marks a query without its literals as not worth planning.
+    pub fn mark_uncacheable(&self, query: &ast::Query) {
+        let mut uncacheable = self.uncacheable.lock();
+        if uncacheable.len() >= CAPACITY {
+            uncacheable.remove(0);
+        }
+        uncacheable.push(hash_of(query));
+    }
+
+    /// Whether it was marked so. By a collision of hashes another query may seem so, which costs time only.
+    pub fn is_uncacheable(&self, query: &ast::Query) -> bool {
+        self.uncacheable.lock().contains(&hash_of(query))
+    }
+
+    /// An analyzed plan as a cached plan and its constants, if such plans can be cached.
+    pub fn instance(&self, analyzed: &LogicalPlan, context: &QueryContext) -> Option<PlanInstance> {
+        let parted = constants::part(analyzed)?;
+        let hash = hash_of(&parted.plan);
+        let mut plans = self.plans.lock();
+        let same = |cached: &Arc<CachedPlan>| {
+            let address = |table: &Option<Arc<TableDef>>| table.as_ref().map(Arc::as_ptr);
+            let same_table = address(&cached.table) == address(&parted.table);
+            cached.hash == hash && same_table && cached.suits(context) && cached.plan == parted.plan
+        };
+        let known = plans.iter().position(same);
+        let cached = match known {
+            Some(at) => plans.remove(at),
+            None => Arc::new(CachedPlan {
+                plan: parted.plan,
+                hash,
+                table: parted.table,
+                time_zone: context.time_zone.clone(),
+                state: Mutex::new(State::New),
+            }),
+        };
+        if plans.len() >= CAPACITY {
+            plans.remove(0);
+        }
+        plans.push(cached.clone());
+        Some(PlanInstance { cached, constants: parted.constants.into() })
+    }
+}
+
+impl CachedPlan {
+    /// Whether functions give the same there: those of cached plans depend on the time zone only.
+    fn suits(&self, context: &QueryContext) -> bool {
+        self.time_zone == context.time_zone
+    }
+
+    /// The optimized plan, with places.
+    fn optimized(&self, state: &SessionState) -> Result<Option<Arc<LogicalPlan>>> {
+        let known = self.state.lock().clone();
+        match known {
+            State::Uncacheable => Ok(None),
+            State::Optimized(plan) | State::Planned(plan, _) => Ok(Some(plan)),
+            State::New => {
+                let plan = optimizer::optimized(self.plan.clone(), state)?;
+                let plan = constants::only_in_scan(&plan, self.table.is_some()).then(|| Arc::new(plan));
+                *self.state.lock() = plan.clone().map_or(State::Uncacheable, State::Optimized);
+                Ok(plan)
+            }
+        }
+    }
+}
+
+impl PlanInstance {
+    /// The analyzed plan of a statement, its constants in their places; `None` if one has no value of its type.
+    pub fn analyzed(&self, given: &[ScalarValue], functions: &FunctionContext) -> Result<Option<LogicalPlan>> {
+        match constants::values(&self.constants, given, functions)? {
+            Some(values) => constants::filled(&self.cached.plan, &values).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The physical plan, if the cached one needs nothing but another scan; `None` if it must be planned.
+    ///
+    /// Takes no longer than finding the spans does, whatever the statement.
+    pub fn instantiate(
+        &self,
+        given: &[ScalarValue],
+        context: &QueryContext,
+        functions: &FunctionContext,
+    ) -> Option<Arc<dyn ExecutionPlan>> {
+        if !self.cached.suits(context) {
+            return None;
+        }
+        let State::Planned(optimized, template) = self.cached.state.lock().clone() else { return None };
+        // Whatever fails here is said better by planning.
+        let constants = constants::values(&self.constants, given, functions).ok()??;
+        let filters = constants::bound_filters(&optimized, &constants, functions).ok()?;
+        template.renewed(&filters, context, functions).ok()?
+    }
+
+    /// Plans it with this statement's constants, and caches the physical plan. `None` if it cannot be cached.
+    ///
+    /// `bare` is a state of the statement's settings without a snapshot: the functions of the cached plan hold on to it.
+    pub async fn plan(
+        &self,
+        given: &[ScalarValue],
+        context: &QueryContext,
+        functions: &FunctionContext,
+        bare: &SessionState,
+        memory: usize,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if !self.cached.suits(context) {
+            return Ok(None);
+        }
+        let Some(constants) = constants::values(&self.constants, given, functions).ok().flatten() else {
+            return Ok(None);
+        };
+        let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
+        let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?)?;
+        let physical = repartition::physical_plan(&bound, bare, memory).await?;
+        *self.cached.state.lock() = match Template::of(&physical, self.cached.table.is_some())? {
+            Some(template) => State::Planned(optimized, Arc::new(template)),
+            // Other constants may give a plan that can be cached: statistics do not answer all of them.
+            None => State::Optimized(optimized),
+        };
+        Ok(Some(physical))
+    }
+}
+
+fn hash_of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The table of a scan, if it is one of ours.
+fn table_of(scan: &datafusion::logical_expr::TableScan) -> Option<KeyspanTable> {
+    let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<KeyspanTable>().cloned()
+}
