@@ -58,11 +58,12 @@ pub mod table;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod types;
 
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions, QueryParser};
 pub use expression::CompiledExprs;
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
-pub use semantics::Zone;
 pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, ReadyQuery, SessionInfo, SettingChange};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};
+pub use types::Zone;

@@ -24,9 +24,9 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use keyspan_model::{KeyColumn, Order};
 
-use crate::semantics::sortable_form;
 use crate::spans;
 use crate::table::{KeyspanTable, PrefixLimit};
+use crate::types::sortable_form;
 
 /// Most rows of each prefix for which skipping is tried.
 const MOST_ROWS: usize = 1000;

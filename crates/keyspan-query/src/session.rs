@@ -31,8 +31,8 @@ use crate::prefix;
 use crate::repartition;
 use crate::rollup::{self, Definition};
 use crate::scalar::scalar_of;
-use crate::semantics::Zone;
-use crate::semantics::types::metadata_of;
+use crate::types::Zone;
+use crate::types::metadata_of;
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
 #[derive(Clone, Debug, Default)]

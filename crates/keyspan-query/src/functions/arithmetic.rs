@@ -15,8 +15,8 @@ use datafusion::logical_expr::{
 use keyspan_model::{ColumnBuilder, ColumnType, Error, value_at};
 
 use crate::error::external;
-use crate::semantics::arithmetic::{Op, apply, division_by_zero, out_of_range};
-use crate::semantics::types::field_of;
+use crate::types::arithmetic::{Op, apply, division_by_zero, out_of_range};
+use crate::types::field_of;
 
 /// An arithmetic operator with its result's type.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::time::{DAY, MONDAY, by_calendar, joined, micros, moved, overflow, parts, split, to_instant, to_local};
-use crate::semantics::Zone;
+use crate::types::Zone;
 
 use ColumnType as C;
 use Parameter::Is;

@@ -14,8 +14,9 @@ use keyspan_model::{ColumnBuilder, ColumnType, value_at};
 
 use super::overload::zone_of;
 use crate::error::external;
-use crate::semantics::types::{field_of, value_of_literal};
-use crate::semantics::{Target, Zone, cast_value, needs_zone};
+use crate::types::Zone;
+use crate::types::cast::{Target, cast_value, needs_zone};
+use crate::types::{field_of, value_of_literal};
 
 /// A cast from one type to another.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::overload::{Call, Overload, Parameter};
 use super::text::text;
 use super::time::{DAY, joined, local_of, parts, split, to_instant};
-use crate::semantics::arithmetic::rescale;
+use crate::types::arithmetic::rescale;
 
 use ColumnType as C;
 use Parameter::{Is, Numeric};

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Colu
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use crate::error::external;
-use crate::semantics::arithmetic::out_of_range;
+use crate::types::arithmetic::out_of_range;
 
 /// Parts that a histogram may have.
 const MOST_BUCKETS: i32 = 100_000;

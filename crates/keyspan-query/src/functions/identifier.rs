@@ -10,7 +10,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::list::{ListFunction, missing, texts};
 use crate::error::external;
-use crate::semantics::types::{Ty, field_type};
+use crate::types::{Ty, field_type};
 
 /// The function.
 pub fn functions() -> [ListFunction; 1] {

@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-use crate::semantics::{Zone, text_of};
+use crate::types::Zone;
+use crate::types::cast::text_of;
 
 use ColumnType as C;
 use Parameter::{Any, Is};

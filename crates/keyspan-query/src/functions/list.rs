@@ -17,7 +17,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 use super::system::Facts;
 use super::{bounds, expand, identifier};
 use crate::error::external;
-use crate::semantics::types::{Ty, field_type};
+use crate::types::{Ty, field_type};
 
 /// What a function gives for arguments of these fields; an error if there is none for them.
 pub type Returns = fn(&'static str, &[FieldRef]) -> Result<Field>;

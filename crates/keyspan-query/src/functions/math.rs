@@ -4,7 +4,7 @@ use datafusion::logical_expr::Volatility;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Overload, Parameter};
-use crate::semantics::arithmetic::{Op, apply, division_by_zero, out_of_range, rescale};
+use crate::types::arithmetic::{Op, apply, division_by_zero, out_of_range, rescale};
 
 use ColumnType as C;
 use Parameter::{Is, Numeric};

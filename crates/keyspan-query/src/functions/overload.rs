@@ -20,8 +20,8 @@ use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
 use super::step;
 use super::system::Facts;
 use crate::error::external;
-use crate::semantics::Zone;
-use crate::semantics::types::{field_of, literal};
+use crate::types::Zone;
+use crate::types::{field_of, literal};
 
 /// What a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

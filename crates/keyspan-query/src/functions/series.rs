@@ -14,8 +14,8 @@ use super::overload::{scalar_value, zone_of};
 use super::time::{parts, to_instant, to_local};
 use crate::error::external;
 use crate::interrupt;
-use crate::semantics::Zone;
-use crate::semantics::arithmetic::{Op, apply};
+use crate::types::Zone;
+use crate::types::arithmetic::{Op, apply};
 
 /// Rows that a series may have.
 const LONGEST: usize = 50_000_000;

@@ -20,8 +20,8 @@ use super::bucket::Bucket;
 use super::overload::scalar_value;
 use super::time::{DAY, MONDAY, parts};
 use crate::error::external;
-use crate::semantics::Zone;
-use crate::semantics::types::{literal, literal_text};
+use crate::types::Zone;
+use crate::types::{literal, literal_text};
 
 use ColumnType as C;
 

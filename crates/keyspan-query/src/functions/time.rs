@@ -9,7 +9,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::math::number;
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-use crate::semantics::{Target, Zone, cast_value};
+use crate::types::Zone;
+use crate::types::cast::{Target, cast_value};
 
 use ColumnType as C;
 use Parameter::Is;
@@ -144,7 +145,7 @@ fn operators() -> Vec<Overload> {
     add("interval_negate", &[IV], C::Duration, |_, v| summed(&Value::Duration(0, 0, 0), &v[0], -1));
     add("interval_multiply", &[IV, F], C::Duration, |_, v| scaled(&v[0], number(&v[1])?));
     add("interval_divide", &[IV, F], C::Duration, |_, v| match number(&v[1])? {
-        0.0 => Err(crate::semantics::arithmetic::division_by_zero()),
+        0.0 => Err(crate::types::arithmetic::division_by_zero()),
         by => scaled(&v[0], 1.0 / by),
     });
     add("interval_length", &[IV], C::VarInt, |_, v| {
@@ -378,7 +379,7 @@ fn part(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 fn extract(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (digits, scale) = field(call, values)?;
     let C::Decimal { scale: wanted, .. } = call.result else { return Err(Error::internal("numeric was expected")) };
-    let shown = crate::semantics::arithmetic::rescale(digits, scale, wanted);
+    let shown = crate::types::arithmetic::rescale(digits, scale, wanted);
     shown.map(|digits| Value::Decimal(digits, wanted)).ok_or_else(|| overflow("field out of range"))
 }
 

@@ -20,7 +20,7 @@ use super::node::{Bound, Fill, FillKind, GapFill};
 use super::{BUCKET, INTERPOLATE, LOCF};
 use crate::error::external;
 use crate::functions::value_call;
-use crate::semantics::types::{Ty, type_of};
+use crate::types::{Ty, type_of};
 
 /// See the module.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::Named;
 use crate::pg_catalog::call;
-use crate::semantics::common_type;
+use crate::types::common_type;
 
 /// Which rows a join keeps that find no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::Definition;
 use crate::error::{external, from_datafusion};
 use crate::functions::bucket::{Bucket, units_of, value_of_units};
 use crate::gapfill::constant;
-use crate::semantics::types::literal;
+use crate::types::literal;
 
 /// More ranges than this are taken as one, from the first to the last.
 const RANGES: usize = 16;

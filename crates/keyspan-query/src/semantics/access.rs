@@ -12,8 +12,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, bi
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Error, ErrorKind};
 
-use super::types::{fail, field_type};
 use crate::functions::bounds::counts_from_zero;
+use crate::types::{fail, field_type};
 
 /// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
 pub fn fields(expr: &mut ast::Expr) {

@@ -7,16 +7,16 @@ use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFuncti
 use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::arithmetic::Op;
 use super::cast::{argument, implicit};
-use super::common::{common, decimal, number_rank, scale_of};
 use super::frame;
 use super::operator::calculated;
 use super::order;
 use super::planner::unified;
 use super::series;
-use super::types::{Ty, fail, type_of};
 use crate::functions::{self, Overload, Parameter};
+use crate::types::arithmetic::Op;
+use crate::types::{Ty, fail, type_of};
+use crate::types::{common_type, decimal, number_rank, scale_of};
 
 /// 42883 for a name with these argument types.
 pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
@@ -72,7 +72,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
             let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
-            return super::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text);
+            return crate::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text);
         }
         "concat" | "concat_ws" | "format" => {
             let types = types_of(&args, schema)?;
@@ -124,7 +124,7 @@ fn shown_scale(name: &str, args: &[Expr], types: &[ColumnType]) -> Option<Column
             Some(decimal(places))
         }
         ("extract", [unit, _]) => {
-            let scale = match super::types::literal_text(unit)? {
+            let scale = match crate::types::literal_text(unit)? {
                 "epoch" if types.get(1) == Some(&ColumnType::Date) => 0,
                 "second" | "seconds" | "epoch" | "julian" => 6,
                 "millisecond" | "milliseconds" => 3,
@@ -206,7 +206,7 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
         (Parameter::Is(to), Ty::Known(from)) if *from == to => Some((0, Some(to))),
         (Parameter::Is(to), Ty::Known(from)) => {
             // Implicit casts go up only.
-            (common(*from, to) == Some(to)).then(|| {
+            (common_type(*from, to) == Some(to)).then(|| {
                 let up = match (number_rank(*from), number_rank(to)) {
                     (Some(from), Some(to)) if to == 8 && from < 7 => 3,
                     (Some(from), Some(to)) => u32::from(to.saturating_sub(from)).min(2),
@@ -387,7 +387,7 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
 fn bare(arg: Expr) -> Expr {
     match &arg {
         Expr::Placeholder(placeholder) if placeholder.field.is_none() => {
-            super::types::typed_parameter(placeholder, ColumnType::Text)
+            crate::types::typed_parameter(placeholder, ColumnType::Text)
         }
         // DataFusion asks for a plain literal here.
         Expr::Literal(scalar, Some(_)) => Expr::Literal(scalar.clone(), None),

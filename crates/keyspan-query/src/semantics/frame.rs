@@ -12,10 +12,10 @@ use datafusion::sql::sqlparser::ast::{self, Value as Literal};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::cast::implicit;
-use super::common::number_rank;
 use super::mark::{mark_of, unmark};
-use super::types::{Ty, fail, type_of};
 use crate::error::external;
+use crate::types::number_rank;
+use crate::types::{Ty, fail, type_of};
 
 /// Makes literals of a frame's offsets.
 ///

@@ -21,10 +21,10 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use super::call::{missing, types_of};
 use super::cast::implicit;
-use super::common::{common, number_rank};
 use super::subquery::{Fill, exists, parsed};
-use super::types::{Ty, fail, field_type, type_of};
 use crate::names::parts_of;
+use crate::types::{Ty, fail, field_type, type_of};
+use crate::types::{common_type, number_rank};
 
 const LOOKED_UP: &str = "
     CASE WHEN (SELECT count(*) FROM q) = 0 THEN false
@@ -162,7 +162,7 @@ pub fn alike(args: Vec<Planned>, schema: &DFSchema) -> datafusion::error::Result
     let (element, given) = (field_type(&item), type_of(&value, schema)?);
     let Ty::Known(to) = element else { return Ok(vec![list, value]) };
     let both = match &given {
-        Ty::Known(from) => common(*from, to),
+        Ty::Known(from) => common_type(*from, to),
         _ => Some(to),
     };
     match both {

@@ -10,9 +10,7 @@
 //!
 //! - `mark`: makes every place where types decide visible to the planner.
 //! - `planner`: literals, CASE, IN, BETWEEN, LIKE.
-//! - `types`, `common`: types of expressions; the common type of several.
-//! - `operator`, [`arithmetic`]: operators; what they give.
-//! - `cast`: casts; `zone`: time zones.
+//! - `operator`: operators. `cast`: casts of expressions. What types and values give is in [`crate::types`].
 //! - `call`: which function a call means.
 //! - `frame`: the frames of windows.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
@@ -28,10 +26,8 @@
 //! - `label`: names of output columns; `user`: where that word is the function.
 
 mod access;
-pub mod arithmetic;
 mod call;
 mod cast;
-mod common;
 mod frame;
 mod label;
 mod lateral;
@@ -49,10 +45,8 @@ mod sort_key;
 mod subquery;
 #[cfg(test)]
 mod tests;
-pub(crate) mod types;
 mod union;
 mod user;
-mod zone;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -62,16 +56,12 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
-pub use cast::{Target, cast_value, needs_zone, numeric_literal, text_of};
-pub(crate) use common::common as common_type;
 pub use label::label;
 pub use lateral::nullable_references;
 pub use no_row::nullable_subqueries;
-pub(crate) use order::sortable_form;
 pub use sort_key::sorted_by_columns;
 pub(crate) use subquery::{expand, parsed};
 pub use union::{UnionRelation, coerce_unions};
-pub use zone::Zone;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {

@@ -9,14 +9,15 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator as B;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
-use super::arithmetic::{self, Op};
-use super::cast::{implicit, numeric_literal, parameter_type};
-use super::common::{common, number_rank};
-use super::order::sortable_form;
-use super::types::{Ty, fail, literal, literal_text, type_of, value_of_literal};
+use super::cast::{implicit, parameter_type};
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
 use crate::functions::value_call;
+use crate::types::arithmetic::{self, Op};
+use crate::types::cast::numeric_literal;
+use crate::types::sortable_form;
+use crate::types::{Ty, fail, literal, literal_text, type_of, value_of_literal};
+use crate::types::{common_type, number_rank};
 
 /// The operator over two planned sides; `None` leaves it to DataFusion.
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -125,7 +126,7 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
     let ty = match (&sides.left_type, &sides.right_type) {
         (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
         (&Ty::Known(ty), Ty::Unknown) | (Ty::Unknown, &Ty::Known(ty)) => return half_known(op, sides, ty),
-        (Ty::Known(left), Ty::Known(right)) => match common(*left, *right) {
+        (Ty::Known(left), Ty::Known(right)) => match common_type(*left, *right) {
             // A driver sends every UUID as a plain one; beside a timeuuid it is earlier or later, not more or less.
             Some(ColumnType::Uuid) if [left, right].contains(&&ColumnType::TimeUuid) && !is_equality(op) => {
                 ColumnType::TimeUuid
@@ -172,7 +173,7 @@ fn moved_parameter(expr: &Expr, ty: &Ty) -> Result<Option<Expr>> {
         _ => return Ok(None),
     };
     let ty = if zoned { ColumnType::Timestamp } else { ColumnType::LocalTimestamp };
-    let args = vec![super::types::typed_parameter(parameter, ty), interval.clone()];
+    let args = vec![crate::types::typed_parameter(parameter, ty), interval.clone()];
     value_call(name, args, &[ty, ColumnType::Duration]).map(Some)
 }
 
@@ -184,7 +185,7 @@ fn half_known(op: Operator, sides: Sides, ty: ColumnType) -> Result<Expr> {
             let free = ColumnType::Decimal { precision: keyspan_model::types::DECIMAL_DIGITS, scale: 0 };
             let known_left = matches!(sides.left_type, Ty::Known(_));
             let unknown = if known_left { &sides.right } else { &sides.left };
-            if super::types::literal_text(unknown).is_some() {
+            if crate::types::literal_text(unknown).is_some() {
                 let (left, right) = sides.both_free(free)?;
                 let (left_type, right_type) = (literal_type(&left).unwrap_or(ty), literal_type(&right).unwrap_or(ty));
                 let typed = Sides {
@@ -367,7 +368,7 @@ fn counterpart(op: Op, ty: ColumnType, bare: &Expr, literal_is_right: bool) -> C
         (Op::Add, C::Timestamp | C::LocalTimestamp | C::Time) => C::Duration,
         (Op::Subtract, C::Duration) if !literal_is_right => C::Duration,
         (Op::Multiply | Op::Divide, C::Duration) => C::Double,
-        (_, C::Decimal { .. }) => match super::types::literal_text(bare).and_then(numeric_literal) {
+        (_, C::Decimal { .. }) => match crate::types::literal_text(bare).and_then(numeric_literal) {
             Some((_, own)) => own,
             None => parameter_type(ty),
         },
@@ -383,7 +384,7 @@ pub fn calculated(op: Op, left: Expr, right: Expr, result: ColumnType) -> Result
         if let (Some(a), Some(b)) = values {
             let result = match (op, &a, &b) {
                 (Op::Divide, Value::Decimal(a, s), Value::Decimal(b, t)) => {
-                    super::common::decimal(arithmetic::division_scale((*a, *s), (*b, *t)))
+                    crate::types::decimal(arithmetic::division_scale((*a, *s), (*b, *t)))
                 }
                 _ => result,
             };
@@ -414,11 +415,11 @@ fn temporal(op: Op, left: ColumnType, right: ColumnType, sides: Sides) -> Result
         (Op::Add, C::Duration, C::Timestamp) => ("instant_add", [C::Timestamp, C::Duration], true),
         (Op::Subtract, C::Timestamp, C::Duration) => ("instant_subtract", [C::Timestamp, C::Duration], false),
         (Op::Subtract, C::Timestamp, _) | (Op::Subtract, _, C::Timestamp)
-            if common(left, right) == Some(C::Timestamp) =>
+            if common_type(left, right) == Some(C::Timestamp) =>
         {
             ("instant_difference", [C::Timestamp, C::Timestamp], false)
         }
-        (Op::Subtract, _, _) if common(left, right) == Some(C::LocalTimestamp) => {
+        (Op::Subtract, _, _) if common_type(left, right) == Some(C::LocalTimestamp) => {
             ("local_difference", [C::LocalTimestamp, C::LocalTimestamp], false)
         }
         (Op::Add, C::Date, C::Time) => ("date_at_time", [C::Date, C::Time], false),

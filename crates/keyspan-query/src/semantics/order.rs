@@ -13,18 +13,8 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::ColumnType;
 
-use super::types::{Ty, type_of};
 use crate::functions::value_call;
-
-/// The function whose result sorts as values of this type do; none where they do themselves.
-pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
-    match ty {
-        ColumnType::TimeUuid => Some("timeuuid_bytes"),
-        ColumnType::Inet => Some("inet_bytes"),
-        ColumnType::Duration => Some("interval_length"),
-        _ => None,
-    }
-}
+use crate::types::{Ty, sortable_form, type_of};
 
 /// The function that makes a value of this type of its sortable form.
 fn back(ty: ColumnType) -> Option<&'static str> {

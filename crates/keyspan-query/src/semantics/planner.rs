@@ -10,15 +10,17 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::arithmetic::Op;
-use super::cast::{Target, explicit, implicit, number};
-use super::common::common_of_all;
+use super::call;
+use super::cast::{explicit, implicit, number};
 use super::mark::{Mark, mark_of};
 use super::operator::{binary, calculated, compared};
-use super::types::{Ty, fail, literal, literal_text, type_of};
-use super::{call, common};
 use crate::error::external;
 use crate::functions::{similar_pattern, value_call};
+use crate::types::arithmetic::Op;
+use crate::types::cast::Target;
+use crate::types::common_of_all;
+use crate::types::common_type;
+use crate::types::{Ty, fail, literal, literal_text, type_of};
 
 /// Plans expressions as Postgres does.
 #[derive(Debug)]
@@ -84,8 +86,8 @@ fn negate(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     if ty == ColumnType::Duration {
         return value_call("interval_negate", vec![expr], &[ty]);
     }
-    let Some((left, _, result)) = super::arithmetic::types(Op::Subtract, ty, ty) else {
-        let message = format!("operator does not exist: - {}", super::types::type_name(ty));
+    let Some((left, _, result)) = crate::types::arithmetic::types(Op::Subtract, ty, ty) else {
+        let message = format!("operator does not exist: - {}", crate::types::type_name(ty));
         let hint = "No operator matches the given name and argument type. You might need to add an explicit type cast.";
         return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
     };
@@ -245,10 +247,10 @@ fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema:
     if plan.fields().len() != 1 {
         return Ok(Expr::InSubquery(subquery));
     }
-    let (left, right) = (type_of(&subquery.expr, schema)?, super::types::field_type(plan.field(0)));
+    let (left, right) = (type_of(&subquery.expr, schema)?, crate::types::field_type(plan.field(0)));
     match (&left, &right) {
         (Ty::Unknown, Ty::Known(ty)) => *subquery.expr = implicit(*subquery.expr, &left, *ty)?,
-        (Ty::Known(a), Ty::Known(b)) if common::common(*a, *b).is_none() => {
+        (Ty::Known(a), Ty::Known(b)) if common_type(*a, *b).is_none() => {
             let message = format!("operator does not exist: {} = {}", left.name(), right.name());
             let hint =
                 "No operator matches the given name and argument types. You might need to add explicit type casts.";

@@ -18,8 +18,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::call::{missing, types_of};
 use super::cast::{argument, implicit};
-use super::common::number_rank;
-use super::types::{Ty, fail};
+use crate::types::number_rank;
+use crate::types::{Ty, fail};
 
 /// The aggregate that one of these names stands for; any other as it is.
 pub fn resolved(mut function: AggregateFunction, schema: &DFSchema) -> Result<AggregateFunction> {

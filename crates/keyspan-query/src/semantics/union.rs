@@ -20,8 +20,8 @@ use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::cast::implicit;
-use super::common::common_of_all;
-use super::types::{Ty, fail, field_type, type_of};
+use crate::types::common_of_all;
+use crate::types::{Ty, fail, field_type, type_of};
 
 /// A plan whose unions have their types.
 pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {

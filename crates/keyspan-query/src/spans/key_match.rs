@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
 
 use super::build::{merge, range_after};
-use crate::semantics::Target;
+use crate::types::cast::Target;
 
 /// Most keys that a statement may name one by one; beyond it the planner decides.
 const MOST_KEYS: usize = 1_000;

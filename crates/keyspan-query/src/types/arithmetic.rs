@@ -5,7 +5,7 @@
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
-use super::common::{decimal, number_rank, scale_of};
+use super::common_type::{decimal, number_rank, scale_of};
 
 /// An operator on two numbers of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

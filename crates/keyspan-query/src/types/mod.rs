@@ -1,4 +1,11 @@
-//! Types of planned expressions as Postgres sees them, where a bare literal has none yet.
+//! The rules of types, below functions and the planner: which type an expression has, where a bare literal has none yet
+//! ([`Ty`]); the common type of two (`common_type`); what arithmetic gives (`arithmetic`); which casts exist and what they give
+//! (`cast`); time zones (`zone`).
+
+pub mod arithmetic;
+pub mod cast;
+mod common_type;
+mod zone;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +21,8 @@ use keyspan_model::{ColumnType, Error, Value};
 
 use crate::error::external;
 use crate::scalar::scalar_of;
+pub use common_type::{common_of_all, common_type, decimal, number_rank, scale_of};
+pub use zone::Zone;
 
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,4 +142,14 @@ pub fn typed_parameter(placeholder: &Placeholder, ty: ColumnType) -> Expr {
 /// The error as DataFusion carries it.
 pub fn fail<T>(error: Error) -> Result<T> {
     Err(external(error))
+}
+
+/// The function whose result sorts as values of this type do; none where they do themselves.
+pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
+    match ty {
+        ColumnType::TimeUuid => Some("timeuuid_bytes"),
+        ColumnType::Inet => Some("inet_bytes"),
+        ColumnType::Duration => Some("interval_length"),
+        _ => None,
+    }
 }

@@ -3,7 +3,7 @@
 use keyspan_model::ColumnType;
 use keyspan_model::types::DECIMAL_DIGITS;
 
-use super::types::Ty;
+use super::Ty;
 
 /// The place of a number type in Postgres' order of preference; `None` for what is no number.
 pub fn number_rank(ty: ColumnType) -> Option<u8> {
@@ -34,7 +34,7 @@ pub fn decimal(scale: i8) -> ColumnType {
 }
 
 /// The type to which both go without a cast being written; `None` if there is none.
-pub fn common(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
+pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
     use ColumnType as C;
     if a == b {
         return Some(a);
@@ -69,7 +69,7 @@ pub fn common_of_all(types: &[Ty]) -> Result<Option<ColumnType>, (Ty, Ty)> {
             Ty::Known(ty) => {
                 found = Some(match found {
                     None => *ty,
-                    Some(before) => common(before, *ty).ok_or((Ty::Known(before), Ty::Known(*ty)))?,
+                    Some(before) => common_type(before, *ty).ok_or((Ty::Known(before), Ty::Known(*ty)))?,
                 });
             }
         }
