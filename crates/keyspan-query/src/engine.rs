@@ -23,24 +23,19 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::sqlparser::ast;
 use keyspan_model::Result;
 use keyspan_store::seam::Snapshot;
 
 use crate::asof::{AsOfJoins, AsOfPlanner};
+use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, StatementContext};
+
 use crate::error::from_datafusion;
-use crate::function_context::FunctionContext;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::interrupt::StopJoins;
 use crate::plan_cache::PlanCache;
 use crate::scan::KeyOrder;
-use crate::session::{QueryContext, QuerySession};
-use crate::table::StatementContext;
-use crate::{functions, memory, optimizer, semantics};
-
-/// Parses the stored text of a view. Given from above, so that the language has one parser.
-pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
+use crate::{builtins, functions, memory, optimizer, semantics};
 
 /// Bytes of memory for each partition of a plan, at least; with less there are fewer partitions than cores.
 const MEMORY_OF_A_PARTITION: usize = 64 << 20;
@@ -82,11 +77,6 @@ impl QueryEngine {
         let runtime = runtime(&options).map_err(from_datafusion)?;
         let state = state(&options, runtime);
         Ok(Arc::new(QueryEngine { options, plan_cache: PlanCache::default(), state }))
-    }
-
-    /// A session on this engine. Cheap.
-    pub fn session(self: &Arc<Self>) -> QuerySession {
-        QuerySession::new(self.clone())
     }
 
     /// The state in which one statement is planned and run.
@@ -131,7 +121,7 @@ impl QueryEngine {
 
     fn function_context_on(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> FunctionContext {
         let mut config = self.state.config().clone();
-        let facts = functions::Facts {
+        let facts = Facts {
             info: context.info.clone(),
             search_path: Arc::new(context.search_path.clone()),
             now: context.now,
@@ -167,11 +157,11 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
-    builder.scalar_functions().get_or_insert_default().extend(functions::scalar());
+    builder.scalar_functions().get_or_insert_default().extend(builtins::scalar());
     builder.aggregate_functions().get_or_insert_default().extend(functions::aggregate());
     builder.window_functions().get_or_insert_default().extend(functions::window());
     let tables = builder.table_functions().get_or_insert_default();
-    tables.extend(functions::table().into_iter().map(|function| (function.name().to_owned(), function)));
+    tables.extend(builtins::table().into_iter().map(|function| (function.name().to_owned(), function)));
     builder.build()
 }
 

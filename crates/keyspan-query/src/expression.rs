@@ -17,14 +17,15 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, Result, Value, array_of};
 
+use crate::binder::Names;
+use crate::binder::{analyzed, options, output_schema, parameter_types, placeholder_types};
+use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::names::Names;
 use crate::pg_catalog;
-use crate::planning::{analyzed, options, output_schema, parameter_types, placeholder_types};
-use crate::rewrite::Mentions;
 use crate::semantics;
-use crate::session::{QueryContext, parameter_values};
+use crate::table::Mentions;
+use crate::types::parameter_values;
 
 /// Expressions that can be evaluated on batches, any number of times.
 #[derive(Clone, Debug)]
@@ -191,7 +192,7 @@ fn planned(
     context: &QueryContext,
 ) -> Result<Vec<Expr>> {
     let search_path = &context.search_path;
-    let names = Names::new(engine, state, context, search_path, Mentions::default(), 0);
+    let names = Names::new(engine.options.parser, state, context, search_path, Mentions::default(), 0);
     let planner = SqlToRel::new_with_options(&names, options(state));
     let types = placeholder_types(context.parameter_types.len(), context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);

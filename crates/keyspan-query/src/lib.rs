@@ -9,28 +9,32 @@
 //!               columns
 //! ```
 //!
-//! - [`engine`]: what all sessions share: functions, rules, memory pool.
-//! - [`session`]: plan, execute, explain; a plan is bound to a snapshot at each execution.
-//! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
+//! The modules by layer; each imports only from those above it in this list (`tests/all/edges.rs` holds that):
+//!
+//! - [`error`]: DataFusion's errors as Keyspan's. `syntax`: names, keywords and calls in a tree.
+//! - [`types`]: the rules of types: common types, arithmetic, casts, zones.
+//! - [`context`]: what a statement depends on besides its text. [`interrupt`]: stopping statements that have ended.
+//! - [`functions`]: functions of values and columns. [`pg_catalog`]: the system tables and the functions over them.
+//!   `builtins`: all functions that a query may call.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
-//! - [`table`], `scan`: a table to DataFusion, and the node that reads its spans.
-//! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON.
-//! - `grouped`, `gapfill`, `asof`: operators of our own.
+//! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
+//! - `grouped`, `gapfill`, `asof`, `prefix`, `not_in`, `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
-//! - `optimizer`: how often which of DataFusion's rules look at a plan; `not_in`: a rule of our own.
-//! - `memory`, `repartition`: the memory of all queries; which plans may repartition their rows, given that.
-//! - `plan_cache`: plans shared by all sessions. `function_context`: what functions depend on besides their arguments.
-//! - [`interrupt`]: stopping the work of statements that have ended.
-//! - `inline_execution`: which plans run in the task that asks, without a thread of their own.
-//! - [`semantics`], [`functions`]: where Postgres' answer differs from DataFusion's.
-//! - [`pg_catalog`]: the system tables.
-//! - [`error`]: DataFusion's errors as Keyspan's.
+//! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
+//! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
+//! - `optimizer`, `repartition`, `inline_execution`: which rules look at a plan; whether it repartitions; where it runs.
+//! - `plan_cache`: plans shared by all sessions.
+//! - [`engine`]: what all sessions share: functions, rules, memory pool.
+//! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
+//! - [`session`]: plan, execute, explain; a plan is bound to a snapshot at each execution.
 
 mod asof;
+mod binder;
+mod builtins;
+pub mod context;
 pub mod engine;
 pub mod error;
 pub mod expression;
-mod function_context;
 pub mod functions;
 mod gapfill;
 mod grouped;
@@ -38,21 +42,18 @@ mod inline_execution;
 pub mod interrupt;
 mod memory;
 mod merged;
-mod names;
 mod not_in;
 mod optimizer;
 pub mod pg_catalog;
 mod plan_cache;
-mod planning;
 mod prefix;
 mod repartition;
-mod rewrite;
 pub mod rollup;
-mod scalar;
 mod scan;
 pub mod semantics;
 pub mod session;
 pub mod spans;
+mod syntax;
 pub mod table;
 #[cfg(test)]
 mod testing;
@@ -60,10 +61,12 @@ mod testing;
 mod tests;
 pub mod types;
 
+pub use context::{QueryContext, QueryParser, SessionInfo, SettingChange};
 pub use datafusion::sql::sqlparser::ast;
-pub use engine::{QueryEngine, QueryOptions, QueryParser};
+pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
-pub use session::{ExplainOptions, PlannedQuery, QueryContext, QuerySession, ReadyQuery, SessionInfo, SettingChange};
+pub use plan_cache::PlannedQuery;
+pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};
 pub use types::Zone;

@@ -167,7 +167,7 @@ mod tests {
     use keyspan_model::{ColumnType, Value};
 
     use super::*;
-    use crate::planning::{analyzed, plan_query};
+    use crate::binder::{analyzed, plan_query};
     use crate::testing::{Bench, Rows, parse};
 
     fn bench() -> Bench {
@@ -186,7 +186,8 @@ mod tests {
     fn analyzed_plan(bench: &Bench, sql: &str) -> (LogicalPlan, SessionState) {
         let engine = bench.session.engine();
         let state = engine.statement(&bench.context);
-        let planned = plan_query(engine, &state, &parse(sql).expect("parses"), &bench.context).expect("plans");
+        let planned =
+            plan_query(engine.options.parser, &state, &parse(sql).expect("parses"), &bench.context).expect("plans");
         (analyzed(&state, &planned.plan).expect("types"), state)
     }
 

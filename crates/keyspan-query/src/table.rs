@@ -4,6 +4,7 @@
 //! [`Statement`]. Every filter that can be evaluated on one row is taken (`Exact`): what the spans do not answer, the
 //! scan evaluates itself, after versions are merged.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -16,21 +17,24 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
-use keyspan_store::seam::Snapshot;
 
 use crate::error::external;
-use crate::rewrite::Mentions;
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
-use crate::session::SessionInfo;
 use crate::spans::{self, ROW_KEY};
 
-/// What one execution of a statement sees. An extension of the session's configuration.
-#[derive(Debug)]
-pub struct StatementContext {
-    /// The tables as of the statement.
-    pub snapshot: Arc<dyn Snapshot>,
-    /// The session, to functions and system tables.
-    pub info: Arc<SessionInfo>,
+/// Names that a statement mentions, for columns that exist only then.
+#[derive(Clone, Debug, Default)]
+pub struct Mentions {
+    pub(crate) names: BTreeSet<String>,
+    /// The greatest `$n`.
+    pub parameters: usize,
+}
+
+impl Mentions {
+    /// Whether the statement names such a column somewhere.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
 }
 
 /// Only some rows of each prefix of the key are read.
@@ -198,7 +202,7 @@ impl TableProvider for KeyspanTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let statement = state
             .config()
-            .get_extension::<StatementContext>()
+            .get_extension::<crate::context::StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let parts: Vec<&Expr> = filters.iter().collect();

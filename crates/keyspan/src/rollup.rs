@@ -18,7 +18,8 @@ use keyspan_model::{
     CellWrite, ColumnDef, Error, ErrorKind, Mutation, Result, RollupDef, RowDelete, RowWrite, Stamp, TableDef, TableId,
     Value, WriteBatch,
 };
-use keyspan_query::rollup::{Progress, Refresh, progress};
+use keyspan_query::rollup::{Progress, progress};
+use keyspan_query::session::Refresh;
 use keyspan_query::{QueryContext, Zone};
 use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
@@ -96,7 +97,7 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     let queries = session.queries.clone();
     let (store, of) = (database.store().clone(), view.clone());
     let work = async move {
-        match (keyspan_query::rollup::refresh(&queries, &of, &context).await?, &of.rollup) {
+        match (keyspan_query::session::refresh(&queries, &of, &context).await?, &of.rollup) {
             (Some(read), Some(rollup)) => write(&store, rollup, read).await.map(Some),
             _ => Ok(None),
         }

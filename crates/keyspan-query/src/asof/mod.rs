@@ -19,21 +19,12 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::{Error, ErrorKind};
 
-use crate::functions::{Code, Overload, Parameter};
+use crate::functions::asof::MARK;
 pub use node::AsOfPlanner;
 pub use rule::{AsOfJoins, PushThrough};
 pub use syntax::{AsOfRelation, nested, nested_inside};
-
-/// Stands around the condition of such a join.
-const MARK: &str = "asof_match";
-
-/// The mark, which never runs.
-pub fn functions() -> Vec<Overload> {
-    let never: Code = |_, _| Err(Error::internal("an ASOF join was not planned"));
-    vec![Overload::new(MARK, &[Parameter::Is(ColumnType::Boolean)], ColumnType::Boolean, never).volatile()]
-}
 
 /// 42601 for a condition that is none of an ASOF join.
 fn condition(message: &str) -> datafusion::error::DataFusionError {

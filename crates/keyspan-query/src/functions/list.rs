@@ -14,8 +14,8 @@ use datafusion::logical_expr::{
 };
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::system::Facts;
 use super::{bounds, expand, identifier};
+use crate::context::Facts;
 use crate::error::external;
 use crate::types::{Ty, field_type};
 

@@ -5,6 +5,7 @@
 //! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
+pub(crate) mod asof;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
 pub mod cast;
@@ -12,6 +13,7 @@ pub(crate) mod counter;
 pub(crate) mod expand;
 pub(crate) mod extreme;
 mod format;
+pub(crate) mod gapfill;
 pub(crate) mod histogram;
 mod identifier;
 mod identity;
@@ -34,14 +36,13 @@ use datafusion::catalog::TableFunction;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
-use keyspan_model::{ColumnType, Error, nearest};
+use keyspan_model::{ColumnType, Error};
 
 use crate::error::external;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::similar_pattern;
-pub use system::{Facts, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
-pub use text::quote_ident;
+pub use system::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use time::{DAY, day, now};
 
 fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
@@ -54,19 +55,23 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             pattern::functions(),
             time::functions(),
             bucket::functions(),
-            crate::asof::functions(),
-            crate::gapfill::functions(),
+            asof::functions(),
+            gapfill::functions(),
             format::functions(),
             json::functions(),
             system::functions(),
             identity::functions(),
-            crate::pg_catalog::functions(),
         ];
         for overload in tables.into_iter().flatten() {
             catalog.entry(overload.name).or_default().push(overload);
         }
         catalog
     })
+}
+
+/// The functions, by name.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    catalog().keys().copied()
 }
 
 /// The functions of this name.
@@ -85,11 +90,6 @@ const OTHERS: [&str; 10] =
 
 /// Aggregates that another one is, with other arguments: `first(v, ts)` is `first_value(v ORDER BY ts)`.
 const ALIASES: [&str; 7] = ["first", "last", "arg_min", "arg_max", "min_by", "max_by", "approx_percentile"];
-
-/// The function with the most similar name.
-pub fn nearest_name(name: &str) -> Option<&'static str> {
-    nearest(name, catalog().keys().copied())
-}
 
 /// A call of one of our functions with arguments that already have these types.
 ///
@@ -126,15 +126,6 @@ pub fn named(name: &str) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Named::new(name)))
 }
 
-/// Scalar functions.
-pub fn scalar() -> Vec<Arc<ScalarUDF>> {
-    let own = catalog().iter().filter(|(_, overloads)| overloads.iter().any(|overload| !overload.native));
-    let mut functions: Vec<Arc<ScalarUDF>> = own.map(|(name, _)| named(name)).collect();
-    functions.extend(["pg_typeof"].map(named));
-    functions.extend(list::functions());
-    functions
-}
-
 /// DataFusion's `sum`.
 pub fn sum() -> Arc<AggregateUDF> {
     datafusion::functions_aggregate::sum::sum_udaf()
@@ -158,8 +149,12 @@ pub fn window() -> Vec<Arc<WindowUDF>> {
     Vec::new()
 }
 
-/// Functions in FROM.
-pub fn table() -> Vec<Arc<TableFunction>> {
-    let series = TableFunction::new("generate_series".into(), Arc::new(series::GenerateSeries));
-    vec![Arc::new(series), crate::pg_catalog::keyword_function()]
+/// Functions over lists.
+pub fn lists() -> Vec<Arc<ScalarUDF>> {
+    list::functions()
+}
+
+/// `generate_series` in FROM.
+pub fn series() -> TableFunction {
+    TableFunction::new("generate_series".into(), Arc::new(series::GenerateSeries))
 }

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
 
 use super::step;
-use super::system::Facts;
+use crate::context::Facts;
 use crate::error::external;
 use crate::types::Zone;
 use crate::types::{field_of, literal};

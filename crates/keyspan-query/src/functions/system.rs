@@ -1,17 +1,12 @@
 //! What a session and its database say of themselves.
 
-use std::any::Any;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::error::Result as DataFusionResult;
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_store::seam::Snapshot;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-use crate::error::external;
-use crate::session::{SessionInfo, SettingChange};
+use crate::context::SettingChange;
 
 use ColumnType as C;
 
@@ -37,54 +32,6 @@ const TAKE_ADVISORY_LOCKS: [&str; 8] = [
 pub const POSTGRES_VERSION: &str = "16.4";
 /// The same as a number: `server_version_num`.
 pub const POSTGRES_VERSION_NUM: &str = "160004";
-
-/// What functions may know of the statement; travels in the configuration.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// The session.
-    pub info: Arc<SessionInfo>,
-    /// Keyspaces searched.
-    pub search_path: Arc<Vec<String>>,
-    /// The transaction's time, in microseconds since 1970.
-    pub now: i64,
-    /// The tables as of the statement.
-    pub catalog: Arc<Catalog>,
-    /// What the statement sees; none where nothing is read.
-    pub snapshot: Option<Arc<dyn Snapshot>>,
-}
-
-impl Facts {
-    /// The facts of a statement's configuration.
-    pub fn of(options: &ConfigOptions) -> Facts {
-        options.extensions.get::<Facts>().cloned().unwrap_or_default()
-    }
-}
-
-impl ConfigExtension for Facts {
-    const PREFIX: &'static str = "keyspan";
-}
-
-impl ExtensionOptions for Facts {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, _: &str) -> DataFusionResult<()> {
-        Err(external(Error::internal(format!("{key} cannot be set"))))
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {

@@ -3,6 +3,7 @@
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Code, Overload, Parameter};
+use crate::syntax::quote_ident;
 
 use ColumnType as C;
 use Parameter::Is;
@@ -314,17 +315,6 @@ fn padded(text: &str, width: &str) -> String {
     let (left, digits) = width.strip_prefix('-').map_or((false, width), |digits| (true, digits));
     let width = digits.parse::<usize>().unwrap_or(0).min(LONGEST / 4);
     if left { format!("{text:<width$}") } else { format!("{text:>width$}") }
-}
-
-/// The name, in quotes where SQL would read it otherwise.
-pub fn quote_ident(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain && !crate::pg_catalog::needs_quotes(name) {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
 }
 
 fn quote_literal(text: &str) -> String {

@@ -11,8 +11,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::scope::{Scope, Side, not_known};
 use super::{Columns, Named, folded};
-use crate::names::parts_of;
 use crate::semantics;
+use crate::syntax::parts_of;
 
 /// A subquery's columns; `None`: not known.
 type Output = Option<Vec<Named>>;

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::Named;
-use crate::pg_catalog::call;
+use crate::syntax::call;
 use crate::types::common_type;
 
 /// Which rows a join keeps that find no other.

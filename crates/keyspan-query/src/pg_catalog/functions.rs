@@ -1,11 +1,15 @@
 //! Functions that only questions about the catalog use.
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
 
 use super::definition::{format_type, type_of_name, type_of_oid};
 use super::relations::descending;
 use super::source::{Source, check_oid, index_oid, key_oid, table_oid};
-use crate::functions::{Call, Code, Overload, Parameter, quote_ident};
+use crate::functions::{Call, Code, Overload, Parameter};
+use crate::syntax::quote_ident;
 
 use ColumnType as C;
 
@@ -28,8 +32,29 @@ const ALWAYS_VISIBLE: [&str; 10] = [
     "pg_ts_dict_is_visible",
 ];
 
+fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
+    static CATALOG: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let mut catalog: BTreeMap<&'static str, Vec<Overload>> = BTreeMap::new();
+        for overload in functions() {
+            catalog.entry(overload.name).or_default().push(overload);
+        }
+        catalog
+    })
+}
+
+/// The functions over the catalog of this name.
+pub fn overloads(name: &str) -> Option<&'static [Overload]> {
+    catalog().get(name).map(Vec::as_slice)
+}
+
+/// The functions over the catalog, by name.
+pub fn function_names() -> impl Iterator<Item = &'static str> {
+    catalog().keys().copied()
+}
+
 /// The functions.
-pub fn functions() -> Vec<Overload> {
+fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
     names(&mut all);
     texts(&mut all);
@@ -192,7 +217,7 @@ fn reg_proc(name: &Value) -> Result<Value> {
     let function = parts.pop().unwrap_or_default();
     let reads = || super::definition::types().iter().any(|ty| ty.functions().contains(&function));
     let known = parts.iter().all(|schema| schema == "pg_catalog")
-        && (written == "-" || crate::functions::exists(&function) || reads());
+        && (written == "-" || crate::functions::exists(&function) || overloads(&function).is_some() || reads());
     match known {
         true => Ok(Value::Text(function)),
         false => Err(Error::new(ErrorKind::UndefinedFunction, format!("function \"{written}\" does not exist"))),

@@ -1,9 +1,6 @@
-//! `pg_get_keywords()`: PostgreSQL 15's keywords (`keywords.txt`: word, category, whether it may be a bare label).
-//!
-//! Programs ask for them to know what they must quote; `quote_ident` uses the same list.
+//! `pg_get_keywords()`: programs ask for the keywords to know what they must quote.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -12,31 +9,10 @@ use datafusion::error::Result;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value, array_of};
 
 use crate::error::external;
+use crate::syntax::{Keyword, keywords};
 
 /// The function's name.
 pub const NAME: &str = "pg_get_keywords";
-
-struct Keyword {
-    /// `U`, `C`, `T` or `R`.
-    category: &'static str,
-    is_label: bool,
-}
-
-fn keywords() -> &'static BTreeMap<&'static str, Keyword> {
-    static KEYWORDS: OnceLock<BTreeMap<&'static str, Keyword>> = OnceLock::new();
-    KEYWORDS.get_or_init(|| include_str!("keywords.txt").lines().filter_map(keyword).collect())
-}
-
-fn keyword(line: &'static str) -> Option<(&'static str, Keyword)> {
-    let mut parts = line.split(' ');
-    let (word, category, label) = (parts.next()?, parts.next()?, parts.next()?);
-    Some((word, Keyword { category, is_label: label == "t" }))
-}
-
-/// Whether a name must be quoted because it is a keyword.
-pub fn needs_quotes(name: &str) -> bool {
-    keywords().get(name).is_some_and(|keyword| keyword.category != "U")
-}
 
 /// The table function.
 pub fn function() -> Arc<TableFunction> {

@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::definition;
-use super::rewrite::{call, is_empty, null};
-use crate::names::parts_of;
+use super::rewrite::{is_empty, null};
+use crate::syntax::{call, parts_of};
 
 /// Whether an output column has an aggregate outside of subqueries.
 pub fn aggregates(item: &SelectItem) -> bool {

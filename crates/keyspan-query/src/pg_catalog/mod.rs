@@ -38,16 +38,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use keyspan_model::TableId;
 
-use crate::names::parts_of;
-use crate::table::StatementContext;
+use crate::context::StatementContext;
+use crate::syntax::parts_of;
 use definition::Definition;
 use source::Source;
 
 pub use asyncpg::simplify;
-pub use functions::functions;
-pub use keywords::{function as keyword_function, needs_quotes};
+pub use functions::{function_names, overloads};
+pub use keywords::function as keyword_function;
 pub use lookup::aggregates;
-pub use rewrite::{call, rewrite_expression, rewrite_query};
+pub use rewrite::{rewrite_expression, rewrite_query};
 
 /// Schemas that hold system tables.
 pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];

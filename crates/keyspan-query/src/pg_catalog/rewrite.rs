@@ -8,16 +8,15 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, ObjectName,
+    Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use keyspan_model::{Error, Result};
 
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
-use crate::names::parts_of;
+use crate::syntax::{call, parts_of};
 
 /// Changes a query; called after its columns have their labels and before places are marked.
 ///
@@ -89,22 +88,6 @@ pub fn null() -> Expr {
 
 fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
-}
-
-/// A call by name.
-pub fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 fn select(select: &mut Select) {

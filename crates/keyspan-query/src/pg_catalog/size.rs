@@ -7,7 +7,8 @@ use keyspan_store::seam::Known;
 
 use super::functions::{number, text};
 use super::source::{DATABASE, Source, table_oid};
-use crate::functions::{Call, Code, Facts, Overload, Parameter};
+use crate::context::Facts;
+use crate::functions::{Call, Code, Overload, Parameter};
 
 use ColumnType as C;
 

@@ -10,8 +10,8 @@ use keyspan_model::{Catalog, ColumnDef, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
-use crate::functions::Facts;
-use crate::session::SessionInfo;
+use crate::context::Facts;
+use crate::context::SessionInfo;
 
 /// Owner of everything.
 pub const OWNER: i64 = 10;

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operato
 use keyspan_model::TableDef;
 
 use super::table_of;
-use crate::function_context::FunctionContext;
+use crate::context::FunctionContext;
 use crate::optimizer::is_plain;
 
 /// Most constants of a cached plan: a long list is seldom sent twice.

@@ -21,6 +21,7 @@
 
 mod constants;
 mod literals;
+mod planned;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -37,15 +38,18 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::TableDef;
 use parking_lot::Mutex;
 
-use crate::function_context::FunctionContext;
+use crate::context::FunctionContext;
+use crate::context::QueryContext;
 use crate::optimizer;
 use crate::prefix;
 use crate::repartition;
-use crate::session::{PlannedQuery, QueryContext};
 use crate::table::KeyspanTable;
 use template::Template;
 
-pub use literals::{extract_literals, is_whole};
+pub use literals::extract_literals;
+pub use planned::PlannedQuery;
+
+use literals::is_whole;
 
 /// Plans in the cache, and queries in front of it. The least recently used goes first.
 const CAPACITY: usize = 128;

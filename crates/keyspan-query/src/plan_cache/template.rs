@@ -24,10 +24,10 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use crate::function_context::FunctionContext;
+use crate::context::FunctionContext;
+use crate::context::QueryContext;
 use crate::grouped::{GroupedScanExec, GroupedTemplate};
 use crate::scan::{ScanTemplate, SpanScanExec};
-use crate::session::QueryContext;
 use crate::spans;
 
 type Plan = Arc<dyn ExecutionPlan>;

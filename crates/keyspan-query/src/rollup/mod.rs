@@ -16,11 +16,9 @@
 //! time to live of its own makes nothing stale.
 
 pub mod definition;
-mod refresh;
 mod stale;
 mod table;
 
 pub use definition::{Definition, definition};
-pub use refresh::{Refresh, refresh};
 pub use stale::{Progress, progress};
 pub use table::{RollupTable, expanded};

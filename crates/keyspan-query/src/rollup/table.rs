@@ -18,8 +18,8 @@ use keyspan_store::seam::Snapshot;
 use super::definition::definition;
 use super::stale::Stale;
 use crate::error::external;
-use crate::rewrite::Mentions;
 use crate::table::KeyspanTable;
+use crate::table::Mentions;
 
 /// A materialized view of one catalog version. Holds no snapshot: [`expanded`] brings that of an execution.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl RollupTable {
     }
 
     /// The rows of these buckets as they are kept, columns in the given order.
-    pub(super) fn kept(&self, condition: impl Fn(&Expr) -> Result<Expr>) -> Result<LogicalPlan> {
+    pub(crate) fn kept(&self, condition: impl Fn(&Expr) -> Result<Expr>) -> Result<LogicalPlan> {
         let rows = &self.rollup.rows;
         let table = KeyspanTable::new(Arc::new(rows.clone()), &Mentions::default());
         let bucket = bucket_column(rows).ok_or_else(|| DataFusionError::Internal("a view without a key".into()))?;
@@ -61,7 +61,7 @@ impl RollupTable {
     }
 
     /// What the query says of these buckets, columns of the same types and names.
-    pub(super) fn computed(&self, condition: impl Fn(&Expr) -> Result<Expr>) -> Result<LogicalPlan> {
+    pub(crate) fn computed(&self, condition: impl Fn(&Expr) -> Result<Expr>) -> Result<LogicalPlan> {
         let definition = definition(&self.query).map_err(external)?;
         let time =
             definition.source.column_by_id(definition.time).map(|column| column.name.clone()).unwrap_or_default();
@@ -82,12 +82,12 @@ impl RollupTable {
     }
 
     /// The relation of the source's rows.
-    pub(super) fn source(&self) -> Result<RelationId> {
+    pub(crate) fn source(&self) -> Result<RelationId> {
         Ok(definition(&self.query).map_err(external)?.source.rows)
     }
 
     /// What is stale on the snapshot.
-    pub(super) fn stale(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<Stale> {
+    pub(crate) fn stale(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<Stale> {
         let definition = definition(&self.query).map_err(external)?;
         Stale::of(&definition, &self.rollup, snapshot, state).map_err(external)
     }

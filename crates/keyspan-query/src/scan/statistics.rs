@@ -8,7 +8,7 @@ use keyspan_store::seam::{Known, ScanStatistics};
 
 use super::exec::SpanScanExec;
 use super::read::ReadColumn;
-use crate::scalar::scalar_of;
+use crate::types::scalar_of;
 
 /// The rows expected, if the store says.
 pub(super) fn estimated_rows(statistics: &ScanStatistics) -> Option<u64> {

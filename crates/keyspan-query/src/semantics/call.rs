@@ -13,6 +13,7 @@ use super::operator::calculated;
 use super::order;
 use super::planner::unified;
 use super::series;
+use crate::builtins;
 use crate::functions::{self, Overload, Parameter};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, type_of};
@@ -22,11 +23,11 @@ use crate::types::{common_type, decimal, number_rank, scale_of};
 pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
     let arguments = types.iter().map(Ty::name).collect::<Vec<_>>().join(", ");
     let error = Error::new(ErrorKind::UndefinedFunction, format!("function {name}({arguments}) does not exist"));
-    let hint = match functions::exists(name) {
+    let hint = match builtins::exists(name) {
         true => {
             "No function matches the given name and argument types. You might need to add explicit type casts.".into()
         }
-        false => match functions::nearest_name(name) {
+        false => match builtins::nearest_name(name) {
             Some(near) => format!("Perhaps you meant \"{near}\"."),
             None => "No function matches the given name and argument types. You might need to add explicit type casts."
                 .into(),
@@ -90,7 +91,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         _ => {}
     }
     let types = types_of(&args, schema)?;
-    let Some(overloads) = functions::overloads(&name) else {
+    let Some(overloads) = builtins::overloads(&name) else {
         if functions::is_missing(&func) {
             return missing(&name, &types);
         }

@@ -22,7 +22,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::call::{missing, types_of};
 use super::cast::implicit;
 use super::subquery::{Fill, exists, parsed};
-use crate::names::parts_of;
+use crate::syntax::parts_of;
 use crate::types::{Ty, fail, field_type, type_of};
 use crate::types::{common_type, number_rank};
 

@@ -17,8 +17,8 @@ use keyspan_model::Result;
 
 use super::subquery::parsed;
 use crate::functions::expand::NUMBERED;
-use crate::names::parts_of;
-use crate::pg_catalog::call;
+use crate::syntax::call;
+use crate::syntax::parts_of;
 
 /// The function of `information_schema`, which is found by its whole name only.
 const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");

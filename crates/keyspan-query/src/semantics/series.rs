@@ -128,7 +128,7 @@ const NAMED: &[(&str, &[&str])] = &[
 /// # Errors
 /// 42883 for a name that no parameter has.
 pub fn by_place(function: &mut ast::Function) -> keyspan_model::Result<()> {
-    let Some((_, name)) = crate::names::parts_of(&function.name) else { return Ok(()) };
+    let Some((_, name)) = crate::syntax::parts_of(&function.name) else { return Ok(()) };
     let ast::FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
     match name.as_str() {
         "approx_percentile" => sketched(&mut list.args),
@@ -204,10 +204,10 @@ fn record(arg: &mut ast::FunctionArg) {
     | ast::FunctionArg::ExprNamed { arg, .. }) = arg;
     match arg {
         ast::FunctionArgExpr::Expr(ast::Expr::Tuple(parts)) => {
-            *arg = ast::FunctionArgExpr::Expr(crate::pg_catalog::call("struct", std::mem::take(parts)));
+            *arg = ast::FunctionArgExpr::Expr(crate::syntax::call("struct", std::mem::take(parts)));
         }
         ast::FunctionArgExpr::Expr(ast::Expr::Function(row))
-            if crate::names::parts_of(&row.name).is_some_and(|(_, name)| name == "row") =>
+            if crate::syntax::parts_of(&row.name).is_some_and(|(_, name)| name == "row") =>
         {
             row.name = ast::ObjectName::from(vec![ast::Ident::new("struct")]);
         }
@@ -218,7 +218,7 @@ fn record(arg: &mut ast::FunctionArg) {
 /// `approx_percentile(0.9, percentile_agg(v))` as `approx_percentile(v, 0.9)`.
 fn sketched(args: &mut [ast::FunctionArg]) {
     let [_, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(sketch)))] = args else { return };
-    if crate::names::parts_of(&sketch.name).is_none_or(|(_, name)| name != "percentile_agg") {
+    if crate::syntax::parts_of(&sketch.name).is_none_or(|(_, name)| name != "percentile_agg") {
         return;
     }
     let ast::FunctionArguments::List(inner) = &sketch.args else { return };

@@ -24,7 +24,7 @@ use keyspan_model::{Error, Result};
 
 use super::{member, relation, user};
 use crate::asof;
-use crate::names::parts_of;
+use crate::syntax::parts_of;
 
 /// Changes a query; called before anything else looks at it.
 ///
@@ -210,8 +210,7 @@ fn item(item: &mut SelectItem) {
 fn series(expr: &Expr) -> Option<Expr> {
     let Expr::Function(function) = expr else { return None };
     let (_, name) = parts_of(&function.name)?;
-    (name == "generate_series" && function.over.is_none())
-        .then(|| crate::pg_catalog::call("unnest", vec![expr.clone()]))
+    (name == "generate_series" && function.over.is_none()).then(|| crate::syntax::call("unnest", vec![expr.clone()]))
 }
 
 /// EXISTS as a count, which may stand in a SELECT list.
@@ -234,7 +233,7 @@ pub(super) fn exists(expr: &Expr) -> Option<Expr> {
     }
     let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
     let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
-    let mut count = crate::pg_catalog::call("count", Vec::new());
+    let mut count = crate::syntax::call("count", Vec::new());
     if let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
         list.args.push(star);
     }

@@ -42,7 +42,7 @@ impl Users {
     pub fn call(&self, expr: &mut Expr) {
         let is_user = matches!(expr, Expr::Identifier(name) if name.value == NAME);
         if is_user && !self.may_have.is_empty() && !self.may_have.contains(&true) {
-            *expr = pg_catalog::call(NAME, Vec::new());
+            *expr = crate::syntax::call(NAME, Vec::new());
         }
     }
 }

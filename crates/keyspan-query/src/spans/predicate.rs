@@ -12,7 +12,7 @@ use keyspan_model::{ColumnType, RelationDef, Value, text_successor};
 use super::domain::{Domain, Interval};
 use super::region::Region;
 use super::row_key;
-use crate::scalar::value_of;
+use crate::types::value_of;
 
 /// The name of the pseudo column that reads the row key as one text.
 pub const ROW_KEY: &str = "row_key";

@@ -5,23 +5,24 @@
 pub mod arithmetic;
 pub mod cast;
 mod common_type;
+mod scalar;
 mod zone;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::metadata::FieldMetadata;
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
+use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use keyspan_model::types::TYPE_KEY;
-use keyspan_model::{ColumnType, Error, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use crate::error::external;
-use crate::scalar::scalar_of;
 pub use common_type::{common_of_all, common_type, decimal, number_rank, scale_of};
+pub use scalar::{scalar_of, value_of};
 pub use zone::Zone;
 
 /// The type of an expression.
@@ -128,7 +129,7 @@ pub fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
 /// The value of a literal of this type.
 pub fn value_of_literal(expr: &Expr, ty: ColumnType) -> Option<Value> {
     match expr {
-        Expr::Literal(scalar, _) => crate::scalar::value_of(scalar, ty),
+        Expr::Literal(scalar, _) => value_of(scalar, ty),
         _ => None,
     }
 }
@@ -152,4 +153,19 @@ pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
         ColumnType::Duration => Some("interval_length"),
         _ => None,
     }
+}
+
+/// The values as DataFusion takes them, each cast to its parameter's type.
+pub fn parameter_values(types: &[ColumnType], values: &[Value]) -> keyspan_model::Result<ParamValues> {
+    if values.len() < types.len() {
+        let message =
+            format!("bind message supplies {} parameters, but the statement requires {}", values.len(), types.len());
+        return Err(Error::new(ErrorKind::Protocol, message));
+    }
+    let scalars = types.iter().zip(values).map(|(ty, value)| {
+        // As a literal of the text has it: two that differ in it are taken for different values.
+        let metadata = metadata_of(*ty);
+        Ok(ScalarAndMetadata::new(scalar_of(value, *ty)?, metadata))
+    });
+    Ok(ParamValues::List(scalars.collect::<keyspan_model::Result<Vec<_>>>()?))
 }

@@ -20,24 +20,23 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
 
+use super::{analyzed, output_schema, plan_view};
 use crate::asof::AsOfRelation;
-use crate::engine::QueryEngine;
+use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
 use crate::functions;
 use crate::pg_catalog;
-use crate::planning::{analyzed, output_schema, plan_view};
-use crate::rewrite::Mentions;
 use crate::rollup::RollupTable;
 use crate::semantics;
-use crate::session::QueryContext;
-use crate::table::KeyspanTable;
+use crate::syntax::parts_of;
+use crate::table::{KeyspanTable, Mentions};
 
 /// Views within views, at most: a cycle cannot be made, but depth costs stack.
 const DEEPEST_VIEW: usize = 32;
 
 /// What the names of one query mean.
 pub struct Names<'a> {
-    pub(crate) engine: &'a QueryEngine,
+    pub(crate) parser: Option<QueryParser>,
     pub(crate) state: &'a SessionState,
     pub(crate) context: &'a QueryContext,
     pub(crate) search_path: &'a [String],
@@ -49,7 +48,7 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// The names of a statement, or of a view so many views deep.
     pub(crate) fn new(
-        engine: &'a QueryEngine,
+        parser: Option<QueryParser>,
         state: &'a SessionState,
         context: &'a QueryContext,
         search_path: &'a [String],
@@ -58,7 +57,7 @@ impl<'a> Names<'a> {
     ) -> Names<'a> {
         let relations: [Arc<dyn RelationPlanner>; 2] =
             [Arc::new(AsOfRelation), Arc::new(semantics::UnionRelation::default())];
-        Names { engine, state, context, search_path, mentions, depth, relations }
+        Names { parser, state, context, search_path, mentions, depth, relations }
     }
 }
 
@@ -79,20 +78,6 @@ pub fn find(catalog: &Catalog, search_path: &[String], schema: Option<&str>, nam
     match schema {
         Some(schema) => within(schema),
         None => search_path.iter().find_map(|keyspace| within(keyspace)),
-    }
-}
-
-/// The parts of a table's name in a query: schema, if given, and name, folded to lower case unless quoted.
-pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
-    let fold = |ident: &ast::Ident| match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    };
-    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
-    match parts?.as_slice() {
-        [name] => Some((None, name.clone())),
-        [schema, name] | [_, schema, name] => Some((Some(schema.clone()), name.clone())),
-        _ => None,
     }
 }
 
@@ -176,13 +161,13 @@ impl Names<'_> {
 
 /// A materialized view, apart from any query; `None` for another view.
 pub fn rollup_of(
-    engine: &QueryEngine,
+    parser: Option<QueryParser>,
     state: &SessionState,
     context: &QueryContext,
     view: &ViewDef,
 ) -> Result<Option<RollupTable>> {
     let search_path = &view.search_path;
-    let names = Names::new(engine, state, context, search_path, Mentions::default(), 0);
+    let names = Names::new(parser, state, context, search_path, Mentions::default(), 0);
     view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
 

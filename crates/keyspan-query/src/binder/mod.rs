@@ -1,5 +1,8 @@
 //! From a query's tree to a logical plan, with labels and parameters settled.
 
+mod names;
+mod rewrite;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,12 +15,15 @@ use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
 
-use crate::engine::QueryEngine;
+use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
-use crate::names::{Named, Names, find, parts_of};
-use crate::rewrite::{Effort, Mentions, Rewritten, rewrite};
 use crate::semantics::{coerce_unions, nullable_references, nullable_subqueries, sorted_by_columns};
-use crate::session::QueryContext;
+use crate::syntax::parts_of;
+use crate::table::Mentions;
+use names::{Named, find};
+use rewrite::{Effort, Rewritten, rewrite};
+
+pub use names::{Names, rollup_of};
 
 /// A query's plan before optimization.
 #[derive(Clone, Debug)]
@@ -30,16 +36,16 @@ pub struct Planned {
 
 /// Plans a query over the context's tables.
 pub fn plan_query(
-    engine: &QueryEngine,
+    parser: Option<QueryParser>,
     state: &SessionState,
     query: &ast::Query,
     context: &QueryContext,
 ) -> Result<Planned> {
-    plan_under(engine, state, query, context, &context.search_path, 0)
+    plan_under(parser, state, query, context, &context.search_path, 0)
 }
 
 fn plan_under(
-    engine: &QueryEngine,
+    parser: Option<QueryParser>,
     state: &SessionState,
     query: &ast::Query,
     context: &QueryContext,
@@ -54,7 +60,7 @@ fn plan_under(
                 Named::View(_) => None,
             }
         };
-        let names = |mentions| Names::new(engine, state, context, search_path, mentions, depth);
+        let names = |mentions| Names::new(parser, state, context, search_path, mentions, depth);
         let columns = |name: &ast::ObjectName| names(Mentions::default()).columns(name);
         let rewritten = rewrite(query, &resolve, &columns, effort).map_err(external)?;
         let names = names(rewritten.mentions.clone());
@@ -109,11 +115,11 @@ pub fn placeholder_types(parameters: usize, context: &QueryContext) -> Vec<Optio
 
 /// A view's query, its columns named as the view's.
 pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
-    let Some(parser) = names.engine.options.parser else {
+    let Some(parser) = names.parser else {
         return Err(external(Error::not_supported("this engine has no parser for views")));
     };
     let query = parser(&view.sql).map_err(external)?;
-    let planned = plan_under(names.engine, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
+    let planned = plan_under(names.parser, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
     let columns = planned.plan.schema().columns();
     let named = columns.into_iter().enumerate().map(|(index, column)| {
         let name = view.columns.get(index).or_else(|| planned.labels.get(index)).cloned();

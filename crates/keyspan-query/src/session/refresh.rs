@@ -3,10 +3,11 @@
 use keyspan_model::{Result, ViewDef};
 use keyspan_store::seam::BatchStream;
 
-use super::stale::Progress;
+use super::QuerySession;
+use crate::binder::rollup_of;
+use crate::context::QueryContext;
 use crate::error::from_datafusion;
-use crate::names::rollup_of;
-use crate::session::{QueryContext, QuerySession};
+use crate::rollup::Progress;
 
 /// The stale buckets of a view: as they are kept, and as they should be. Columns are the view's, in their order.
 pub struct Refresh {
@@ -24,7 +25,8 @@ pub struct Refresh {
 /// Whatever keeps the query from running: say, an overflow in a sum.
 pub async fn refresh(session: &QuerySession, view: &ViewDef, context: &QueryContext) -> Result<Option<Refresh>> {
     let state = session.engine().statement(context);
-    let Some(table) = rollup_of(session.engine(), &state, context, view).map_err(from_datafusion)? else {
+    let Some(table) = rollup_of(session.engine().options.parser, &state, context, view).map_err(from_datafusion)?
+    else {
         return Ok(None);
     };
     let snapshot = context.snapshot.as_ref();

@@ -16,28 +16,13 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
 use crate::merged::{self, Columns};
-use crate::names::parts_of;
 use crate::pg_catalog;
 use crate::semantics;
-use crate::table::KeyspanTable;
+use crate::syntax::parts_of;
+use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
 const MARK: char = '\u{1}';
-
-/// Names that a statement mentions, for columns that exist only then.
-#[derive(Clone, Debug, Default)]
-pub struct Mentions {
-    names: BTreeSet<String>,
-    /// The greatest `$n`.
-    pub parameters: usize,
-}
-
-impl Mentions {
-    /// Whether the statement names such a column somewhere.
-    pub fn names(&self, name: &str) -> bool {
-        self.names.contains(name)
-    }
-}
 
 /// How much is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,13 @@
 //! A session's queries: plan once, execute as often as wanted, each time on the snapshot given.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+mod refresh;
+
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::metadata::ScalarAndMetadata;
-use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -16,64 +15,22 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_store::seam::{BatchStream, Snapshot};
+use keyspan_model::{Error, Result, Value};
+use keyspan_store::seam::BatchStream;
 
+use crate::binder::{analyzed, output_schema, parameter_types, plan_query};
+use crate::context::{FunctionContext, QueryContext};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
-use crate::function_context::FunctionContext;
 use crate::inline_execution;
 use crate::optimizer;
-use crate::plan_cache::{self, PlanInstance};
-use crate::planning::{analyzed, output_schema, parameter_types, plan_query};
+use crate::plan_cache::{self, PlannedQuery};
 use crate::prefix;
 use crate::repartition;
 use crate::rollup::{self, Definition};
-use crate::scalar::scalar_of;
-use crate::types::Zone;
-use crate::types::metadata_of;
 
-/// What a session says of itself to functions and system tables; changes rarely, so it is shared.
-#[derive(Clone, Debug, Default)]
-pub struct SessionInfo {
-    /// Answer of `current_user`.
-    pub user: String,
-    /// Answer of `current_database()`.
-    pub database: String,
-    /// Values of `current_setting(name)` and `SHOW`.
-    pub settings: BTreeMap<String, String>,
-    /// What `set_config` has asked for, in order; whoever runs the statement takes it.
-    pub changes: Arc<Mutex<Vec<SettingChange>>>,
-}
-
-/// A call of `set_config`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingChange {
-    /// The setting.
-    pub name: String,
-    /// Its new value.
-    pub value: String,
-    /// Only to the end of the transaction.
-    pub local: bool,
-}
-
-/// Everything a statement's meaning depends on besides its text.
-#[derive(Clone, Debug)]
-pub struct QueryContext {
-    /// What the statement sees; taken before planning.
-    pub snapshot: Arc<dyn Snapshot>,
-    /// Keyspaces in which unqualified names are looked up, first match wins. `pg_catalog` is always searched first.
-    pub search_path: Vec<String>,
-    /// IANA name or offset of the session's time zone.
-    pub time_zone: String,
-    /// `now()`, `current_timestamp`, `current_date`: microseconds since 1970.
-    pub now: i64,
-    /// Types the client gave for `$1`, `$2`, …; `None` and missing ones are inferred.
-    pub parameter_types: Vec<Option<ColumnType>>,
-    /// The session, to functions and system tables.
-    pub info: Arc<SessionInfo>,
-}
+pub use refresh::{Refresh, refresh};
 
 /// How EXPLAIN answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,34 +39,6 @@ pub struct ExplainOptions {
     pub analyze: bool,
     /// Shows the logical plan too.
     pub verbose: bool,
-}
-
-/// A planned SELECT; may be executed many times, on other snapshots and with other parameters.
-#[derive(Clone, Debug)]
-pub struct PlannedQuery {
-    /// Labels as Postgres gives them (they may repeat), types with `keyspan.type` in the metadata.
-    pub schema: SchemaRef,
-    /// Types of `$1`, `$2`, … .
-    pub parameters: Vec<ColumnType>,
-    /// With parameters in the places of `literals`, if there are any.
-    query: Arc<ast::Query>,
-    /// Quoted literals that were taken out of the text. Then it has no other parameters.
-    literals: Option<Arc<Literals>>,
-    /// Analyzed, if it has no parameters: types are coerced anew when these are known.
-    plan: LogicalPlan,
-    pub(crate) cached: Option<PlanInstance>,
-    /// What it was planned under.
-    catalog: Arc<Catalog>,
-    search_path: Vec<String>,
-    time_zone: String,
-    given: Vec<Option<ColumnType>>,
-}
-
-/// Parameters that the text gives itself.
-#[derive(Debug)]
-struct Literals {
-    types: Vec<ColumnType>,
-    values: Vec<Value>,
 }
 
 /// A plan that only needs to be run.
@@ -141,6 +70,13 @@ impl ReadyQuery {
 #[derive(Clone, Debug)]
 pub struct QuerySession {
     engine: Arc<QueryEngine>,
+}
+
+impl QueryEngine {
+    /// A session on this engine. Cheap.
+    pub fn session(self: &Arc<Self>) -> QuerySession {
+        QuerySession::new(self.clone())
+    }
 }
 
 impl QuerySession {
@@ -176,7 +112,7 @@ impl QuerySession {
 
     fn plan_as(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
         let state = self.engine.statement(context);
-        let planned = plan_query(&self.engine, &state, query, context).map_err(from_datafusion)?;
+        let planned = plan_query(self.engine.options.parser, &state, query, context).map_err(from_datafusion)?;
         let analyzed = analyzed(&state, &planned.plan)?;
         let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
         let planned = PlannedQuery {
@@ -380,7 +316,7 @@ impl QuerySession {
     ) -> Result<LogicalPlan> {
         let types = planned.bindings(&[]).types;
         let context = QueryContext { parameter_types: types.iter().copied().map(Some).collect(), ..context.clone() };
-        let again = plan_query(&self.engine, state, &planned.query, &context).map_err(from_datafusion)?;
+        let again = plan_query(self.engine.options.parser, state, &planned.query, &context).map_err(from_datafusion)?;
         let analyzed = analyzed(state, &again.plan)?;
         if output_schema(analyzed.schema(), &again.labels).fields() != planned.schema.fields() {
             return Err(Error::not_supported("cached plan must not change result type"));
@@ -389,78 +325,9 @@ impl QuerySession {
     }
 }
 
-impl PlannedQuery {
-    /// Whether its names and literals mean the same in this context as where it was planned.
-    fn is_of(&self, context: &QueryContext) -> bool {
-        // A version's number is not enough: a transaction that is undone has used numbers that others use again.
-        Arc::ptr_eq(&self.catalog, context.snapshot.catalog())
-            && self.search_path == context.search_path
-            && self.time_zone == context.time_zone
-    }
-
-    /// The query whose parameters were taken out of a text; `None` if it is better planned with its literals in their places:
-    /// its plan is not cached, or a literal says more than a value of the parameter's type.
-    fn with(self, literals: Vec<String>, context: &QueryContext) -> Option<PlannedQuery> {
-        let PlannedQuery { parameters: types, .. } = &self;
-        if self.cached.is_none() || types.len() != literals.len() || !types.iter().copied().all(plan_cache::is_whole) {
-            return None;
-        }
-        let zone = Zone::of_setting(&context.time_zone);
-        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
-        let cast = |(text, ty): (String, &ColumnType)| Value::Text(text).cast_zoned(*ty, &resolve).ok();
-        let values = literals.into_iter().zip(types).map(cast).collect::<Option<Vec<Value>>>()?;
-        let literals = Literals { types: types.clone(), values };
-        Some(PlannedQuery { parameters: Vec::new(), literals: Some(Arc::new(literals)), ..self })
-    }
-
-    /// What the text gives itself, or the client.
-    fn bindings<'a>(&'a self, parameters: &'a [Value]) -> Bindings<'a> {
-        match &self.literals {
-            Some(literals) => Bindings { types: &literals.types, values: &literals.values },
-            None => Bindings { types: &self.parameters, values: parameters },
-        }
-    }
-}
-
-/// The values of a planned query's parameters.
-struct Bindings<'a> {
-    types: &'a [ColumnType],
-    values: &'a [Value],
-}
-
-impl Bindings<'_> {
-    fn scalars(&self) -> Result<Vec<ScalarValue>> {
-        self.types.iter().zip(self.values).map(|(ty, value)| scalar_of(value, *ty)).collect()
-    }
-
-    /// The plan with the values in their places, analyzed.
-    fn bound(&self, plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
-        if self.types.is_empty() {
-            return Ok(plan);
-        }
-        let values = parameter_values(self.types, self.values)?;
-        analyzed(state, &plan.replace_params_with_values(&values).map_err(from_datafusion)?)
-    }
-}
-
 /// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
 fn extract_literals(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
     context.parameter_types.is_empty().then(|| plan_cache::extract_literals(query)).flatten()
-}
-
-/// The values as DataFusion takes them, each cast to its parameter's type.
-pub(crate) fn parameter_values(types: &[ColumnType], values: &[Value]) -> Result<ParamValues> {
-    if values.len() < types.len() {
-        let message =
-            format!("bind message supplies {} parameters, but the statement requires {}", values.len(), types.len());
-        return Err(Error::new(ErrorKind::Protocol, message));
-    }
-    let scalars = types.iter().zip(values).map(|(ty, value)| {
-        // As a literal of the text has it: two that differ in it are taken for different values.
-        let metadata = metadata_of(*ty);
-        Ok(ScalarAndMetadata::new(scalar_of(value, *ty)?, metadata))
-    });
-    Ok(ParamValues::List(scalars.collect::<Result<Vec<_>>>()?))
 }
 
 /// A batch as the planned schema promises it.

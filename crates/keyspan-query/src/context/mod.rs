@@ -1,0 +1,71 @@
+//! What a statement depends on besides its text: the snapshot, the session, the time. No part of the planner.
+//!
+//! - [`QueryContext`]: given from above, for each statement.
+//! - [`StatementContext`]: what the nodes of a plan and the system tables ask for; travels in the configuration.
+//! - [`Facts`], [`FunctionContext`]: what functions ask for.
+
+mod facts;
+mod function;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use datafusion::sql::sqlparser::ast;
+use keyspan_model::{ColumnType, Result};
+use keyspan_store::seam::Snapshot;
+
+pub use facts::Facts;
+pub use function::FunctionContext;
+
+/// Parses the stored text of a view. Given from above, so that the language has one parser.
+pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
+
+/// What a session says of itself to functions and system tables; changes rarely, so it is shared.
+#[derive(Clone, Debug, Default)]
+pub struct SessionInfo {
+    /// Answer of `current_user`.
+    pub user: String,
+    /// Answer of `current_database()`.
+    pub database: String,
+    /// Values of `current_setting(name)` and `SHOW`.
+    pub settings: BTreeMap<String, String>,
+    /// What `set_config` has asked for, in order; whoever runs the statement takes it.
+    pub changes: Arc<Mutex<Vec<SettingChange>>>,
+}
+
+/// A call of `set_config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    /// The setting.
+    pub name: String,
+    /// Its new value.
+    pub value: String,
+    /// Only to the end of the transaction.
+    pub local: bool,
+}
+
+/// Everything a statement's meaning depends on besides its text.
+#[derive(Clone, Debug)]
+pub struct QueryContext {
+    /// What the statement sees; taken before planning.
+    pub snapshot: Arc<dyn Snapshot>,
+    /// Keyspaces in which unqualified names are looked up, first match wins. `pg_catalog` is always searched first.
+    pub search_path: Vec<String>,
+    /// IANA name or offset of the session's time zone.
+    pub time_zone: String,
+    /// `now()`, `current_timestamp`, `current_date`: microseconds since 1970.
+    pub now: i64,
+    /// Types the client gave for `$1`, `$2`, …; `None` and missing ones are inferred.
+    pub parameter_types: Vec<Option<ColumnType>>,
+    /// The session, to functions and system tables.
+    pub info: Arc<SessionInfo>,
+}
+
+/// What one execution of a statement sees. An extension of the session's configuration.
+#[derive(Debug)]
+pub struct StatementContext {
+    /// The tables as of the statement.
+    pub snapshot: Arc<dyn Snapshot>,
+    /// The session, to functions and system tables.
+    pub info: Arc<SessionInfo>,
+}

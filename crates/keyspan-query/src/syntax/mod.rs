@@ -1,0 +1,39 @@
+//! Names, keywords and calls in the tree of a statement, for all that changes or reads it.
+
+mod keywords;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+};
+
+pub use keywords::{Keyword, keywords, quote_ident};
+
+/// The parts of a table's name in a query: schema, if given, and name, folded to lower case unless quoted.
+pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
+    let fold = |ident: &ast::Ident| match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    };
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
+    match parts?.as_slice() {
+        [name] => Some((None, name.clone())),
+        [schema, name] | [_, schema, name] => Some((Some(schema.clone()), name.clone())),
+        _ => None,
+    }
+}
+
+/// A call by name.
+pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(ast::Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
