@@ -9,7 +9,8 @@
 //! PER PARTITION LIMIT n                                  the same
 //! ```
 //!
-//! Rule: only where the spans answer every filter of the scan exactly; else rows would be counted that a filter drops.
+//! Rule: only where the spans answer every filter of the scan exactly; else rows would be counted that a filter drops. And
+//! only where the store accepts the spans and the number of rows.
 //! It runs after DataFusion's rules, so that nothing is pushed into a scan that has become narrower.
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use datafusion::logical_expr::logical_plan::{Aggregate, Filter, Projection, Tabl
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use keyspan_model::{KeyColumn, Order};
+use keyspan_store::seam::Snapshot;
 
 use crate::spans;
 use crate::table::{KeyspanTable, PrefixLimit};
@@ -32,11 +34,11 @@ use crate::types::sortable_form;
 const MOST_ROWS: usize = 1000;
 
 /// The plan with scans narrowed to the first rows of each prefix, where that is all they are read for.
-pub fn narrowed(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn narrowed(plan: LogicalPlan, snapshot: &dyn Snapshot) -> Result<LogicalPlan> {
     let narrow = |node: LogicalPlan| {
         let narrowed = match &node {
-            LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate)?,
-            LogicalPlan::Filter(filter) => of_filter(filter)?,
+            LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate, snapshot)?,
+            LogicalPlan::Filter(filter) => of_filter(filter, snapshot)?,
             _ => None,
         };
         Ok(narrowed.map_or_else(|| Transformed::no(node), Transformed::yes))
@@ -111,15 +113,19 @@ impl Scanned {
         direction
     }
 
-    fn limited(&self, columns: usize, rows: usize, order: Order) -> LogicalPlan {
-        let table = self.table.limited(PrefixLimit { columns, rows, order });
+    /// The scan of so many rows of each prefix; `None` if the store does not count them.
+    fn limited(&self, limit: PrefixLimit, snapshot: &dyn Snapshot) -> Option<LogicalPlan> {
+        let table = self.table.limited(limit);
+        let filters: Vec<&Expr> = self.scan.filters.iter().collect();
+        let accepted = snapshot.accept(&table.limited_scan(&spans::push(&filters, table.relation())));
         let source = provider_as_source(Arc::new(table));
-        LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() })
+        let scan = || LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() });
+        (accepted.spans && accepted.per_prefix).then(scan)
     }
 }
 
 /// An aggregate whose every result stands in the first (or last) row of its group: that row's columns.
-fn of_aggregate(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+fn of_aggregate(aggregate: &Aggregate, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
     let Some(scanned) = Scanned::of(&aggregate.input) else { return Ok(None) };
     let Some(columns) = scanned.prefix(&aggregate.group_expr) else { return Ok(None) };
     let mut direction = None;
@@ -134,7 +140,9 @@ fn of_aggregate(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
         expressions.push(value.alias_qualified(qualifier.cloned(), field.name()));
     }
     let Some(order) = direction else { return Ok(None) };
-    let input = Arc::new(scanned.limited(columns, 1, order));
+    let Some(input) = scanned.limited(PrefixLimit { columns, rows: 1, order }, snapshot).map(Arc::new) else {
+        return Ok(None);
+    };
     Ok(Some(LogicalPlan::Projection(Projection::try_new_with_schema(expressions, input, aggregate.schema.clone())?)))
 }
 
@@ -168,7 +176,7 @@ fn opposite(order: Order) -> Order {
 }
 
 /// `row_number() <= n` over a window of a scan: the same over a narrower scan.
-fn of_filter(filter: &Filter) -> Result<Option<LogicalPlan>> {
+fn of_filter(filter: &Filter, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Window(window) = filter.input.as_ref() else { return Ok(None) };
     let [number] = window.window_expr.as_slice() else { return Ok(None) };
     let Some(scanned) = Scanned::of(&window.input) else { return Ok(None) };
@@ -176,8 +184,9 @@ fn of_filter(filter: &Filter) -> Result<Option<LogicalPlan>> {
     let most = split_conjunction(&filter.predicate).into_iter().filter_map(|part| most_rows(part, name)).min();
     let Some(rows) = most.filter(|rows| (1..=MOST_ROWS).contains(rows)) else { return Ok(None) };
     let Some((columns, order)) = numbered(&scanned, number) else { return Ok(None) };
+    let Some(input) = scanned.limited(PrefixLimit { columns, rows, order }, snapshot) else { return Ok(None) };
     let mut window = window.clone();
-    window.input = Arc::new(scanned.limited(columns, rows, order));
+    window.input = Arc::new(input);
     let mut filter = filter.clone();
     filter.input = Arc::new(LogicalPlan::Window(window));
     Ok(Some(LogicalPlan::Filter(filter)))

@@ -20,7 +20,7 @@ use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
 
 use crate::error::external;
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
-use crate::spans::{self, ROW_KEY};
+use crate::spans::{self, Pushed, ROW_KEY};
 
 /// Names that a statement mentions, for columns that exist only then.
 #[derive(Clone, Debug, Default)]
@@ -207,8 +207,8 @@ impl TableProvider for KeyspanTable {
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let parts: Vec<&Expr> = filters.iter().collect();
         let pushed = spans::push(&parts, &self.relation);
-        let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
-        let residual = conjunction(residual);
+        let scan = self.limited_scan(&pushed);
+        let residual = conjunction(pushed.residual(&parts, &statement.snapshot.accept(&scan)));
         let read = self.read_columns(&wanted, residual.as_ref())?;
         self.check(&read)?;
         let read_schema = Arc::new(self.schema.project(&read)?);
@@ -228,16 +228,7 @@ impl TableProvider for KeyspanTable {
             read_schema,
             filter,
             constant: pushed.constant,
-            scan: Scan {
-                relation: self.relation.id,
-                spans: pushed.spans,
-                columns: Vec::new(),
-                ranges: if self.limit.is_none() { pushed.ranges } else { Vec::new() },
-                order: self.limit.map_or(Order::Any, |limit| limit.order),
-                limit: None,
-                per_prefix: self.limit.map(|limit| (limit.columns, limit.rows)),
-                coded: true,
-            },
+            scan,
             partitions: state.config().target_partitions(),
         };
         let exec = SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit)?;
@@ -246,6 +237,20 @@ impl TableProvider for KeyspanTable {
 }
 
 impl KeyspanTable {
+    /// The scan of these spans, of the first rows of each prefix where only they are read. Its columns are still to come.
+    pub(crate) fn limited_scan(&self, pushed: &Pushed) -> Scan {
+        Scan {
+            relation: self.relation.id,
+            spans: pushed.spans.clone(),
+            columns: Vec::new(),
+            ranges: if self.limit.is_none() { pushed.ranges.clone() } else { Vec::new() },
+            order: self.limit.map_or(Order::Any, |limit| limit.order),
+            limit: None,
+            per_prefix: self.limit.map(|limit| (limit.columns, limit.rows)),
+            coded: true,
+        }
+    }
+
     /// The wanted columns, then those that only the filter needs.
     fn read_columns(&self, wanted: &[usize], residual: Option<&Expr>) -> Result<Vec<usize>> {
         let mut read = Vec::new();

@@ -33,6 +33,8 @@ pub struct Rows {
     /// Rows that statistics claim, in place of the truth: to see plans of large tables. Of less than [`FEW`] a scan is not
     /// divided, as in the store.
     pub claimed: Option<u64>,
+    /// What the store does not do: it says so, and leaves it to whoever asks.
+    pub refuses: Accepted,
 }
 
 const FEW: u64 = 65_536;
@@ -96,14 +98,14 @@ impl Rows {
             let key = encoder.encode(&row[..relation.key.len()])?;
             let inside =
                 |(from, to): &(Vec<u8>, Option<Vec<u8>>)| key >= *from && to.as_ref().is_none_or(|to| key < *to);
-            if spans.iter().any(inside) {
+            if self.refuses.spans || spans.iter().any(inside) {
                 found.push(row);
             }
         }
         if scan.order != Order::Forward {
             found.reverse();
         }
-        if let Some((columns, most)) = scan.per_prefix {
+        if let Some((columns, most)) = scan.per_prefix.filter(|_| !self.refuses.per_prefix) {
             let mut taken: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
             let prefix = KeyEncoder::new(&relation.key[..columns]);
             found.retain(|row| {
@@ -111,6 +113,10 @@ impl Rows {
                 *taken += 1;
                 *taken <= most
             });
+        }
+        if self.refuses.order {
+            let third = found.len() / 3;
+            found.rotate_left(third);
         }
         Ok(found)
     }
@@ -144,7 +150,8 @@ impl Snapshot for Rows {
     }
 
     fn accept(&self, _: &Scan) -> Accepted {
-        Accepted { spans: true, order: true, limit: true }
+        let Accepted { spans, order, limit, per_prefix } = self.refuses;
+        Accepted { spans: !spans, order: !order, limit: !limit, per_prefix: !per_prefix }
     }
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
@@ -155,7 +162,12 @@ impl Snapshot for Rows {
             let to = (from + share).min(rows);
             Split { payload: format!("{from} {to}").into(), rows: (to - from) as u64 }
         });
-        let known = self.claimed.map_or(Known::Exact(rows as u64), Known::Estimate);
+        let known = match self.claimed {
+            Some(claimed) => Known::Estimate(claimed),
+            // More rows than there are in the spans.
+            None if self.refuses.spans => Known::Estimate(rows as u64),
+            None => Known::Exact(rows as u64),
+        };
         let ranges = vec![Known::Unknown; scan.columns.len()];
         Ok(ScanPlan {
             splits: splits.collect(),
@@ -172,7 +184,7 @@ impl Snapshot for Rows {
         let bounds: Vec<usize> = text.split(' ').map(|part| part.parse().expect("our own")).collect();
         let matching = self.matching(scan)?;
         let mut rows = &matching[bounds[0]..bounds[1]];
-        if let Some(limit) = scan.limit {
+        if let Some(limit) = scan.limit.filter(|_| !self.refuses.limit) {
             rows = &rows[..limit.min(rows.len())];
         }
         let schema = self.schema(scan.relation, &scan.columns)?;

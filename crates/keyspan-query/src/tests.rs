@@ -1,6 +1,7 @@
 //! Queries end to end on the test store: answers, labels, plans, errors.
 
 use keyspan_model::{ColumnType, Value};
+use keyspan_store::seam::Accepted;
 
 use crate::testing::{Bench, Rows, expression};
 
@@ -313,4 +314,43 @@ async fn joins_aggregates_windows_and_sets_run() {
         assert_eq!(rows.len(), count, "{sql}");
     }
     assert_eq!(bench.query("SELECT count(*) FROM readings WHERE site > 'a'").await.expect("a count").1, [["80"]]);
+}
+
+/// Queries that a store may help with: by spans, an order, a limit, or the first rows of each prefix.
+const HELPED: [&str; 14] = [
+    "SELECT count(*) FROM readings",
+    "SELECT count(*), max(heat) FROM readings WHERE site = 'b'",
+    "SELECT * FROM readings WHERE site = 'b' AND sensor = 2 AND ts > '1970-01-01 04:00' ORDER BY ts",
+    "SELECT site, sensor, ts FROM readings WHERE site IN ('a', 'c') AND sensor = 1 ORDER BY ts, site LIMIT 5",
+    "SELECT site, sensor, ts FROM readings ORDER BY site, sensor, ts DESC LIMIT 7",
+    "SELECT site, sensor, ts FROM readings ORDER BY site DESC, sensor DESC, ts LIMIT 7 OFFSET 3",
+    "SELECT count(*) FROM (SELECT * FROM readings WHERE site = 'a' LIMIT 5) r",
+    "SELECT site, sensor, last_value(heat ORDER BY ts) FROM readings GROUP BY site, sensor ORDER BY site, sensor",
+    "SELECT site, sensor, max(ts) FROM readings WHERE site > 'a' GROUP BY site, sensor ORDER BY site, sensor",
+    "SELECT DISTINCT ON (site, sensor) site, sensor, ts, heat FROM readings ORDER BY site, sensor, ts DESC",
+    "SELECT * FROM (SELECT site, sensor, ts, row_number() OVER (PARTITION BY site, sensor ORDER BY ts) AS n FROM readings) r \
+     WHERE n <= 2 ORDER BY site, sensor, ts",
+    "SELECT site, time_bucket('3 hours', ts) AS b, count(*), sum(heat) FROM readings WHERE sensor = 1 GROUP BY site, b ORDER BY 1, 2",
+    "SELECT site, count(*) FROM readings WHERE ts BETWEEN '1970-01-01 02:00' AND '1970-01-01 05:00' GROUP BY site ORDER BY site",
+    "SELECT a.site, a.ts FROM readings a JOIN readings b ON a.site = b.site AND a.sensor = b.sensor AND a.ts = b.ts \
+     WHERE a.site = 'c' AND b.sensor = 3 ORDER BY a.ts",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_store_does_not_accept_is_done_above() {
+    for claimed in [None, Some(1_000_000)] {
+        let whole = Bench::new(Rows { claimed, ..readings() });
+        for refused in 0..16 {
+            let of = |bit: u8| refused & bit != 0;
+            let refuses = Accepted { spans: of(1), order: of(2), limit: of(4), per_prefix: of(8) };
+            let bench = Bench::new(Rows { claimed, refuses, ..readings() });
+            for sql in HELPED {
+                let expected = whole.query(sql).await.expect(sql).1;
+                // The second time its plan comes from the cache.
+                for _ in 0..2 {
+                    assert_eq!(bench.query(sql).await.expect(sql).1, expected, "{refuses:?}: {sql}");
+                }
+            }
+        }
+    }
 }

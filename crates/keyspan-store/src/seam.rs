@@ -98,8 +98,9 @@ pub trait Load: Send {
     async fn finish(self: Box<Self>) -> Result<Mutation>;
 }
 
-/// What of a scan the store answers exactly, so that nobody need check again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What of a scan the store answers exactly, so that nobody need check again. What it does not, the layers above do: they
+/// evaluate every filter, sort, and count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// Whether only rows inside the spans are delivered.
     pub spans: bool,
@@ -107,6 +108,8 @@ pub struct Accepted {
     pub order: bool,
     /// Whether the limit is kept (per split: the sum over splits may exceed it).
     pub limit: bool,
+    /// Whether only the asked number of rows of each key prefix is delivered: the first in the scan's order.
+    pub per_prefix: bool,
 }
 
 /// A number that is known, guessed, or neither.

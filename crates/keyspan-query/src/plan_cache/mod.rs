@@ -228,7 +228,7 @@ impl PlanInstance {
             return Ok(None);
         };
         let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
-        let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?)?;
+        let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
         let physical = repartition::physical_plan(&bound, bare, memory).await?;
         *self.cached.state.lock() = match Template::of(&physical, self.cached.table.is_some())? {
             Some(template) => State::Planned(optimized, Arc::new(template)),

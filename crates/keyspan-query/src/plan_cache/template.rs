@@ -105,7 +105,7 @@ fn renewed(
 ) -> Result<Option<SpanScanExec>> {
     let parts: Vec<&Expr> = filters.iter().collect();
     let pushed = spans::push(&parts, form.relation());
-    let residual = parts.iter().zip(&pushed.exact).filter(|(_, exact)| !**exact).map(|(part, _)| (*part).clone());
+    let residual = pushed.residual(&parts, &context.snapshot.accept(&form.scan(&pushed)));
     let filter = match conjunction(residual) {
         Some(residual) => match over_columns(form, residual, functions)? {
             Some(filter) => Some(filter),

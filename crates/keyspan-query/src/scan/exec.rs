@@ -107,6 +107,7 @@ impl SpanScanExec {
         let plan = &base.plan;
         scan.order = form.order;
         scan.limit = if plan.filter.is_none() { form.fetch } else { None };
+        scan.limit = scan.limit.filter(|_| plan.snapshot.accept(&scan).limit);
         let early_stop = form.fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
         let want = match form.shape {
             _ if early_stop => 1,
@@ -168,6 +169,12 @@ impl SpanScanExec {
         let same = self.layout.partitions() == properties.partitioning.partition_count();
         self.properties = properties.clone();
         same.then_some(self)
+    }
+
+    /// Whether the store delivers the order that this scan asks for. Where each span is read on its own, no row may come twice.
+    pub(super) fn keeps_order(&self) -> bool {
+        let accepted = self.plan.snapshot.accept(&self.scan);
+        accepted.order && (accepted.spans || !self.is_by_span())
     }
 
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
@@ -445,7 +452,7 @@ impl ExecutionPlan for SpanScanExec {
                 form.shape = Shape::Spans;
             }
         })?;
-        if !next.plan.snapshot.accept(&next.scan).order {
+        if !next.keeps_order() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         if let Some(ordering) = ordering.filter(|_| found.by_span) {

@@ -70,6 +70,20 @@ impl ScanTemplate {
         &self.read_schema
     }
 
+    /// What the store is asked to read.
+    pub(crate) fn scan(&self, pushed: &Pushed) -> Scan {
+        Scan {
+            relation: self.relation_id(),
+            spans: pushed.spans.clone(),
+            columns: Vec::new(),
+            ranges: if self.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() },
+            order: self.order,
+            limit: None,
+            per_prefix: self.per_prefix,
+            coded: true,
+        }
+    }
+
     /// The scan of these spans on this snapshot; `None` where it would not promise the same, or where another way of
     /// reading suits its size better.
     pub(crate) fn renewed(
@@ -78,20 +92,12 @@ impl ScanTemplate {
         pushed: Pushed,
         filter: Option<Arc<dyn PhysicalExpr>>,
     ) -> Result<Option<SpanScanExec>> {
+        let scan = self.scan(&pushed);
         let counted = self.per_prefix.is_some();
-        if (self.ordering.is_some() && pushed.constant != self.constant) || (counted && filter.is_some()) {
+        let uncounted = counted && (filter.is_some() || !snapshot.accept(&scan).per_prefix);
+        if uncounted || (self.ordering.is_some() && pushed.constant != self.constant) {
             return Ok(None);
         }
-        let scan = Scan {
-            relation: self.relation_id(),
-            spans: pushed.spans,
-            columns: Vec::new(),
-            ranges: if counted { Vec::new() } else { pushed.ranges },
-            order: self.order,
-            limit: None,
-            per_prefix: self.per_prefix,
-            coded: true,
-        };
         if self.shape == Shape::Spans && spans_of(&scan) != self.spans {
             return Ok(None);
         }
@@ -116,7 +122,7 @@ impl ScanTemplate {
     }
 
     fn suits(&self, scan: &SpanScanExec) -> bool {
-        let ordered = self.ordering.is_none() || scan.plan.snapshot.accept(&scan.scan).order;
+        let ordered = self.ordering.is_none() || scan.keeps_order();
         ordered && scan.is_small() == self.small
     }
 }

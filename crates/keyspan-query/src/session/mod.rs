@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use keyspan_model::{Error, Result, Value};
-use keyspan_store::seam::BatchStream;
+use keyspan_store::seam::{BatchStream, Snapshot};
 
 use crate::binder::{analyzed, output_schema, parameter_types, plan_query};
 use crate::context::{FunctionContext, QueryContext};
@@ -261,7 +261,7 @@ impl QuerySession {
             }
         };
         let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
-        self.optimized(plan, state).await
+        self.optimized(plan, context.snapshot.as_ref(), state).await
     }
 
     /// The analyzed plan with these parameters, where the statement's shape has one: types need not be settled again.
@@ -280,9 +280,12 @@ impl QuerySession {
     async fn optimized(
         &self,
         plan: LogicalPlan,
+        snapshot: &dyn Snapshot,
         state: &SessionState,
     ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let optimized = optimizer::optimized(plan, state).and_then(prefix::narrowed).map_err(from_datafusion)?;
+        let optimized = optimizer::optimized(plan, state)
+            .and_then(|plan| prefix::narrowed(plan, snapshot))
+            .map_err(from_datafusion)?;
         let physical = repartition::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }
@@ -293,8 +296,13 @@ impl QuerySession {
     }
 
     /// The rows of an analyzed plan.
-    pub(crate) async fn stream(&self, plan: LogicalPlan, state: &SessionState) -> Result<BatchStream> {
-        let (_, physical) = self.optimized(plan, state).await?;
+    pub(crate) async fn stream(
+        &self,
+        plan: LogicalPlan,
+        snapshot: &dyn Snapshot,
+        state: &SessionState,
+    ) -> Result<BatchStream> {
+        let (_, physical) = self.optimized(plan, snapshot, state).await?;
         let stream = execute_stream(physical, self.engine.task(state.config().clone())).map_err(from_datafusion)?;
         Ok(stream.map(|batch| batch.map_err(from_datafusion)).boxed())
     }

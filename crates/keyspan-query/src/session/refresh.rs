@@ -36,8 +36,8 @@ pub async fn refresh(session: &QuerySession, view: &ViewDef, context: &QueryCont
     }
     let kept = table.kept(|bucket| stale.holds(bucket)).map_err(from_datafusion)?;
     let computed = table.computed(|time| stale.holds(time)).map_err(from_datafusion)?;
-    let kept = session.stream(kept, &state).await?;
-    let computed = session.stream(computed, &state).await?;
+    let kept = session.stream(kept, snapshot, &state).await?;
+    let computed = session.stream(computed, snapshot, &state).await?;
     let progress = Progress { relation: table.source().map_err(from_datafusion)?, seq: snapshot.seq() };
     Ok(Some(Refresh { kept, computed, progress }))
 }

@@ -22,6 +22,7 @@ use std::ops::Bound;
 
 use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnRange, RelationDef, Span};
+use keyspan_store::seam::Accepted;
 
 pub use key_match::{KeyMatch, KeyPart, KeyRange, key_of};
 pub use predicate::ROW_KEY;
@@ -41,6 +42,15 @@ pub struct Pushed {
     pub exact: Vec<bool>,
     /// Key columns that have one value in all spans.
     pub constant: Vec<bool>,
+}
+
+impl Pushed {
+    /// The filters that are left to check on each row: those that the spans do not answer, and all where the store may deliver
+    /// rows outside of the spans.
+    pub fn residual(&self, filters: &[&Expr], accepted: &Accepted) -> Vec<Expr> {
+        let left = filters.iter().zip(&self.exact).filter(|(_, exact)| !**exact || !accepted.spans);
+        left.map(|(filter, _)| (*filter).clone()).collect()
+    }
 }
 
 /// A box of the conjunction, and for each filter how many leading columns its part in the box speaks of.

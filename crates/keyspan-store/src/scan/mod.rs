@@ -38,7 +38,7 @@ pub struct ScanSource {
 impl ScanSource {
     /// What of a scan is answered exactly.
     pub fn accept(scan: &Scan) -> Accepted {
-        Accepted { spans: true, order: scan.order != Order::Any, limit: true }
+        Accepted { spans: true, order: scan.order != Order::Any, limit: true, per_prefix: true }
     }
 
     /// The Arrow schema of a scan's output: the columns' types, key columns not null.
