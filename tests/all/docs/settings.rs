@@ -84,10 +84,14 @@ fn values(kind: Kind) -> String {
     }
 }
 
-/// An item of a list in lines of at most 120 characters.
+/// An item of a list in lines of at most 120 characters, broken between words and never within code.
 fn wrapped(item: &str) -> String {
-    let (mut lines, mut length) = (String::new(), 0);
-    for word in item.split(' ') {
+    let (mut lines, mut length, mut inside) = (String::new(), 0, false);
+    let words = item.split(|c| {
+        inside ^= c == '`';
+        c == ' ' && !inside
+    });
+    for word in words {
         if length > 0 && length + 1 + word.chars().count() > 120 {
             lines.push_str("\n ");
             length = 1;
