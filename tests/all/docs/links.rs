@@ -1,5 +1,5 @@
-//! Links within the repository lead to files and headings, every page can be reached from the README, and nothing points
-//! outside of the repository.
+//! Links within the repository lead to files and headings, source files that pages name exist, every page can be reached
+//! from the README, and nothing points outside of the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -52,6 +52,26 @@ fn every_link_leads_to_a_file_and_a_heading() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn source_files_that_pages_name_exist() {
+    let mut sources = Vec::new();
+    for folder in ["crates", "tests", "benches", "xtask"] {
+        files(&root().join(folder), &mut sources);
+    }
+    let sources: Vec<String> = sources.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let exists = |name: &str| sources.iter().any(|path| path.ends_with(&format!("/{name}")));
+    let mut missing = Vec::new();
+    for page in pages() {
+        for (index, line) in page.text.lines().enumerate() {
+            let words = line.split(|c: char| !c.is_alphanumeric() && !"_-./".contains(c));
+            let named = words.filter(|word| word.ends_with(".rs") || word.ends_with(".py"));
+            let lost = named.filter(|word| !word.starts_with('.') && !exists(word));
+            missing.extend(lost.map(|word| format!("{}:{}: {word}", page.path.display(), index + 1)));
+        }
+    }
+    assert!(missing.is_empty(), "files that are not there:\n{}", missing.join("\n"));
 }
 
 #[test]
