@@ -1,4 +1,4 @@
-//! The crate edges of DESIGN.md: dependencies point one way, and each foreign engine has one room.
+//! The crate edges of `docs/architecture.md`: dependencies point one way, and each foreign engine has one room.
 
 use std::collections::BTreeMap;
 use std::fs;

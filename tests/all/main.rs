@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod damage;
+mod docs;
 mod edges;
 mod isolation;
 mod layout;

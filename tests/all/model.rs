@@ -1,7 +1,7 @@
 //! The store against a plain `BTreeMap`: random writes, deletes, TTLs, explicit timestamps, schema changes, flushes,
 //! compactions and reopens, with a memory budget far below the data.
 //!
-//! The model keeps, for each cell, the write that wins (larger timestamp; ties as in DESIGN.md, section 8) and, for
+//! The model keeps, for each cell, the write that wins (larger timestamp; ties as in `docs/decisions.md`) and, for
 //! each row, the newest deletion that covers it. `KEYSPAN_SEED` repeats a run, `KEYSPAN_STEPS` makes it longer.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ struct Write {
 }
 
 impl Write {
-    /// Whether this write wins over the other: DESIGN.md, section 8, "write conflicts".
+    /// Whether this write wins over the other: `docs/decisions.md`, "write conflicts".
     fn beats(&self, other: &Write) -> bool {
         let rank = |write: &Write| {
             let class = match (&write.value, write.expires) {

@@ -41,6 +41,16 @@ def jdbc():
     return f"{jars}/*"
 
 
+def node():
+    """A folder whose programs find the package pg, which npm fetches once."""
+    folder = ROOT / "target" / "node"
+    if not (folder / "node_modules" / "pg").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text('{"private": true}')
+        run(["npm", "install", "--silent", "--no-audit", "--no-fund", "pg@8"], folder)
+    return folder
+
+
 class ServerCase(unittest.TestCase):
     """One server for all tests of a class."""
 

@@ -1,4 +1,4 @@
-"""The programs of docs/clients.md, as they stand there."""
+"""The programs of docs/clients/, as they stand there."""
 
 import pathlib
 import re
@@ -6,15 +6,15 @@ import shutil
 import sys
 import tempfile
 
-from server import ROOT, ServerCase, jdbc, needs, run
+from server import ROOT, ServerCase, jdbc, needs, node, run
 
 
 class Clients(ServerCase):
-    def examples(self, language):
-        """The page's programs in a language, for this test's server."""
-        page = (ROOT / "docs/clients.md").read_text()
-        found = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
-        self.assertTrue(found, f"docs/clients.md has no example in {language}")
+    def examples(self, page, language):
+        """The programs of a page, for this test's server."""
+        text = (ROOT / "docs/clients" / page).read_text()
+        found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+        self.assertTrue(found, f"docs/clients/{page} has no example in {language}")
         return [example.replace("5433", str(self.port)) for example in found]
 
     def setUp(self):
@@ -22,23 +22,31 @@ class Clients(ServerCase):
         self.addCleanup(shutil.rmtree, self.here)
 
     def test_psql(self):
-        for example in self.examples("sh"):
+        for example in self.examples("psql.md", "sh"):
             self.assertIn("PRIMARY KEY, btree (sensor, ts)", run(["bash", "-c", example], self.here))
 
     def test_python(self):
-        for example in self.examples("python"):
+        for example in self.examples("python.md", "python"):
             run([sys.executable, "-c", example], self.here)
 
     @needs("mvn", "maven default-jdk-headless")
-    def test_java(self):
-        for example in self.examples("java"):
+    def test_jdbc(self):
+        for example in self.examples("jdbc.md", "java"):
             (self.here / "Example.java").write_text(example)
             run(["java", "-cp", jdbc(), "Example.java"], self.here)
 
     @needs("go", "golang-go")
     def test_go(self):
-        for example in self.examples("go"):
+        for example in self.examples("go.md", "go"):
             for name in ("go.mod", "go.sum"):
                 shutil.copy(ROOT / "tests/drivers/go" / name, self.here)
             (self.here / "main.go").write_text(example)
             run(["go", "run", "."], self.here, GOTOOLCHAIN="local")
+
+    @needs("npm", "nodejs npm")
+    def test_node(self):
+        for example in self.examples("node.md", "js"):
+            program = node() / f"example-{self.port}.mjs"
+            program.write_text(example)
+            self.addCleanup(program.unlink)
+            run(["node", program], self.here)

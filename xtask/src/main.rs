@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask ci` is what CI runs, `cargo xtask drivers` the drivers alone,
-//! `cargo xtask torture` looks for faults that lose data for as long as one likes.
+//! `cargo xtask settings` writes a page of the documentation, `cargo xtask torture` looks for faults that lose data for
+//! as long as one likes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,9 +14,10 @@ const USAGE: &str = "usage: cargo xtask <command>
   ci        everything CI runs: fmt, clippy, docs, tests, drivers
   lint      fmt, clippy, docs
   test      unit tests, property tests, query files, kill tests
+  settings  docs/settings.md from the settings' definitions
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
-  drivers   drivers of Python, Java and Go against a running server (installs them into target/python and target/java;
-            Java and Go are skipped where they are not installed, but not in CI)";
+  drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
+            node; Java, Go and Node are skipped where they are not installed, but not in CI)";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         "lint" => lint(),
         "test" => test(),
         "drivers" => drivers(),
+        "settings" => settings(),
         "torture" => torture(),
         _ => Err(USAGE.to_string()),
     };
@@ -51,6 +54,13 @@ fn lint() -> Result<(), String> {
 
 fn test() -> Result<(), String> {
     step("tests", cargo(&["test", "--workspace", "--quiet"]))
+}
+
+/// Writes the page that a test compares with the definitions: the tests have them, and this program needs no query engine.
+fn settings() -> Result<(), String> {
+    let mut run = cargo(&["test", "--workspace", "--quiet", "--test", "all", "settings_page"]);
+    run.env("KEYSPAN_WRITE_DOCS", "1");
+    step("settings", run)
 }
 
 /// Faults under the store for some minutes. The store is built alone, optimized: it needs no query engine.

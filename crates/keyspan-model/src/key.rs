@@ -1,4 +1,4 @@
-//! Row keys as byte strings whose order is the order of the values (invariant 5 of the design).
+//! Row keys as byte strings whose order is the order of the values (an invariant of `docs/architecture.md`).
 //!
 //! A key is its parts one after another, in key order, with nothing before, between or after them. Each part says
 //! itself where it ends, so that the bytes of a prefix of a key are a prefix of the key's bytes.

@@ -188,7 +188,7 @@ pub struct Unchanged {
 /// An atomic set of mutations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteBatch {
-    /// In order: of two equal stamps on one cell the tie rules of DESIGN.md section 8 decide.
+    /// In order: of two equal stamps on one cell the tie rules of `docs/decisions.md` decide.
     pub mutations: Vec<Mutation>,
     /// All must hold when the batch is applied.
     pub unchanged: Vec<Unchanged>,

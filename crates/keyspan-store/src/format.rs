@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All numbers in the store's own files are little endian. A newer version, a required feature that this program does not
-//! know, and whatever else a newer program wrote are refused by name, never guessed at (invariant 7 of the design).
+//! know, and whatever else a newer program wrote are refused by name, never guessed at.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 //!
 //! The rule: an Arrow field's `keyspan.type` decides where it names a type of ours or one of Postgres' catalog types
 //! (`oid`, `name`, `"char"`, …); otherwise the Arrow type does. Every Arrow type has an answer: what Postgres has no
-//! type for is `jsonb`, as the design says of maps and structs.
+//! type for is `jsonb`, as `docs/decisions.md` says of maps and structs.
 
 use arrow::datatypes::{DataType, Field};
 use keyspan_model::ColumnType;

@@ -40,7 +40,7 @@ pub struct KeyRange {
 pub enum KeyMatch {
     /// `=` on every key column and nothing else: one part per key column, in key order.
     WholeKey(Vec<KeyPart>),
-    /// As `WholeKey`, for several keys (`IN` on key columns). CQL's and SQL's UPDATE differ here: DESIGN.md, section 8.
+    /// As `WholeKey`, for several keys (`IN` on key columns). CQL's and SQL's UPDATE differ here: `docs/decisions.md`.
     WholeKeys(Vec<Vec<KeyPart>>),
     /// Exactly one span: blind in CQL.
     SpansOnly(KeyRange),
