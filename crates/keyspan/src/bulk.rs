@@ -1,10 +1,8 @@
 //! Many rows at once: COPY FROM and imports.
 //!
-//! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: [`gather`] has more than 16 MB
+//! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: `intake` has more than 16 MB
 //! written out while they come. Who wants rows to be seen earlier, and can do without one step for all, says how many rows
 //! a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
-
-pub(crate) mod gather;
 
 use std::sync::Arc;
 
@@ -14,10 +12,10 @@ use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value, WriteBatch};
 use keyspan_store::seam::Store;
 
-use self::gather::Gather;
 use crate::database::Database;
-use crate::dml::intake::Intake;
-use crate::dml::value::compile;
+use crate::expression::compile;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
@@ -69,7 +67,7 @@ impl CopyIn {
             return Ok(());
         }
         if self.next_row_id {
-            self.intake.reserve(session, batch.num_rows()).await?;
+            self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
         let write = self.intake.write(batch, self.stamp)?;
         self.gather.push(write).await?;

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::{Catalog, Result};
+use keyspan_model::{Catalog, RelationDef, Result};
 use keyspan_query::{QueryEngine, QueryOptions};
 use keyspan_store::clock::Clock;
 use keyspan_store::seam::Store;
 use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
 
-use crate::dml::rowid::RowIds;
 use crate::locks::LockTable;
 use crate::rollup::{self, Rollups};
+use crate::rowid::RowIds;
 use crate::session::Session;
 use crate::threads::QueryThreads;
 
@@ -208,8 +208,9 @@ impl Database {
         WeakDatabase(Arc::downgrade(&self.inner))
     }
 
-    pub(crate) fn row_ids(&self) -> &RowIds {
-        &self.inner.row_ids
+    /// The first of `rows` new consecutive numbers for rows of a table without a key.
+    pub(crate) async fn new_row_ids(&self, relation: &RelationDef, rows: usize) -> Result<i64> {
+        self.inner.row_ids.allocate(self.store(), relation, rows).await
     }
 
     /// Microseconds since 1970.

@@ -10,18 +10,17 @@ use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::ExplainOptions;
 
-use crate::dml::row::Written;
 use crate::dml::target::{self, Target};
 use crate::names;
-use crate::outcome::{Outcome, Rows, Tag};
-use crate::prepare;
+use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::prepared::{Plan, Prepared};
 use crate::query;
+use crate::row::Written;
 use crate::session::Session;
 
 /// The columns of EXPLAIN.
 pub(crate) fn schema() -> SchemaRef {
-    prepare::text_schema(&["QUERY PLAN"])
+    text_schema(&["QUERY PLAN"])
 }
 
 /// `EXPLAIN`.

@@ -1,5 +1,7 @@
-//! Names to things: tables and views along the search path.
+//! Names: those in a statement's text, and the tables and views that they stand for along the search path.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast};
@@ -100,6 +102,39 @@ pub(crate) fn plain(name: &ObjectName) -> String {
         Some(keyspace) => format!("{keyspace}.{}", name.name),
         None => name.name.clone(),
     }
+}
+
+/// A name of a FROM clause as a statement's name.
+pub(crate) fn object_name(name: &ast::ObjectName) -> Option<ObjectName> {
+    let mut parts: Vec<String> = Vec::with_capacity(3);
+    for part in &name.0 {
+        let identifier = part.as_ident()?;
+        parts.push(folded(identifier));
+    }
+    let name = parts.pop()?;
+    Some(ObjectName { name, keyspace: parts.pop(), database: parts.pop(), position: 1 })
+}
+
+/// The identifier as names are kept: in lower case unless quoted.
+pub(crate) fn folded(identifier: &ast::Ident) -> String {
+    match identifier.quote_style {
+        Some(_) => identifier.value.clone(),
+        None => identifier.value.to_lowercase(),
+    }
+}
+
+/// The names of columns in an expression.
+pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
+    let mut columns = BTreeSet::new();
+    let _ = ast::visit_expressions(expression, |expression| {
+        match expression {
+            ast::Expr::Identifier(identifier) => drop(columns.insert(folded(identifier))),
+            ast::Expr::CompoundIdentifier(parts) => columns.extend(parts.last().map(folded)),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    columns
 }
 
 /// The parser of stored queries.

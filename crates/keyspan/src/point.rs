@@ -10,10 +10,10 @@ use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
 use keyspan_query::{KeyMatch, KeyPart, key_of};
 
 use crate::database::count;
-use crate::ddl::{folded, object_name};
-use crate::dml::row::Written;
 use crate::names::{self, Named};
+use crate::names::{folded, object_name};
 use crate::outcome::{Outcome, Rows, Tag};
+use crate::row::Written;
 use crate::session::Session;
 
 /// A SELECT by whole key.

@@ -1,9 +1,8 @@
 //! Settling a statement: the types of its parameters and the columns of its rows, before it runs.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
     Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using,
     ast,
@@ -13,10 +12,11 @@ use keyspan_query::{KeyMatch, PlannedQuery, key_of};
 
 use crate::dml::condition;
 use crate::dml::returning::Returning;
-use crate::dml::row::Written;
 use crate::dml::shape::ShapeTypes;
-use crate::dml::value::{as_parameter, compile_typed, parameter_index};
+use crate::expression::compile_typed;
+use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Plan, Prepared};
+use crate::row::Written;
 use crate::session::Session;
 use crate::{arrays, explain, names, point, query, show};
 
@@ -358,23 +358,4 @@ fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
     // A wrong name is an error when the statement runs; here its values are texts.
     let ty = |name: &str| table.column(name).map_or(ColumnType::Text, |column| column.ty);
     statement.columns.iter().map(|column| ty(&column.name)).collect()
-}
-
-/// The places of the parameters in an expression.
-fn parameters_in(expression: &ast::Expr) -> Vec<usize> {
-    let mut found = Vec::new();
-    let _ = ast::visit_expressions(expression, |expression| {
-        if let ast::Expr::Value(literal) = expression
-            && let ast::Value::Placeholder(name) = &literal.value
-        {
-            found.extend(parameter_index(name));
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    found
-}
-
-/// A schema of one column of text.
-pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
-    Arc::new(Schema::new(names.iter().map(|name| ColumnType::Text.field(name, true)).collect::<Vec<_>>()))
 }

@@ -8,7 +8,7 @@ use keyspan_cql::{Parsed, Statement};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::PlannedQuery;
 
-use crate::dml::value::Evaluator;
+use crate::expression::Evaluator;
 use crate::outcome::{Outcome, Tag};
 use crate::point::PointSelect;
 use crate::session::Session;

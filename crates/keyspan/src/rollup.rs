@@ -24,9 +24,9 @@ use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
 use parking_lot::Mutex;
 
-use crate::bulk::gather::Gather;
 use crate::database::Database;
-use crate::dml::intake::Intake;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 
 /// Time between two refreshes of a view, at least.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -10,8 +10,7 @@ use keyspan_query::SettingChange;
 
 use crate::describe;
 use crate::names::{self, Named};
-use crate::outcome::{Outcome, Rows, Tag};
-use crate::prepare::text_schema;
+use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::session::Session;
 use crate::settings::definition;
 

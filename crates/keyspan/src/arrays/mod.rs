@@ -19,7 +19,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use ast::{BinaryOperator, DataType, Expr, VisitMut, VisitorMut};
 
-use crate::dml::value::parameter_index;
+use crate::parameter::parameter_index;
 
 /// Places of array parameters, and whether their elements are said to be `oid`s, which clients tell from bigints.
 pub(crate) type Arrays = BTreeMap<usize, bool>;

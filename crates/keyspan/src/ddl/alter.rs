@@ -6,12 +6,12 @@ use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
 
 use super::table::NewColumn;
-use super::validate::columns_of;
 use super::{change, check_free, depend, missing, option, skipping, validate};
-use crate::dml;
+use crate::names::columns_of;
 use crate::names::{self, Named};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::session::Session;
+use crate::{dml, expression};
 
 /// `ALTER TABLE | VIEW`.
 pub(crate) async fn run(session: &mut Session, statement: &AlterTable) -> Result<Outcome> {
@@ -228,7 +228,7 @@ async fn check_rows(session: &mut Session, table: &TableDef, action: &AlterActio
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
             let ty = table.expect_column(column)?.ty;
-            let evaluator = dml::value::Evaluator::new(session);
+            let evaluator = expression::Evaluator::new(session);
             evaluator.constant(session, &source.expression, ty, &[]).map(drop)
         }
         AlterAction::AddCheck(definition) => {

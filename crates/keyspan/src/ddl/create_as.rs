@@ -9,8 +9,8 @@ use keyspan_query::PlannedQuery;
 
 use super::table::{NewColumn, Shape, is_taken, no_key};
 use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
-use crate::bulk::gather::Gather;
-use crate::dml::intake::Intake;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use keyspan_cql::{ObjectName, ast};
+use keyspan_cql::ast;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
 
-use crate::names::{self, Named};
+use crate::names::{self, Named, object_name};
 
 /// The views that read this table or view directly.
 pub(crate) fn views_of(catalog: &Catalog, id: TableId) -> Vec<Arc<ViewDef>> {
@@ -70,23 +70,4 @@ pub(crate) fn query_reads(catalog: &Catalog, path: &[String], query: &ast::Query
         ControlFlow::<()>::Continue(())
     });
     ids
-}
-
-/// A name of a FROM clause as a statement's name.
-pub(crate) fn object_name(name: &ast::ObjectName) -> Option<ObjectName> {
-    let mut parts: Vec<String> = Vec::with_capacity(3);
-    for part in &name.0 {
-        let identifier = part.as_ident()?;
-        parts.push(folded(identifier));
-    }
-    let name = parts.pop()?;
-    Some(ObjectName { name, keyspace: parts.pop(), database: parts.pop(), position: 1 })
-}
-
-/// The identifier as names are kept: in lower case unless quoted.
-pub(crate) fn folded(identifier: &ast::Ident) -> String {
-    match identifier.quote_style {
-        Some(_) => identifier.value.clone(),
-        None => identifier.value.to_lowercase(),
-    }
 }

@@ -17,10 +17,6 @@ pub(crate) mod table;
 mod validate;
 pub(crate) mod view;
 
-pub(crate) use depend::{folded, object_name};
-pub(crate) use option::TTL_MAX;
-pub(crate) use validate::columns_of;
-
 use keyspan_cql::ObjectName;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
 use keyspan_store::seam::Store;

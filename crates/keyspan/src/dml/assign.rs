@@ -5,10 +5,10 @@ use keyspan_cql::{Assignment, InsertValue, ast};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::check::check_value;
-use super::row::{NewRow, Written};
-use super::value::{Evaluator, compile};
-use crate::ddl::columns_of;
+use crate::constraint::check_value;
+use crate::expression::{Evaluator, compile};
+use crate::names::columns_of;
+use crate::row::{NewRow, Written};
 use crate::session::Session;
 use arrow::datatypes::SchemaRef;
 

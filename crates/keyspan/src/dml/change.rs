@@ -13,10 +13,10 @@ use arrow::array::RecordBatch;
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Stamp, Unchanged, Value, WriteBatch};
 use keyspan_store::seam::{Snapshot, Store};
 
-use super::row::Written;
 use super::target::{self, Target};
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
+use crate::row::Written;
 use crate::session::Session;
 
 /// More rows than this are not locked one by one: the whole relation must not have changed.

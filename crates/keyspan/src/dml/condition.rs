@@ -13,9 +13,9 @@ use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Mutation, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile;
+use crate::expression::compile;
 use crate::outcome::Rows;
+use crate::row::Written;
 use crate::session::Session;
 
 /// A condition ready to be evaluated.

@@ -15,11 +15,11 @@ use super::assign::Assignments;
 use super::change::{Found, change};
 use super::condition::{self, Answer, holds};
 use super::insert::Rows;
-use super::row::{NewRow, Written, alone, merged};
 use super::target::Target;
-use super::value::compile;
+use crate::expression::compile;
 use crate::locks::RowName;
 use crate::outcome::{Outcome, Tag};
+use crate::row::{NewRow, Written, alone, merged};
 use crate::session::Session;
 
 /// The rows that are there, by name: those found, then those the statement itself adds.

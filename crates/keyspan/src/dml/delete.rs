@@ -5,16 +5,16 @@ use keyspan_cql::Delete;
 use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, SpanDelete, Value};
 
 use super::change::{Found, change};
-use super::check::null_value;
 use super::condition::{self, Answer, Compiled, Decision};
 use super::existing;
 use super::returning::Returning;
-use super::row::Written;
 use super::target::{self, Target};
 use super::using::{self, Timing};
+use crate::constraint::null_value;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
+use crate::row::Written;
 use crate::session::Session;
 
 /// Everything about a DELETE that does not depend on the rows.

@@ -8,8 +8,8 @@ use keyspan_cql::ast;
 use keyspan_model::{ColumnId, Order, RelationId, Result, Scan, ScanColumn, Span, TableDef};
 use keyspan_store::seam::Snapshot;
 
-use super::check;
-use super::row::Written;
+use crate::constraint;
+use crate::row::Written;
 use crate::session::Session;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
@@ -72,9 +72,9 @@ pub(crate) async fn any_null(session: &mut Session, table: &TableDef, column: Co
 
 /// Whether the condition is false for a row.
 pub(crate) async fn any_breaking(session: &mut Session, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
-    let compiled = check::compile_one(session, table, condition)?;
+    let compiled = constraint::compile_one(session, table, condition)?;
     let columns = Written::new(Arc::new(table.clone())).scan_columns();
-    any(session, table, columns, |batch| Ok(check::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
+    any(session, table, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
 }
 
 async fn any(

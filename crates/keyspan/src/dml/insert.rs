@@ -12,22 +12,21 @@ use keyspan_store::seam::BatchStream;
 use std::sync::Arc;
 
 use super::change::change;
-use super::check::{Checks, check_value, null_value};
 use super::conflict;
-use super::intake::Intake;
 use super::returning::Returning;
-use super::row::{NewRow, Written, alone, merged};
-use super::rowid;
 use super::shape::Pending;
 use super::target::Target;
 use super::using::{self, Timing};
-use super::value::{Evaluator, compile, rows_without_columns};
-use crate::bulk::gather::Gather;
+use crate::constraint::{Checks, check_value, null_value};
 use crate::database::count;
+use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
+use crate::row::{NewRow, Written, alone, merged};
 use crate::session::Session;
 
 /// From so many rows on they are written as one columnar batch.
@@ -252,7 +251,7 @@ async fn columnar(
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
-            intake.reserve(session, batch.num_rows()).await?;
+            intake.reserve(&session.database, batch.num_rows()).await?;
             gather.push(intake.write(&batch, timing.stamp)?).await?;
         }
     }
@@ -269,7 +268,7 @@ impl Rows {
     async fn complete(&mut self, session: &Session) -> Result<()> {
         let table = self.written.table.clone();
         if table.columns[0].hidden && !self.rows.is_empty() {
-            let first = rowid::allocate(session, &self.written.relation, self.rows.len()).await?;
+            let first = session.database.new_row_ids(&self.written.relation, self.rows.len()).await?;
             for (row, number) in self.rows.iter_mut().zip(first..) {
                 row[0] = Some(Value::BigInt(number));
             }

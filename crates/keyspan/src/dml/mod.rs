@@ -11,18 +11,13 @@
 
 pub(crate) mod assign;
 pub(crate) mod change;
-pub(crate) mod check;
 pub(crate) mod condition;
 pub(crate) mod conflict;
 pub(crate) mod delete;
 pub(crate) mod existing;
 pub(crate) mod insert;
-pub(crate) mod intake;
 pub(crate) mod returning;
-pub(crate) mod row;
-pub(crate) mod rowid;
 pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod update;
 pub(crate) mod using;
-pub(crate) mod value;

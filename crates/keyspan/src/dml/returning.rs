@@ -9,10 +9,10 @@ use keyspan_model::array::coerce;
 use keyspan_model::{ColumnType, Error, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile_typed;
-use crate::ddl::folded;
+use crate::expression::compile_typed;
+use crate::names::folded;
 use crate::outcome::Rows;
+use crate::row::Written;
 use crate::session::Session;
 
 /// A RETURNING list ready to be evaluated.

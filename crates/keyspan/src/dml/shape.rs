@@ -15,8 +15,9 @@ use keyspan_cql::ast::{self, VisitMut, VisitorMut};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::NewRow;
-use super::value::{Evaluator, compile_typed, one_row, parameter_index, rows_without_columns};
+use crate::expression::{Evaluator, compile_typed, one_row, rows_without_columns};
+use crate::parameter::parameter_index;
+use crate::row::NewRow;
 use crate::session::Session;
 
 /// An expression with its parameters numbered in the order in which they come.

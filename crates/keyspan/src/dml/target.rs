@@ -13,9 +13,10 @@ use keyspan_query::{KeyMatch, key_of};
 use keyspan_store::seam::Snapshot;
 
 use super::existing;
-use super::row::Written;
 use crate::database::count;
+use crate::names;
 use crate::query;
+use crate::row::Written;
 use crate::session::Session;
 
 /// Which rows.
@@ -92,7 +93,7 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
     let _ = ast::visit_expressions_mut(&mut filter, |expression| {
         if let ast::Expr::CompoundIdentifier(parts) = expression
             && let [qualifier, column] = parts.as_slice()
-            && crate::ddl::folded(qualifier) == alias
+            && names::folded(qualifier) == alias
         {
             *expression = ast::Expr::Identifier(column.clone());
         }

@@ -9,15 +9,15 @@ use keyspan_model::{Error, ErrorKind, Result, Value};
 
 use super::assign::Assignments;
 use super::change::{Found, change};
-use super::check::Checks;
 use super::condition::{self, Answer, Compiled, Decision};
 use super::returning::Returning;
-use super::row::{NewRow, Written, merged};
 use super::target::{self, Target};
 use super::using::{self, Timing};
+use crate::constraint::Checks;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
+use crate::row::{NewRow, Written, merged};
 use crate::session::Session;
 
 /// Everything about an UPDATE that does not depend on the rows.

@@ -3,9 +3,11 @@
 use keyspan_cql::{Using, ast};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
 
-use super::value::Evaluator;
-use crate::ddl::TTL_MAX;
+use crate::expression::Evaluator;
 use crate::session::Session;
+
+/// Cassandra's longest time to live: 20 years, in seconds.
+pub(crate) const TTL_MAX: i64 = 630_720_000;
 
 /// When a statement's writes count as written, and how long they live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

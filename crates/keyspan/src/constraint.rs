@@ -5,9 +5,9 @@ use keyspan_cql::ast;
 use keyspan_model::{ColumnDef, Error, ErrorKind, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile;
-use crate::ddl::columns_of;
+use crate::expression::compile;
+use crate::names::columns_of;
+use crate::row::Written;
 use crate::session::Session;
 
 /// A table's CHECKs, ready to be evaluated on batches of all its columns.

@@ -3,6 +3,8 @@
 //! The rule: a batch comes out with exactly the table's types, defaults filled in, NOT NULL and lengths and CHECKs
 //! satisfied, or it is an error and nothing of it is written.
 
+pub(crate) mod gather;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
@@ -14,10 +16,10 @@ use keyspan_model::{
 };
 use keyspan_query::{CompiledExprs, Zone};
 
-use super::check::{Checks, null_value};
-use super::row::Written;
-use super::rowid;
-use super::value::{Evaluator, compile, rows_without_columns};
+use crate::constraint::{Checks, null_value};
+use crate::database::Database;
+use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::row::Written;
 use crate::session::Session;
 
 /// Turns batches of some of a table's columns into writes.
@@ -139,9 +141,9 @@ impl Intake {
     }
 
     /// Makes sure that the next `rows` rows of a table without a key have numbers.
-    pub(crate) async fn reserve(&mut self, session: &Session, rows: usize) -> Result<()> {
+    pub(crate) async fn reserve(&mut self, database: &Database, rows: usize) -> Result<()> {
         if self.target.table.columns[0].hidden {
-            self.next_row_id = Some(rowid::allocate(session, &self.target.relation, rows).await?);
+            self.next_row_id = Some(database.new_row_ids(&self.target.relation, rows).await?);
         }
         Ok(())
     }

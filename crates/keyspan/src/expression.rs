@@ -11,6 +11,7 @@ use keyspan_query::{CompiledExprs, Zone};
 use keyspan_store::seam::{ReadAt, Store};
 
 use crate::database::count;
+use crate::parameter::parameter_index;
 use crate::session::Session;
 
 /// Evaluates expressions in a session's time zone.
@@ -130,23 +131,6 @@ impl Evaluator {
         let plain = !data_type.to_string().contains('(');
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
         Some(self.text(text, ty).and_then(|value| self.cast(value, to)))
-    }
-}
-
-/// The place of `$n` among the parameters.
-pub(crate) fn parameter_index(name: &str) -> Option<usize> {
-    name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
-}
-
-/// The parameter that an expression is, and nothing else.
-pub(crate) fn as_parameter(expression: &ast::Expr) -> Option<usize> {
-    match expression {
-        ast::Expr::Nested(inner) => as_parameter(inner),
-        ast::Expr::Value(literal) => match &literal.value {
-            ast::Value::Placeholder(name) => parameter_index(name),
-            _ => None,
-        },
-        _ => None,
     }
 }
 
