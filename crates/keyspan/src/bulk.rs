@@ -12,6 +12,7 @@ use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value, WriteBatch};
 use keyspan_store::seam::Store;
 
+use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::compile;
 use crate::intake::Intake;
@@ -102,8 +103,8 @@ impl CopyIn {
         }
         let rows = self.gather.rows();
         let mutations = self.gather.finish().await?.into_iter().collect();
-        let locks = HeldLocks::none(session.database.locks().clone());
-        session.write(mutations, Vec::new(), locks).await?;
+        let locks = HeldLocks::none(self.database.locks().clone());
+        session.context.write(mutations, Vec::new(), locks).await?;
         Ok(rows)
     }
 }
@@ -118,7 +119,7 @@ fn filtered(filter: &keyspan_query::CompiledExprs, batch: &RecordBatch) -> Resul
 }
 
 /// `COPY`: says which way the data goes; COPY TO has its rows with it.
-pub(crate) async fn copy(session: &mut Session, statement: &Copy, parameters: &[Value]) -> Result<Outcome> {
+pub(crate) async fn copy(context: &mut ClientContext, statement: &Copy, parameters: &[Value]) -> Result<Outcome> {
     if let CopyTarget::File(path) = &statement.target {
         let error = Error::not_supported(format!("COPY with the server's file \"{path}\" is not supported"));
         return Err(error.with_hint("Use STDIN or STDOUT; psql's \\copy reads and writes the client's files."));
@@ -128,7 +129,7 @@ pub(crate) async fn copy(session: &mut Session, statement: &Copy, parameters: &[
         let CopySubject::Table { name, .. } = &statement.subject else {
             return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
         };
-        names::table(&session.catalog(), &session.settings.search_path(), name)?;
+        names::table(&context.catalog(), &context.settings.search_path(), name)?;
         let copy = Some(CopyDirection::In(Box::new(statement.clone())));
         return Ok(Outcome { tag: Tag::streamed("COPY"), rows: None, copy });
     }
@@ -141,8 +142,8 @@ pub(crate) async fn copy(session: &mut Session, statement: &Copy, parameters: &[
         }
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &query, &types).await?;
-    let stream = query::execute(session, &planned, parameters).await?;
+    let planned = query::plan(context, &query, &types).await?;
+    let stream = query::execute(context, &planned, parameters).await?;
     let copy = Some(CopyDirection::Out(Box::new(statement.clone())));
     let rows = Some(Rows::new(planned.schema.clone(), stream));
     Ok(Outcome { tag: Tag::streamed("COPY"), rows, copy })
@@ -161,7 +162,7 @@ impl Session {
         let mut bulk = self.bulk_insert(name, &columns)?;
         if let Some(filter) = &copy.filter {
             let input = [(name.name.as_str(), bulk.schema.clone())];
-            let compiled = compile(self, &[filter], &input, &[])?;
+            let compiled = compile(&mut self.context, &[filter], &input, &[])?;
             if compiled.types() != [ColumnType::Boolean] {
                 return Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean"));
             }
@@ -175,21 +176,22 @@ impl Session {
     /// # Errors
     /// As [`Session::copy_in`].
     pub fn bulk_insert(&mut self, table: &ObjectName, columns: &[String]) -> Result<CopyIn> {
-        let table = names::table(&self.catalog(), &self.settings.search_path(), table)?;
+        let table = names::table(&self.catalog(), &self.context.settings.search_path(), table)?;
         let hidden = table.columns[0].hidden;
-        let intake = Intake::complete(self, table, columns)?;
-        let commit_every = self.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
+        let intake = Intake::complete(&mut self.context, table, columns)?;
+        let commit_every =
+            self.context.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
         let mut copy = CopyIn {
-            database: self.database.clone(),
+            database: self.context.database.clone(),
             schema: intake.schema(),
-            gather: Gather::new(self.database.store(), intake.relation().clone(), self.stamp()),
+            gather: Gather::new(self.context.database.store(), intake.relation().clone(), self.context.stamp()),
             intake,
             filter: None,
             commit_every: 0,
             rows: 0,
-            stamp: self.stamp(),
-            relaxed: self.settings.relaxed_durability(),
-            in_transaction: self.transaction.is_some(),
+            stamp: self.context.stamp(),
+            relaxed: self.context.settings.relaxed_durability(),
+            in_transaction: self.context.transaction.is_some(),
             next_row_id: hidden,
         };
         copy.commit_every(commit_every);

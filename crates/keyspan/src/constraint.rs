@@ -5,10 +5,10 @@ use keyspan_cql::ast;
 use keyspan_model::{ColumnDef, Error, ErrorKind, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
+use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::names::columns_of;
 use crate::row::Written;
-use crate::session::Session;
 
 /// A table's CHECKs, ready to be evaluated on batches of all its columns.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// The checks of a table. Cheap for a table without any.
-    pub(crate) fn new(session: &mut Session, target: &Written) -> Result<Checks> {
+    pub(crate) fn new(context: &mut ClientContext, target: &Written) -> Result<Checks> {
         let table = &target.table;
         if table.checks.is_empty() {
             return Ok(Checks { names: Vec::new(), compiled: None, columns: Vec::new() });
@@ -30,7 +30,7 @@ impl Checks {
         let expressions = table.checks.iter().map(|check| parse(&check.sql)).collect::<Result<Vec<_>>>()?;
         let columns = expressions.iter().flat_map(columns_of).collect();
         let references: Vec<&ast::Expr> = expressions.iter().collect();
-        let compiled = compile(session, &references, &[(&table.name, target.schema.clone())], &[])?;
+        let compiled = compile(context, &references, &[(&table.name, target.schema.clone())], &[])?;
         Ok(Checks { names: table.checks.iter().map(|c| c.name.clone()).collect(), compiled: Some(compiled), columns })
     }
 
@@ -68,9 +68,13 @@ pub(crate) fn has_false(array: &dyn Array) -> bool {
 }
 
 /// Compiles one condition over a table's columns.
-pub(crate) fn compile_one(session: &mut Session, table: &TableDef, expression: &ast::Expr) -> Result<CompiledExprs> {
+pub(crate) fn compile_one(
+    context: &mut ClientContext,
+    table: &TableDef,
+    expression: &ast::Expr,
+) -> Result<CompiledExprs> {
     let target = Written::new(std::sync::Arc::new(table.clone()));
-    compile(session, &[expression], &[(&table.name, target.schema.clone())], &[])
+    compile(context, &[expression], &[(&table.name, target.schema.clone())], &[])
 }
 
 /// 23502 as PostgreSQL words it.

@@ -9,9 +9,9 @@ use arrow::datatypes::SchemaRef;
 use keyspan_cql::{DeclareCursor, Fetch, FetchDirection};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 
+use crate::context::ClientContext;
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
-use crate::session::Session;
 
 /// A declared cursor.
 #[derive(Debug)]
@@ -133,13 +133,16 @@ impl Cursor {
 }
 
 /// `DECLARE`.
-pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, parameters: &[Value]) -> Result<Outcome> {
-    if session.cursors.contains_key(&statement.name) {
+pub(crate) async fn declare(
+    context: &mut ClientContext,
+    statement: &DeclareCursor,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    if context.cursors.contains_key(&statement.name) {
         let message = format!("cursor \"{}\" already exists", statement.name);
         return Err(Error::new(ErrorKind::DuplicateCursor, message));
     }
-    let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if !in_block && !statement.hold {
+    if !context.in_transaction_block() && !statement.hold {
         return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));
     }
     if statement.binary {
@@ -148,11 +151,11 @@ pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, pa
         );
     }
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &statement.query.query, &types).await?;
-    let snapshot = session.snapshot()?;
-    let context = session.context(snapshot, &[]);
+    let planned = query::plan(context, &statement.query.query, &types).await?;
+    let snapshot = context.snapshot()?;
+    let query_context = context.query_context(snapshot, &[]);
     // The stream outlives the statement, so that only a FETCH can be cancelled.
-    let stream = query::execute_on(session, &planned, parameters, context).await?;
+    let stream = query::execute_on(context, &planned, parameters, query_context).await?;
     let cursor = Cursor {
         rows: Rows::new(planned.schema.clone(), stream),
         kept: Vec::new(),
@@ -162,14 +165,14 @@ pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, pa
         position: 0,
         dropped: 0,
     };
-    session.cursors.insert(statement.name.clone(), cursor);
+    context.cursors.insert(statement.name.clone(), cursor);
     Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
 }
 
 /// `FETCH`, `MOVE`.
-pub(crate) async fn fetch(session: &mut Session, statement: &Fetch) -> Result<Outcome> {
-    let running = session.running.clone();
-    let Some(cursor) = session.cursors.get_mut(&statement.cursor) else { return Err(unknown(&statement.cursor)) };
+pub(crate) async fn fetch(context: &mut ClientContext, statement: &Fetch) -> Result<Outcome> {
+    let running = context.running.clone();
+    let Some(cursor) = context.cursors.get_mut(&statement.cursor) else { return Err(unknown(&statement.cursor)) };
     let batch = step(cursor, &running, statement.direction).await?;
     let rows = batch.num_rows() as u64;
     if statement.is_move {
@@ -208,13 +211,13 @@ fn forward_only() -> Error {
 }
 
 /// `CLOSE`.
-pub(crate) fn close(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
+pub(crate) fn close(context: &mut ClientContext, name: Option<&str>) -> Result<Outcome> {
     match name {
         None => {
-            session.cursors.clear();
+            context.cursors.clear();
             Ok(Outcome::done(Tag::plain("CLOSE CURSOR ALL")))
         }
-        Some(name) => match session.cursors.remove(name) {
+        Some(name) => match context.cursors.remove(name) {
             Some(_) => Ok(Outcome::done(Tag::plain("CLOSE CURSOR"))),
             None => Err(unknown(name)),
         },

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use keyspan_model::{Catalog, RelationDef, Result};
-use keyspan_query::{QueryEngine, QueryOptions};
+use keyspan_query::{QueryEngine, QueryOptions, QuerySession};
 use keyspan_store::clock::Clock;
 use keyspan_store::seam::Store;
 use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
@@ -13,7 +13,6 @@ use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
 use crate::locks::LockTable;
 use crate::rollup::{self, Rollups};
 use crate::rowid::RowIds;
-use crate::session::Session;
 use crate::threads::QueryThreads;
 
 /// How a database is opened.
@@ -39,7 +38,7 @@ struct Inner {
     locks: Arc<LockTable>,
     row_ids: RowIds,
     counts: Counts,
-    next_session: AtomicU64,
+    next_context: AtomicU64,
     threads: QueryThreads,
     rollups: Rollups,
     refreshes: bool,
@@ -123,7 +122,7 @@ impl Database {
                 locks: Arc::default(),
                 row_ids: RowIds::default(),
                 counts: Counts::default(),
-                next_session: AtomicU64::new(1),
+                next_context: AtomicU64::new(1),
                 threads: QueryThreads::default(),
                 rollups: Rollups::default(),
                 refreshes: options.store.background && options.store.threads,
@@ -133,12 +132,6 @@ impl Database {
             rollup::look_after(&database)?;
         }
         Ok(database)
-    }
-
-    /// A new session. Cheap.
-    pub fn session(&self) -> Session {
-        let id = self.inner.next_session.fetch_add(1, Ordering::Relaxed);
-        Session::new(self.clone(), self.inner.engine.session(), id)
     }
 
     /// The current catalog.
@@ -211,6 +204,16 @@ impl Database {
     /// The first of `rows` new consecutive numbers for rows of a table without a key.
     pub(crate) async fn new_row_ids(&self, relation: &RelationDef, rows: usize) -> Result<i64> {
         self.inner.row_ids.allocate(self.store(), relation, rows).await
+    }
+
+    /// A number that no other context of this database has.
+    pub(crate) fn new_context_id(&self) -> u64 {
+        self.inner.next_context.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The queries of one context.
+    pub(crate) fn begin_queries(&self) -> QuerySession {
+        self.inner.engine.session()
     }
 
     /// Microseconds since 1970.

@@ -10,9 +10,9 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{CompiledExprs, Zone};
 use keyspan_store::seam::{ReadAt, Store};
 
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::parameter::parameter_index;
-use crate::session::Session;
 
 /// Evaluates expressions in a session's time zone.
 #[derive(Clone, Debug)]
@@ -21,14 +21,14 @@ pub(crate) struct Evaluator {
 }
 
 impl Evaluator {
-    pub(crate) fn new(session: &Session) -> Evaluator {
-        Evaluator { zone: session.zone() }
+    pub(crate) fn new(context: &ClientContext) -> Evaluator {
+        Evaluator { zone: context.zone() }
     }
 
     /// The value of an expression without columns, as a column of type `to` stores it.
     pub(crate) fn constant(
         &self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: &ast::Expr,
         to: ColumnType,
         parameters: &[Value],
@@ -36,7 +36,7 @@ impl Evaluator {
         if let Some(value) = self.simple(expression, to, parameters) {
             return value;
         }
-        let compiled = compile(session, &[expression], &[], parameters)?;
+        let compiled = compile(context, &[expression], &[], parameters)?;
         let arrays = compiled.evaluate(&one_row()?, parameters)?;
         self.assign(&arrays[0], 0, compiled.types()[0], to)
     }
@@ -136,26 +136,26 @@ impl Evaluator {
 
 /// Compiles expressions over rows of the inputs; parameters have the types of the given values.
 pub(crate) fn compile(
-    session: &mut Session,
+    context: &mut ClientContext,
     expressions: &[&ast::Expr],
     input: &[(&str, SchemaRef)],
     parameters: &[Value],
 ) -> Result<CompiledExprs> {
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    compile_typed(session, expressions, input, &types)
+    compile_typed(context, expressions, input, &types)
 }
 
 /// As [`compile`], with parameter types as far as they are known.
 pub(crate) fn compile_typed(
-    session: &mut Session,
+    context: &mut ClientContext,
     expressions: &[&ast::Expr],
     input: &[(&str, SchemaRef)],
     types: &[Option<ColumnType>],
 ) -> Result<CompiledExprs> {
-    count(&session.database.counts().compilations);
-    let snapshot = session.database.store().snapshot(ReadAt::Acknowledged)?;
-    let context = session.context(snapshot, types);
-    session.queries.expression(expressions, input, &context)
+    count(&context.database.counts().compilations);
+    let snapshot = context.database.store().snapshot(ReadAt::Acknowledged)?;
+    let query_context = context.query_context(snapshot, types);
+    context.queries.expression(expressions, input, &query_context)
 }
 
 /// A batch of one row without columns.

@@ -36,6 +36,7 @@ mod backup;
 pub mod bulk;
 pub mod cancel;
 mod constraint;
+mod context;
 pub mod copy;
 mod cursor;
 pub mod database;

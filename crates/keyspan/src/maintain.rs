@@ -5,13 +5,13 @@ use std::path::Path;
 use keyspan_cql::{Maintain, ObjectName, Statement};
 use keyspan_model::{Error, ErrorKind, Result};
 
+use crate::context::ClientContext;
 use crate::ddl::materialized;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
 /// Upkeep. The store works on all tables at a time, so that names are only checked.
-pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<Outcome> {
+pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Result<Outcome> {
     let (tag, names, work): (_, &[ObjectName], _) = match statement {
         Maintain::Flush(names) => ("FLUSH", names, Work::Flush),
         Maintain::Compact(names) => ("COMPACT", names, Work::Compact),
@@ -23,18 +23,17 @@ pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<O
         Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Work::Refresh(name)),
     };
     for name in names {
-        names::expect(&session.catalog(), &session.settings.search_path(), name)?;
+        names::expect(&context.catalog(), &context.settings.search_path(), name)?;
     }
-    let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && in_block {
+    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && context.in_transaction_block() {
         let message = format!("{tag} cannot run inside a transaction block");
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
-        Work::Flush => session.running.guard(session.database.flush()).await?,
-        Work::Compact => session.running.guard(session.database.compact()).await?,
-        Work::Refresh(name) => materialized::refresh(session, name).await?,
-        Work::Backup(directory) => backup(session, Path::new(directory)).await?,
+        Work::Flush => context.running.guard(context.database.flush()).await?,
+        Work::Compact => context.running.guard(context.database.compact()).await?,
+        Work::Refresh(name) => materialized::refresh(context, name).await?,
+        Work::Backup(directory) => backup(context, Path::new(directory)).await?,
         Work::Nothing => {}
     }
     Ok(Outcome::done(Tag::plain(tag)))
@@ -49,14 +48,14 @@ enum Work<'a> {
 }
 
 /// The path is the server's, so that it must not depend on where the server was started.
-async fn backup(session: &mut Session, directory: &Path) -> Result<()> {
+async fn backup(context: &mut ClientContext, directory: &Path) -> Result<()> {
     if !directory.is_absolute() {
         let message = format!("\"{}\" is not an absolute path", directory.display());
         return Err(Error::new(ErrorKind::InvalidName, message)
             .with_hint("Write the whole path of a directory on the server's machine."));
     }
-    let report = session.database.backup_by(&session.running, directory.to_owned()).await?;
-    session.notice(Notice::plain(report.to_string()));
+    let report = context.database.backup_by(&context.running, directory.to_owned()).await?;
+    context.notice(Notice::plain(report.to_string()));
     Ok(())
 }
 

@@ -9,12 +9,12 @@ use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
 use keyspan_query::{KeyMatch, KeyPart, key_of};
 
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names::{self, Named};
 use crate::names::{folded, object_name};
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::row::Written;
-use crate::session::Session;
 
 /// A SELECT by whole key.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ enum Output {
 }
 
 /// Recognizes a SELECT by whole key of one table with nothing but plain columns.
-pub(crate) fn recognize(session: &mut Session, query: &ast::Query) -> Option<PointSelect> {
+pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Option<PointSelect> {
     let select = plain_select(query)?;
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
@@ -51,12 +51,12 @@ pub(crate) fn recognize(session: &mut Session, query: &ast::Query) -> Option<Poi
     if name.keyspace.as_deref().is_some_and(|keyspace| names::SYSTEM.contains(&keyspace)) {
         return None;
     }
-    let named = names::find(&session.catalog(), &session.settings.search_path(), &name)?;
+    let named = names::find(&context.catalog(), &context.settings.search_path(), &name)?;
     let Named::Table(table) = named else { return None };
-    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, session.settings.time_zone()) else {
+    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, context.settings.time_zone()) else {
         return None;
     };
-    let written = session.written(table);
+    let written = context.written(table);
     let (outputs, labels) = outputs(&written, &select.projection)?;
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         Output::Column(place) => {
@@ -174,21 +174,21 @@ pub(crate) fn parameters_of(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
 }
 
 /// Runs it.
-pub(crate) async fn run(session: &mut Session, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
-    count(&session.database.counts().point_reads);
+pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
+    count(&context.database.counts().point_reads);
     let tag = Tag::streamed("SELECT");
     let Some(key) = select.bind(parameters)? else {
         return Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), Vec::new())));
     };
     let snapshot = match select.locks {
-        false => session.snapshot()?,
+        false => context.snapshot()?,
         true => {
-            let locks = session.lock(vec![select.written.name(&key)?]).await?;
+            let locks = context.lock(vec![select.written.name(&key)?]).await?;
             // Outside a transaction the lock would end with the statement.
-            if let Some(transaction) = &mut session.transaction {
+            if let Some(transaction) = &mut context.transaction {
                 transaction.keep(locks);
             }
-            session.newest()?
+            context.newest()?
         }
     };
     let columns: Vec<ScanColumn> = select

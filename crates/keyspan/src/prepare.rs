@@ -10,6 +10,7 @@ use keyspan_cql::{
 use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of};
 
+use crate::context::ClientContext;
 use crate::dml::condition;
 use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
@@ -17,7 +18,6 @@ use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Plan, Prepared};
 use crate::row::Written;
-use crate::session::Session;
 use crate::{arrays, explain, names, point, query, show};
 
 /// What is known of a statement so far.
@@ -29,7 +29,7 @@ struct Settled {
 
 /// Settles a statement.
 pub(crate) async fn prepare(
-    session: &mut Session,
+    context: &mut ClientContext,
     parsed: Arc<Parsed>,
     given: Vec<Option<ColumnType>>,
 ) -> Result<Prepared> {
@@ -46,54 +46,49 @@ pub(crate) async fn prepare(
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
     let mut settled = Settled { types, schema: None, plan: Plan::None };
-    settled.statement(session, &parsed).await?;
+    settled.statement(context, &parsed).await?;
     // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
     let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
-    let catalog = session.catalog();
+    let catalog = context.catalog();
     let Settled { schema, plan, .. } = settled;
     Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog })
 }
 
 impl Settled {
-    async fn statement(&mut self, session: &mut Session, parsed: &Parsed) -> Result<()> {
+    async fn statement(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<()> {
         match &parsed.statement {
-            Statement::Query(query) => self.query(session, &query.query).await,
+            Statement::Query(query) => self.query(context, &query.query).await,
             Statement::Scan(scan) => {
-                let query = query::scan_query(session, scan)?;
-                self.query(session, &query).await
+                let query = query::scan_query(context, scan)?;
+                self.query(context, &query).await
             }
-            Statement::Insert(statement) => self.insert(session, statement).await,
-            Statement::Update(statement) => self.update(session, statement).await,
-            Statement::Delete(statement) => self.delete(session, statement).await,
+            Statement::Insert(statement) => self.insert(context, statement).await,
+            Statement::Update(statement) => self.update(context, statement).await,
+            Statement::Delete(statement) => self.delete(context, statement).await,
             Statement::Explain(statement) => {
                 let inner =
-                    Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
+                    Box::pin(prepare(context, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
                 self.schema = Some(explain::schema());
                 self.plan = Plan::Explained(Arc::new(inner));
                 Ok(())
             }
             Statement::CreateTableAs(statement) if !parsed.parameters.is_empty() => {
-                let planned = query::plan(session, &statement.query.query, &self.types).await?;
+                let planned = query::plan(context, &statement.query.query, &self.types).await?;
                 self.merge(&planned.parameters);
                 Ok(())
             }
             Statement::DeclareCursor(statement) => {
-                let planned = query::plan(session, &statement.query.query, &self.types).await?;
+                let planned = query::plan(context, &statement.query.query, &self.types).await?;
                 self.merge(&planned.parameters);
                 Ok(())
             }
-            Statement::Execute(statement) => {
-                let prepared = session.statements.get(&statement.name);
-                self.schema = prepared.and_then(|prepared| prepared.schema.clone());
-                Ok(())
-            }
             Statement::Fetch(statement) if !statement.is_move => {
-                self.schema = session.cursors.get(&statement.cursor).map(|cursor| cursor.schema().clone());
+                self.schema = context.cursors.get(&statement.cursor).map(|cursor| cursor.schema().clone());
                 Ok(())
             }
             Statement::Show(statement) => {
-                self.schema = Some(show::schema(session, statement)?);
+                self.schema = Some(show::schema(context, statement)?);
                 Ok(())
             }
             Statement::Describe(_) => {
@@ -104,8 +99,8 @@ impl Settled {
         }
     }
 
-    async fn query(&mut self, session: &mut Session, query: &ast::Query) -> Result<()> {
-        if let Some(select) = point::recognize(session, query) {
+    async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
+        if let Some(select) = point::recognize(context, query) {
             for (index, ty) in select.parameter_types() {
                 self.settle(index, ty);
             }
@@ -113,25 +108,25 @@ impl Settled {
             self.plan = Plan::Point(Arc::new(select));
             return Ok(());
         }
-        let planned: PlannedQuery = query::plan(session, query, &self.types).await?;
+        let planned: PlannedQuery = query::plan(context, query, &self.types).await?;
         self.merge(&planned.parameters);
         self.schema = Some(planned.schema.clone());
         self.plan = Plan::Query(planned);
         Ok(())
     }
 
-    async fn insert(&mut self, session: &mut Session, statement: &Insert) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn insert(&mut self, context: &mut ClientContext, statement: &Insert) -> Result<()> {
+        let written = written(context, &statement.table)?;
         self.using(&statement.using);
         match &statement.source {
             InsertSource::Values(rows) => {
                 let columns = insert_columns(&written.table, statement);
-                self.rows(session, rows, &columns)?;
+                self.rows(context, rows, &columns)?;
             }
             InsertSource::Query(source) => {
                 let columns = insert_columns(&written.table, statement);
                 self.select_items(&source.query, &columns);
-                let planned = query::plan(session, &source.query, &self.types).await?;
+                let planned = query::plan(context, &source.query, &self.types).await?;
                 self.merge(&planned.parameters);
             }
             InsertSource::DefaultValues => {}
@@ -141,30 +136,30 @@ impl Settled {
         {
             let qualifier = alias.unwrap_or(&written.table.name);
             let input = [(qualifier, written.schema.clone()), ("excluded", written.schema.clone())];
-            self.assignments(session, &written, assignments, &input)?;
-            self.expression(session, filter.as_ref(), &input)?;
+            self.assignments(context, &written, assignments, &input)?;
+            self.expression(context, filter.as_ref(), &input)?;
         }
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.if_not_exists)
+        self.answer(context, &written, alias, statement.returning.as_deref(), statement.if_not_exists)
     }
 
-    async fn update(&mut self, session: &mut Session, statement: &Update) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn update(&mut self, context: &mut ClientContext, statement: &Update) -> Result<()> {
+        let written = written(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-        self.assignments(session, &written, &statement.assignments, &input)?;
-        self.filter(session, &written, alias, statement.filter.as_ref())?;
-        self.condition(session, &written, statement.condition.as_ref())?;
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        self.assignments(context, &written, &statement.assignments, &input)?;
+        self.filter(context, &written, alias, statement.filter.as_ref())?;
+        self.condition(context, &written, statement.condition.as_ref())?;
+        self.answer(context, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
-    async fn delete(&mut self, session: &mut Session, statement: &Delete) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
+        let written = written(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        self.filter(session, &written, alias, statement.filter.as_ref())?;
-        self.condition(session, &written, statement.condition.as_ref())?;
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        self.filter(context, &written, alias, statement.filter.as_ref())?;
+        self.condition(context, &written, statement.condition.as_ref())?;
+        self.answer(context, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
     /// A type for a parameter that has none yet.
@@ -189,14 +184,14 @@ impl Settled {
     }
 
     /// Parameters in the rows of VALUES.
-    fn rows(&mut self, session: &mut Session, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
+    fn rows(&mut self, context: &mut ClientContext, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
         let mut shapes = ShapeTypes::default();
         for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(columns)) {
             let InsertValue::Expression(expression) = value else { continue };
             match as_parameter(expression) {
                 Some(index) => self.settle(index, *ty),
                 None => {
-                    for (index, ty) in shapes.of(session, expression, &self.types)? {
+                    for (index, ty) in shapes.of(context, expression, &self.types)? {
                         self.settle(index, ty);
                     }
                 }
@@ -207,7 +202,7 @@ impl Settled {
 
     fn value(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         value: &InsertValue,
         ty: ColumnType,
         input: &[(&str, SchemaRef)],
@@ -215,14 +210,14 @@ impl Settled {
         let InsertValue::Expression(expression) = value else { return Ok(()) };
         match as_parameter(expression) {
             Some(index) => self.settle(index, ty),
-            None => self.expression(session, Some(expression), input)?,
+            None => self.expression(context, Some(expression), input)?,
         }
         Ok(())
     }
 
     fn assignments(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         written: &Written,
         list: &[Assignment],
         input: &[(&str, SchemaRef)],
@@ -230,7 +225,7 @@ impl Settled {
         for assignment in list {
             let column = written.table.expect_column(&assignment.column.name);
             let column = column.map_err(|error| error.at(assignment.column.position))?;
-            self.value(session, &assignment.value, column.ty, input)?;
+            self.value(context, &assignment.value, column.ty, input)?;
         }
         Ok(())
     }
@@ -238,7 +233,7 @@ impl Settled {
     /// Parameters inside an expression, by compiling it.
     fn expression(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: Option<&ast::Expr>,
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
@@ -247,7 +242,7 @@ impl Settled {
         if inside.iter().all(|index| self.types.get(*index).is_some_and(Option::is_some)) {
             return Ok(());
         }
-        let compiled = compile_typed(session, &[expression], input, &self.types)?;
+        let compiled = compile_typed(context, &[expression], input, &self.types)?;
         for index in inside {
             if let Some(ty) = compiled.parameters().get(index) {
                 self.settle(index, *ty);
@@ -258,7 +253,7 @@ impl Settled {
 
     fn filter(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         written: &Written,
         alias: Option<&str>,
         filter: Option<&ast::Expr>,
@@ -267,7 +262,7 @@ impl Settled {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let parts = match key_of(filter, &written.table, session.settings.time_zone()) {
+        let parts = match key_of(filter, &written.table, context.settings.time_zone()) {
             KeyMatch::WholeKey(key) => key,
             KeyMatch::WholeKeys(keys) => keys.concat(),
             KeyMatch::SpansOnly(range) => {
@@ -281,7 +276,7 @@ impl Settled {
             KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
                 let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-                return match self.expression(session, Some(filter), &input) {
+                return match self.expression(context, Some(filter), &input) {
                     Err(error) if error.kind == keyspan_model::ErrorKind::NotSupported => Ok(()),
                     other => other,
                 };
@@ -293,11 +288,16 @@ impl Settled {
         Ok(())
     }
 
-    fn condition(&mut self, session: &mut Session, written: &Written, condition: Option<&Condition>) -> Result<()> {
+    fn condition(
+        &mut self,
+        context: &mut ClientContext,
+        written: &Written,
+        condition: Option<&Condition>,
+    ) -> Result<()> {
         match condition {
             Some(Condition::If(expression)) => {
                 let input = [(written.table.name.as_str(), written.schema.clone())];
-                self.expression(session, Some(expression), &input)
+                self.expression(context, Some(expression), &input)
             }
             _ => Ok(()),
         }
@@ -329,7 +329,7 @@ impl Settled {
     /// The columns of what the statement answers.
     fn answer(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         written: &Written,
         alias: Option<&str>,
         returning: Option<&[ast::SelectItem]>,
@@ -338,7 +338,7 @@ impl Settled {
         if conditional {
             self.schema = Some(condition::schema(&written.table));
         } else if let Some(items) = returning {
-            let returning = Returning::new(session, written, alias, items, &self.types)?;
+            let returning = Returning::new(context, written, alias, items, &self.types)?;
             self.merge(returning.parameters());
             self.schema = Some(returning.schema().clone());
         }
@@ -346,9 +346,9 @@ impl Settled {
     }
 }
 
-fn written(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<Written> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), name)?;
-    Ok(session.written(table))
+fn written(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<Written> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
+    Ok(context.written(table))
 }
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {

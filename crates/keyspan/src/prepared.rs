@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Catalog, ColumnType};
 use keyspan_query::PlannedQuery;
 
-use crate::expression::Evaluator;
-use crate::outcome::{Outcome, Tag};
 use crate::point::PointSelect;
-use crate::session::Session;
 
 /// A prepared statement. Cheap to clone; valid for the session that made it.
 ///
@@ -54,70 +51,13 @@ impl Prepared {
         &self.parsed.statement
     }
 
+    /// Whether DataFusion has planned it.
+    pub(crate) fn is_planned(&self) -> bool {
+        matches!(self.plan, Plan::Query(_))
+    }
+
     /// The statement with its source text.
     pub fn parsed(&self) -> &Parsed {
         &self.parsed
     }
-}
-
-/// SQL's `PREPARE`.
-pub(crate) async fn prepare(session: &mut Session, statement: &keyspan_cql::Prepare) -> Result<Outcome> {
-    if session.statements.contains_key(&statement.name) {
-        let message = format!("prepared statement \"{}\" already exists", statement.name);
-        return Err(Error::new(ErrorKind::DuplicateStatement, message));
-    }
-    if !can_be_prepared(&statement.statement.statement) {
-        return Err(Error::new(ErrorKind::Syntax, "only SELECT, INSERT, UPDATE, DELETE and VALUES can be prepared"));
-    }
-    let types = statement.types.iter().copied().map(Some).collect();
-    let prepared = Box::pin(crate::prepare::prepare(session, Arc::new((*statement.statement).clone()), types)).await?;
-    session.statements.insert(statement.name.clone(), prepared);
-    Ok(Outcome::done(Tag::plain("PREPARE")))
-}
-
-fn can_be_prepared(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::Query(_) | Statement::Scan(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-    )
-}
-
-/// SQL's `EXECUTE`.
-pub(crate) async fn execute(
-    session: &mut Session,
-    statement: &keyspan_cql::Execute,
-    parameters: &[Value],
-) -> Result<Outcome> {
-    let Some(prepared) = session.statements.get(&statement.name).cloned() else { return Err(unknown(&statement.name)) };
-    if statement.arguments.len() != prepared.parameters.len() {
-        let message = format!("wrong number of parameters for prepared statement \"{}\"", statement.name);
-        let (expected, got) = (prepared.parameters.len(), statement.arguments.len());
-        let detail = format!("Expected {expected} parameters but got {got}.");
-        return Err(Error::new(ErrorKind::Syntax, message).with_detail(detail));
-    }
-    let evaluator = Evaluator::new(session);
-    let mut arguments = Vec::with_capacity(statement.arguments.len());
-    for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {
-        let ty = if prepared.arrays.contains_key(&index) { ColumnType::Text } else { *ty };
-        arguments.push(evaluator.constant(session, argument, ty, parameters)?);
-    }
-    Box::pin(session.run_prepared(&prepared, &arguments)).await
-}
-
-/// SQL's `DEALLOCATE`.
-pub(crate) fn deallocate(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
-    match name {
-        None => {
-            session.statements.clear();
-            Ok(Outcome::done(Tag::plain("DEALLOCATE ALL")))
-        }
-        Some(name) => match session.statements.remove(name) {
-            Some(_) => Ok(Outcome::done(Tag::plain("DEALLOCATE"))),
-            None => Err(unknown(name)),
-        },
-    }
-}
-
-fn unknown(name: &str) -> Error {
-    Error::new(ErrorKind::UndefinedStatement, format!("prepared statement \"{name}\" does not exist"))
 }

@@ -24,6 +24,8 @@ use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
 use parking_lot::Mutex;
 
+use crate::cancel::CancelHandle;
+use crate::context::ClientContext;
 use crate::database::Database;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
@@ -91,12 +93,12 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
     let Some(rollup) = &view.rollup else { return Ok(()) };
-    let mut session = database.session();
-    let context: QueryContext = session.context(snapshot, &[]);
-    let queries = session.queries.clone();
+    let mut context = ClientContext::new(database.clone(), CancelHandle::default().begin(None));
+    let query_context: QueryContext = context.query_context(snapshot, &[]);
+    let queries = context.queries.clone();
     let (store, of) = (database.store().clone(), view.clone());
     let work = async move {
-        match (keyspan_query::rollup::refresh(&queries, &of, &context).await?, &of.rollup) {
+        match (keyspan_query::rollup::refresh(&queries, &of, &query_context).await?, &of.rollup) {
             (Some(read), Some(rollup)) => write(&store, rollup, read).await.map(Some),
             _ => Ok(None),
         }

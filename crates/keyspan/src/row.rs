@@ -18,7 +18,7 @@ pub(crate) type NewRow = Vec<Option<Value>>;
 
 /// A table with what the statements that write to it need. Clones are cheap; [`Session::written`] keeps one.
 ///
-/// [`Session::written`]: crate::session::Session::written
+/// [`Session::written`]: crate::context::ClientContext::written
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) table: Arc<TableDef>,

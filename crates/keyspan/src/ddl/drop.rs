@@ -6,13 +6,13 @@ use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId};
 
 use super::{change, depend, missing};
+use crate::context::ClientContext;
 use crate::names::{self, Named};
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
 
 /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
-pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outcome> {
-    let path = session.settings.search_path();
+pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result<Outcome> {
+    let path = context.settings.search_path();
     let tag = match statement.kind {
         DropKind::Table => "DROP TABLE",
         DropKind::View => "DROP VIEW",
@@ -20,7 +20,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outco
         DropKind::Index => "DROP INDEX",
         DropKind::Keyspace => "DROP SCHEMA",
     };
-    let missed = change(session, |catalog| {
+    let missed = change(context, |catalog| {
         let mut missed = Vec::new();
         for name in &statement.names {
             if !drop_one(catalog, &path, statement, name)? {
@@ -31,7 +31,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outco
     });
     let what = tag["DROP ".len()..].to_lowercase();
     for name in missed.await? {
-        missing(session, &what, &name);
+        missing(context, &what, &name);
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
@@ -137,9 +137,9 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
 }
 
 /// `TRUNCATE`: the tables get new relations, so that nothing written before can show through.
-pub(crate) async fn truncate(session: &mut Session, statement: &Truncate) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    change(session, |catalog| {
+pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    change(context, |catalog| {
         for name in &statement.names {
             let table = names::table(catalog, &path, name)?;
             let mut table = (*table).clone();

@@ -12,30 +12,30 @@ use keyspan_query::rollup::Definition;
 use super::create_as::typed_columns;
 use super::table::{NewColumn, Shape, is_taken};
 use super::{change, check_free, skipping, view};
+use crate::context::ClientContext;
 use crate::names::{self, Named};
 use crate::outcome::{Outcome, Tag};
 use crate::rollup;
-use crate::session::Session;
 
 /// `CREATE MATERIALIZED VIEW`.
 pub(crate) async fn create(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &CreateView,
     materialized: &Materialized,
 ) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    let catalog = session.catalog();
+    let path = context.settings.search_path();
+    let catalog = context.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
     let name = &statement.name.name;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, name) {
-        skipping(session, "relation", name);
+        skipping(context, "relation", name);
         return Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
-    let planned = view::checked(session, statement).await?;
-    let snapshot = session.snapshot()?;
-    let context = session.context(snapshot, &[]);
-    let definition = session.queries.definition(&planned, &context)?;
+    let planned = view::checked(context, statement).await?;
+    let snapshot = context.snapshot()?;
+    let query_context = context.query_context(snapshot, &[]);
+    let definition = context.queries.definition(&planned, &query_context)?;
     let columns = typed_columns(&statement.columns, &planned.schema)?;
     let shape = Shape {
         keyspace: keyspace.clone(),
@@ -45,7 +45,7 @@ pub(crate) async fn create(
         clustering_order: Vec::new(),
         options: materialized.options.clone(),
     };
-    let id = change(session, |catalog| {
+    let id = change(context, |catalog| {
         names::expect_keyspace(catalog, &keyspace)?;
         check_free(catalog, &keyspace, &statement.name)?;
         let rollup = RollupDef {
@@ -60,19 +60,19 @@ pub(crate) async fn create(
         Ok(id)
     })
     .await?;
-    rollup::look_after(&session.database)?;
-    if materialized.with_data && session.transaction.is_none() {
-        fill(session, id).await?;
+    rollup::look_after(&context.database)?;
+    if materialized.with_data && context.transaction.is_none() {
+        fill(context, id).await?;
     }
     Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")))
 }
 
 /// Computes the rows. A view whose query fails on the rows that are there is not made.
-async fn fill(session: &mut Session, id: TableId) -> Result<()> {
-    let database = session.database.clone();
-    let filled = session.running.guard(rollup::refresh(&database, id)).await;
+async fn fill(context: &mut ClientContext, id: TableId) -> Result<()> {
+    let database = context.database.clone();
+    let filled = context.running.guard(rollup::refresh(&database, id)).await;
     if filled.is_err() {
-        change(session, |catalog| Ok(catalog.views.remove(&id).is_some())).await?;
+        change(context, |catalog| Ok(catalog.views.remove(&id).is_some())).await?;
     }
     filled
 }
@@ -99,16 +99,16 @@ fn progress_table(rows: &Shape) -> Shape {
 }
 
 /// `REFRESH MATERIALIZED VIEW`.
-pub(crate) async fn refresh(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<()> {
-    let path = session.settings.search_path();
+pub(crate) async fn refresh(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<()> {
+    let path = context.settings.search_path();
     let wrong = || {
         let message = format!("\"{}\" is not a materialized view", names::plain(name));
         Error::new(ErrorKind::WrongObjectType, message)
     };
-    match names::expect(&session.catalog(), &path, name)? {
+    match names::expect(&context.catalog(), &path, name)? {
         Named::View(view) if view.rollup.is_some() => {
-            let database = session.database.clone();
-            session.running.guard(rollup::refresh(&database, view.id)).await
+            let database = context.database.clone();
+            context.running.guard(rollup::refresh(&database, view.id)).await
         }
         _ => Err(wrong()),
     }

@@ -3,13 +3,13 @@
 use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression};
 use keyspan_model::{Check, ColumnType, Error, ErrorKind, Result, TableDef};
 
-use crate::session::Session;
+use crate::context::ClientContext;
 use crate::{constraint, expression};
 
 /// Fails unless the default has no columns, no parameters, and a type that the column can take.
-pub(super) fn default(session: &mut Session, column: &ColumnDefinition) -> Result<()> {
+pub(super) fn default(context: &mut ClientContext, column: &ColumnDefinition) -> Result<()> {
     let Some(source) = &column.default else { return Ok(()) };
-    let evaluated = expression::Evaluator::new(session).constant(session, &source.expression, column.column_type, &[]);
+    let evaluated = expression::Evaluator::new(context).constant(context, &source.expression, column.column_type, &[]);
     evaluated.map(drop).map_err(|error| match error.kind {
         ErrorKind::UndefinedColumn => Error::not_supported("cannot use column reference in DEFAULT expression"),
         _ => error,
@@ -17,8 +17,8 @@ pub(super) fn default(session: &mut Session, column: &ColumnDefinition) -> Resul
 }
 
 /// Fails unless the condition is a boolean over the table's columns.
-pub(super) fn check(session: &mut Session, table: &TableDef, source: &SourceExpression) -> Result<()> {
-    let compiled = constraint::compile_one(session, table, &source.expression)?;
+pub(super) fn check(context: &mut ClientContext, table: &TableDef, source: &SourceExpression) -> Result<()> {
+    let compiled = constraint::compile_one(context, table, &source.expression)?;
     match compiled.types() {
         [ColumnType::Boolean] => Ok(()),
         [other, ..] => {

@@ -6,10 +6,10 @@ use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
 use crate::constraint::check_value;
+use crate::context::ClientContext;
 use crate::expression::{Evaluator, compile};
 use crate::names::columns_of;
 use crate::row::{NewRow, Written};
-use crate::session::Session;
 use arrow::datatypes::SchemaRef;
 
 /// A SET list ready to be evaluated.
@@ -33,13 +33,13 @@ enum Part {
 impl Assignments {
     /// Compiles the list; `input` is what the expressions may read.
     pub(crate) fn new(
-        session: &mut Session,
+        context: &mut ClientContext,
         written: &Written,
         list: &[Assignment],
         input: &[(&str, SchemaRef)],
         parameters: &[Value],
     ) -> Result<Assignments> {
-        let evaluator = Evaluator::new(session);
+        let evaluator = Evaluator::new(context);
         let mut parts: Vec<(usize, Part)> = Vec::with_capacity(list.len());
         let mut computed: Vec<&ast::Expr> = Vec::new();
         for assignment in list {
@@ -50,9 +50,9 @@ impl Assignments {
             }
             let ty = written.table.columns[place].ty;
             let part = match &assignment.value {
-                InsertValue::Default => Part::Constant(default(session, &evaluator, written, place)?),
+                InsertValue::Default => Part::Constant(default(context, &evaluator, written, place)?),
                 InsertValue::Expression(expression) if columns_of(expression).is_empty() => {
-                    Part::Constant(evaluator.constant(session, expression, ty, parameters)?)
+                    Part::Constant(evaluator.constant(context, expression, ty, parameters)?)
                 }
                 InsertValue::Expression(expression) => {
                     computed.push(expression);
@@ -66,7 +66,7 @@ impl Assignments {
         }
         let compiled = match computed.is_empty() {
             true => None,
-            false => Some(compile(session, &computed, input, parameters)?),
+            false => Some(compile(context, &computed, input, parameters)?),
         };
         Ok(Assignments { parts, compiled, evaluator })
     }
@@ -119,10 +119,10 @@ fn place(written: &Written, assignment: &Assignment) -> Result<usize> {
     place.ok_or_else(|| Error::internal("a column without a place"))
 }
 
-fn default(session: &mut Session, evaluator: &Evaluator, written: &Written, place: usize) -> Result<Value> {
+fn default(context: &mut ClientContext, evaluator: &Evaluator, written: &Written, place: usize) -> Result<Value> {
     let column = &written.table.columns[place];
     match &column.default {
         None => Ok(Value::Null),
-        Some(text) => evaluator.constant(session, &keyspan_cql::parse_expression(text)?, column.ty, &[]),
+        Some(text) => evaluator.constant(context, &keyspan_cql::parse_expression(text)?, column.ty, &[]),
     }
 }

@@ -13,10 +13,10 @@ use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Mutation, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
+use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::outcome::Rows;
 use crate::row::Written;
-use crate::session::Session;
 
 /// A condition ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Compiled {
 
 /// Compiles a condition over the old row.
 pub(crate) fn compiled(
-    session: &mut Session,
+    context: &mut ClientContext,
     written: &Written,
     condition: &Condition,
     parameters: &[Value],
@@ -37,7 +37,7 @@ pub(crate) fn compiled(
         Condition::If(expression) => {
             let expression = with_null_equality(expression);
             let input = [(written.table.name.as_str(), written.schema.clone())];
-            Compiled::If(compile(session, &[&expression], &input, parameters)?)
+            Compiled::If(compile(context, &[&expression], &input, parameters)?)
         }
     })
 }

@@ -16,11 +16,11 @@ use super::change::{Found, change};
 use super::condition::{self, Answer, holds};
 use super::insert::Rows;
 use super::target::Target;
+use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::locks::RowName;
 use crate::outcome::{Outcome, Tag};
 use crate::row::{NewRow, Written, alone, merged};
-use crate::session::Session;
 
 /// The rows that are there, by name: those found, then those the statement itself adds.
 struct Present {
@@ -62,12 +62,12 @@ fn insert_missing(insert: &Rows, found: &Found) -> Result<Skipping> {
 }
 
 async fn skip_existing(
-    session: &mut Session,
+    context: &mut ClientContext,
     insert: &Rows,
     parameters: &[Value],
 ) -> Result<(Vec<Vec<Value>>, Vec<Answer>)> {
     let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    change(session, &insert.written, &target, parameters, |_, found| {
+    change(context, &insert.written, &target, parameters, |found| {
         let decided = insert_missing(insert, found)?;
         Ok((decided.mutations, (decided.inserted, decided.answers)))
     })
@@ -75,19 +75,19 @@ async fn skip_existing(
 }
 
 /// `INSERT … IF NOT EXISTS`: one answer for each row.
-pub(super) async fn if_not_exists(session: &mut Session, insert: Rows, parameters: &[Value]) -> Result<Outcome> {
+pub(super) async fn if_not_exists(context: &mut ClientContext, insert: Rows, parameters: &[Value]) -> Result<Outcome> {
     if insert.returning.is_some() {
         let error = Error::not_supported("IF NOT EXISTS cannot be combined with RETURNING");
         return Err(error.with_hint("Use ON CONFLICT DO NOTHING RETURNING …."));
     }
-    let (inserted, answers) = skip_existing(session, &insert, parameters).await?;
+    let (inserted, answers) = skip_existing(context, &insert, parameters).await?;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
     Ok(Outcome::with_rows(tag, condition::answer(&insert.written, &answers)?))
 }
 
 /// `INSERT … ON CONFLICT`.
 pub(super) async fn on_conflict(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
     insert: Rows,
@@ -96,10 +96,10 @@ pub(super) async fn on_conflict(
     check_target(&insert.written, clause)?;
     match &clause.action {
         ConflictAction::Nothing => {
-            let (inserted, _) = skip_existing(session, &insert, parameters).await?;
+            let (inserted, _) = skip_existing(context, &insert, parameters).await?;
             insert.outcome(Tag::counted("INSERT", inserted.len() as u64), &inserted, parameters)
         }
-        ConflictAction::Update { .. } => update(session, statement, clause, insert, parameters).await,
+        ConflictAction::Update { .. } => update(context, statement, clause, insert, parameters).await,
     }
 }
 
@@ -127,7 +127,7 @@ fn check_target(written: &Written, clause: &OnConflict) -> Result<()> {
 }
 
 async fn update(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
     mut insert: Rows,
@@ -140,14 +140,14 @@ async fn update(
     let written = insert.written.clone();
     let qualifier = statement.alias.clone().unwrap_or_else(|| written.table.name.clone());
     let input = [(qualifier.as_str(), written.schema.clone()), ("excluded", written.schema.clone())];
-    let assignments = Assignments::new(session, &written, assignments, &input, parameters)?;
+    let assignments = Assignments::new(context, &written, assignments, &input, parameters)?;
     let filter = match filter {
-        Some(filter) => Some(compile(session, &[filter], &input, parameters)?),
+        Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
         None => None,
     };
     let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     let update = Updating { insert: &insert, assignments, filter, parameters };
-    let after = change(session, &written, &target, parameters, |_, found| update.decide(found)).await?;
+    let after = change(context, &written, &target, parameters, |found| update.decide(found)).await?;
     insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
 }
 

@@ -11,11 +11,11 @@ use super::returning::Returning;
 use super::target::{self, Target};
 use super::using::{self, Timing};
 use crate::constraint::null_value;
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::row::Written;
-use crate::session::Session;
 
 /// Everything about a DELETE that does not depend on the rows.
 struct Plan {
@@ -28,21 +28,21 @@ struct Plan {
 }
 
 /// `DELETE`.
-pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
-    let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
-    let plan = plan(session, statement, written, &target, parameters)?;
+pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let written = context.written(table);
+    let target = target::target(context, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let plan = plan(context, statement, written, &target, parameters)?;
     if !matches!(target, Target::Query(_)) {
-        count(&session.database.counts().point_writes);
+        count(&context.database.counts().point_writes);
     }
     let plain = plan.condition.is_none() && plan.returning.is_none();
     match &target {
-        Target::Span(span) if plain && plan.cells.is_empty() => delete_span(session, &plan, span.clone()).await,
-        Target::Key(key) if plain => delete_key(session, &plan, key.clone()).await,
+        Target::Span(span) if plain && plan.cells.is_empty() => delete_span(context, &plan, span.clone()).await,
+        Target::Key(key) if plain => delete_key(context, &plan, key.clone()).await,
         _ => {
             let written = plan.written.clone();
-            let decided = change(session, &written, &target, parameters, |_, found| plan.decide(found, parameters));
+            let decided = change(context, &written, &target, parameters, |found| plan.decide(found, parameters));
             let (deleted, answers) = decided.await?;
             plan.outcome(deleted, answers, parameters)
         }
@@ -50,7 +50,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &
 }
 
 fn plan(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Delete,
     written: Written,
     target: &Target,
@@ -59,7 +59,7 @@ fn plan(
     if statement.using.ttl.is_some() {
         return Err(Error::new(ErrorKind::Syntax, "TTL is not allowed in a DELETE"));
     }
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let timing = using::timing(context, &statement.using, &written.table, parameters)?;
     let mut cells = Vec::with_capacity(statement.columns.len());
     for name in &statement.columns {
         let column = written.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
@@ -82,11 +82,11 @@ fn plan(
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compiled(session, &written, condition, parameters)?),
+        Some(condition) => Some(condition::compiled(context, &written, condition, parameters)?),
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        Some(items) => Some(Returning::new(context, &written, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
     Ok(Plan { written, cells, condition, returning, timing })
@@ -135,20 +135,20 @@ impl Plan {
     }
 }
 
-async fn delete_span(session: &mut Session, plan: &Plan, span: Span) -> Result<Outcome> {
-    let snapshot = session.newest()?;
+async fn delete_span(context: &mut ClientContext, plan: &Plan, span: Span) -> Result<Outcome> {
+    let snapshot = context.newest()?;
     let relation = plan.written.relation.id;
-    let rows = existing::count(session, &snapshot, relation, span.clone()).await?;
+    let rows = existing::count(context, &snapshot, relation, span.clone()).await?;
     let delete = Mutation::DeleteSpan(SpanDelete { relation, span, stamp: plan.timing.stamp });
-    let locks = session.lock_blind(&plan.written, &[]).await?;
-    session.write(vec![delete], Vec::new(), locks).await?;
+    let locks = context.lock_blind(&plan.written, &[]).await?;
+    context.write(vec![delete], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
-async fn delete_key(session: &mut Session, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
-    let locks = session.lock_blind(&plan.written, std::slice::from_ref(&key)).await?;
-    let snapshot = session.newest()?;
+async fn delete_key(context: &mut ClientContext, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
+    let locks = context.lock_blind(&plan.written, std::slice::from_ref(&key)).await?;
+    let snapshot = context.newest()?;
     let rows = snapshot.get(plan.written.relation.id, std::slice::from_ref(&key), &[])?.num_rows();
-    session.write(vec![plan.delete(key)], Vec::new(), locks).await?;
+    context.write(vec![plan.delete(key)], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

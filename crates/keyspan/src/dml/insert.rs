@@ -18,6 +18,7 @@ use super::shape::Pending;
 use super::target::Target;
 use super::using::{self, Timing};
 use crate::constraint::{Checks, check_value, null_value};
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::expression::{Evaluator, compile, rows_without_columns};
 use crate::intake::Intake;
@@ -27,7 +28,6 @@ use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
 use crate::row::{NewRow, Written, alone, merged};
-use crate::session::Session;
 
 /// From so many rows on they are written as one columnar batch.
 const COLUMNAR_MIN: usize = 256;
@@ -42,42 +42,42 @@ pub(super) struct Rows {
 }
 
 /// `INSERT`.
-pub(crate) async fn run(session: &mut Session, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
+pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let written = context.written(table);
     let conditional = statement.if_not_exists || statement.on_conflict.is_some();
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let timing = using::timing(context, &statement.using, &written.table, parameters)?;
     if conditional && timing.custom {
         let message = "Cannot provide custom timestamp for conditional updates";
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
     let places = places(&written, statement)?;
-    let checks = Checks::new(session, &written)?;
+    let checks = Checks::new(context, &written)?;
     let row = match &statement.source {
         InsertSource::Query(_)
             if !conditional && statement.returning.is_none() && decided(&written, &checks, &places) =>
         {
-            return columnar(session, statement, &written, &places, timing, parameters).await;
+            return columnar(context, statement, &written, &places, timing, parameters).await;
         }
-        InsertSource::Query(_) => from_query(session, statement, &written, &places, parameters).await?,
-        InsertSource::DefaultValues => from_values(session, &written, &[], &[vec![]], parameters)?,
-        InsertSource::Values(values) => from_values(session, &written, &places, values, parameters)?,
+        InsertSource::Query(_) => from_query(context, statement, &written, &places, parameters).await?,
+        InsertSource::DefaultValues => from_values(context, &written, &[], &[vec![]], parameters)?,
+        InsertSource::Values(values) => from_values(context, &written, &places, values, parameters)?,
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        Some(items) => Some(Returning::new(context, &written, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
-        count(&session.database.counts().point_writes);
+        count(&context.database.counts().point_writes);
     }
     let mut insert = Rows { written, rows: row, checks, returning, timing };
-    insert.complete(session).await?;
+    insert.complete(context).await?;
     match (&statement.on_conflict, statement.if_not_exists) {
         (Some(_), true) => Err(Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other")),
-        (None, true) => conflict::if_not_exists(session, insert, parameters).await,
-        (Some(clause), false) => conflict::on_conflict(session, statement, clause, insert, parameters).await,
-        (None, false) => upsert(session, insert, parameters).await,
+        (None, true) => conflict::if_not_exists(context, insert, parameters).await,
+        (Some(clause), false) => conflict::on_conflict(context, statement, clause, insert, parameters).await,
+        (None, false) => upsert(context, insert, parameters).await,
     }
 }
 
@@ -111,13 +111,13 @@ fn check_width(statement_names_columns: bool, columns: usize, values: usize) -> 
 }
 
 fn from_values(
-    session: &mut Session,
+    context: &mut ClientContext,
     written: &Written,
     places: &[usize],
     values: &[Vec<InsertValue>],
     parameters: &[Value],
 ) -> Result<Vec<NewRow>> {
-    let evaluator = Evaluator::new(session);
+    let evaluator = Evaluator::new(context);
     let named = places.len() < written.shown().count() || !written.shown().map(|(p, _)| p).eq(places.iter().copied());
     let types: Vec<_> = written.table.columns.iter().map(|column| column.ty).collect();
     let mut pending = Pending::default();
@@ -135,8 +135,8 @@ fn from_values(
         }
         rows.push(row);
     }
-    pending.settle(session, &types, &mut rows)?;
-    fill_defaults(session, written, &mut rows)?;
+    pending.settle(context, &types, &mut rows)?;
+    fill_defaults(context, written, &mut rows)?;
     for (row, source) in rows.iter_mut().zip(values) {
         // DEFAULT of a column without one is null.
         for (place, value) in places.iter().zip(source) {
@@ -148,8 +148,8 @@ fn from_values(
     Ok(rows)
 }
 
-fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) -> Result<()> {
-    let evaluator = Evaluator::new(session);
+fn fill_defaults(context: &mut ClientContext, written: &Written, rows: &mut [NewRow]) -> Result<()> {
+    let evaluator = Evaluator::new(context);
     for (place, column) in written.table.columns.iter().enumerate() {
         let Some(text) = &column.default else { continue };
         if rows.iter().all(|row| row[place].is_some()) {
@@ -163,7 +163,7 @@ fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) 
             }
             continue;
         }
-        let compiled = compile(session, &[&expression], &[], &[])?;
+        let compiled = compile(context, &[&expression], &[], &[])?;
         let arrays = compiled.evaluate(&rows_without_columns(rows.len())?, &[])?;
         for (index, row) in rows.iter_mut().enumerate().filter(|(_, row)| row[place].is_none()) {
             row[place] = Some(evaluator.assign(&arrays[0], index, compiled.types()[0], column.ty)?);
@@ -173,18 +173,18 @@ fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) 
 }
 
 async fn from_query(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     written: &Written,
     places: &[usize],
     parameters: &[Value],
 ) -> Result<Vec<NewRow>> {
     let names = named(written, places);
-    let mut intake = Intake::new(written.table.clone(), &names, Arc::new(session.zone()))?;
+    let mut intake = Intake::new(written.table.clone(), &names, Arc::new(context.zone()))?;
     let mut rows = Vec::new();
-    let mut batches = read(session, statement, &intake, parameters).await?;
+    let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
-        let write = intake.write(&batch?, session.stamp())?;
+        let write = intake.write(&batch?, context.stamp())?;
         for index in 0..write.batch.num_rows() {
             let mut row: NewRow = vec![None; written.table.columns.len()];
             for (id, array) in write.columns.iter().zip(write.batch.columns()) {
@@ -196,7 +196,7 @@ async fn from_query(
         }
     }
     drop(batches);
-    fill_defaults(session, written, &mut rows)?;
+    fill_defaults(context, written, &mut rows)?;
     Ok(rows)
 }
 
@@ -217,20 +217,25 @@ fn decided(written: &Written, checks: &Checks, places: &[usize]) -> bool {
 }
 
 /// The rows of the statement's query, as they come.
-async fn read(session: &mut Session, statement: &Insert, intake: &Intake, parameters: &[Value]) -> Result<BatchStream> {
+async fn read(
+    context: &mut ClientContext,
+    statement: &Insert,
+    intake: &Intake,
+    parameters: &[Value],
+) -> Result<BatchStream> {
     let InsertSource::Query(source) = &statement.source else {
         return Err(Error::internal("the rows of an INSERT without a query"));
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &source.query, &types).await?;
+    let planned = query::plan(context, &source.query, &types).await?;
     let wanted = intake.schema().fields().len();
     check_width(!statement.columns.is_empty(), wanted, planned.schema.fields().len())?;
-    query::execute(session, &planned, parameters).await
+    query::execute(context, &planned, parameters).await
 }
 
 /// INSERT … SELECT: batches as they come, written in one atomic step at the end.
 async fn columnar(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     written: &Written,
     places: &[usize],
@@ -241,34 +246,34 @@ async fn columnar(
     if let (true, InsertSource::Query(source)) = (statement.columns.is_empty(), &statement.source) {
         // Without a column list a query may have fewer columns than the table.
         let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-        let columns = query::plan(session, &source.query, &types).await?.schema.fields().len();
+        let columns = query::plan(context, &source.query, &types).await?.schema.fields().len();
         names.truncate(columns.max(1));
     }
-    let mut intake = Intake::complete(session, written.table.clone(), &names)?;
+    let mut intake = Intake::complete(context, written.table.clone(), &names)?;
     intake.ttl = timing.ttl;
-    let mut gather = Gather::new(session.database.store(), (*written.relation).clone(), timing.stamp);
-    let mut batches = read(session, statement, &intake, parameters).await?;
+    let mut gather = Gather::new(context.database.store(), (*written.relation).clone(), timing.stamp);
+    let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
-            intake.reserve(&session.database, batch.num_rows()).await?;
+            intake.reserve(&context.database, batch.num_rows()).await?;
             gather.push(intake.write(&batch, timing.stamp)?).await?;
         }
     }
     drop(batches);
     let rows = gather.rows();
     let mutations = gather.finish().await?.into_iter().collect();
-    let locks = HeldLocks::none(session.database.locks().clone());
-    session.write(mutations, Vec::new(), locks).await?;
+    let locks = HeldLocks::none(context.database.locks().clone());
+    context.write(mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 
 impl Rows {
     /// Numbers rows without a key, and checks what can be checked without reading.
-    async fn complete(&mut self, session: &Session) -> Result<()> {
+    async fn complete(&mut self, context: &ClientContext) -> Result<()> {
         let table = self.written.table.clone();
         if table.columns[0].hidden && !self.rows.is_empty() {
-            let first = session.database.new_row_ids(&self.written.relation, self.rows.len()).await?;
+            let first = context.database.new_row_ids(&self.written.relation, self.rows.len()).await?;
             for (row, number) in self.rows.iter_mut().zip(first..) {
                 row[0] = Some(Value::BigInt(number));
             }
@@ -345,7 +350,7 @@ impl Rows {
 }
 
 /// The plain INSERT.
-async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -> Result<Outcome> {
+async fn upsert(context: &mut ClientContext, mut insert: Rows, parameters: &[Value]) -> Result<Outcome> {
     let tag = Tag::counted("INSERT", insert.rows.len() as u64);
     insert.fold()?;
     let table = insert.written.table.clone();
@@ -355,7 +360,7 @@ async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -
     let after = if reads {
         let written = insert.written.clone();
         let insert = &insert;
-        change(session, &written, &Target::Keys(keys), parameters, |_, found| {
+        change(context, &written, &Target::Keys(keys), parameters, |found| {
             let places = found.places(&insert.written)?;
             let mut after = Vec::with_capacity(insert.rows.len());
             for row in &insert.rows {
@@ -378,8 +383,8 @@ async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -
             Some(mutation) => vec![mutation],
             None => insert.rows.iter().map(|row| insert.insert(row)).collect(),
         };
-        let locks = session.lock_blind(&insert.written, &keys).await?;
-        session.write(mutations, Vec::new(), locks).await?;
+        let locks = context.lock_blind(&insert.written, &keys).await?;
+        context.write(mutations, Vec::new(), locks).await?;
         after
     };
     insert.outcome(tag, &after, parameters)

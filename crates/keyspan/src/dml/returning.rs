@@ -9,11 +9,11 @@ use keyspan_model::array::coerce;
 use keyspan_model::{ColumnType, Error, Result, Value};
 use keyspan_query::CompiledExprs;
 
+use crate::context::ClientContext;
 use crate::expression::compile_typed;
 use crate::names::folded;
 use crate::outcome::Rows;
 use crate::row::Written;
-use crate::session::Session;
 
 /// A RETURNING list ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Returning {
 impl Returning {
     /// Compiles the list over the table's columns.
     pub(crate) fn new(
-        session: &mut Session,
+        context: &mut ClientContext,
         written: &Written,
         alias: Option<&str>,
         items: &[ast::SelectItem],
@@ -54,7 +54,7 @@ impl Returning {
         }
         let qualifier = alias.unwrap_or(&written.table.name);
         let references: Vec<&ast::Expr> = expressions.iter().collect();
-        let compiled = compile_typed(session, &references, &[(qualifier, written.schema.clone())], types)?;
+        let compiled = compile_typed(context, &references, &[(qualifier, written.schema.clone())], types)?;
         let fields = labels.iter().zip(compiled.types()).map(|(label, ty)| ty.field(label, true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         Ok(Returning { compiled, schema })

@@ -15,10 +15,10 @@ use keyspan_cql::ast::{self, VisitMut, VisitorMut};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
+use crate::context::ClientContext;
 use crate::expression::{Evaluator, compile_typed, one_row, rows_without_columns};
 use crate::parameter::parameter_index;
 use crate::row::NewRow;
-use crate::session::Session;
 
 /// An expression with its parameters numbered in the order in which they come.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl ShapeTypes {
     /// The parameters of an expression without columns: their places and types, given those that are known.
     pub(crate) fn of(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: &ast::Expr,
         types: &[Option<ColumnType>],
     ) -> Result<Vec<(usize, ColumnType)>> {
@@ -89,7 +89,7 @@ impl ShapeTypes {
         }
         let key = (shape.expression.to_string(), given);
         if !self.known.contains_key(&key) {
-            let compiled = compile_typed(session, &[&shape.expression], &[], &key.1)?;
+            let compiled = compile_typed(context, &[&shape.expression], &[], &key.1)?;
             self.known.insert(key.clone(), compiled.parameters().to_vec());
         }
         let found = self.known.get(&key).into_iter().flatten();
@@ -144,8 +144,8 @@ impl Pending {
     }
 
     /// Evaluates all and puts the values into the rows, each cast to the type of its place.
-    pub(crate) fn settle(self, session: &mut Session, types: &[ColumnType], rows: &mut [NewRow]) -> Result<()> {
-        let evaluator = Evaluator::new(session);
+    pub(crate) fn settle(self, context: &mut ClientContext, types: &[ColumnType], rows: &mut [NewRow]) -> Result<()> {
+        let evaluator = Evaluator::new(context);
         let mut put = |cell: &Cell, array: &ArrayRef, index: usize, from: ColumnType| -> Result<()> {
             rows[cell.row][cell.place] = Some(evaluator.assign(array, index, from, types[cell.place])?);
             Ok(())
@@ -154,14 +154,14 @@ impl Pending {
         if !alone.is_empty() {
             // Expressions that no other is like cost least in one plan.
             let expressions: Vec<&ast::Expr> = alone.iter().map(|group| &group.expression).collect();
-            let compiled = compile_typed(session, &expressions, &[], &[])?;
+            let compiled = compile_typed(context, &expressions, &[], &[])?;
             let arrays = compiled.evaluate(&one_row()?, &[])?;
             for ((group, array), ty) in alone.iter().zip(&arrays).zip(compiled.types()) {
                 group.cells.iter().try_for_each(|cell| put(cell, array, 0, *ty))?;
             }
         }
         for group in alike {
-            let compiled = compile_typed(session, &[&group.expression], &[], &group.types)?;
+            let compiled = compile_typed(context, &[&group.expression], &[], &group.types)?;
             for (from, array) in group.arrays(&compiled)? {
                 for index in 0..array.len() {
                     put(&group.cells[from + index], &array, index, compiled.types()[0])?;

@@ -13,11 +13,11 @@ use keyspan_query::{KeyMatch, key_of};
 use keyspan_store::seam::Snapshot;
 
 use super::existing;
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::query;
 use crate::row::Written;
-use crate::session::Session;
 
 /// Which rows.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(crate) enum Target {
 
 /// What the WHERE of an UPDATE or DELETE says.
 pub(crate) fn target(
-    session: &Session,
+    context: &ClientContext,
     written: &Written,
     alias: Option<&str>,
     filter: Option<&ast::Expr>,
@@ -46,9 +46,9 @@ pub(crate) fn target(
     let matched = match alias {
         // The alias hides the table's name; the recognition knows only that.
         Some(alias) if alias != written.table.name => {
-            key_of(&without_qualifier(filter, alias), &written.table, session.settings.time_zone())
+            key_of(&without_qualifier(filter, alias), &written.table, context.settings.time_zone())
         }
-        _ => key_of(filter, &written.table, session.settings.time_zone()),
+        _ => key_of(filter, &written.table, context.settings.time_zone()),
     };
     let bind =
         |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
@@ -104,7 +104,7 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
 
 /// The live rows of the target, all columns, as the snapshot has them.
 pub(crate) async fn read(
-    session: &mut Session,
+    context: &mut ClientContext,
     written: &Written,
     target: &Target,
     snapshot: &Arc<dyn Snapshot>,
@@ -118,19 +118,19 @@ pub(crate) async fn read(
         Target::Span(span) => {
             let columns = written.scan_columns();
             let relation = written.relation.id;
-            let read = existing::visit(session, snapshot, relation, vec![span.clone()], columns, |batch| {
+            let read = existing::visit(context, snapshot, relation, vec![span.clone()], columns, |batch| {
                 batches.push(batch);
                 Ok(false)
             });
             read.await?;
         }
         Target::Query(found) => {
-            count(&session.database.counts().planned_statements);
+            count(&context.database.counts().planned_statements);
             let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-            let context = session.context(snapshot.clone(), &types);
-            let planned = query::plan_on(session, found, context.clone()).await?;
-            let stream = query::execute_on(session, &planned, parameters, context).await?;
-            let mut stream = session.running.guard_stream(stream);
+            let query_context = context.query_context(snapshot.clone(), &types);
+            let planned = query::plan_on(context, found, query_context.clone()).await?;
+            let stream = query::execute_on(context, &planned, parameters, query_context).await?;
+            let mut stream = context.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);
             }

@@ -14,11 +14,11 @@ use super::returning::Returning;
 use super::target::{self, Target};
 use super::using::{self, Timing};
 use crate::constraint::Checks;
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::row::{NewRow, Written, merged};
-use crate::session::Session;
 
 /// Everything about an UPDATE that does not depend on the rows.
 struct Plan {
@@ -33,25 +33,25 @@ struct Plan {
 }
 
 /// `UPDATE`.
-pub(crate) async fn run(session: &mut Session, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
-    let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
-    let plan = plan(session, statement, written, &target, parameters)?;
+pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let written = context.written(table);
+    let target = target::target(context, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let plan = plan(context, statement, written, &target, parameters)?;
     if !matches!(target, Target::Query(_)) {
-        count(&session.database.counts().point_writes);
+        count(&context.database.counts().point_writes);
     }
     if let (Target::Key(key), true) = (&target, plan.is_blind()) {
-        return blind(session, &plan, key.clone()).await;
+        return blind(context, &plan, key.clone()).await;
     }
     let written = plan.written.clone();
     let (updated, answers) =
-        change(session, &written, &target, parameters, |_, found| plan.decide(&target, found, parameters)).await?;
+        change(context, &written, &target, parameters, |found| plan.decide(&target, found, parameters)).await?;
     plan.outcome(updated, answers, parameters)
 }
 
 fn plan(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Update,
     written: Written,
     target: &Target,
@@ -59,9 +59,9 @@ fn plan(
 ) -> Result<Plan> {
     let alias = statement.alias.as_deref();
     let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-    let assignments = Assignments::new(session, &written, &statement.assignments, &input, parameters)?;
-    let checks = Checks::new(session, &written)?;
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let assignments = Assignments::new(context, &written, &statement.assignments, &input, parameters)?;
+    let checks = Checks::new(context, &written)?;
+    let timing = using::timing(context, &statement.using, &written.table, parameters)?;
     let condition = match &statement.condition {
         None => None,
         Some(_) if timing.custom => {
@@ -72,11 +72,11 @@ fn plan(
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compiled(session, &written, condition, parameters)?),
+        Some(condition) => Some(condition::compiled(context, &written, condition, parameters)?),
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, alias, items, &types)?),
+        Some(items) => Some(Returning::new(context, &written, alias, items, &types)?),
         None => None,
     };
     let complete = |(place, column): (usize, &keyspan_model::ColumnDef)| {
@@ -145,15 +145,15 @@ impl Plan {
     }
 }
 
-async fn blind(session: &mut Session, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
+async fn blind(context: &mut ClientContext, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
     let written = &plan.written;
     let old = empty_row(written, &key);
     let input = written.batch(std::slice::from_ref(&old))?;
     let row = plan.assignments.rows(written, &input, &[])?.remove(0);
     plan.checks.check(&written.table, &written.batch(&[merged(&old, &row)])?)?;
     let mutation = written.write(&keyed(written, &row, &old), false, plan.timing.stamp, plan.timing.ttl);
-    let locks = session.lock_blind(written, &[key]).await?;
-    session.write(vec![mutation], Vec::new(), locks).await?;
+    let locks = context.lock_blind(written, &[key]).await?;
+    context.write(vec![mutation], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))
 }
 

@@ -17,10 +17,10 @@ use keyspan_model::{
 use keyspan_query::{CompiledExprs, Zone};
 
 use crate::constraint::{Checks, null_value};
+use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::{Evaluator, compile, rows_without_columns};
 use crate::row::Written;
-use crate::session::Session;
 
 /// Turns batches of some of a table's columns into writes.
 #[derive(Clone, Debug)]
@@ -66,14 +66,14 @@ impl Intake {
     }
 
     /// With the table's defaults and checks. No columns means all that are not hidden.
-    pub(crate) fn complete(session: &mut Session, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
-        let zone = Arc::new(session.zone());
+    pub(crate) fn complete(context: &mut ClientContext, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
+        let zone = Arc::new(context.zone());
         let all: Vec<String> = table.columns.iter().filter(|c| !c.hidden).map(|c| c.name.clone()).collect();
         let columns = if columns.is_empty() { &all } else { columns };
         let mut intake = Intake::new(table, columns, zone)?;
-        intake.defaults = intake.find_defaults(session)?;
+        intake.defaults = intake.find_defaults(context)?;
         intake.check_key()?;
-        let checks = Checks::new(session, &intake.target)?;
+        let checks = Checks::new(context, &intake.target)?;
         if !checks.is_empty() {
             intake.check_partial(&checks)?;
             intake.checks = Some(checks);
@@ -81,13 +81,13 @@ impl Intake {
         Ok(intake)
     }
 
-    fn find_defaults(&self, session: &mut Session) -> Result<Vec<(usize, Default)>> {
+    fn find_defaults(&self, context: &mut ClientContext) -> Result<Vec<(usize, Default)>> {
         let table = self.target.table.clone();
         let mut defaults = Vec::new();
         for (place, column) in table.columns.iter().enumerate() {
             if let (false, Some(text)) = (self.places.contains(&place), &column.default) {
                 let expression = keyspan_cql::parse_expression(text)?;
-                defaults.push((place, default(session, &expression, column)?));
+                defaults.push((place, default(context, &expression, column)?));
             }
         }
         Ok(defaults)
@@ -253,9 +253,9 @@ fn check_column(table: &TableDef, column: &ColumnDef, array: &ArrayRef) -> Resul
 }
 
 /// A literal is evaluated once, anything else for each batch: `now()` is the statement's time either way.
-fn default(session: &mut Session, expression: &ast::Expr, column: &ColumnDef) -> Result<Default> {
-    match Evaluator::new(session).simple(expression, column.ty, &[]) {
+fn default(context: &mut ClientContext, expression: &ast::Expr, column: &ColumnDef) -> Result<Default> {
+    match Evaluator::new(context).simple(expression, column.ty, &[]) {
         Some(value) => Ok(Default::Value(value?)),
-        None => Ok(Default::Each(compile(session, &[expression], &[], &[])?)),
+        None => Ok(Default::Each(compile(context, &[expression], &[], &[])?)),
     }
 }

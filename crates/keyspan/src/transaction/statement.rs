@@ -5,12 +5,12 @@ use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_store::seam::Store;
 
 use super::{Savepoint, Transaction};
+use crate::context::ClientContext;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
-pub(crate) fn check_not_failed(session: &Session, statement: &Statement) -> Result<()> {
-    let failed = session.transaction.as_ref().is_some_and(|transaction| transaction.failed);
+pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
+    let failed = context.transaction.as_ref().is_some_and(|transaction| transaction.failed);
     let ends = matches!(statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_));
     if failed && !ends {
         let message = "current transaction is aborted, commands ignored until end of transaction block";
@@ -20,15 +20,15 @@ pub(crate) fn check_not_failed(session: &Session, statement: &Statement) -> Resu
 }
 
 /// What every statement does first: may it run here, and with which stamp.
-pub(crate) fn begin_statement(session: &mut Session, statement: &Statement) -> Result<()> {
-    check_not_failed(session, statement)?;
-    let read_only = session.transaction.as_ref().is_some_and(|transaction| transaction.read_only)
-        || (session.transaction.is_none() && session.settings.is_on("default_transaction_read_only"));
+pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement) -> Result<()> {
+    check_not_failed(context, statement)?;
+    let read_only = context.transaction.as_ref().is_some_and(|transaction| transaction.read_only)
+        || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
     if let (true, Some(command)) = (read_only, writing_command(statement)) {
         let message = format!("cannot execute {command} in a read-only transaction");
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }
-    if let Some(transaction) = &mut session.transaction {
+    if let Some(transaction) = &mut context.transaction {
         transaction.statement += 1;
         // A text of several statements may begin with BEGIN: its own transaction is open by then.
         let sees_nothing = matches!(
@@ -64,9 +64,9 @@ fn writing_command(statement: &Statement) -> Option<&'static str> {
 }
 
 /// The modes with the session's defaults for what is not said.
-fn with_defaults(session: &Session, modes: TransactionModes) -> TransactionModes {
-    let isolation = modes.isolation.or_else(|| isolation_named(session.settings.get("default_transaction_isolation")));
-    let read_only = modes.read_only.unwrap_or_else(|| session.settings.is_on("default_transaction_read_only"));
+fn with_defaults(context: &ClientContext, modes: TransactionModes) -> TransactionModes {
+    let isolation = modes.isolation.or_else(|| isolation_named(context.settings.get("default_transaction_isolation")));
+    let read_only = modes.read_only.unwrap_or_else(|| context.settings.is_on("default_transaction_read_only"));
     TransactionModes { isolation, read_only: Some(read_only), deferrable: modes.deferrable }
 }
 
@@ -89,53 +89,53 @@ fn isolation_name(level: IsolationLevel) -> &'static str {
     }
 }
 
-fn open(session: &mut Session, modes: TransactionModes) -> Result<()> {
-    let modes = with_defaults(session, modes);
-    let transaction = Transaction::new(modes, &session.settings, session.database.locks(), session.statement_time);
-    session.transaction = Some(transaction);
-    show_modes(session)
+fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
+    let modes = with_defaults(context, modes);
+    let transaction = Transaction::new(modes, &context.settings, context.database.locks(), context.statement_time);
+    context.transaction = Some(transaction);
+    show_modes(context)
 }
 
 /// SHOW transaction_isolation and the like tell of the open transaction.
-fn show_modes(session: &mut Session) -> Result<()> {
-    let Some(transaction) = &session.transaction else { return Ok(()) };
+fn show_modes(context: &mut ClientContext) -> Result<()> {
+    let Some(transaction) = &context.transaction else { return Ok(()) };
     let (isolation, read_only) = (transaction.isolation, transaction.read_only);
-    session.settings.set("transaction_isolation", &[isolation_name(isolation).to_string()])?;
-    session.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
-    session.settings_changed();
+    context.settings.set("transaction_isolation", &[isolation_name(isolation).to_string()])?;
+    context.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+    context.settings_changed();
     Ok(())
 }
 
 /// BEGIN, START TRANSACTION.
-pub(crate) fn begin(session: &mut Session, modes: TransactionModes) -> Result<Outcome> {
-    match &mut session.transaction {
+pub(crate) fn begin(context: &mut ClientContext, modes: TransactionModes) -> Result<Outcome> {
+    match &mut context.transaction {
         // A text of several statements has begun one already: from here on it is the client's.
         Some(transaction) if transaction.implicit => {
             transaction.implicit = false;
-            apply_modes(session, modes)?;
+            apply_modes(context, modes)?;
         }
-        Some(_) => session.notice(Notice::warning("25001", "there is already a transaction in progress")),
-        None => open(session, modes)?,
+        Some(_) => context.notice(Notice::warning("25001", "there is already a transaction in progress")),
+        None => open(context, modes)?,
     }
     Ok(Outcome::done(Tag::plain("BEGIN")))
 }
 
 /// Opens a transaction for a text of several statements.
-pub(crate) fn begin_implicit(session: &mut Session) {
-    if session.transaction.is_none()
-        && open(session, TransactionModes::default()).is_ok()
-        && let Some(transaction) = &mut session.transaction
+pub(crate) fn begin_implicit(context: &mut ClientContext) {
+    if context.transaction.is_none()
+        && open(context, TransactionModes::default()).is_ok()
+        && let Some(transaction) = &mut context.transaction
     {
         transaction.implicit = true;
     }
 }
 
 /// Ends it, if it is still the text's own.
-pub(crate) async fn end_implicit(session: &mut Session, commit: bool) -> Result<()> {
-    match &session.transaction {
-        Some(transaction) if transaction.implicit && commit && !transaction.failed => finish(session).await,
+pub(crate) async fn end_implicit(context: &mut ClientContext, commit: bool) -> Result<()> {
+    match &context.transaction {
+        Some(transaction) if transaction.implicit && commit && !transaction.failed => finish(context).await,
         Some(transaction) if transaction.implicit => {
-            undo(session);
+            undo(context);
             Ok(())
         }
         _ => Ok(()),
@@ -143,34 +143,34 @@ pub(crate) async fn end_implicit(session: &mut Session, commit: bool) -> Result<
 }
 
 /// COMMIT, END.
-pub(crate) async fn commit(session: &mut Session, chain: bool) -> Result<Outcome> {
-    let Some(transaction) = &session.transaction else {
-        session.notice(Notice::warning("25P01", "there is no transaction in progress"));
+pub(crate) async fn commit(context: &mut ClientContext, chain: bool) -> Result<Outcome> {
+    let Some(transaction) = &context.transaction else {
+        context.notice(Notice::warning("25P01", "there is no transaction in progress"));
         return Ok(Outcome::done(Tag::plain("COMMIT")));
     };
     let modes = modes_of(transaction);
     if transaction.failed {
-        undo(session);
-        chain_if(session, chain, modes)?;
+        undo(context);
+        chain_if(context, chain, modes)?;
         return Ok(Outcome::done(Tag::plain("ROLLBACK")));
     }
     if transaction.implicit {
-        session.notice(Notice::warning("25P01", "there is no transaction in progress"));
+        context.notice(Notice::warning("25P01", "there is no transaction in progress"));
     }
-    finish(session).await?;
-    chain_if(session, chain, modes)?;
+    finish(context).await?;
+    chain_if(context, chain, modes)?;
     Ok(Outcome::done(Tag::plain("COMMIT")))
 }
 
 /// ROLLBACK, ABORT.
-pub(crate) fn rollback(session: &mut Session, chain: bool) -> Result<Outcome> {
-    match &session.transaction {
+pub(crate) fn rollback(context: &mut ClientContext, chain: bool) -> Result<Outcome> {
+    match &context.transaction {
         Some(transaction) => {
             let modes = modes_of(transaction);
-            undo(session);
-            chain_if(session, chain, modes)?;
+            undo(context);
+            chain_if(context, chain, modes)?;
         }
-        None => session.notice(Notice::warning("25P01", "there is no transaction in progress")),
+        None => context.notice(Notice::warning("25P01", "there is no transaction in progress")),
     }
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }
@@ -180,32 +180,32 @@ fn modes_of(transaction: &Transaction) -> TransactionModes {
     TransactionModes { isolation, read_only: Some(transaction.read_only), deferrable: None }
 }
 
-fn chain_if(session: &mut Session, chain: bool, modes: TransactionModes) -> Result<()> {
-    if chain { open(session, modes) } else { Ok(()) }
+fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -> Result<()> {
+    if chain { open(context, modes) } else { Ok(()) }
 }
 
 /// Writes everything in one step. Whatever happens, the transaction is over.
-async fn finish(session: &mut Session) -> Result<()> {
-    let Some(mut transaction) = session.transaction.take() else { return Ok(()) };
+async fn finish(context: &mut ClientContext) -> Result<()> {
+    let Some(mut transaction) = context.transaction.take() else { return Ok(()) };
     let locks =
-        std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(session.database.locks().clone()));
+        std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(context.database.locks().clone()));
     let before = std::mem::take(&mut transaction.settings);
     let local = std::mem::take(&mut transaction.local);
-    let (catalog, batch) = transaction.into_batch(session.settings.relaxed_durability());
+    let (catalog, batch) = transaction.into_batch(context.settings.relaxed_durability());
     let result = match catalog {
         Some((base, catalog)) => {
-            let changed = session.database.store().change(base, (*catalog).clone(), Some(batch)).await;
+            let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
             changed.map(drop).map_err(concurrent_change)
         }
         None if batch.mutations.is_empty() => Ok(()),
-        None => session.database.store().apply(batch).await.map(drop),
+        None => context.database.store().apply(batch).await.map(drop),
     };
     drop(locks);
     match &result {
-        Ok(()) => session.settings.restore(&local),
-        Err(_) => session.settings = before,
+        Ok(()) => context.settings.restore(&local),
+        Err(_) => context.settings = before,
     }
-    end_session_state(session, result.is_ok());
+    end_session_state(context, result.is_ok());
     result
 }
 
@@ -219,21 +219,21 @@ fn concurrent_change(error: Error) -> Error {
 }
 
 /// Forgets everything.
-fn undo(session: &mut Session) {
-    if let Some(transaction) = session.transaction.take() {
-        session.settings = transaction.settings;
+fn undo(context: &mut ClientContext) {
+    if let Some(transaction) = context.transaction.take() {
+        context.settings = transaction.settings;
     }
-    end_session_state(session, false);
+    end_session_state(context, false);
 }
 
 /// Cursors without hold end with their transaction; one that failed takes all cursors it declared with it.
-fn end_session_state(session: &mut Session, committed: bool) {
-    session.cursors.retain(|_, cursor| cursor.survives(committed));
-    session.settings_changed();
+fn end_session_state(context: &mut ClientContext, committed: bool) {
+    context.cursors.retain(|_, cursor| cursor.survives(committed));
+    context.settings_changed();
 }
 
-fn expect_block<'a>(session: &'a mut Session, command: &str) -> Result<&'a mut Transaction> {
-    match &mut session.transaction {
+fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a mut Transaction> {
+    match &mut context.transaction {
         Some(transaction) if !transaction.implicit => Ok(transaction),
         _ => {
             let message = format!("{command} can only be used in transaction blocks");
@@ -243,9 +243,9 @@ fn expect_block<'a>(session: &'a mut Session, command: &str) -> Result<&'a mut T
 }
 
 /// SAVEPOINT.
-pub(crate) fn savepoint(session: &mut Session, name: &str) -> Result<Outcome> {
-    let settings = session.settings.clone();
-    let transaction = expect_block(session, "SAVEPOINT")?;
+pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    let settings = context.settings.clone();
+    let transaction = expect_block(context, "SAVEPOINT")?;
     transaction.savepoints.push(Savepoint {
         name: name.to_string(),
         mutations: transaction.writes.mutations.len(),
@@ -265,8 +265,8 @@ fn find_savepoint(transaction: &Transaction, name: &str) -> Result<usize> {
 }
 
 /// RELEASE SAVEPOINT.
-pub(crate) fn release(session: &mut Session, name: &str) -> Result<Outcome> {
-    let transaction = expect_block(session, "RELEASE SAVEPOINT")?;
+pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    let transaction = expect_block(context, "RELEASE SAVEPOINT")?;
     let index = find_savepoint(transaction, name)?;
     transaction.savepoints.truncate(index);
     Ok(Outcome::done(Tag::plain("RELEASE")))
@@ -274,8 +274,8 @@ pub(crate) fn release(session: &mut Session, name: &str) -> Result<Outcome> {
 
 /// ROLLBACK TO SAVEPOINT: forgets what was written after it; the savepoint stays. What SERIALIZABLE has read stays
 /// remembered, since it may have been told.
-pub(crate) fn rollback_to(session: &mut Session, name: &str) -> Result<Outcome> {
-    let transaction = expect_block(session, "ROLLBACK TO SAVEPOINT")?;
+pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    let transaction = expect_block(context, "ROLLBACK TO SAVEPOINT")?;
     let index = find_savepoint(transaction, name)?;
     transaction.savepoints.truncate(index + 1);
     let savepoint = &transaction.savepoints[index];
@@ -283,34 +283,34 @@ pub(crate) fn rollback_to(session: &mut Session, name: &str) -> Result<Outcome> 
     transaction.writes.unchanged.truncate(savepoint.unchanged);
     transaction.catalog = savepoint.catalog.clone();
     transaction.failed = false;
-    session.settings = savepoint.settings.clone();
-    session.settings_changed();
+    context.settings = savepoint.settings.clone();
+    context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }
 
 /// SET TRANSACTION, SET SESSION CHARACTERISTICS.
-pub(crate) fn set(session: &mut Session, statement: &SetTransaction) -> Result<Outcome> {
+pub(crate) fn set(context: &mut ClientContext, statement: &SetTransaction) -> Result<Outcome> {
     if statement.session {
         if let Some(level) = statement.modes.isolation {
-            session.settings.set("default_transaction_isolation", &[isolation_name(level).to_string()])?;
+            context.settings.set("default_transaction_isolation", &[isolation_name(level).to_string()])?;
         }
         if let Some(read_only) = statement.modes.read_only {
-            session
+            context
                 .settings
                 .set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
         }
-        session.settings_changed();
-    } else if session.transaction.is_none() {
-        session.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
+        context.settings_changed();
+    } else if context.transaction.is_none() {
+        context.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
     } else {
-        apply_modes(session, statement.modes)?;
+        apply_modes(context, statement.modes)?;
     }
     Ok(Outcome::done(Tag::plain("SET")))
 }
 
 /// Changes the open transaction's modes.
-pub(crate) fn apply_modes(session: &mut Session, modes: TransactionModes) -> Result<()> {
-    let Some(transaction) = &mut session.transaction else { return Ok(()) };
+pub(crate) fn apply_modes(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
+    let Some(transaction) = &mut context.transaction else { return Ok(()) };
     match modes.isolation {
         Some(level) if level != transaction.isolation && transaction.started => {
             let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
@@ -327,5 +327,5 @@ pub(crate) fn apply_modes(session: &mut Session, modes: TransactionModes) -> Res
         Some(read_only) => transaction.read_only = read_only,
         None => {}
     }
-    show_modes(session)
+    show_modes(context)
 }
