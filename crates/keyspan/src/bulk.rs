@@ -8,19 +8,16 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value, WriteBatch};
+use keyspan_cql::{Copy, CopySubject, ObjectName};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, WriteBatch};
 use keyspan_store::seam::Store;
 
-use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::compile;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
-use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
-use crate::query;
 use crate::session::Session;
 
 /// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
@@ -116,37 +113,6 @@ fn filtered(filter: &keyspan_query::CompiledExprs, batch: &RecordBatch) -> Resul
         Some(keep) => Ok(arrow::compute::filter_record_batch(batch, keep)?),
         None => Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean")),
     }
-}
-
-/// `COPY`: says which way the data goes; COPY TO has its rows with it.
-pub(crate) async fn copy(context: &mut ClientContext, statement: &Copy, parameters: &[Value]) -> Result<Outcome> {
-    if let CopyTarget::File(path) = &statement.target {
-        let error = Error::not_supported(format!("COPY with the server's file \"{path}\" is not supported"));
-        return Err(error.with_hint("Use STDIN or STDOUT; psql's \\copy reads and writes the client's files."));
-    }
-    if statement.is_from {
-        // Wrong names are told before any data is asked for.
-        let CopySubject::Table { name, .. } = &statement.subject else {
-            return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
-        };
-        names::table(&context.catalog(), &context.settings.search_path(), name)?;
-        let copy = Some(CopyDirection::In(Box::new(statement.clone())));
-        return Ok(Outcome { tag: Tag::streamed("COPY"), rows: None, copy });
-    }
-    let query = match &statement.subject {
-        CopySubject::Query(query) => query.query.clone(),
-        CopySubject::Table { name, columns } => {
-            let columns: Vec<String> = columns.iter().map(|column| keyspan_cql::quoted(&column.name)).collect();
-            let columns = if columns.is_empty() { "*".to_string() } else { columns.join(", ") };
-            names::parse_query(&format!("SELECT {columns} FROM {name}"))?
-        }
-    };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(context, &query, &types).await?;
-    let stream = query::execute(context, &planned, parameters).await?;
-    let copy = Some(CopyDirection::Out(Box::new(statement.clone())));
-    let rows = Some(Rows::new(planned.schema.clone(), stream));
-    Ok(Outcome { tag: Tag::streamed("COPY"), rows, copy })
 }
 
 impl Session {

@@ -39,6 +39,7 @@ mod constraint;
 mod context;
 pub mod copy;
 mod cursor;
+mod cursor_control;
 pub mod database;
 mod ddl;
 mod describe;
@@ -59,7 +60,9 @@ mod rollup;
 mod row;
 mod rowid;
 mod scan_guard;
+mod select;
 pub mod session;
+mod set;
 pub mod settings;
 mod show;
 #[cfg(test)]
@@ -67,6 +70,7 @@ mod tests;
 pub mod text;
 mod threads;
 mod transaction;
+mod transaction_control;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;

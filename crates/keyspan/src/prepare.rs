@@ -18,7 +18,7 @@ use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Plan, Prepared};
 use crate::row::Written;
-use crate::{arrays, explain, names, point, query, show};
+use crate::{arrays, explain, names, point, query, select, show};
 
 /// What is known of a statement so far.
 struct Settled {
@@ -59,7 +59,7 @@ impl Settled {
         match &parsed.statement {
             Statement::Query(query) => self.query(context, &query.query).await,
             Statement::Scan(scan) => {
-                let query = query::scan_query(context, scan)?;
+                let query = select::scan_query(context, scan)?;
                 self.query(context, &query).await
             }
             Statement::Insert(statement) => self.insert(context, statement).await,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
-use keyspan_model::{Catalog, ColumnType};
-use keyspan_query::PlannedQuery;
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_query::{PlannedQuery, Zone};
 
 use crate::point::PointSelect;
 
@@ -54,6 +54,25 @@ impl Prepared {
     /// Whether DataFusion has planned it.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(self.plan, Plan::Query(_))
+    }
+
+    /// The parameters as values of the types it was prepared with; texts of instants are read in this zone.
+    pub(crate) fn typed(&self, zone: &Zone, given: &[Value]) -> Result<Vec<Value>> {
+        self.check_count(given)?;
+        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+        let typed = given.iter().cloned().zip(&self.parameters);
+        typed.map(|(value, ty)| value.cast_zoned(*ty, &resolve)).collect()
+    }
+
+    /// Fails unless there is a value for each parameter.
+    pub(crate) fn check_count(&self, given: &[Value]) -> Result<()> {
+        let (supplied, required) = (given.len(), self.parameters.len());
+        if supplied == required {
+            return Ok(());
+        }
+        let message =
+            format!("bind message supplies {supplied} parameters, but prepared statement \"\" requires {required}");
+        Err(Error::new(ErrorKind::Protocol, message))
     }
 
     /// The statement with its source text.

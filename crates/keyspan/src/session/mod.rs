@@ -18,7 +18,7 @@ use crate::database::Database;
 use crate::outcome::Notice;
 use crate::prepared::Prepared;
 use crate::settings::Settings;
-use crate::transaction;
+use crate::transaction_control;
 
 /// Whether a transaction is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +71,13 @@ impl Session {
 
     /// Opens a transaction for statements that are to succeed or fail together, unless one is open.
     pub fn begin_implicit(&mut self) {
-        transaction::begin_implicit(&mut self.context);
+        transaction_control::begin_implicit(&mut self.context);
     }
 
     /// Ends the transaction that [`Session::begin_implicit`] opened, if it is still open: commits it when `commit`,
     /// else undoes it.
     pub async fn end_implicit(&mut self, commit: bool) -> Result<()> {
-        transaction::end_implicit(&mut self.context, commit).await
+        transaction_control::end_implicit(&mut self.context, commit).await
     }
 
     /// Notices since the last call.

@@ -9,7 +9,9 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::Session;
 use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
-use crate::{arrays, bulk, cursor, ddl, dml, explain, maintain, prepare, query, show, transaction};
+use crate::{
+    arrays, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
+};
 
 impl Session {
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
@@ -72,7 +74,7 @@ impl Session {
     /// # Errors
     /// Whatever is wrong with names and types; 25P02 in a failed transaction.
     pub async fn prepare(&mut self, parsed: &Parsed, parameter_types: &[Option<ColumnType>]) -> Result<Prepared> {
-        transaction::check_not_failed(&self.context, &parsed.statement)?;
+        transaction_control::check_not_failed(&self.context, &parsed.statement)?;
         // A cancel request that came after the last statement does not concern this one.
         self.context.running = self.cancel.begin(self.context.settings.statement_timeout());
         let result = self.prepare_again(Arc::new(parsed.clone()), parameter_types.to_vec()).await;
@@ -99,7 +101,7 @@ impl Session {
     /// transaction by itself: who takes the rows calls [`Session::fail`].
     pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         self.context.begin(self.cancel.begin(self.context.settings.statement_timeout()));
-        let result = match transaction::begin_statement(&mut self.context, prepared.statement()) {
+        let result = match transaction_control::begin_statement(&mut self.context, prepared.statement()) {
             Ok(()) => self.run_prepared(prepared, parameters).await,
             Err(error) => Err(error),
         };
@@ -124,13 +126,13 @@ impl Session {
             }
             prepared = &again;
         }
-        let parameters = query::typed_parameters(&self.context, prepared, parameters)?;
+        let parameters = prepared.typed(&self.context.zone(), parameters)?;
         self.route(prepared, &parameters).await
     }
 
     /// Puts the elements of array parameters into the statement, and runs that.
     async fn run_with_arrays(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
-        query::check_count(prepared, parameters)?;
+        prepared.check_count(parameters)?;
         let template = prepared.template.as_ref().unwrap_or(&prepared.parsed);
         let parsed = arrays::bound(template, &prepared.arrays, &prepared.parameters, parameters)?;
         let types = prepared.parameters.iter().copied().map(Some).collect();
@@ -158,28 +160,28 @@ impl Session {
             Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
             Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
             Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,
-            Statement::Query(_) | Statement::Scan(_) => Box::pin(query::run(context, prepared, parameters)).await,
+            Statement::Query(_) | Statement::Scan(_) => Box::pin(select::run(context, prepared, parameters)).await,
             Statement::Explain(statement) => self.explain(statement, prepared, parameters).await,
             Statement::Show(statement) => show::run(context, statement),
             Statement::Describe(statement) => show::describe(context, statement),
-            Statement::Use(keyspace) => show::use_keyspace(context, keyspace),
-            Statement::Set(statement) => show::set(context, statement),
-            Statement::Reset(name) => show::reset(context, name.as_deref()),
+            Statement::Use(keyspace) => set::use_keyspace(context, keyspace),
+            Statement::Set(statement) => set::set(context, statement),
+            Statement::Reset(name) => set::reset(context, name.as_deref()),
             Statement::Discard(what) => self.discard(*what),
-            Statement::SetTransaction(statement) => transaction::set(context, statement),
-            Statement::Begin(modes) => transaction::begin(context, *modes),
-            Statement::Commit(end) => transaction::commit(context, end.chain).await,
-            Statement::Rollback(end) => transaction::rollback(context, end.chain),
-            Statement::Savepoint(name) => transaction::savepoint(context, name),
-            Statement::Release(name) => transaction::release(context, name),
-            Statement::RollbackTo(name) => transaction::rollback_to(context, name),
+            Statement::SetTransaction(statement) => transaction_control::set(context, statement),
+            Statement::Begin(modes) => transaction_control::begin(context, *modes),
+            Statement::Commit(end) => transaction_control::commit(context, end.chain).await,
+            Statement::Rollback(end) => transaction_control::rollback(context, end.chain),
+            Statement::Savepoint(name) => transaction_control::savepoint(context, name),
+            Statement::Release(name) => transaction_control::release(context, name),
+            Statement::RollbackTo(name) => transaction_control::rollback_to(context, name),
             Statement::Prepare(statement) => self.prepare_named(statement).await,
             Statement::Execute(statement) => self.execute_named(statement, parameters).await,
             Statement::Deallocate(name) => self.deallocate(name.as_deref()),
-            Statement::DeclareCursor(statement) => cursor::declare(context, statement, parameters).await,
-            Statement::Fetch(statement) => cursor::fetch(context, statement).await,
-            Statement::Close(name) => cursor::close(context, name.as_deref()),
-            Statement::Copy(statement) => bulk::copy(context, statement, parameters).await,
+            Statement::DeclareCursor(statement) => cursor_control::declare(context, statement, parameters).await,
+            Statement::Fetch(statement) => cursor_control::fetch(context, statement).await,
+            Statement::Close(name) => cursor_control::close(context, name.as_deref()),
+            Statement::Copy(statement) => copy::statement::run(context, statement, parameters).await,
             Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
                 maintain::channel(prepared.statement())
             }
@@ -200,7 +202,7 @@ impl Session {
     }
 
     fn discard(&mut self, what: Discard) -> Result<Outcome> {
-        let outcome = show::discard(&mut self.context, what)?;
+        let outcome = set::discard(&mut self.context, what)?;
         if what == Discard::All {
             self.statements.clear();
         }

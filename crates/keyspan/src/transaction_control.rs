@@ -4,9 +4,9 @@ use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, Transacti
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_store::seam::Store;
 
-use super::{Savepoint, Transaction};
 use crate::context::ClientContext;
 use crate::outcome::{Notice, Outcome, Tag};
+use crate::transaction::{Ended, Transaction};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
@@ -22,20 +22,19 @@ pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -
 /// What every statement does first: may it run here, and with which stamp.
 pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement) -> Result<()> {
     check_not_failed(context, statement)?;
-    let read_only = context.transaction.as_ref().is_some_and(|transaction| transaction.read_only)
+    let read_only = context.transaction.as_ref().is_some_and(Transaction::is_read_only)
         || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
     if let (true, Some(command)) = (read_only, writing_command(statement)) {
         let message = format!("cannot execute {command} in a read-only transaction");
         return Err(Error::new(ErrorKind::ReadOnly, message));
     }
     if let Some(transaction) = &mut context.transaction {
-        transaction.statement += 1;
         // A text of several statements may begin with BEGIN: its own transaction is open by then.
         let sees_nothing = matches!(
             statement,
             Statement::Begin(_) | Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_)
         );
-        transaction.started |= !sees_nothing;
+        transaction.begin_statement(!sees_nothing);
     }
     Ok(())
 }
@@ -99,7 +98,7 @@ fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
 /// SHOW transaction_isolation and the like tell of the open transaction.
 fn show_modes(context: &mut ClientContext) -> Result<()> {
     let Some(transaction) = &context.transaction else { return Ok(()) };
-    let (isolation, read_only) = (transaction.isolation, transaction.read_only);
+    let (isolation, read_only) = (transaction.isolation(), transaction.is_read_only());
     context.settings.set("transaction_isolation", &[isolation_name(isolation).to_string()])?;
     context.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
     context.settings_changed();
@@ -110,8 +109,8 @@ fn show_modes(context: &mut ClientContext) -> Result<()> {
 pub(crate) fn begin(context: &mut ClientContext, modes: TransactionModes) -> Result<Outcome> {
     match &mut context.transaction {
         // A text of several statements has begun one already: from here on it is the client's.
-        Some(transaction) if transaction.implicit => {
-            transaction.implicit = false;
+        Some(transaction) if transaction.is_implicit() => {
+            transaction.set_implicit(false);
             apply_modes(context, modes)?;
         }
         Some(_) => context.notice(Notice::warning("25001", "there is already a transaction in progress")),
@@ -126,15 +125,15 @@ pub(crate) fn begin_implicit(context: &mut ClientContext) {
         && open(context, TransactionModes::default()).is_ok()
         && let Some(transaction) = &mut context.transaction
     {
-        transaction.implicit = true;
+        transaction.set_implicit(true);
     }
 }
 
 /// Ends it, if it is still the text's own.
 pub(crate) async fn end_implicit(context: &mut ClientContext, commit: bool) -> Result<()> {
     match &context.transaction {
-        Some(transaction) if transaction.implicit && commit && !transaction.failed => finish(context).await,
-        Some(transaction) if transaction.implicit => {
+        Some(transaction) if transaction.is_implicit() && commit && !transaction.failed => finish(context).await,
+        Some(transaction) if transaction.is_implicit() => {
             undo(context);
             Ok(())
         }
@@ -148,13 +147,13 @@ pub(crate) async fn commit(context: &mut ClientContext, chain: bool) -> Result<O
         context.notice(Notice::warning("25P01", "there is no transaction in progress"));
         return Ok(Outcome::done(Tag::plain("COMMIT")));
     };
-    let modes = modes_of(transaction);
+    let modes = transaction.modes();
     if transaction.failed {
         undo(context);
         chain_if(context, chain, modes)?;
         return Ok(Outcome::done(Tag::plain("ROLLBACK")));
     }
-    if transaction.implicit {
+    if transaction.is_implicit() {
         context.notice(Notice::warning("25P01", "there is no transaction in progress"));
     }
     finish(context).await?;
@@ -166,7 +165,7 @@ pub(crate) async fn commit(context: &mut ClientContext, chain: bool) -> Result<O
 pub(crate) fn rollback(context: &mut ClientContext, chain: bool) -> Result<Outcome> {
     match &context.transaction {
         Some(transaction) => {
-            let modes = modes_of(transaction);
+            let modes = transaction.modes();
             undo(context);
             chain_if(context, chain, modes)?;
         }
@@ -175,23 +174,15 @@ pub(crate) fn rollback(context: &mut ClientContext, chain: bool) -> Result<Outco
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }
 
-fn modes_of(transaction: &Transaction) -> TransactionModes {
-    let isolation = Some(transaction.isolation);
-    TransactionModes { isolation, read_only: Some(transaction.read_only), deferrable: None }
-}
-
 fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -> Result<()> {
     if chain { open(context, modes) } else { Ok(()) }
 }
 
 /// Writes everything in one step. Whatever happens, the transaction is over.
 async fn finish(context: &mut ClientContext) -> Result<()> {
-    let Some(mut transaction) = context.transaction.take() else { return Ok(()) };
-    let locks =
-        std::mem::replace(&mut transaction.locks, crate::locks::HeldLocks::none(context.database.locks().clone()));
-    let before = std::mem::take(&mut transaction.settings);
-    let local = std::mem::take(&mut transaction.local);
-    let (catalog, batch) = transaction.into_batch(context.settings.relaxed_durability());
+    let Some(transaction) = context.transaction.take() else { return Ok(()) };
+    let ended = transaction.end(context.settings.relaxed_durability());
+    let Ended { catalog, batch, locks, settings: before, local } = ended;
     let result = match catalog {
         Some((base, catalog)) => {
             let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
@@ -221,7 +212,7 @@ fn concurrent_change(error: Error) -> Error {
 /// Forgets everything.
 fn undo(context: &mut ClientContext) {
     if let Some(transaction) = context.transaction.take() {
-        context.settings = transaction.settings;
+        context.settings = transaction.into_settings();
     }
     end_session_state(context, false);
 }
@@ -234,7 +225,7 @@ fn end_session_state(context: &mut ClientContext, committed: bool) {
 
 fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a mut Transaction> {
     match &mut context.transaction {
-        Some(transaction) if !transaction.implicit => Ok(transaction),
+        Some(transaction) if !transaction.is_implicit() => Ok(transaction),
         _ => {
             let message = format!("{command} can only be used in transaction blocks");
             Err(Error::new(ErrorKind::NoTransaction, message))
@@ -245,45 +236,19 @@ fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
     let settings = context.settings.clone();
-    let transaction = expect_block(context, "SAVEPOINT")?;
-    transaction.savepoints.push(Savepoint {
-        name: name.to_string(),
-        mutations: transaction.writes.mutations.len(),
-        unchanged: transaction.writes.unchanged.len(),
-        catalog: transaction.catalog.clone(),
-        settings,
-    });
+    expect_block(context, "SAVEPOINT")?.save(name, settings);
     Ok(Outcome::done(Tag::plain("SAVEPOINT")))
-}
-
-fn find_savepoint(transaction: &Transaction, name: &str) -> Result<usize> {
-    transaction
-        .savepoints
-        .iter()
-        .rposition(|savepoint| savepoint.name == name)
-        .ok_or_else(|| Error::new(ErrorKind::UndefinedSavepoint, format!("savepoint \"{name}\" does not exist")))
 }
 
 /// RELEASE SAVEPOINT.
 pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let transaction = expect_block(context, "RELEASE SAVEPOINT")?;
-    let index = find_savepoint(transaction, name)?;
-    transaction.savepoints.truncate(index);
+    expect_block(context, "RELEASE SAVEPOINT")?.release(name)?;
     Ok(Outcome::done(Tag::plain("RELEASE")))
 }
 
-/// ROLLBACK TO SAVEPOINT: forgets what was written after it; the savepoint stays. What SERIALIZABLE has read stays
-/// remembered, since it may have been told.
+/// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let transaction = expect_block(context, "ROLLBACK TO SAVEPOINT")?;
-    let index = find_savepoint(transaction, name)?;
-    transaction.savepoints.truncate(index + 1);
-    let savepoint = &transaction.savepoints[index];
-    transaction.writes.mutations.truncate(savepoint.mutations);
-    transaction.writes.unchanged.truncate(savepoint.unchanged);
-    transaction.catalog = savepoint.catalog.clone();
-    transaction.failed = false;
-    context.settings = savepoint.settings.clone();
+    context.settings = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }
@@ -311,21 +276,6 @@ pub(crate) fn set(context: &mut ClientContext, statement: &SetTransaction) -> Re
 /// Changes the open transaction's modes.
 pub(crate) fn apply_modes(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
     let Some(transaction) = &mut context.transaction else { return Ok(()) };
-    match modes.isolation {
-        Some(level) if level != transaction.isolation && transaction.started => {
-            let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
-            return Err(Error::new(ErrorKind::ActiveTransaction, message));
-        }
-        Some(level) => transaction.isolation = level,
-        None => {}
-    }
-    match modes.read_only {
-        Some(false) if transaction.read_only && transaction.started => {
-            let message = "transaction read-write mode must be set before any query";
-            return Err(Error::new(ErrorKind::ActiveTransaction, message));
-        }
-        Some(read_only) => transaction.read_only = read_only,
-        None => {}
-    }
+    transaction.set_modes(modes)?;
     show_modes(context)
 }
