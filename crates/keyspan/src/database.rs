@@ -1,28 +1,20 @@
 //! An open database: its store, its query engine, its row locks, its counters.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::{Catalog, RelationDef, Result};
-use keyspan_query::{QueryEngine, QueryOptions, QuerySession};
+use keyspan_model::{Catalog, RelationDef, Result, TableId};
+use keyspan_query::{QueryEngine, QuerySession};
 use keyspan_store::clock::Clock;
 use keyspan_store::seam::Store;
-use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
+use keyspan_store::{EmbeddedStore, StoreStats};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::locks::LockTable;
-use crate::rollup::{self, Rollups};
 use crate::rowid::RowIds;
 use crate::threads::QueryThreads;
-
-/// How a database is opened.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Memory, cache, log and clock of the store.
-    pub store: StoreOptions,
-    /// Memory, threads and spill directory of queries.
-    pub query: QueryOptions,
-}
 
 /// An open database. Clones are the same database.
 #[derive(Clone, Debug)]
@@ -40,8 +32,18 @@ struct Inner {
     counts: Counts,
     next_context: AtomicU64,
     threads: QueryThreads,
-    rollups: Rollups,
-    refreshes: bool,
+    refresh: Refresh,
+}
+
+/// Who refreshes materialized views.
+#[derive(Debug)]
+struct Refresh {
+    /// Whether it is done in the background.
+    wanted: bool,
+    /// Whether that has begun.
+    begun: AtomicBool,
+    /// Held by who refreshes a view.
+    views: Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// A handle that does not keep the database open.
@@ -86,52 +88,25 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Database {
-    /// Opens the database in a directory, which is made if it does not exist. Blocks while the commit log is replayed.
-    ///
-    /// # Errors
-    /// 55006 if another process has it open, XX002 for a newer format, XX001 naming a damaged file.
-    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
-        Database::open_with(path, Options::default())
-    }
-
-    /// As [`Database::open`], with options.
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
-        let store = EmbeddedStore::open(path, options.store.clone())?;
-        Database::over(store, options)
-    }
-
-    /// A database in memory, gone when its last clone and session are.
-    pub fn in_memory() -> Result<Database> {
-        Database::in_memory_with(Options::default())
-    }
-
-    /// As [`Database::in_memory`], with options.
-    pub fn in_memory_with(options: Options) -> Result<Database> {
-        let store = EmbeddedStore::in_memory(options.store.clone())?;
-        Database::over(store, options)
-    }
-
-    fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
-        let mut query = options.query;
-        query.parser.get_or_insert(crate::names::parse_query);
-        let database = Database {
-            inner: Arc::new(Inner {
-                store,
-                clock: options.store.clock,
-                engine: QueryEngine::new(query)?,
-                locks: Arc::default(),
-                row_ids: RowIds::default(),
-                counts: Counts::default(),
-                next_context: AtomicU64::new(1),
-                threads: QueryThreads::default(),
-                rollups: Rollups::default(),
-                refreshes: options.store.background && options.store.threads,
-            }),
+    /// A database over these. `refreshes`: whether materialized views are refreshed in the background.
+    pub(crate) fn new(
+        store: Arc<EmbeddedStore>,
+        clock: Arc<dyn Clock>,
+        engine: Arc<QueryEngine>,
+        refreshes: bool,
+    ) -> Database {
+        let inner = Inner {
+            store,
+            clock,
+            engine,
+            locks: Arc::default(),
+            row_ids: RowIds::default(),
+            counts: Counts::default(),
+            next_context: AtomicU64::new(1),
+            threads: QueryThreads::default(),
+            refresh: Refresh { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
         };
-        if database.catalog().views.values().any(|view| view.rollup.is_some()) {
-            rollup::look_after(&database)?;
-        }
-        Ok(database)
+        Database { inner: Arc::new(inner) }
     }
 
     /// The current catalog.
@@ -187,13 +162,16 @@ impl Database {
         &self.inner.threads
     }
 
-    pub(crate) fn rollups(&self) -> &Rollups {
-        &self.inner.rollups
+    /// Whether the refreshing of materialized views in the background is to begin: it is wanted, and nobody was told so
+    /// before.
+    pub(crate) fn begin_refreshing(&self) -> bool {
+        self.inner.refresh.wanted && !self.inner.refresh.begun.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether materialized views are refreshed in the background.
-    pub(crate) fn refreshes(&self) -> bool {
-        self.inner.refreshes
+    /// Waits until nobody else refreshes this view.
+    pub(crate) async fn lock_refresh(&self, view: TableId) -> OwnedMutexGuard<()> {
+        let lock = self.inner.refresh.views.lock().entry(view).or_default().clone();
+        lock.lock_owned().await
     }
 
     /// A handle that does not keep the database open.

@@ -50,6 +50,7 @@ mod intake;
 mod locks;
 mod maintain;
 mod names;
+mod open;
 pub mod outcome;
 mod parameter;
 mod point;
@@ -74,7 +75,7 @@ mod transaction_control;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;
-pub use database::{Counters, Database, Options};
+pub use database::{Counters, Database};
 pub use keyspan_cql::{
     Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement,
     first_incomplete, keywords, quoted,
@@ -82,6 +83,7 @@ pub use keyspan_cql::{
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 pub use keyspan_query::Zone;
 pub use keyspan_store::{BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, check, repair, restore};
+pub use open::Options;
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
@@ -22,7 +21,6 @@ use keyspan_query::rollup::{Progress, Refresh, progress};
 use keyspan_query::{QueryContext, Zone};
 use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
-use parking_lot::Mutex;
 
 use crate::cancel::CancelHandle;
 use crate::context::ClientContext;
@@ -37,17 +35,9 @@ const SHARE: u32 = 10;
 /// How often is looked whether a refresh is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a database remembers of its materialized views.
-#[derive(Debug, Default)]
-pub(crate) struct Rollups {
-    begun: AtomicBool,
-    /// Held by who refreshes a view.
-    locks: Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
-}
-
-/// Looks after the database's views from now on. Does nothing if that goes on already.
-pub(crate) fn look_after(database: &Database) -> Result<()> {
-    if !database.refreshes() || database.rollups().begun.swap(true, Ordering::SeqCst) {
+/// Begins to refresh the database's views in the background, unless that goes on already.
+pub(crate) fn begin(database: &Database) -> Result<()> {
+    if !database.begin_refreshing() {
         return Ok(());
     }
     let weak = database.downgrade();
@@ -57,7 +47,7 @@ pub(crate) fn look_after(database: &Database) -> Result<()> {
             tokio::time::sleep(TICK).await;
             let Some(database) = weak.upgrade() else { return };
             if let Err(error) = refresh_due(&database, &mut due).await {
-                tracing::debug!(%error, "materialized views are looked after no longer");
+                tracing::debug!(%error, "materialized views are refreshed no longer");
                 return;
             }
         }
@@ -88,8 +78,7 @@ async fn refresh_due(database: &Database, due: &mut BTreeMap<TableId, Instant>) 
 /// # Errors
 /// Those of its query, and of writing.
 pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
-    let lock = database.rollups().locks.lock().entry(view).or_default().clone();
-    let _one = lock.lock().await;
+    let _lock = database.lock_refresh(view).await;
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
     let Some(rollup) = &view.rollup else { return Ok(()) };

@@ -60,7 +60,7 @@ pub(crate) async fn create(
         Ok(id)
     })
     .await?;
-    rollup::look_after(&context.database)?;
+    rollup::begin(&context.database)?;
     if materialized.with_data && context.transaction.is_none() {
         fill(context, id).await?;
     }
