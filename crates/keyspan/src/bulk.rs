@@ -1,8 +1,8 @@
 //! Many rows at once: COPY FROM and imports.
 //!
 //! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: `intake` has more than 16 MB
-//! written out while they come. Who wants rows to be seen earlier, and can do without one step for all, says how many rows
-//! a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
+//! written out while they come. `SET copy_commit_rows` and
+//! [`CopyIn::commit_every`] give that up: rows are committed, and seen, every so many.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::outcome::Rows;
 
 /// A declared cursor.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct SqlCursor {
     rows: Rows,
     /// Read but not yet passed: what is left of the last batch. With SCROLL: everything read.
     kept: Vec<RecordBatch>,
@@ -28,10 +28,10 @@ pub(crate) struct Cursor {
     dropped: usize,
 }
 
-impl Cursor {
+impl SqlCursor {
     /// A cursor before the first of these rows. `scroll`: it can go back; `hold`: it outlives a commit.
-    pub(crate) fn new(rows: Rows, scroll: bool, hold: bool) -> Cursor {
-        Cursor { rows, kept: Vec::new(), scroll, hold, fresh: true, position: 0, dropped: 0 }
+    pub(crate) fn new(rows: Rows, scroll: bool, hold: bool) -> SqlCursor {
+        SqlCursor { rows, kept: Vec::new(), scroll, hold, fresh: true, position: 0, dropped: 0 }
     }
 
     /// The columns.
@@ -76,7 +76,7 @@ impl Cursor {
         Ok(concat_batches(self.schema(), &parts)?)
     }
 
-    /// Forgets what a cursor that goes forward only has passed.
+    /// Drops the batches that a cursor without SCROLL has passed.
     fn forget(&mut self) {
         if self.scroll {
             return;

@@ -4,7 +4,7 @@ use keyspan_cql::{DeclareCursor, Fetch};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 
 use crate::context::ClientContext;
-use crate::cursor::Cursor;
+use crate::cursor::SqlCursor;
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
 
@@ -33,7 +33,7 @@ pub(crate) async fn declare(
     // The stream outlives the statement, so that only a FETCH can be cancelled.
     let stream = query::execute_on(context, &planned, parameters, query_context).await?;
     let rows = Rows::new(planned.schema.clone(), stream);
-    let cursor = Cursor::new(rows, statement.scroll == Some(true), statement.hold);
+    let cursor = SqlCursor::new(rows, statement.scroll == Some(true), statement.hold);
     context.cursors.insert(statement.name.clone(), cursor);
     Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
 }

@@ -29,15 +29,15 @@ struct Inner {
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
     row_ids: RowIds,
-    counts: Counts,
+    counts: AtomicCounters,
     next_context: AtomicU64,
     threads: QueryThreads,
-    refresh: Refresh,
+    refresh: ViewRefreshes,
 }
 
 /// Who refreshes materialized views.
 #[derive(Debug)]
-struct Refresh {
+struct ViewRefreshes {
     /// Whether it is done in the background.
     wanted: bool,
     /// Whether that has begun.
@@ -72,9 +72,9 @@ pub struct Counters {
     pub retries: u64,
 }
 
-/// The counters as they count.
+/// The counters, shared by all sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct AtomicCounters {
     pub(crate) point_reads: AtomicU64,
     pub(crate) point_writes: AtomicU64,
     pub(crate) planned_statements: AtomicU64,
@@ -82,7 +82,7 @@ pub(crate) struct Counts {
     pub(crate) retries: AtomicU64,
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -101,10 +101,10 @@ impl Database {
             engine,
             locks: Arc::default(),
             row_ids: RowIds::default(),
-            counts: Counts::default(),
+            counts: AtomicCounters::default(),
             next_context: AtomicU64::new(1),
             threads: QueryThreads::default(),
-            refresh: Refresh { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
+            refresh: ViewRefreshes { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
         };
         Database { inner: Arc::new(inner) }
     }
@@ -154,7 +154,7 @@ impl Database {
         &self.inner.locks
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &AtomicCounters {
         &self.inner.counts
     }
 

@@ -11,12 +11,12 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::ExplainOptions;
 
 use crate::context::ClientContext;
-use crate::dml::target::{self, Target};
+use crate::dml::target::{self, WriteTarget};
 use crate::names;
 use crate::outcome::{Outcome, Rows, Tag, text_schema};
-use crate::prepared::{Plan, Prepared};
+use crate::prepared::{Prepared, PreparedPlan};
 use crate::query;
-use crate::row::Written;
+use crate::row::TableHandle;
 
 /// The columns of EXPLAIN.
 pub(crate) fn schema() -> SchemaRef {
@@ -36,7 +36,7 @@ pub(crate) fn explained<'a>(statement: &Explain, prepared: &'a Prepared) -> Resu
         );
     }
     match &prepared.plan {
-        Plan::Explained(explained) => Ok(explained),
+        PreparedPlan::Explained(explained) => Ok(explained),
         _ => Err(Error::internal("EXPLAIN without a statement")),
     }
 }
@@ -50,7 +50,7 @@ pub(crate) async fn lines(
 ) -> Result<Vec<String>> {
     let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
     match &explained.plan {
-        Plan::Query(planned) => {
+        PreparedPlan::Query(planned) => {
             let snapshot = context.snapshot()?;
             let query_context = context.query_context(snapshot, &[]);
             query::explain_on(context, planned, parameters, query_context, options).await
@@ -85,7 +85,7 @@ async fn describe(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     match (&inner.plan, inner.statement()) {
-        (Plan::Point(_), Statement::Query(query)) => {
+        (PreparedPlan::Point(_), Statement::Query(query)) => {
             let table = first_table(&query.query);
             Ok(vec![format!("Point Read on {table}"), "  Key: whole key, no planner".into()])
         }
@@ -156,8 +156,8 @@ async fn describe_update(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &update.table)?;
-    let written = Written::new(table);
-    let target = target::target(context, &written, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
+    let handle = TableHandle::new(table);
+    let target = target::target(context, &handle, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Update on {}", update.table), lines))
 }
@@ -169,25 +169,25 @@ async fn describe_delete(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &delete.table)?;
-    let written = Written::new(table);
-    let target = target::target(context, &written, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
+    let handle = TableHandle::new(table);
+    let target = target::target(context, &handle, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Delete on {}", delete.table), lines))
 }
 
 async fn describe_target(
     context: &mut ClientContext,
-    target: &Target,
+    target: &WriteTarget,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     Ok(match target {
-        Target::Key(_) => vec!["Key: whole key, no planner".into()],
-        Target::Keys(keys) => vec![format!("Keys: {} whole keys, no planner", keys.len())],
-        Target::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
-        Target::Span(_) => vec!["Span: one span of the key, no planner".into()],
-        Target::Nothing => vec!["Nothing: the key cannot be null".into()],
-        Target::Query(query) => {
+        WriteTarget::Key(_) => vec!["Key: whole key, no planner".into()],
+        WriteTarget::Keys(keys) => vec![format!("Keys: {} whole keys, no planner", keys.len())],
+        WriteTarget::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
+        WriteTarget::Span(_) => vec!["Span: one span of the key, no planner".into()],
+        WriteTarget::Nothing => vec!["Nothing: the key cannot be null".into()],
+        WriteTarget::Query(query) => {
             let plan = plan_lines(context, query, parameters, options).await?;
             indented("Rows found by:".into(), plan)
         }

@@ -1,4 +1,5 @@
-//! Values of expressions that need no row: literals and parameters at once, anything else through the compiler.
+//! Scalar expressions outside of queries: literals and parameters are read directly, anything else is compiled by the
+//! planner.
 
 use std::sync::Arc;
 

@@ -10,17 +10,17 @@ use crate::ddl::materialized;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 
-/// Upkeep. The store works on all tables at a time, so that names are only checked.
+/// Runs one of these statements. The store works on all tables at once, so names are only checked to exist.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Result<Outcome> {
     let (tag, names, work): (_, &[ObjectName], _) = match statement {
-        Maintain::Flush(names) => ("FLUSH", names, Work::Flush),
-        Maintain::Compact(names) => ("COMPACT", names, Work::Compact),
-        Maintain::Checkpoint => ("CHECKPOINT", &[], Work::Flush),
-        Maintain::Backup(directory) => ("BACKUP", &[], Work::Backup(directory)),
+        Maintain::Flush(names) => ("FLUSH", names, Upkeep::Flush),
+        Maintain::Compact(names) => ("COMPACT", names, Upkeep::Compact),
+        Maintain::Checkpoint => ("CHECKPOINT", &[], Upkeep::Flush),
+        Maintain::Backup(directory) => ("BACKUP", &[], Upkeep::Backup(directory)),
         // Space is freed and statistics are kept without being asked.
-        Maintain::Vacuum(names) => ("VACUUM", names, Work::Nothing),
-        Maintain::Analyze(names) => ("ANALYZE", names, Work::Nothing),
-        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Work::Refresh(name)),
+        Maintain::Vacuum(names) => ("VACUUM", names, Upkeep::Nothing),
+        Maintain::Analyze(names) => ("ANALYZE", names, Upkeep::Nothing),
+        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Upkeep::Refresh(name)),
     };
     for name in names {
         names::expect(&context.catalog(), &context.settings.search_path(), name)?;
@@ -30,16 +30,16 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Re
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
-        Work::Flush => context.running.guard(context.database.flush()).await?,
-        Work::Compact => context.running.guard(context.database.compact()).await?,
-        Work::Refresh(name) => materialized::refresh(context, name).await?,
-        Work::Backup(directory) => backup(context, Path::new(directory)).await?,
-        Work::Nothing => {}
+        Upkeep::Flush => context.running.guard(context.database.flush()).await?,
+        Upkeep::Compact => context.running.guard(context.database.compact()).await?,
+        Upkeep::Refresh(name) => materialized::refresh(context, name).await?,
+        Upkeep::Backup(directory) => backup(context, Path::new(directory)).await?,
+        Upkeep::Nothing => {}
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
 
-enum Work<'a> {
+enum Upkeep<'a> {
     Flush,
     Compact,
     Backup(&'a str),
@@ -59,8 +59,8 @@ async fn backup(context: &mut ClientContext, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Nothing would ever be delivered, so that listening is refused; there is nobody to forget, so that UNLISTEN, which
-/// drivers send when they reset a connection, succeeds.
+/// LISTEN and NOTIFY are refused, since nothing would be delivered. UNLISTEN, which drivers send when they reset a
+/// connection, succeeds: nobody listens.
 pub(crate) fn channel(statement: &Statement) -> Result<Outcome> {
     match statement {
         Statement::Unlisten(_) => Ok(Outcome::done(Tag::plain("UNLISTEN"))),

@@ -1,4 +1,4 @@
-//! What a statement answers: a command tag, perhaps rows, perhaps the wish for COPY data; and notices beside it.
+//! What a statement answers: a command tag, rows if it returns any, the direction of COPY data; and notices.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -126,7 +126,7 @@ impl Notice {
 /// Rows as they are read. Dropping it stops the read.
 pub struct Rows {
     schema: SchemaRef,
-    /// Never locked: the mutex only makes rows shareable between threads, so that sessions with cursors are.
+    /// Never locked. The mutex makes `Rows` `Sync`, which sessions with cursors have to be.
     stream: Mutex<BatchStream>,
 }
 

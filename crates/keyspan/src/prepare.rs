@@ -1,4 +1,4 @@
-//! Settling a statement: the types of its parameters and the columns of its rows, before it runs.
+//! Preparing a statement: the types of its parameters and the columns of its rows, found before it runs.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
 use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
-use crate::prepared::{Plan, Prepared};
-use crate::row::Written;
+use crate::prepared::{Prepared, PreparedPlan};
+use crate::row::TableHandle;
 use crate::{arrays, explain, names, point, query, select, show};
 
 /// What is known of a statement so far.
-struct Settled {
+struct Preparation {
     types: Vec<Option<ColumnType>>,
     schema: Option<SchemaRef>,
-    plan: Plan,
+    plan: PreparedPlan,
 }
 
-/// Settles a statement.
+/// Prepares a statement. `given` are the parameter types that the client says.
 pub(crate) async fn prepare(
     context: &mut ClientContext,
     parsed: Arc<Parsed>,
@@ -35,7 +35,7 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared> {
     let mut arrays = arrays::Arrays::new();
     let mut template = None;
-    let parsed = match arrays::described(&parsed)? {
+    let parsed = match arrays::find_parameters(&parsed)? {
         Some((described, found)) => {
             template = (!found.is_empty()).then_some(parsed);
             arrays = found;
@@ -45,16 +45,16 @@ pub(crate) async fn prepare(
     };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
-    let mut settled = Settled { types, schema: None, plan: Plan::None };
-    settled.statement(context, &parsed).await?;
-    // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
-    let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
+    let mut preparation = Preparation { types, schema: None, plan: PreparedPlan::None };
+    preparation.statement(context, &parsed).await?;
+    // A parameter whose type nothing determines is text, as PostgreSQL takes an unknown literal.
+    let parameters = preparation.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
     let catalog = context.catalog();
-    let Settled { schema, plan, .. } = settled;
+    let Preparation { schema, plan, .. } = preparation;
     Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog })
 }
 
-impl Settled {
+impl Preparation {
     async fn statement(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<()> {
         match &parsed.statement {
             Statement::Query(query) => self.query(context, &query.query).await,
@@ -70,17 +70,17 @@ impl Settled {
                     Box::pin(prepare(context, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
                 self.schema = Some(explain::schema());
-                self.plan = Plan::Explained(Arc::new(inner));
+                self.plan = PreparedPlan::Explained(Arc::new(inner));
                 Ok(())
             }
             Statement::CreateTableAs(statement) if !parsed.parameters.is_empty() => {
                 let planned = query::plan(context, &statement.query.query, &self.types).await?;
-                self.merge(&planned.parameters);
+                self.set_types(&planned.parameters);
                 Ok(())
             }
             Statement::DeclareCursor(statement) => {
                 let planned = query::plan(context, &statement.query.query, &self.types).await?;
-                self.merge(&planned.parameters);
+                self.set_types(&planned.parameters);
                 Ok(())
             }
             Statement::Fetch(statement) if !statement.is_move => {
@@ -102,83 +102,83 @@ impl Settled {
     async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
         if let Some(select) = point::recognize(context, query) {
             for (index, ty) in select.parameter_types() {
-                self.settle(index, ty);
+                self.set_type(index, ty);
             }
             self.schema = Some(select.schema.clone());
-            self.plan = Plan::Point(Arc::new(select));
+            self.plan = PreparedPlan::Point(Arc::new(select));
             return Ok(());
         }
         let planned: PlannedQuery = query::plan(context, query, &self.types).await?;
-        self.merge(&planned.parameters);
+        self.set_types(&planned.parameters);
         self.schema = Some(planned.schema.clone());
-        self.plan = Plan::Query(planned);
+        self.plan = PreparedPlan::Query(planned);
         Ok(())
     }
 
     async fn insert(&mut self, context: &mut ClientContext, statement: &Insert) -> Result<()> {
-        let written = written(context, &statement.table)?;
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         match &statement.source {
             InsertSource::Values(rows) => {
-                let columns = insert_columns(&written.table, statement);
+                let columns = insert_columns(&handle.table, statement);
                 self.rows(context, rows, &columns)?;
             }
             InsertSource::Query(source) => {
-                let columns = insert_columns(&written.table, statement);
+                let columns = insert_columns(&handle.table, statement);
                 self.select_items(&source.query, &columns);
                 let planned = query::plan(context, &source.query, &self.types).await?;
-                self.merge(&planned.parameters);
+                self.set_types(&planned.parameters);
             }
             InsertSource::DefaultValues => {}
         }
         let alias = statement.alias.as_deref();
         if let Some(ConflictAction::Update { assignments, filter }) = statement.on_conflict.as_ref().map(|c| &c.action)
         {
-            let qualifier = alias.unwrap_or(&written.table.name);
-            let input = [(qualifier, written.schema.clone()), ("excluded", written.schema.clone())];
-            self.assignments(context, &written, assignments, &input)?;
+            let qualifier = alias.unwrap_or(&handle.table.name);
+            let input = [(qualifier, handle.schema.clone()), ("excluded", handle.schema.clone())];
+            self.assignments(context, &handle, assignments, &input)?;
             self.expression(context, filter.as_ref(), &input)?;
         }
-        self.answer(context, &written, alias, statement.returning.as_deref(), statement.if_not_exists)
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.if_not_exists)
     }
 
     async fn update(&mut self, context: &mut ClientContext, statement: &Update) -> Result<()> {
-        let written = written(context, &statement.table)?;
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-        self.assignments(context, &written, &statement.assignments, &input)?;
-        self.filter(context, &written, alias, statement.filter.as_ref())?;
-        self.condition(context, &written, statement.condition.as_ref())?;
-        self.answer(context, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+        self.assignments(context, &handle, &statement.assignments, &input)?;
+        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        self.condition(context, &handle, statement.condition.as_ref())?;
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
     async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
-        let written = written(context, &statement.table)?;
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        self.filter(context, &written, alias, statement.filter.as_ref())?;
-        self.condition(context, &written, statement.condition.as_ref())?;
-        self.answer(context, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        self.condition(context, &handle, statement.condition.as_ref())?;
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
     /// A type for a parameter that has none yet.
-    fn settle(&mut self, index: usize, ty: ColumnType) {
+    fn set_type(&mut self, index: usize, ty: ColumnType) {
         if let Some(slot @ None) = self.types.get_mut(index) {
             *slot = Some(ty);
         }
     }
 
-    fn merge(&mut self, types: &[ColumnType]) {
+    fn set_types(&mut self, types: &[ColumnType]) {
         for (index, ty) in types.iter().enumerate() {
-            self.settle(index, *ty);
+            self.set_type(index, *ty);
         }
     }
 
     fn using(&mut self, using: &Using) {
         for expression in [&using.ttl, &using.timestamp].into_iter().flatten() {
             if let Some(index) = as_parameter(expression) {
-                self.settle(index, ColumnType::BigInt);
+                self.set_type(index, ColumnType::BigInt);
             }
         }
     }
@@ -189,10 +189,10 @@ impl Settled {
         for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(columns)) {
             let InsertValue::Expression(expression) = value else { continue };
             match as_parameter(expression) {
-                Some(index) => self.settle(index, *ty),
+                Some(index) => self.set_type(index, *ty),
                 None => {
-                    for (index, ty) in shapes.of(context, expression, &self.types)? {
-                        self.settle(index, ty);
+                    for (index, ty) in shapes.infer(context, expression, &self.types)? {
+                        self.set_type(index, ty);
                     }
                 }
             }
@@ -209,7 +209,7 @@ impl Settled {
     ) -> Result<()> {
         let InsertValue::Expression(expression) = value else { return Ok(()) };
         match as_parameter(expression) {
-            Some(index) => self.settle(index, ty),
+            Some(index) => self.set_type(index, ty),
             None => self.expression(context, Some(expression), input)?,
         }
         Ok(())
@@ -218,12 +218,12 @@ impl Settled {
     fn assignments(
         &mut self,
         context: &mut ClientContext,
-        written: &Written,
+        handle: &TableHandle,
         list: &[Assignment],
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
         for assignment in list {
-            let column = written.table.expect_column(&assignment.column.name);
+            let column = handle.table.expect_column(&assignment.column.name);
             let column = column.map_err(|error| error.at(assignment.column.position))?;
             self.value(context, &assignment.value, column.ty, input)?;
         }
@@ -245,7 +245,7 @@ impl Settled {
         let compiled = compile_typed(context, &[expression], input, &self.types)?;
         for index in inside {
             if let Some(ty) = compiled.parameters().get(index) {
-                self.settle(index, *ty);
+                self.set_type(index, *ty);
             }
         }
         Ok(())
@@ -254,7 +254,7 @@ impl Settled {
     fn filter(
         &mut self,
         context: &mut ClientContext,
-        written: &Written,
+        handle: &TableHandle,
         alias: Option<&str>,
         filter: Option<&ast::Expr>,
     ) -> Result<()> {
@@ -262,7 +262,7 @@ impl Settled {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let parts = match key_of(filter, &written.table, context.settings.time_zone()) {
+        let parts = match key_of(filter, &handle.table, context.settings.time_zone()) {
             KeyMatch::WholeKey(key) => key,
             KeyMatch::WholeKeys(keys) => keys.concat(),
             KeyMatch::SpansOnly(range) => {
@@ -275,15 +275,15 @@ impl Settled {
             }
             KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
-                let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
+                let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
                 return match self.expression(context, Some(filter), &input) {
                     Err(error) if error.kind == keyspan_model::ErrorKind::NotSupported => Ok(()),
                     other => other,
                 };
             }
         };
-        for (index, ty) in point::parameters_of(&parts) {
-            self.settle(index, ty);
+        for (index, ty) in point::key_parameters(&parts) {
+            self.set_type(index, ty);
         }
         Ok(())
     }
@@ -291,12 +291,12 @@ impl Settled {
     fn condition(
         &mut self,
         context: &mut ClientContext,
-        written: &Written,
+        handle: &TableHandle,
         condition: Option<&Condition>,
     ) -> Result<()> {
         match condition {
             Some(Condition::If(expression)) => {
-                let input = [(written.table.name.as_str(), written.schema.clone())];
+                let input = [(handle.table.name.as_str(), handle.schema.clone())];
                 self.expression(context, Some(expression), &input)
             }
             _ => Ok(()),
@@ -311,14 +311,14 @@ impl Settled {
                     if let ast::SelectItem::UnnamedExpr(expression) = item
                         && let Some(index) = as_parameter(expression)
                     {
-                        self.settle(index, *ty);
+                        self.set_type(index, *ty);
                     }
                 }
             }
             ast::SetExpr::Values(values) => {
                 for (expression, ty) in values.rows.iter().flat_map(|row| row.content.iter().zip(columns)) {
                     if let Some(index) = as_parameter(expression) {
-                        self.settle(index, *ty);
+                        self.set_type(index, *ty);
                     }
                 }
             }
@@ -330,25 +330,25 @@ impl Settled {
     fn answer(
         &mut self,
         context: &mut ClientContext,
-        written: &Written,
+        handle: &TableHandle,
         alias: Option<&str>,
         returning: Option<&[ast::SelectItem]>,
         conditional: bool,
     ) -> Result<()> {
         if conditional {
-            self.schema = Some(condition::schema(&written.table));
+            self.schema = Some(condition::schema(&handle.table));
         } else if let Some(items) = returning {
-            let returning = Returning::new(context, written, alias, items, &self.types)?;
-            self.merge(returning.parameters());
+            let returning = Returning::new(context, handle, alias, items, &self.types)?;
+            self.set_types(returning.parameters());
             self.schema = Some(returning.schema().clone());
         }
         Ok(())
     }
 }
 
-fn written(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<Written> {
+fn handle(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<TableHandle> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
-    Ok(context.written(table))
+    Ok(context.handle(table))
 }
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {

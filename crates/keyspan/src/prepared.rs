@@ -1,4 +1,4 @@
-//! A statement whose parameter types and output columns are settled, ready to run many times.
+//! A statement whose parameter types and output columns are known, ready to run many times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ pub struct Prepared {
     pub(crate) parsed: Arc<Parsed>,
     /// The statement as it was written, if it has array parameters: their elements are put into it.
     pub(crate) template: Option<Arc<Parsed>>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: PreparedPlan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,
     /// The catalog it was prepared against.
     pub(crate) catalog: Arc<Catalog>,
 }
 
-/// What is settled about a statement beyond its text.
+/// What preparing a statement has found, beyond types.
 #[derive(Clone, Debug)]
-pub(crate) enum Plan {
-    /// Nothing: it is worked out when it runs.
+pub(crate) enum PreparedPlan {
+    /// Nothing: it is planned when it runs.
     None,
     /// A SELECT by whole key.
     Point(Arc<PointSelect>),
@@ -53,7 +53,7 @@ impl Prepared {
 
     /// Whether DataFusion has planned it.
     pub(crate) fn is_planned(&self) -> bool {
-        matches!(self.plan, Plan::Query(_))
+        matches!(self.plan, PreparedPlan::Query(_))
     }
 
     /// The parameters as values of the types it was prepared with; texts of instants are read in this zone.

@@ -56,10 +56,10 @@ pub(crate) async fn execute(
     Ok(context.running.guard_stream(stream))
 }
 
-/// Runs a planned query in this context. Nothing but its being dropped ends the stream early.
+/// Runs a planned query in this context. A cancel does not end the stream; dropping it does.
 ///
-/// A plan that is kept is made ready here, and run here if it is brief, which is quicker than waking a thread for it;
-/// whatever may take long is not.
+/// A cached plan is bound here, and polled here too if it is brief: that is quicker than waking a thread. Everything else
+/// runs on the threads of queries.
 pub(crate) async fn execute_on(
     context: &ClientContext,
     planned: &PlannedQuery,

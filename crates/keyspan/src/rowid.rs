@@ -1,8 +1,8 @@
 //! Numbers of rows of tables without a key: 1, 2, 3, … in order of arrival.
 //!
-//! The rule: a number is given out once. The first time a table is written to, its last row tells where to go on; one
-//! process has the directory open, so counting in memory is enough from then on. Numbers of rows that were rolled back
-//! are not given out again.
+//! The rule: a number is given out once. The first time a table is written to, its last row is read; only one process
+//! has the directory open, so the next number is kept in memory from then on. Numbers of rows that were rolled back are
+//! not given out again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,25 +7,25 @@ use keyspan_store::seam::BatchStream;
 
 use crate::context::ClientContext;
 use crate::outcome::{Outcome, Rows, Tag};
-use crate::prepared::{Plan, Prepared};
+use crate::prepared::{Prepared, PreparedPlan};
 use crate::{names, point, query, scan_guard, set};
 
 /// Runs a prepared SELECT or scan.
 pub(crate) async fn run(context: &mut ClientContext, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
     match &prepared.plan {
-        Plan::Point(select) => point::run(context, select, parameters).await,
-        Plan::Query(planned) => {
+        PreparedPlan::Point(select) => point::run(context, select, parameters).await,
+        PreparedPlan::Query(planned) => {
             let stream = execute_checked(context, planned, parameters, prepared.statement()).await?;
             let outcome = Outcome::with_rows(Tag::streamed("SELECT"), Rows::new(planned.schema.clone(), stream));
             if !prepared.parsed.text.to_lowercase().contains("set_config") {
                 return Ok(outcome);
             }
-            // Of a statement that fails nothing is granted.
+            // A statement that fails changes no setting.
             let outcome = outcome.read_all().await.inspect_err(|_| context.settings_changed())?;
             set_config(context)?;
             Ok(outcome)
         }
-        Plan::None | Plan::Explained(_) => Err(Error::internal("a query without a plan")),
+        PreparedPlan::None | PreparedPlan::Explained(_) => Err(Error::internal("a query without a plan")),
     }
 }
 
@@ -46,7 +46,7 @@ async fn execute_checked(
     if allowed || mode == "allow" {
         return query::execute(context, planned, parameters).await;
     }
-    let (snapshot, seen) = scan_guard::guarded(context.snapshot()?, mode == "error");
+    let (snapshot, seen) = scan_guard::guard(context.snapshot()?, mode == "error");
     let query_context = context.query_context(snapshot, &[]);
     let result = query::execute_on(context, planned, parameters, query_context).await;
     if let Some(notice) = scan_guard::notice(&seen) {
@@ -55,7 +55,7 @@ async fn execute_checked(
     Ok(context.running.guard_stream(result?))
 }
 
-/// HBase's scan as the SELECT that means the same, so that both have one plan.
+/// HBase's scan as the SELECT that answers the same.
 pub(crate) fn scan_query(context: &ClientContext, scan: &Scan) -> Result<Box<ast::Query>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &scan.table)?;
     let mut columns = "*".to_string();

@@ -8,7 +8,7 @@ use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 
 use crate::context::ClientContext;
 use crate::describe;
-use crate::names::{self, Named};
+use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::settings::definition;
 
@@ -84,7 +84,7 @@ fn answer(command: &'static str, schema: SchemaRef, rows: &[Vec<String>]) -> Res
 }
 
 fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<Vec<Vec<String>>> {
-    let Named::Table(table) = names::expect(catalog, &context.settings.search_path(), name)? else {
+    let TableOrView::Table(table) = names::expect(catalog, &context.settings.search_path(), name)? else {
         let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", name.name));
         return Err(error.with_hint("SELECT … FROM information_schema.columns knows views too."));
     };
@@ -104,8 +104,8 @@ fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Res
 
 fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<String> {
     Ok(match names::expect(catalog, &context.settings.search_path(), name)? {
-        Named::Table(table) => describe::table(&table),
-        Named::View(view) => describe::view(&view),
+        TableOrView::Table(table) => describe::table(&table),
+        TableOrView::View(view) => describe::view(&view),
     })
 }
 
@@ -139,8 +139,8 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
         }
         Describe::Table(name) | Describe::Any(name) => {
             match names::expect(&catalog, &context.settings.search_path(), name)? {
-                Named::Table(table) => vec![describe::table_row(&table)],
-                Named::View(view) => vec![describe::view_row(&view)],
+                TableOrView::Table(table) => vec![describe::table_row(&table)],
+                TableOrView::View(view) => vec![describe::view_row(&view)],
             }
         }
     };

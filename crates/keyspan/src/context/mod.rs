@@ -13,14 +13,14 @@ use keyspan_query::{QueryContext, QuerySession, SessionInfo, SettingChange, Zone
 use keyspan_store::seam::{ReadAt, Snapshot, Store};
 
 use crate::cancel::Running;
-use crate::cursor::Cursor;
+use crate::cursor::SqlCursor;
 use crate::database::Database;
 use crate::outcome::Notice;
-use crate::row::Written;
+use crate::row::TableHandle;
 use crate::settings::Settings;
 use crate::transaction::Transaction;
 
-/// Tables whose [`Written`] a context keeps.
+/// Tables whose [`TableHandle`] a context keeps.
 const TABLES_MAX: usize = 64;
 
 /// What the statements of one client run in.
@@ -34,11 +34,11 @@ pub(crate) struct ClientContext {
     pub(crate) notices: Vec<Notice>,
     pub(crate) running: Running,
     pub(crate) transaction: Option<Transaction>,
-    pub(crate) cursors: BTreeMap<String, Cursor>,
+    pub(crate) cursors: BTreeMap<String, SqlCursor>,
     /// When the statement began, in microseconds since 1970.
     pub(crate) statement_time: i64,
     /// What statements need of the tables that they last used.
-    tables: HashMap<TableId, Written>,
+    tables: HashMap<TableId, TableHandle>,
     info: Option<Arc<SessionInfo>>,
     user: String,
     database_name: String,
@@ -153,16 +153,16 @@ impl ClientContext {
     }
 
     /// What statements need of this table; made once for each of its versions.
-    pub(crate) fn written(&mut self, table: Arc<TableDef>) -> Written {
+    pub(crate) fn handle(&mut self, table: Arc<TableDef>) -> TableHandle {
         match self.tables.get(&table.id) {
             Some(known) if Arc::ptr_eq(&known.table, &table) => known.clone(),
             _ => {
                 if self.tables.len() >= TABLES_MAX {
                     self.tables.clear();
                 }
-                let written = Written::new(table);
-                self.tables.insert(written.table.id, written.clone());
-                written
+                let handle = TableHandle::new(table);
+                self.tables.insert(handle.table.id, handle.clone());
+                handle
             }
         }
     }

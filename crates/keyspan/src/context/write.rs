@@ -5,7 +5,7 @@ use keyspan_store::seam::Store;
 
 use super::ClientContext;
 use crate::locks::{HeldLocks, RowName};
-use crate::row::Written;
+use crate::row::TableHandle;
 
 /// Blind statements of at most so many rows wait for row locks.
 const BLIND_LOCKED_MAX: usize = 64;
@@ -23,11 +23,11 @@ impl ClientContext {
     }
 
     /// Locks the rows of a blind write, if they are few: it then waits for transactions that are changing them.
-    pub(crate) async fn lock_blind(&mut self, written: &Written, keys: &[Vec<Value>]) -> Result<HeldLocks> {
+    pub(crate) async fn lock_blind(&mut self, handle: &TableHandle, keys: &[Vec<Value>]) -> Result<HeldLocks> {
         if keys.len() > BLIND_LOCKED_MAX {
             return Ok(HeldLocks::none(self.database.locks().clone()));
         }
-        let names = keys.iter().map(|key| written.name(key)).collect::<Result<_>>()?;
+        let names = keys.iter().map(|key| handle.name(key)).collect::<Result<_>>()?;
         self.lock(names).await
     }
 

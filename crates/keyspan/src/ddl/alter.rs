@@ -9,7 +9,7 @@ use super::table::NewColumn;
 use super::{change, check_free, depend, missing, option, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
-use crate::names::{self, Named};
+use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::{dml, expression};
 
@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
     let catalog = context.catalog();
     match names::find(&catalog, &path, &statement.name) {
         None if statement.if_exists => missing(context, "relation", &statement.name),
-        Some(Named::View(view)) => alter_view(context, statement, &view).await?,
+        Some(TableOrView::View(view)) => alter_view(context, statement, &view).await?,
         _ => {
             let table = names::table(&catalog, &path, &statement.name)?;
             check_unwritten(context, &table, &statement.actions)?;

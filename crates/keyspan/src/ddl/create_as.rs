@@ -7,7 +7,7 @@ use keyspan_cql::CreateTableAs;
 use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
 use keyspan_query::PlannedQuery;
 
-use super::table::{NewColumn, Shape, is_taken, no_key};
+use super::table::{NewColumn, NewTable, is_taken, no_key};
 use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
 use crate::context::ClientContext;
 use crate::intake::Intake;
@@ -31,7 +31,7 @@ pub(crate) async fn run(
     }
     check_free(&catalog, &keyspace, &statement.name)?;
     let planned = query::plan(context, &statement.query.query, &[]).await?;
-    let shape = Shape {
+    let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
         columns: typed_columns(&statement.columns, &planned.schema)?,
@@ -47,12 +47,12 @@ pub(crate) async fn run(
     Ok(Outcome::done(Tag::counted("SELECT", rows)))
 }
 
-/// Makes the table together with its rows; both again where another session has changed the catalog meanwhile, since
-/// then the table gets other ids. Answers the number of rows.
+/// Makes the table together with its rows. Does both again when another session has changed the catalog meanwhile, since
+/// the table then gets other ids. Answers the number of rows.
 async fn fill(
     context: &mut ClientContext,
     statement: &CreateTableAs,
-    shape: &Shape,
+    shape: &NewTable,
     planned: &PlannedQuery,
     parameters: &[Value],
 ) -> Result<u64> {
@@ -76,7 +76,7 @@ async fn fill(
 async fn gather(
     context: &mut ClientContext,
     statement: &CreateTableAs,
-    shape: &Shape,
+    shape: &NewTable,
     table: Arc<TableDef>,
     planned: &PlannedQuery,
     parameters: &[Value],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keyspan_cql::ast;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
 
-use crate::names::{self, Named, object_name};
+use crate::names::{self, TableOrView, object_name};
 
 /// The views that read this table or view directly.
 pub(crate) fn views_of(catalog: &Catalog, id: TableId) -> Vec<Arc<ViewDef>> {
@@ -52,7 +52,7 @@ pub(crate) fn check_no_views_of_keyspace(catalog: &Catalog, keyspace: &str) -> R
     Ok(())
 }
 
-/// The tables and views a view reads. A name that a WITH clause hides counts too: rather one too many.
+/// The tables and views a view reads. A name that a WITH clause hides counts too: one too many does no harm.
 fn reads(catalog: &Catalog, view: &ViewDef) -> Vec<TableId> {
     let Ok(query) = names::parse_query(&view.sql) else { return Vec::new() };
     query_reads(catalog, &view.search_path, &query)
@@ -63,8 +63,8 @@ pub(crate) fn query_reads(catalog: &Catalog, path: &[String], query: &ast::Query
     let mut ids = Vec::new();
     let _ = ast::visit_relations(query, |name| {
         match object_name(name).and_then(|name| names::find(catalog, path, &name)) {
-            Some(Named::Table(table)) => ids.push(table.id),
-            Some(Named::View(view)) => ids.push(view.id),
+            Some(TableOrView::Table(table)) => ids.push(table.id),
+            Some(TableOrView::View(view)) => ids.push(view.id),
             None => {}
         }
         ControlFlow::<()>::Continue(())

@@ -1,7 +1,7 @@
-//! CREATE MATERIALIZED VIEW: a view whose rows are kept in a table of its own, which nothing else names.
+//! CREATE MATERIALIZED VIEW: a view whose rows are stored in a table that has no name of its own.
 //!
-//! The view is there before its rows are: whatever is not computed yet is computed when it is read. So one made inside a
-//! transaction, or WITH NO DATA, answers like any other.
+//! The view can be read before its rows are stored: what is not stored yet is computed when it is read. So a view made
+//! inside a transaction, or WITH NO DATA, answers like any other.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, RollupDef, TableDef, T
 use keyspan_query::rollup::Definition;
 
 use super::create_as::typed_columns;
-use super::table::{NewColumn, Shape, is_taken};
+use super::table::{NewColumn, NewTable, is_taken};
 use super::{change, check_free, skipping, view};
 use crate::context::ClientContext;
-use crate::names::{self, Named};
+use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
 use crate::rollup;
 
@@ -37,7 +37,7 @@ pub(crate) async fn create(
     let query_context = context.query_context(snapshot, &[]);
     let definition = context.queries.definition(&planned, &query_context)?;
     let columns = typed_columns(&statement.columns, &planned.schema)?;
-    let shape = Shape {
+    let shape = NewTable {
         keyspace: keyspace.clone(),
         name: name.clone(),
         primary_key: Some(key(&definition, &columns)),
@@ -84,9 +84,9 @@ fn key(definition: &Definition, columns: &[NewColumn]) -> PrimaryKey {
 }
 
 /// One row: the relation of the source, and the batch.
-fn progress_table(rows: &Shape) -> Shape {
+fn progress_table(rows: &NewTable) -> NewTable {
     let column = |name: &str, ty| NewColumn::plain(name.to_string(), ty);
-    Shape {
+    NewTable {
         columns: vec![
             column("id", ColumnType::Int),
             column("relation", ColumnType::BigInt),
@@ -102,11 +102,11 @@ fn progress_table(rows: &Shape) -> Shape {
 pub(crate) async fn refresh(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<()> {
     let path = context.settings.search_path();
     let wrong = || {
-        let message = format!("\"{}\" is not a materialized view", names::plain(name));
+        let message = format!("\"{}\" is not a materialized view", names::display(name));
         Error::new(ErrorKind::WrongObjectType, message)
     };
     match names::expect(&context.catalog(), &path, name)? {
-        Named::View(view) if view.rollup.is_some() => {
+        TableOrView::View(view) if view.rollup.is_some() => {
             let database = context.database.clone();
             context.running.guard(rollup::refresh(&database, view.id)).await
         }

@@ -89,6 +89,6 @@ fn skipping(context: &mut ClientContext, what: &str, name: &str) {
 
 /// What IF EXISTS says when there is none.
 fn missing(context: &mut ClientContext, what: &str, name: &ObjectName) {
-    let message = format!("{what} \"{}\" does not exist, skipping", names::plain(name));
+    let message = format!("{what} \"{}\" does not exist, skipping", names::display(name));
     context.notice(crate::outcome::Notice::plain(message));
 }

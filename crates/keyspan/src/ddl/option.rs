@@ -1,4 +1,4 @@
-//! Table options that mean something here; all others are stored and shown, so that pasted Cassandra DDL works.
+//! Table options that have an effect. All others are stored and shown, so that DDL written for Cassandra runs.
 
 use keyspan_cql::TableOption;
 use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, TableDef};

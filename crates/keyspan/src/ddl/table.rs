@@ -29,7 +29,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     for column in &statement.columns {
         validate::default(context, column)?;
     }
-    let shape = Shape {
+    let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
         columns: statement.columns.iter().map(NewColumn::declared).collect::<Result<_>>()?,
@@ -100,7 +100,7 @@ impl NewColumn {
 
 /// Everything a table's definition is made from, ids aside.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct NewTable {
     pub(super) keyspace: String,
     pub(super) name: String,
     pub(super) columns: Vec<NewColumn>,
@@ -109,7 +109,7 @@ pub(super) struct Shape {
     pub(super) options: Vec<TableOption>,
 }
 
-impl Shape {
+impl NewTable {
     /// The definition, with new ids of the catalog.
     pub(super) fn build(&self, catalog: &mut Catalog) -> Result<TableDef> {
         self.check_columns()?;

@@ -1,9 +1,9 @@
-//! Writing what depends on what is there: lock the rows, read the newest state, decide, write, and begin again when
-//! another write came between.
+//! Read-modify-write: lock the rows, read the newest state, decide, write, and begin again when another write has changed
+//! the rows in between.
 //!
 //! ```text
 //! keys known:   lock ─▶ newest state ─▶ decide ─▶ apply with preconditions ──40001──▶ again
-//! rows sought:  newest state ─▶ lock what is found ─▶ (in a transaction: look again) ─▶ decide ─▶ …
+//! rows found:   newest state ─▶ lock the rows found ─▶ (in a transaction: read again) ─▶ decide ─▶ …
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -13,45 +13,45 @@ use arrow::array::RecordBatch;
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
 use keyspan_store::seam::Snapshot;
 
-use super::target::{self, Target};
+use super::target::{self, WriteTarget};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
-use crate::row::Written;
+use crate::row::TableHandle;
 
 /// More rows than this are not locked one by one: the whole relation must not have changed.
 const ROWS_LOCKED_MAX: usize = 4_096;
-/// How often a statement is tried when other writes keep coming between.
+/// How often a statement is tried while other writes keep changing its rows.
 const TRIES_MAX: usize = 1_000;
 
-/// What a statement has found: the rows with all columns, as of the newest state.
+/// The rows of a statement's target, with all columns, as of the newest state.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct TargetRows {
     pub(crate) rows: RecordBatch,
     /// The rows' keys, in the rows' order.
     pub(crate) keys: Vec<Vec<Value>>,
 }
 
-impl Found {
+impl TargetRows {
     /// The place of each row, by its name.
-    pub(crate) fn places(&self, written: &Written) -> Result<HashMap<RowName, usize>> {
-        self.keys.iter().enumerate().map(|(place, key)| Ok((written.name(key)?, place))).collect()
+    pub(crate) fn places(&self, handle: &TableHandle) -> Result<HashMap<RowName, usize>> {
+        self.keys.iter().enumerate().map(|(place, key)| Ok((handle.name(key)?, place))).collect()
     }
 }
 
-/// Reads the target's rows, lets `decide` turn them into mutations, writes these; again as often as another write
-/// comes between. `decide` must not have effects beyond its answer.
+/// Reads the target's rows, lets `decide` turn them into mutations, and writes these; begins again when another write has
+/// changed the rows in between. `decide` must not have effects beyond its answer.
 pub(crate) async fn change<T>(
     context: &mut ClientContext,
-    written: &Written,
-    target: &Target,
+    handle: &TableHandle,
+    target: &WriteTarget,
     parameters: &[Value],
-    mut decide: impl FnMut(&Found) -> Result<(Vec<Mutation>, T)>,
+    mut decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
 ) -> Result<T> {
     for _ in 0..TRIES_MAX {
-        let (found, snapshot, locks) = find(context, written, target, parameters).await?;
+        let (found, snapshot, locks) = find(context, handle, target, parameters).await?;
         let (mutations, answer) = decide(&found)?;
-        let unchanged = preconditions(written, target, &found, snapshot.seq());
+        let unchanged = preconditions(handle, target, &found, snapshot.seq());
         match context.write(mutations, unchanged, locks).await {
             Ok(()) => return Ok(answer),
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
@@ -64,26 +64,31 @@ pub(crate) async fn change<T>(
     Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again."))
 }
 
-type Locked = (Found, Arc<dyn Snapshot>, HeldLocks);
+type Locked = (TargetRows, Arc<dyn Snapshot>, HeldLocks);
 
-async fn find(context: &mut ClientContext, written: &Written, target: &Target, parameters: &[Value]) -> Result<Locked> {
+async fn find(
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    target: &WriteTarget,
+    parameters: &[Value],
+) -> Result<Locked> {
     let mut locks = HeldLocks::none(context.database.locks().clone());
     match target {
-        Target::Key(key) => locks = context.lock(vec![written.name(key)?]).await?,
-        Target::Keys(keys) => locks = context.lock(names(written, keys)?).await?,
-        Target::Span(_) | Target::Query(_) | Target::Nothing => {}
+        WriteTarget::Key(key) => locks = context.lock(vec![handle.name(key)?]).await?,
+        WriteTarget::Keys(keys) => locks = context.lock(names(handle, keys)?).await?,
+        WriteTarget::Span(_) | WriteTarget::Query(_) | WriteTarget::Nothing => {}
     }
     let mut locked: HashSet<RowName> = HashSet::new();
     loop {
         let snapshot = context.newest()?;
-        let rows = target::read(context, written, target, &snapshot, parameters).await?;
-        let keys = (0..rows.num_rows()).map(|row| written.key(&rows, row)).collect::<Result<Vec<_>>>()?;
-        let found = Found { rows, keys };
-        let known = matches!(target, Target::Key(_) | Target::Keys(_) | Target::Nothing);
+        let rows = target::read(context, handle, target, &snapshot, parameters).await?;
+        let keys = (0..rows.num_rows()).map(|row| handle.key(&rows, row)).collect::<Result<Vec<_>>>()?;
+        let found = TargetRows { rows, keys };
+        let known = matches!(target, WriteTarget::Key(_) | WriteTarget::Keys(_) | WriteTarget::Nothing);
         if known || found.keys.len() > ROWS_LOCKED_MAX {
             return Ok((found, snapshot, locks));
         }
-        let mut wanted = names(written, &found.keys)?;
+        let mut wanted = names(handle, &found.keys)?;
         wanted.retain(|name| !locked.contains(name));
         // Outside a transaction the preconditions tell at once whether something came between.
         if wanted.is_empty() && (context.transaction.is_some() || found.keys.is_empty() || !locked.is_empty()) {
@@ -97,19 +102,19 @@ async fn find(context: &mut ClientContext, written: &Written, target: &Target, p
     }
 }
 
-fn names(written: &Written, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
-    keys.iter().map(|key| written.name(key)).collect()
+fn names(handle: &TableHandle, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
+    keys.iter().map(|key| handle.name(key)).collect()
 }
 
-/// What must not have been written since: the rows that were read, present or not.
-fn preconditions(written: &Written, target: &Target, found: &Found, seq: u64) -> Vec<Unchanged> {
+/// What must not have been written since: the rows that were read, whether they exist or not.
+fn preconditions(handle: &TableHandle, target: &WriteTarget, found: &TargetRows, seq: u64) -> Vec<Unchanged> {
     match target {
-        Target::Key(key) => vec![written.unchanged(key, seq)],
-        Target::Keys(keys) if keys.len() <= ROWS_LOCKED_MAX => {
-            keys.iter().map(|key| written.unchanged(key, seq)).collect()
+        WriteTarget::Key(key) => vec![handle.unchanged(key, seq)],
+        WriteTarget::Keys(keys) if keys.len() <= ROWS_LOCKED_MAX => {
+            keys.iter().map(|key| handle.unchanged(key, seq)).collect()
         }
         _ if found.keys.is_empty() => Vec::new(),
-        _ if found.keys.len() <= ROWS_LOCKED_MAX => found.keys.iter().map(|key| written.unchanged(key, seq)).collect(),
-        _ => vec![Unchanged { relation: written.relation.id, span: Span::all(), seq }],
+        _ if found.keys.len() <= ROWS_LOCKED_MAX => found.keys.iter().map(|key| handle.unchanged(key, seq)).collect(),
+        _ => vec![Unchanged { relation: handle.relation.id, span: Span::all(), seq }],
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at the rows that are there, without a query: emptiness, nulls, broken conditions, counts.
+//! Scans of a table without a query: whether it is empty, has nulls, breaks a condition; counts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use keyspan_store::seam::Snapshot;
 
 use crate::constraint;
 use crate::context::ClientContext;
-use crate::row::Written;
+use crate::row::TableHandle;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
 pub(crate) async fn visit(
@@ -73,7 +73,7 @@ pub(crate) async fn any_null(context: &mut ClientContext, table: &TableDef, colu
 /// Whether the condition is false for a row.
 pub(crate) async fn any_breaking(context: &mut ClientContext, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
     let compiled = constraint::compile_one(context, table, condition)?;
-    let columns = Written::new(Arc::new(table.clone())).scan_columns();
+    let columns = TableHandle::new(Arc::new(table.clone())).scan_columns();
     any(context, table, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
 }
 

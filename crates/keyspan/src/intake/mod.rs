@@ -20,16 +20,16 @@ use crate::constraint::{Checks, null_value};
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::{Evaluator, compile, rows_without_columns};
-use crate::row::Written;
+use crate::row::TableHandle;
 
 /// Turns batches of some of a table's columns into writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
-    target: Written,
+    target: TableHandle,
     /// For each column of the source: its place in the table.
     places: Vec<usize>,
     /// Columns that the source has not, with what they get.
-    defaults: Vec<(usize, Default)>,
+    defaults: Vec<(usize, ColumnDefault)>,
     checks: Option<Checks>,
     zone: Arc<Zone>,
     /// The next row number, for a table without a key.
@@ -38,7 +38,7 @@ pub(crate) struct Intake {
 }
 
 #[derive(Clone, Debug)]
-enum Default {
+enum ColumnDefault {
     /// The same for all rows.
     Value(Value),
     /// Evaluated for each row: `uuid()`.
@@ -48,7 +48,7 @@ enum Default {
 impl Intake {
     /// Without the table's defaults and checks: for a table that is being made.
     pub(crate) fn new(table: Arc<TableDef>, columns: &[String], zone: Arc<Zone>) -> Result<Intake> {
-        let target = Written::new(table);
+        let target = TableHandle::new(table);
         let mut places = Vec::with_capacity(columns.len());
         for name in columns {
             let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
@@ -81,7 +81,7 @@ impl Intake {
         Ok(intake)
     }
 
-    fn find_defaults(&self, context: &mut ClientContext) -> Result<Vec<(usize, Default)>> {
+    fn find_defaults(&self, context: &mut ClientContext) -> Result<Vec<(usize, ColumnDefault)>> {
         let table = self.target.table.clone();
         let mut defaults = Vec::new();
         for (place, column) in table.columns.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Intake {
     /// A CHECK about a column that is not written would have to look at the old rows.
     fn check_partial(&self, checks: &Checks) -> Result<()> {
         let place = |name: &str| self.target.table.columns.iter().position(|column| column.name == name);
-        if checks.are_about(&self.target.table, |name| place(name).is_some_and(|place| self.is_given(place))) {
+        if checks.read_only(&self.target.table, |name| place(name).is_some_and(|place| self.is_given(place))) {
             return Ok(());
         }
         let message = "a CHECK of this table is about a column that is not written";
@@ -168,7 +168,7 @@ impl Intake {
             arrays.push(array);
         }
         if let Some(checks) = &self.checks {
-            checks.check(&table, &self.whole(&ids, &arrays, rows)?)?;
+            checks.check(&table, &self.with_all_columns(&ids, &arrays, rows)?)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
@@ -188,8 +188,8 @@ impl Intake {
         }
         match self.defaults.iter().find(|(given, _)| *given == place) {
             None => Ok(None),
-            Some((_, Default::Value(value))) => constant(column.ty, value, rows).map(Some),
-            Some((_, Default::Each(compiled))) => {
+            Some((_, ColumnDefault::Value(value))) => constant(column.ty, value, rows).map(Some),
+            Some((_, ColumnDefault::Each(compiled))) => {
                 let arrays = compiled.evaluate(&rows_without_columns(rows)?, &[])?;
                 coerce(&arrays[0], column.ty).map(Some)
             }
@@ -211,7 +211,7 @@ impl Intake {
     }
 
     /// The batch with all of the table's columns, for CHECKs.
-    fn whole(&self, ids: &[ColumnId], arrays: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
+    fn with_all_columns(&self, ids: &[ColumnId], arrays: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
         let column = |column: &ColumnDef| match ids.iter().position(|id| *id == column.id) {
             Some(index) => arrays[index].clone(),
             None => new_null_array(&column.ty.arrow(), rows),
@@ -253,9 +253,9 @@ fn check_column(table: &TableDef, column: &ColumnDef, array: &ArrayRef) -> Resul
 }
 
 /// A literal is evaluated once, anything else for each batch: `now()` is the statement's time either way.
-fn default(context: &mut ClientContext, expression: &ast::Expr, column: &ColumnDef) -> Result<Default> {
+fn default(context: &mut ClientContext, expression: &ast::Expr, column: &ColumnDef) -> Result<ColumnDefault> {
     match Evaluator::new(context).simple(expression, column.ty, &[]) {
-        Some(value) => Ok(Default::Value(value?)),
-        None => Ok(Default::Each(compile(context, &[expression], &[], &[])?)),
+        Some(value) => Ok(ColumnDefault::Value(value?)),
+        None => Ok(ColumnDefault::Each(compile(context, &[expression], &[], &[])?)),
     }
 }

@@ -134,7 +134,7 @@ impl Session {
     async fn run_with_arrays(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         prepared.check_count(parameters)?;
         let template = prepared.template.as_ref().unwrap_or(&prepared.parsed);
-        let parsed = arrays::bound(template, &prepared.arrays, &prepared.parameters, parameters)?;
+        let parsed = arrays::put_elements(template, &prepared.arrays, &prepared.parameters, parameters)?;
         let types = prepared.parameters.iter().copied().map(Some).collect();
         let written = self.prepare_again(Arc::new(parsed), types).await?;
         let left = parameters.iter().enumerate();

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The rule: nothing of a transaction is in the store before COMMIT, so ROLLBACK only forgets. Each statement has its
-//! own stamp, so that of two writes to one cell the later statement's wins.
+//! own stamp, so that of two writes to one cell that of the later statement wins.
 
 mod savepoint;
 mod watch;
@@ -23,7 +23,7 @@ use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
 use savepoint::Savepoint;
-use watch::Watched;
+use watch::ReadTracker;
 
 /// An open transaction.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Transaction {
         Stamp::Server(self.statement)
     }
 
-    /// Adds a statement's writes. A load counts as several statements: the next one is later than all of them.
+    /// Adds a statement's writes. A load takes several statement numbers: the next statement comes after all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
         let last = batch.mutations.iter().map(Mutation::last_statement).max();
         self.statement = self.statement.max(last.unwrap_or(0));
@@ -215,7 +215,7 @@ impl Transaction {
             false => store.snapshot(at)?,
         };
         let watched: Arc<dyn Snapshot> = match self.isolation {
-            IsolationLevel::Serializable => Arc::new(Watched::new(committed, self.reads.clone())),
+            IsolationLevel::Serializable => Arc::new(ReadTracker::new(committed, self.reads.clone())),
             _ => committed,
         };
         match &self.catalog {
