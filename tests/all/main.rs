@@ -5,6 +5,7 @@
 mod damage;
 mod edges;
 mod isolation;
+mod layers;
 mod layout;
 mod live;
 mod model;
