@@ -6,6 +6,7 @@ mod damage;
 mod docs;
 mod edges;
 mod isolation;
+mod layers;
 mod layout;
 mod live;
 mod model;

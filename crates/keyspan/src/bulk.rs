@@ -1,27 +1,23 @@
 //! Many rows at once: COPY FROM and imports.
 //!
-//! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: [`gather`] has more than 16 MB
-//! written out while they come. Who wants rows to be seen earlier, and can do without one step for all, says how many rows
-//! a step has: `SET copy_commit_rows`, or [`CopyIn::commit_every`].
-
-pub(crate) mod gather;
+//! The rule: a COPY is all or nothing, however large it is, and its memory is bounded: `intake` has more than 16 MB
+//! written out while they come. `SET copy_commit_rows` and
+//! [`CopyIn::commit_every`] give that up: rows are committed, and seen, every so many.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_cql::{Copy, CopySubject, CopyTarget, ObjectName};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value, WriteBatch};
+use keyspan_cql::{Copy, CopySubject, ObjectName};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, WriteBatch};
 use keyspan_store::seam::Store;
 
-use self::gather::Gather;
 use crate::database::Database;
-use crate::dml::intake::Intake;
-use crate::dml::value::compile;
+use crate::expression::compile;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
-use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
-use crate::query;
 use crate::session::Session;
 
 /// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
@@ -69,7 +65,7 @@ impl CopyIn {
             return Ok(());
         }
         if self.next_row_id {
-            self.intake.reserve(session, batch.num_rows()).await?;
+            self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
         let write = self.intake.write(batch, self.stamp)?;
         self.gather.push(write).await?;
@@ -104,8 +100,8 @@ impl CopyIn {
         }
         let rows = self.gather.rows();
         let mutations = self.gather.finish().await?.into_iter().collect();
-        let locks = HeldLocks::none(session.database.locks().clone());
-        session.write(mutations, Vec::new(), locks).await?;
+        let locks = HeldLocks::none(self.database.locks().clone());
+        session.context.write(mutations, Vec::new(), locks).await?;
         Ok(rows)
     }
 }
@@ -117,37 +113,6 @@ fn filtered(filter: &keyspan_query::CompiledExprs, batch: &RecordBatch) -> Resul
         Some(keep) => Ok(arrow::compute::filter_record_batch(batch, keep)?),
         None => Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean")),
     }
-}
-
-/// `COPY`: says which way the data goes; COPY TO has its rows with it.
-pub(crate) async fn copy(session: &mut Session, statement: &Copy, parameters: &[Value]) -> Result<Outcome> {
-    if let CopyTarget::File(path) = &statement.target {
-        let error = Error::not_supported(format!("COPY with the server's file \"{path}\" is not supported"));
-        return Err(error.with_hint("Use STDIN or STDOUT; psql's \\copy reads and writes the client's files."));
-    }
-    if statement.is_from {
-        // Wrong names are told before any data is asked for.
-        let CopySubject::Table { name, .. } = &statement.subject else {
-            return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
-        };
-        names::table(&session.catalog(), &session.settings.search_path(), name)?;
-        let copy = Some(CopyDirection::In(Box::new(statement.clone())));
-        return Ok(Outcome { tag: Tag::streamed("COPY"), rows: None, copy });
-    }
-    let query = match &statement.subject {
-        CopySubject::Query(query) => query.query.clone(),
-        CopySubject::Table { name, columns } => {
-            let columns: Vec<String> = columns.iter().map(|column| keyspan_cql::quoted(&column.name)).collect();
-            let columns = if columns.is_empty() { "*".to_string() } else { columns.join(", ") };
-            names::parse_query(&format!("SELECT {columns} FROM {name}"))?
-        }
-    };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &query, &types).await?;
-    let stream = query::execute(session, &planned, parameters).await?;
-    let copy = Some(CopyDirection::Out(Box::new(statement.clone())));
-    let rows = Some(Rows::new(planned.schema.clone(), stream));
-    Ok(Outcome { tag: Tag::streamed("COPY"), rows, copy })
 }
 
 impl Session {
@@ -163,7 +128,7 @@ impl Session {
         let mut bulk = self.bulk_insert(name, &columns)?;
         if let Some(filter) = &copy.filter {
             let input = [(name.name.as_str(), bulk.schema.clone())];
-            let compiled = compile(self, &[filter], &input, &[])?;
+            let compiled = compile(&mut self.context, &[filter], &input, &[])?;
             if compiled.types() != [ColumnType::Boolean] {
                 return Err(Error::new(ErrorKind::DatatypeMismatch, "argument of WHERE must be type boolean"));
             }
@@ -177,21 +142,22 @@ impl Session {
     /// # Errors
     /// As [`Session::copy_in`].
     pub fn bulk_insert(&mut self, table: &ObjectName, columns: &[String]) -> Result<CopyIn> {
-        let table = names::table(&self.catalog(), &self.settings.search_path(), table)?;
+        let table = names::table(&self.catalog(), &self.context.settings.search_path(), table)?;
         let hidden = table.columns[0].hidden;
-        let intake = Intake::complete(self, table, columns)?;
-        let commit_every = self.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
+        let intake = Intake::complete(&mut self.context, table, columns)?;
+        let commit_every =
+            self.context.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
         let mut copy = CopyIn {
-            database: self.database.clone(),
+            database: self.context.database.clone(),
             schema: intake.schema(),
-            gather: Gather::new(self.database.store(), intake.relation().clone(), self.stamp()),
+            gather: Gather::new(self.context.database.store(), intake.relation().clone(), self.context.stamp()),
             intake,
             filter: None,
             commit_every: 0,
             rows: 0,
-            stamp: self.stamp(),
-            relaxed: self.settings.relaxed_durability(),
-            in_transaction: self.transaction.is_some(),
+            stamp: self.context.stamp(),
+            relaxed: self.context.settings.relaxed_durability(),
+            in_transaction: self.context.transaction.is_some(),
             next_row_id: hidden,
         };
         copy.commit_every(commit_every);

@@ -77,7 +77,7 @@ impl Running {
     /// The stream, ending with 57014 when the statement is to end.
     pub(crate) fn guard_stream(&self, stream: BatchStream) -> BatchStream {
         let running = self.clone();
-        Box::pin(Guarded { stream: Some(stream), ended: Box::pin(async move { running.ended().await }) })
+        Box::pin(CancellableStream { stream: Some(stream), ended: Box::pin(async move { running.ended().await }) })
     }
 
     /// Resolves when the statement is to end, with the error to end it with.
@@ -104,12 +104,12 @@ impl Running {
     }
 }
 
-struct Guarded {
+struct CancellableStream {
     stream: Option<BatchStream>,
     ended: Pin<Box<dyn Future<Output = Error> + Send>>,
 }
 
-impl Stream for Guarded {
+impl Stream for CancellableStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

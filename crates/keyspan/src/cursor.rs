@@ -1,4 +1,4 @@
-//! DECLARE, FETCH, MOVE, CLOSE.
+//! Cursors: rows of a query that are read as they are asked for.
 //!
 //! The rule: a cursor reads its query's stream as rows are asked for. Only one declared SCROLL keeps what it has read,
 //! so that it can go back; others go forward only, as in PostgreSQL.
@@ -6,16 +6,15 @@
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
-use keyspan_cql::{DeclareCursor, Fetch, FetchDirection};
-use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_cql::FetchDirection;
+use keyspan_model::{Error, ErrorKind, Result};
 
-use crate::outcome::{Outcome, Rows, Tag};
-use crate::query;
-use crate::session::Session;
+use crate::cancel::Running;
+use crate::outcome::Rows;
 
 /// A declared cursor.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct SqlCursor {
     rows: Rows,
     /// Read but not yet passed: what is left of the last batch. With SCROLL: everything read.
     kept: Vec<RecordBatch>,
@@ -29,7 +28,12 @@ pub(crate) struct Cursor {
     dropped: usize,
 }
 
-impl Cursor {
+impl SqlCursor {
+    /// A cursor before the first of these rows. `scroll`: it can go back; `hold`: it outlives a commit.
+    pub(crate) fn new(rows: Rows, scroll: bool, hold: bool) -> SqlCursor {
+        SqlCursor { rows, kept: Vec::new(), scroll, hold, fresh: true, position: 0, dropped: 0 }
+    }
+
     /// The columns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.rows.schema()
@@ -47,9 +51,9 @@ impl Cursor {
     }
 
     /// Reads on until `rows` rows are known, or the end. Answers how many are.
-    async fn read_to(&mut self, session_running: &crate::cancel::Running, rows: usize) -> Result<usize> {
+    async fn read_to(&mut self, running: &Running, rows: usize) -> Result<usize> {
         while self.known() < rows {
-            match session_running.guard(self.rows.next_batch()).await? {
+            match running.guard(self.rows.next_batch()).await? {
                 Some(batch) if batch.num_rows() > 0 => self.kept.push(batch),
                 Some(_) => {}
                 None => break,
@@ -72,7 +76,7 @@ impl Cursor {
         Ok(concat_batches(self.schema(), &parts)?)
     }
 
-    /// Forgets what a cursor that goes forward only has passed.
+    /// Drops the batches that a cursor without SCROLL has passed.
     fn forget(&mut self) {
         if self.scroll {
             return;
@@ -86,7 +90,7 @@ impl Cursor {
         }
     }
 
-    async fn forward(&mut self, running: &crate::cancel::Running, rows: usize) -> Result<RecordBatch> {
+    async fn forward(&mut self, running: &Running, rows: usize) -> Result<RecordBatch> {
         let from = self.position;
         let known = self.read_to(running, from.saturating_add(rows)).await?;
         let to = known.max(from);
@@ -112,7 +116,7 @@ impl Cursor {
     }
 
     /// The row with this number, counted from 1; below zero from the end.
-    async fn absolute(&mut self, running: &crate::cancel::Running, number: i64) -> Result<RecordBatch> {
+    async fn absolute(&mut self, running: &Running, number: i64) -> Result<RecordBatch> {
         let row = match number {
             0 => 0,
             n if n > 0 => n as usize,
@@ -130,97 +134,33 @@ impl Cursor {
         self.forget();
         Ok(batch)
     }
-}
 
-/// `DECLARE`.
-pub(crate) async fn declare(session: &mut Session, statement: &DeclareCursor, parameters: &[Value]) -> Result<Outcome> {
-    if session.cursors.contains_key(&statement.name) {
-        let message = format!("cursor \"{}\" already exists", statement.name);
-        return Err(Error::new(ErrorKind::DuplicateCursor, message));
-    }
-    let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if !in_block && !statement.hold {
-        return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));
-    }
-    if statement.binary {
-        return Err(
-            Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind.")
-        );
-    }
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &statement.query.query, &types).await?;
-    let snapshot = session.snapshot()?;
-    let context = session.context(snapshot, &[]);
-    // The stream outlives the statement, so that only a FETCH can be cancelled.
-    let stream = query::execute_on(session, &planned, parameters, context).await?;
-    let cursor = Cursor {
-        rows: Rows::new(planned.schema.clone(), stream),
-        kept: Vec::new(),
-        scroll: statement.scroll == Some(true),
-        hold: statement.hold,
-        fresh: true,
-        position: 0,
-        dropped: 0,
-    };
-    session.cursors.insert(statement.name.clone(), cursor);
-    Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
-}
-
-/// `FETCH`, `MOVE`.
-pub(crate) async fn fetch(session: &mut Session, statement: &Fetch) -> Result<Outcome> {
-    let running = session.running.clone();
-    let Some(cursor) = session.cursors.get_mut(&statement.cursor) else { return Err(unknown(&statement.cursor)) };
-    let batch = step(cursor, &running, statement.direction).await?;
-    let rows = batch.num_rows() as u64;
-    if statement.is_move {
-        return Ok(Outcome::done(Tag::counted("MOVE", rows)));
-    }
-    let schema = cursor.schema().clone();
-    Ok(Outcome::with_rows(Tag::counted("FETCH", rows), Rows::ready(schema, vec![batch])))
-}
-
-async fn step(cursor: &mut Cursor, running: &crate::cancel::Running, direction: FetchDirection) -> Result<RecordBatch> {
-    use FetchDirection as D;
-    match direction {
-        D::Forward(n) if n > 0 => cursor.forward(running, n as usize).await,
-        D::All => cursor.forward(running, usize::MAX).await,
-        D::First => cursor.absolute(running, 1).await,
-        D::Last => cursor.absolute(running, -1).await,
-        D::Absolute(n) => cursor.absolute(running, n).await,
-        D::Relative(n) if n != 0 || cursor.scroll => {
-            let row = cursor.position as i64 + n;
-            if row <= 0 { cursor.absolute(running, 0).await } else { cursor.absolute(running, row).await }
+    /// The rows that FETCH asks for; the cursor then stands where it leaves it.
+    pub(crate) async fn fetch(&mut self, running: &Running, direction: FetchDirection) -> Result<RecordBatch> {
+        use FetchDirection as D;
+        match direction {
+            D::Forward(n) if n > 0 => self.forward(running, n as usize).await,
+            D::All => self.forward(running, usize::MAX).await,
+            D::First => self.absolute(running, 1).await,
+            D::Last => self.absolute(running, -1).await,
+            D::Absolute(n) => self.absolute(running, n).await,
+            D::Relative(n) if n != 0 || self.scroll => {
+                let row = self.position as i64 + n;
+                if row <= 0 { self.absolute(running, 0).await } else { self.absolute(running, row).await }
+            }
+            D::Forward(0) | D::Backward(0) | D::Relative(_) => {
+                let at = self.position;
+                if self.scroll && at > 0 { self.absolute(running, at as i64).await } else { self.slice(0, 0) }
+            }
+            D::Backward(n) if n < 0 => self.forward(running, n.unsigned_abs() as usize).await,
+            D::Forward(n) | D::Backward(n) if self.scroll => self.backward(n.unsigned_abs() as usize),
+            D::BackwardAll if self.scroll => self.backward(usize::MAX),
+            D::Forward(_) | D::Backward(_) | D::BackwardAll => Err(forward_only()),
         }
-        D::Forward(0) | D::Backward(0) | D::Relative(_) => {
-            let at = cursor.position;
-            if cursor.scroll && at > 0 { cursor.absolute(running, at as i64).await } else { cursor.slice(0, 0) }
-        }
-        D::Backward(n) if n < 0 => cursor.forward(running, n.unsigned_abs() as usize).await,
-        D::Forward(n) | D::Backward(n) if cursor.scroll => cursor.backward(n.unsigned_abs() as usize),
-        D::BackwardAll if cursor.scroll => cursor.backward(usize::MAX),
-        D::Forward(_) | D::Backward(_) | D::BackwardAll => Err(forward_only()),
     }
 }
 
 fn forward_only() -> Error {
     let error = Error::new(ErrorKind::ObjectNotReady, "cursor can only scan forward");
     error.with_hint("Declare it with SCROLL option to enable backward scan.")
-}
-
-/// `CLOSE`.
-pub(crate) fn close(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
-    match name {
-        None => {
-            session.cursors.clear();
-            Ok(Outcome::done(Tag::plain("CLOSE CURSOR ALL")))
-        }
-        Some(name) => match session.cursors.remove(name) {
-            Some(_) => Ok(Outcome::done(Tag::plain("CLOSE CURSOR"))),
-            None => Err(unknown(name)),
-        },
-    }
-}
-
-fn unknown(name: &str) -> Error {
-    Error::new(ErrorKind::UndefinedCursor, format!("cursor \"{name}\" does not exist"))
 }

@@ -1,29 +1,20 @@
 //! An open database: its store, its query engine, its row locks, its counters.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::{Catalog, Result};
-use keyspan_query::{QueryEngine, QueryOptions};
+use keyspan_model::{Catalog, RelationDef, Result, TableId};
+use keyspan_query::{QueryEngine, QuerySession};
 use keyspan_store::clock::Clock;
 use keyspan_store::seam::Store;
-use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
+use keyspan_store::{EmbeddedStore, StoreStats};
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 
-use crate::dml::rowid::RowIds;
 use crate::locks::LockTable;
-use crate::rollup::{self, Rollups};
-use crate::session::Session;
+use crate::rowid::RowIds;
 use crate::threads::QueryThreads;
-
-/// How a database is opened.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Memory, cache, log and clock of the store.
-    pub store: StoreOptions,
-    /// Memory, threads and spill directory of queries.
-    pub query: QueryOptions,
-}
 
 /// An open database. Clones are the same database.
 #[derive(Clone, Debug)]
@@ -38,11 +29,21 @@ struct Inner {
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
     row_ids: RowIds,
-    counts: Counts,
-    next_session: AtomicU64,
+    counts: AtomicCounters,
+    next_context: AtomicU64,
     threads: QueryThreads,
-    rollups: Rollups,
-    refreshes: bool,
+    refresh: ViewRefreshes,
+}
+
+/// Who refreshes materialized views.
+#[derive(Debug)]
+struct ViewRefreshes {
+    /// Whether it is done in the background.
+    wanted: bool,
+    /// Whether that has begun.
+    begun: AtomicBool,
+    /// Held by who refreshes a view.
+    views: Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// A handle that does not keep the database open.
@@ -71,9 +72,9 @@ pub struct Counters {
     pub retries: u64,
 }
 
-/// The counters as they count.
+/// The counters, shared by all sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct AtomicCounters {
     pub(crate) point_reads: AtomicU64,
     pub(crate) point_writes: AtomicU64,
     pub(crate) planned_statements: AtomicU64,
@@ -81,64 +82,31 @@ pub(crate) struct Counts {
     pub(crate) retries: AtomicU64,
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Database {
-    /// Opens the database in a directory, which is made if it does not exist. Blocks while the commit log is replayed.
-    ///
-    /// # Errors
-    /// 55006 if another process has it open, XX002 for a newer format, XX001 naming a damaged file.
-    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
-        Database::open_with(path, Options::default())
-    }
-
-    /// As [`Database::open`], with options.
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
-        let store = EmbeddedStore::open(path, options.store.clone())?;
-        Database::over(store, options)
-    }
-
-    /// A database in memory, gone when its last clone and session are.
-    pub fn in_memory() -> Result<Database> {
-        Database::in_memory_with(Options::default())
-    }
-
-    /// As [`Database::in_memory`], with options.
-    pub fn in_memory_with(options: Options) -> Result<Database> {
-        let store = EmbeddedStore::in_memory(options.store.clone())?;
-        Database::over(store, options)
-    }
-
-    fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
-        let mut query = options.query;
-        query.parser.get_or_insert(crate::names::parse_query);
-        let database = Database {
-            inner: Arc::new(Inner {
-                store,
-                clock: options.store.clock,
-                engine: QueryEngine::new(query)?,
-                locks: Arc::default(),
-                row_ids: RowIds::default(),
-                counts: Counts::default(),
-                next_session: AtomicU64::new(1),
-                threads: QueryThreads::default(),
-                rollups: Rollups::default(),
-                refreshes: options.store.background && options.store.threads,
-            }),
+    /// A database over these. `refreshes`: whether materialized views are refreshed in the background.
+    pub(crate) fn new(
+        store: Arc<EmbeddedStore>,
+        clock: Arc<dyn Clock>,
+        engine: Arc<QueryEngine>,
+        refreshes: bool,
+    ) -> Database {
+        let inner = Inner {
+            store,
+            clock,
+            engine,
+            locks: Arc::default(),
+            row_ids: RowIds::default(),
+            counts: AtomicCounters::default(),
+            next_context: AtomicU64::new(1),
+            threads: QueryThreads::default(),
+            refresh: ViewRefreshes { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
         };
-        if database.catalog().views.values().any(|view| view.rollup.is_some()) {
-            rollup::look_after(&database)?;
-        }
-        Ok(database)
-    }
-
-    /// A new session. Cheap.
-    pub fn session(&self) -> Session {
-        let id = self.inner.next_session.fetch_add(1, Ordering::Relaxed);
-        Session::new(self.clone(), self.inner.engine.session(), id)
+        Database { inner: Arc::new(inner) }
     }
 
     /// The current catalog.
@@ -186,7 +154,7 @@ impl Database {
         &self.inner.locks
     }
 
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &AtomicCounters {
         &self.inner.counts
     }
 
@@ -194,13 +162,16 @@ impl Database {
         &self.inner.threads
     }
 
-    pub(crate) fn rollups(&self) -> &Rollups {
-        &self.inner.rollups
+    /// Whether the refreshing of materialized views in the background is to begin: it is wanted, and nobody was told so
+    /// before.
+    pub(crate) fn begin_refreshing(&self) -> bool {
+        self.inner.refresh.wanted && !self.inner.refresh.begun.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether materialized views are refreshed in the background.
-    pub(crate) fn refreshes(&self) -> bool {
-        self.inner.refreshes
+    /// Waits until nobody else refreshes this view.
+    pub(crate) async fn lock_refresh(&self, view: TableId) -> OwnedMutexGuard<()> {
+        let lock = self.inner.refresh.views.lock().entry(view).or_default().clone();
+        lock.lock_owned().await
     }
 
     /// A handle that does not keep the database open.
@@ -208,8 +179,19 @@ impl Database {
         WeakDatabase(Arc::downgrade(&self.inner))
     }
 
-    pub(crate) fn row_ids(&self) -> &RowIds {
-        &self.inner.row_ids
+    /// The first of `rows` new consecutive numbers for rows of a table without a key.
+    pub(crate) async fn new_row_ids(&self, relation: &RelationDef, rows: usize) -> Result<i64> {
+        self.inner.row_ids.allocate(self.store(), relation, rows).await
+    }
+
+    /// A number that no other context of this database has.
+    pub(crate) fn new_context_id(&self) -> u64 {
+        self.inner.next_context.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The queries of one context.
+    pub(crate) fn begin_queries(&self) -> QuerySession {
+        self.inner.engine.session()
     }
 
     /// Microseconds since 1970.

@@ -10,27 +10,24 @@ use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::ExplainOptions;
 
-use crate::dml::row::Written;
-use crate::dml::target::{self, Target};
+use crate::context::ClientContext;
+use crate::dml::target::{self, WriteTarget};
 use crate::names;
-use crate::outcome::{Outcome, Rows, Tag};
-use crate::prepare;
-use crate::prepared::{Plan, Prepared};
+use crate::outcome::{Outcome, Rows, Tag, text_schema};
+use crate::prepared::{Prepared, PreparedPlan};
 use crate::query;
-use crate::session::Session;
+use crate::row::TableHandle;
 
 /// The columns of EXPLAIN.
 pub(crate) fn schema() -> SchemaRef {
-    prepare::text_schema(&["QUERY PLAN"])
+    text_schema(&["QUERY PLAN"])
 }
 
-/// `EXPLAIN`.
-pub(crate) async fn run(
-    session: &mut Session,
-    statement: &Explain,
-    prepared: &Prepared,
-    parameters: &[Value],
-) -> Result<Outcome> {
+/// What an EXPLAIN explains.
+///
+/// # Errors
+/// 0A000 for a format other than text.
+pub(crate) fn explained<'a>(statement: &Explain, prepared: &'a Prepared) -> Result<&'a Prepared> {
     if let Some((_, format)) =
         statement.options.iter().find(|(name, value)| name == "format" && !value.eq_ignore_ascii_case("text"))
     {
@@ -38,31 +35,39 @@ pub(crate) async fn run(
             Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported")).with_hint("Use FORMAT text.")
         );
     }
-    let Plan::Explained(inner) = &prepared.plan else { return Err(Error::internal("EXPLAIN without a statement")) };
+    match &prepared.plan {
+        PreparedPlan::Explained(explained) => Ok(explained),
+        _ => Err(Error::internal("EXPLAIN without a statement")),
+    }
+}
+
+/// The lines of the plan. With ANALYZE a planned query is run, and they tell its counts and times; others are not run.
+pub(crate) async fn lines(
+    context: &mut ClientContext,
+    statement: &Explain,
+    explained: &Prepared,
+    parameters: &[Value],
+) -> Result<Vec<String>> {
     let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
-    let lines = match &inner.plan {
-        Plan::Query(planned) => {
-            let snapshot = session.snapshot()?;
-            let context = session.context(snapshot, &[]);
-            query::explain_on(session, planned, parameters, context, options).await?
+    match &explained.plan {
+        PreparedPlan::Query(planned) => {
+            let snapshot = context.snapshot()?;
+            let query_context = context.query_context(snapshot, &[]);
+            query::explain_on(context, planned, parameters, query_context, options).await
         }
-        _ => {
-            let mut lines = describe(session, inner, parameters, options).await?;
-            if statement.analyze {
-                lines.extend(analyze(session, inner, parameters).await?);
-            }
-            lines
-        }
-    };
+        _ => describe(context, explained, parameters, options).await,
+    }
+}
+
+/// The answer of EXPLAIN.
+pub(crate) fn answer(lines: Vec<String>) -> Result<Outcome> {
     let values: Vec<Value> = lines.into_iter().map(Value::Text).collect();
     let batch = RecordBatch::try_new(schema(), vec![array_of(ColumnType::Text, &values)?])?;
     Ok(Outcome::with_rows(Tag::plain("EXPLAIN"), Rows::ready(schema(), vec![batch])))
 }
 
-/// Runs the statement and counts.
-async fn analyze(session: &mut Session, inner: &Prepared, parameters: &[Value]) -> Result<Vec<String>> {
-    let began = Instant::now();
-    let outcome = Box::pin(session.run_prepared(inner, parameters)).await?;
+/// What ANALYZE tells of a statement that began to run then. Reads all its rows.
+pub(crate) async fn measured(outcome: Outcome, began: Instant) -> Result<Vec<String>> {
     let mut rows = 0;
     if let Some(mut stream) = outcome.rows {
         while let Some(batch) = stream.next().await {
@@ -74,21 +79,21 @@ async fn analyze(session: &mut Session, inner: &Prepared, parameters: &[Value]) 
 }
 
 async fn describe(
-    session: &mut Session,
+    context: &mut ClientContext,
     inner: &Prepared,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     match (&inner.plan, inner.statement()) {
-        (Plan::Point(_), Statement::Query(query)) => {
+        (PreparedPlan::Point(_), Statement::Query(query)) => {
             let table = first_table(&query.query);
             Ok(vec![format!("Point Read on {table}"), "  Key: whole key, no planner".into()])
         }
-        (_, Statement::Insert(insert)) => describe_insert(session, insert, parameters, options).await,
-        (_, Statement::Update(update)) => describe_update(session, update, parameters, options).await,
-        (_, Statement::Delete(delete)) => describe_delete(session, delete, parameters, options).await,
+        (_, Statement::Insert(insert)) => describe_insert(context, insert, parameters, options).await,
+        (_, Statement::Update(update)) => describe_update(context, update, parameters, options).await,
+        (_, Statement::Delete(delete)) => describe_delete(context, delete, parameters, options).await,
         (_, Statement::CreateTableAs(create)) => {
-            let lines = plan_lines(session, &create.query.query, parameters, options).await?;
+            let lines = plan_lines(context, &create.query.query, parameters, options).await?;
             Ok(indented(format!("Create Table {}", create.name), lines))
         }
         _ => Err(Error::new(
@@ -110,32 +115,32 @@ fn indented(head: String, lines: Vec<String>) -> Vec<String> {
 }
 
 async fn plan_lines(
-    session: &mut Session,
+    context: &mut ClientContext,
     query: &ast::Query,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, query, &types).await?;
-    let snapshot = session.snapshot()?;
-    let context = session.context(snapshot, &types);
+    let planned = query::plan(context, query, &types).await?;
+    let snapshot = context.snapshot()?;
+    let query_context = context.query_context(snapshot, &types);
     let options = ExplainOptions { analyze: false, ..options };
-    query::explain_on(session, &planned, parameters, context, options).await
+    query::explain_on(context, &planned, parameters, query_context, options).await
 }
 
 async fn describe_insert(
-    session: &mut Session,
+    context: &mut ClientContext,
     insert: &Insert,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    names::table(&session.catalog(), &session.settings.search_path(), &insert.table)?;
+    names::table(&context.catalog(), &context.settings.search_path(), &insert.table)?;
     let looks = insert.if_not_exists || insert.on_conflict.is_some();
     let how = if looks { "  Keys: locked, read, then written" } else { "  Keys: written blind" };
     let mut lines = vec![format!("Insert on {}", insert.table), how.to_string()];
     match &insert.source {
         InsertSource::Query(source) => {
-            let plan = plan_lines(session, &source.query, parameters, options).await?;
+            let plan = plan_lines(context, &source.query, parameters, options).await?;
             lines.extend(indented("  Rows from:".into(), plan.into_iter().map(|line| format!("  {line}")).collect()));
         }
         InsertSource::Values(rows) => lines.push(format!("  Rows: {}", rows.len())),
@@ -145,45 +150,45 @@ async fn describe_insert(
 }
 
 async fn describe_update(
-    session: &mut Session,
+    context: &mut ClientContext,
     update: &Update,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &update.table)?;
-    let written = Written::new(table);
-    let target = target::target(session, &written, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
-    let lines = describe_target(session, &target, parameters, options).await?;
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &update.table)?;
+    let handle = TableHandle::new(table);
+    let target = target::target(context, &handle, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
+    let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Update on {}", update.table), lines))
 }
 
 async fn describe_delete(
-    session: &mut Session,
+    context: &mut ClientContext,
     delete: &Delete,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &delete.table)?;
-    let written = Written::new(table);
-    let target = target::target(session, &written, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
-    let lines = describe_target(session, &target, parameters, options).await?;
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &delete.table)?;
+    let handle = TableHandle::new(table);
+    let target = target::target(context, &handle, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
+    let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Delete on {}", delete.table), lines))
 }
 
 async fn describe_target(
-    session: &mut Session,
-    target: &Target,
+    context: &mut ClientContext,
+    target: &WriteTarget,
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     Ok(match target {
-        Target::Key(_) => vec!["Key: whole key, no planner".into()],
-        Target::Keys(keys) => vec![format!("Keys: {} whole keys, no planner", keys.len())],
-        Target::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
-        Target::Span(_) => vec!["Span: one span of the key, no planner".into()],
-        Target::Nothing => vec!["Nothing: the key cannot be null".into()],
-        Target::Query(query) => {
-            let plan = plan_lines(session, query, parameters, options).await?;
+        WriteTarget::Key(_) => vec!["Key: whole key, no planner".into()],
+        WriteTarget::Keys(keys) => vec![format!("Keys: {} whole keys, no planner", keys.len())],
+        WriteTarget::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
+        WriteTarget::Span(_) => vec!["Span: one span of the key, no planner".into()],
+        WriteTarget::Nothing => vec!["Nothing: the key cannot be null".into()],
+        WriteTarget::Query(query) => {
+            let plan = plan_lines(context, query, parameters, options).await?;
             indented("Rows found by:".into(), plan)
         }
     })

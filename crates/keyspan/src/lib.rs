@@ -18,41 +18,54 @@
 //!
 //! Sessions run on the caller's tokio runtime, of any kind; queries run on threads that the database begins for them.
 //!
-//! - [`database`]: what is open, its options and counters.
-//! - [`session`]: one client's conversation; [`Session::run`] routes each statement to its family.
-//! - [`prepared`]: a statement with its parameter types and columns settled.
-//! - [`outcome`]: tags, rows, notices.
-//! - `transaction`: what BEGIN opens: own writes, own catalog, savepoints, isolation.
-//! - `locks`: row locks of statements that read what they write.
-//! - `ddl`, `dml`, `query`, `point`, `explain`, `show`, `cursor`, `maintain`: the statement families.
-//! - `backup`: a directory that holds all of an open database; [`restore`] brings it back.
-//! - [`bulk`]: many rows at once, for COPY and imports.
-//! - [`copy`]: COPY's formats to batches and back; [`text`]: values as PostgreSQL prints them.
-//! - [`settings`]: SET, SHOW, RESET.
-//! - [`cancel`]: stopping a statement from elsewhere.
+//! The modules in layers, each importing only earlier ones (`docs/architecture.md`):
+//!
+//! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
+//!   definitions as text. `parameter`, `arrays`, `names`: what a statement's text names.
+//! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a table's rows
+//!   as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
+//! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
+//! - `expression`, `constraint`, `query`, `point`, `intake`: what several families of statements use. [`prepared`]: a
+//!   statement with its parameter types, columns and plan.
+//! - `select`, `dml`, `ddl`, [`copy`], `set`, `show`, `explain`, `maintain`, `transaction_control`, `cursor_control`: the
+//!   families of statements. `rollup`: refreshing materialized views.
+//! - `prepare`: parameter types and columns before a statement runs. [`session`]: one client's conversation;
+//!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
+//!   opening a database.
 
 mod arrays;
 mod backup;
 pub mod bulk;
 pub mod cancel;
+mod constraint;
+mod context;
 pub mod copy;
 mod cursor;
+mod cursor_control;
 pub mod database;
 mod ddl;
 mod describe;
 mod dml;
 mod explain;
+mod expression;
+mod intake;
 mod locks;
 mod maintain;
 mod names;
+mod open;
 pub mod outcome;
+mod parameter;
 mod point;
 mod prepare;
 pub mod prepared;
 mod query;
 mod rollup;
+mod row;
+mod rowid;
 mod scan_guard;
+mod select;
 pub mod session;
+mod set;
 pub mod settings;
 mod show;
 #[cfg(test)]
@@ -60,10 +73,11 @@ mod tests;
 pub mod text;
 mod threads;
 mod transaction;
+mod transaction_control;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;
-pub use database::{Counters, Database, Options};
+pub use database::{Counters, Database};
 pub use keyspan_cql::{
     Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement,
     first_incomplete, keywords, quoted,
@@ -71,6 +85,7 @@ pub use keyspan_cql::{
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 pub use keyspan_query::Zone;
 pub use keyspan_store::{BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, check, repair, restore};
+pub use open::Options;
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};

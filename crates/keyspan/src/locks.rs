@@ -4,9 +4,9 @@
 //! (relation, key bytes) ─▶ owner session ; waiters sleep on the entry's Notify
 //! ```
 //!
-//! The rule: locks order writers of this process, they do not make anything correct by themselves. What must not have
-//! changed is said to the store in `WriteBatch::unchanged`; without locks a writer would only be told so more often.
-//! A wait that closes a circle fails at once with 40P01.
+//! The rule: locks only order the writers of this process; correctness does not rest on them. The store checks
+//! `WriteBatch::unchanged`; without locks more writers would fail that check and run again.
+//! A wait that would close a cycle of waits (a deadlock) fails at once with 40P01.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ pub(crate) type RowName = (RelationId, Vec<u8>);
 /// All row locks of a database.
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
-    state: Mutex<State>,
+    state: Mutex<LockState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    held: HashMap<RowName, Entry>,
+struct LockState {
+    held: HashMap<RowName, RowLock>,
     /// The row each waiting session waits for.
     waiting: HashMap<u64, RowName>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RowLock {
     owner: u64,
     released: Arc<Notify>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct HeldLocks {
     rows: Vec<RowName>,
 }
 
-/// Takes a session out of the waiting list however its wait ends.
+/// Removes a session from the waiting list when its wait ends, in whatever way.
 struct Waiting<'a> {
     table: &'a LockTable,
     owner: u64,
@@ -90,14 +90,14 @@ impl LockTable {
                 let mut state = self.state.lock();
                 match state.held.get(row) {
                     None => {
-                        let entry = Entry { owner, released: Arc::default() };
+                        let entry = RowLock { owner, released: Arc::default() };
                         state.held.insert(row.clone(), entry);
                         return Ok(true);
                     }
                     Some(entry) if entry.owner == owner => return Ok(false),
                     Some(entry) => {
                         let released = entry.released.clone().notified_owned();
-                        state.check_circle(owner, row)?;
+                        state.check_deadlock(owner, row)?;
                         state.waiting.insert(owner, row.clone());
                         released
                     }
@@ -123,9 +123,9 @@ async fn in_time(timeout: Duration, wait: impl Future<Output = Result<()>>) -> R
     }
 }
 
-impl State {
-    /// Fails if waiting for `row` would close a circle of waits.
-    fn check_circle(&self, waiter: u64, row: &RowName) -> Result<()> {
+impl LockState {
+    /// Fails if waiting for `row` would be a deadlock.
+    fn check_deadlock(&self, waiter: u64, row: &RowName) -> Result<()> {
         let mut row = row;
         while let Some(entry) = self.held.get(row) {
             if entry.owner == waiter {

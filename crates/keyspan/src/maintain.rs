@@ -5,42 +5,41 @@ use std::path::Path;
 use keyspan_cql::{Maintain, ObjectName, Statement};
 use keyspan_model::{Error, ErrorKind, Result};
 
+use crate::context::ClientContext;
 use crate::ddl::materialized;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
-/// Upkeep. The store works on all tables at a time, so that names are only checked.
-pub(crate) async fn run(session: &mut Session, statement: &Maintain) -> Result<Outcome> {
+/// Runs one of these statements. The store works on all tables at once, so names are only checked to exist.
+pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Result<Outcome> {
     let (tag, names, work): (_, &[ObjectName], _) = match statement {
-        Maintain::Flush(names) => ("FLUSH", names, Work::Flush),
-        Maintain::Compact(names) => ("COMPACT", names, Work::Compact),
-        Maintain::Checkpoint => ("CHECKPOINT", &[], Work::Flush),
-        Maintain::Backup(directory) => ("BACKUP", &[], Work::Backup(directory)),
+        Maintain::Flush(names) => ("FLUSH", names, Upkeep::Flush),
+        Maintain::Compact(names) => ("COMPACT", names, Upkeep::Compact),
+        Maintain::Checkpoint => ("CHECKPOINT", &[], Upkeep::Flush),
+        Maintain::Backup(directory) => ("BACKUP", &[], Upkeep::Backup(directory)),
         // Space is freed and statistics are kept without being asked.
-        Maintain::Vacuum(names) => ("VACUUM", names, Work::Nothing),
-        Maintain::Analyze(names) => ("ANALYZE", names, Work::Nothing),
-        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Work::Refresh(name)),
+        Maintain::Vacuum(names) => ("VACUUM", names, Upkeep::Nothing),
+        Maintain::Analyze(names) => ("ANALYZE", names, Upkeep::Nothing),
+        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Upkeep::Refresh(name)),
     };
     for name in names {
-        names::expect(&session.catalog(), &session.settings.search_path(), name)?;
+        names::expect(&context.catalog(), &context.settings.search_path(), name)?;
     }
-    let in_block = session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit());
-    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && in_block {
+    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && context.in_transaction_block() {
         let message = format!("{tag} cannot run inside a transaction block");
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
-        Work::Flush => session.running.guard(session.database.flush()).await?,
-        Work::Compact => session.running.guard(session.database.compact()).await?,
-        Work::Refresh(name) => materialized::refresh(session, name).await?,
-        Work::Backup(directory) => backup(session, Path::new(directory)).await?,
-        Work::Nothing => {}
+        Upkeep::Flush => context.running.guard(context.database.flush()).await?,
+        Upkeep::Compact => context.running.guard(context.database.compact()).await?,
+        Upkeep::Refresh(name) => materialized::refresh(context, name).await?,
+        Upkeep::Backup(directory) => backup(context, Path::new(directory)).await?,
+        Upkeep::Nothing => {}
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
 
-enum Work<'a> {
+enum Upkeep<'a> {
     Flush,
     Compact,
     Backup(&'a str),
@@ -49,19 +48,19 @@ enum Work<'a> {
 }
 
 /// The path is the server's, so that it must not depend on where the server was started.
-async fn backup(session: &mut Session, directory: &Path) -> Result<()> {
+async fn backup(context: &mut ClientContext, directory: &Path) -> Result<()> {
     if !directory.is_absolute() {
         let message = format!("\"{}\" is not an absolute path", directory.display());
         return Err(Error::new(ErrorKind::InvalidName, message)
             .with_hint("Write the whole path of a directory on the server's machine."));
     }
-    let report = session.database.backup_by(&session.running, directory.to_owned()).await?;
-    session.notice(Notice::plain(report.to_string()));
+    let report = context.database.backup_by(&context.running, directory.to_owned()).await?;
+    context.notice(Notice::plain(report.to_string()));
     Ok(())
 }
 
-/// Nothing would ever be delivered, so that listening is refused; there is nobody to forget, so that UNLISTEN, which
-/// drivers send when they reset a connection, succeeds.
+/// LISTEN and NOTIFY are refused, since nothing would be delivered. UNLISTEN, which drivers send when they reset a
+/// connection, succeeds: nobody listens.
 pub(crate) fn channel(statement: &Statement) -> Result<Outcome> {
     match statement {
         Statement::Unlisten(_) => Ok(Outcome::done(Tag::plain("UNLISTEN"))),

@@ -1,5 +1,7 @@
-//! Names to things: tables and views along the search path.
+//! Names: those in a statement's text, and the tables and views that they stand for along the search path.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast};
@@ -7,7 +9,7 @@ use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, ViewDef, neares
 
 /// What a relation name stands for.
 #[derive(Clone, Debug)]
-pub(crate) enum Named {
+pub(crate) enum TableOrView {
     Table(Arc<TableDef>),
     View(Arc<ViewDef>),
 }
@@ -16,10 +18,10 @@ pub(crate) enum Named {
 pub(crate) const SYSTEM: &[&str] = &["pg_catalog", "information_schema", "system", "system_schema", "pg_toast"];
 
 /// The table or view of this name: in its own keyspace, or in the first of the search path that has it.
-pub(crate) fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Option<Named> {
+pub(crate) fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Option<TableOrView> {
     let in_keyspace = |keyspace: &str| {
-        let table = catalog.table(keyspace, &name.name).cloned().map(Named::Table);
-        table.or_else(|| catalog.view(keyspace, &name.name).cloned().map(Named::View))
+        let table = catalog.table(keyspace, &name.name).cloned().map(TableOrView::Table);
+        table.or_else(|| catalog.view(keyspace, &name.name).cloned().map(TableOrView::View))
     };
     match &name.keyspace {
         Some(keyspace) => in_keyspace(keyspace),
@@ -28,9 +30,9 @@ pub(crate) fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Opt
 }
 
 /// [`find`], or 42P01 (3F000 for an unknown keyspace) with the nearest name.
-pub(crate) fn expect(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<Named> {
+pub(crate) fn expect(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<TableOrView> {
     find(catalog, path, name).ok_or_else(|| {
-        let error = Error::new(ErrorKind::UndefinedTable, format!("relation \"{}\" does not exist", plain(name)));
+        let error = Error::new(ErrorKind::UndefinedTable, format!("relation \"{}\" does not exist", display(name)));
         let error = error.at(name.position);
         let tables = catalog.tables.values().map(|table| (&table.keyspace, table.name.as_str()));
         let views = catalog.views.values().map(|view| (&view.keyspace, view.name.as_str()));
@@ -49,12 +51,12 @@ pub(crate) fn expect(catalog: &Catalog, path: &[String], name: &ObjectName) -> R
 /// The table of this name for a statement that writes to it.
 pub(crate) fn table(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<Arc<TableDef>> {
     if name.keyspace.as_deref().is_some_and(|keyspace| SYSTEM.contains(&keyspace)) {
-        let message = format!("permission denied: \"{}\" is a system catalog", plain(name));
+        let message = format!("permission denied: \"{}\" is a system catalog", display(name));
         return Err(Error::new(ErrorKind::Unauthorized, message));
     }
     match expect(catalog, path, name)? {
-        Named::Table(table) => Ok(table),
-        Named::View(view) => {
+        TableOrView::Table(table) => Ok(table),
+        TableOrView::View(view) => {
             let message = format!("\"{}\" is a view, not a table", view.name);
             let hint = "Views cannot be written to; write to the tables they read.";
             Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(hint).at(name.position))
@@ -75,7 +77,7 @@ pub(crate) fn keyspace_for(catalog: &Catalog, path: &[String], name: &ObjectName
         },
     };
     if SYSTEM.contains(&keyspace.as_str()) {
-        let message = format!("permission denied to create \"{}\"", plain(name));
+        let message = format!("permission denied to create \"{}\"", display(name));
         return Err(Error::new(ErrorKind::Unauthorized, message));
     }
     expect_keyspace(catalog, keyspace)?;
@@ -95,11 +97,44 @@ pub(crate) fn expect_keyspace(catalog: &Catalog, keyspace: &str) -> Result<()> {
 }
 
 /// The name for messages, as PostgreSQL writes it: `plant.reading`.
-pub(crate) fn plain(name: &ObjectName) -> String {
+pub(crate) fn display(name: &ObjectName) -> String {
     match &name.keyspace {
         Some(keyspace) => format!("{keyspace}.{}", name.name),
         None => name.name.clone(),
     }
+}
+
+/// A name of a FROM clause as a statement's name.
+pub(crate) fn object_name(name: &ast::ObjectName) -> Option<ObjectName> {
+    let mut parts: Vec<String> = Vec::with_capacity(3);
+    for part in &name.0 {
+        let identifier = part.as_ident()?;
+        parts.push(fold_case(identifier));
+    }
+    let name = parts.pop()?;
+    Some(ObjectName { name, keyspace: parts.pop(), database: parts.pop(), position: 1 })
+}
+
+/// The identifier as names are kept: in lower case unless quoted.
+pub(crate) fn fold_case(identifier: &ast::Ident) -> String {
+    match identifier.quote_style {
+        Some(_) => identifier.value.clone(),
+        None => identifier.value.to_lowercase(),
+    }
+}
+
+/// The names of columns in an expression.
+pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
+    let mut columns = BTreeSet::new();
+    let _ = ast::visit_expressions(expression, |expression| {
+        match expression {
+            ast::Expr::Identifier(identifier) => drop(columns.insert(fold_case(identifier))),
+            ast::Expr::CompoundIdentifier(parts) => columns.extend(parts.last().map(fold_case)),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    columns
 }
 
 /// The parser of stored queries.

@@ -1,14 +1,15 @@
-//! What a statement answers: a command tag, perhaps rows, perhaps the wish for COPY data; and notices beside it.
+//! What a statement answers: a command tag, rows if it returns any, the direction of COPY data; and notices.
 
 use std::borrow::Cow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use futures::{Stream, StreamExt};
 use keyspan_cql::Copy;
-use keyspan_model::Result;
+use keyspan_model::{ColumnType, Result};
 use keyspan_store::seam::BatchStream;
 use parking_lot::Mutex;
 
@@ -125,7 +126,7 @@ impl Notice {
 /// Rows as they are read. Dropping it stops the read.
 pub struct Rows {
     schema: SchemaRef,
-    /// Never locked: the mutex only makes rows shareable between threads, so that sessions with cursors are.
+    /// Never locked. The mutex makes `Rows` `Sync`, which sessions with cursors have to be.
     stream: Mutex<BatchStream>,
 }
 
@@ -172,6 +173,11 @@ impl Stream for Rows {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.stream.get_mut().as_mut().poll_next(context)
     }
+}
+
+/// The schema of rows whose columns are texts.
+pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(names.iter().map(|name| ColumnType::Text.field(name, true)).collect::<Vec<_>>()))
 }
 
 /// Which way COPY data goes.

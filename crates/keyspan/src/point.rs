@@ -9,26 +9,26 @@ use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
 use keyspan_query::{KeyMatch, KeyPart, key_of};
 
+use crate::context::ClientContext;
 use crate::database::count;
-use crate::ddl::{folded, object_name};
-use crate::dml::row::Written;
-use crate::names::{self, Named};
+use crate::names::{self, TableOrView};
+use crate::names::{fold_case, object_name};
 use crate::outcome::{Outcome, Rows, Tag};
-use crate::session::Session;
+use crate::row::TableHandle;
 
 /// A SELECT by whole key.
 #[derive(Clone, Debug)]
 pub(crate) struct PointSelect {
-    written: Written,
+    handle: TableHandle,
     key: Vec<KeyPart>,
-    outputs: Vec<Output>,
+    outputs: Vec<PointOutput>,
     pub(crate) schema: SchemaRef,
     /// FOR UPDATE was said.
     locks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Output {
+enum PointOutput {
     /// The column at this place.
     Column(usize),
     /// All key parts as one text.
@@ -36,7 +36,7 @@ enum Output {
 }
 
 /// Recognizes a SELECT by whole key of one table with nothing but plain columns.
-pub(crate) fn recognize(session: &mut Session, query: &ast::Query) -> Option<PointSelect> {
+pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Option<PointSelect> {
     let select = plain_select(query)?;
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
@@ -51,22 +51,22 @@ pub(crate) fn recognize(session: &mut Session, query: &ast::Query) -> Option<Poi
     if name.keyspace.as_deref().is_some_and(|keyspace| names::SYSTEM.contains(&keyspace)) {
         return None;
     }
-    let named = names::find(&session.catalog(), &session.settings.search_path(), &name)?;
-    let Named::Table(table) = named else { return None };
-    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, session.settings.time_zone()) else {
+    let named = names::find(&context.catalog(), &context.settings.search_path(), &name)?;
+    let TableOrView::Table(table) = named else { return None };
+    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, context.settings.time_zone()) else {
         return None;
     };
-    let written = session.written(table);
-    let (outputs, labels) = outputs(&written, &select.projection)?;
+    let handle = context.handle(table);
+    let (outputs, labels) = outputs(&handle, &select.projection)?;
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
-        Output::Column(place) => {
-            let column = &written.table.columns[*place];
+        PointOutput::Column(place) => {
+            let column = &handle.table.columns[*place];
             column.ty.field(label, !(column.not_null || column.is_key()))
         }
-        Output::RowKey => ColumnType::Text.field(label, false),
+        PointOutput::RowKey => ColumnType::Text.field(label, false),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Some(PointSelect { written, key, outputs, schema, locks: !query.locks.is_empty() })
+    Some(PointSelect { handle, key, outputs, schema, locks: !query.locks.is_empty() })
 }
 
 /// The query's only SELECT, if nothing stands around it.
@@ -100,26 +100,26 @@ fn plain_select(query: &ast::Query) -> Option<&ast::Select> {
     (bare && plain).then_some(select)
 }
 
-fn outputs(written: &Written, projection: &[ast::SelectItem]) -> Option<(Vec<Output>, Vec<String>)> {
+fn outputs(handle: &TableHandle, projection: &[ast::SelectItem]) -> Option<(Vec<PointOutput>, Vec<String>)> {
     let (mut outputs, mut labels) = (Vec::new(), Vec::new());
     for item in projection {
         let (expression, label) = match item {
             ast::SelectItem::Wildcard(options) if *options == ast::WildcardAdditionalOptions::default() => {
-                for (place, column) in written.shown() {
-                    outputs.push(Output::Column(place));
+                for (place, column) in handle.shown() {
+                    outputs.push(PointOutput::Column(place));
                     labels.push(column.name.clone());
                 }
                 continue;
             }
             ast::SelectItem::UnnamedExpr(expression) => (expression, None),
-            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(fold_case(alias))),
             _ => return None,
         };
-        let name = column_name(&written.table, expression)?;
-        let place = written.table.columns.iter().position(|column| column.name == name);
+        let name = column_name(&handle.table, expression)?;
+        let place = handle.table.columns.iter().position(|column| column.name == name);
         outputs.push(match place {
-            Some(place) => Output::Column(place),
-            None if name == "row_key" => Output::RowKey,
+            Some(place) => PointOutput::Column(place),
+            None if name == "row_key" => PointOutput::RowKey,
             None => return None,
         });
         labels.push(label.unwrap_or(name));
@@ -129,9 +129,9 @@ fn outputs(written: &Written, projection: &[ast::SelectItem]) -> Option<(Vec<Out
 
 fn column_name(table: &TableDef, expression: &ast::Expr) -> Option<String> {
     match expression {
-        ast::Expr::Identifier(identifier) => Some(folded(identifier)),
+        ast::Expr::Identifier(identifier) => Some(fold_case(identifier)),
         ast::Expr::CompoundIdentifier(parts) => match parts.as_slice() {
-            [qualifier, column] if folded(qualifier) == table.name => Some(folded(column)),
+            [qualifier, column] if fold_case(qualifier) == table.name => Some(fold_case(column)),
             _ => None,
         },
         _ => None,
@@ -141,7 +141,7 @@ fn column_name(table: &TableDef, expression: &ast::Expr) -> Option<String> {
 impl PointSelect {
     /// Types of `$1`, `$2`, … as far as they are key parts.
     pub(crate) fn parameter_types(&self) -> Vec<(usize, ColumnType)> {
-        parameters_of(&self.key)
+        key_parameters(&self.key)
     }
 
     /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
@@ -158,14 +158,14 @@ impl PointSelect {
     }
 
     fn row_keys(&self, rows: &RecordBatch, key: &[Value]) -> Result<ArrayRef> {
-        let parts = self.written.table.key().zip(key).map(|(column, value)| value.to_text(column.ty));
+        let parts = self.handle.table.key().zip(key).map(|(column, value)| value.to_text(column.ty));
         let text = Value::Text(parts.collect::<Vec<_>>().join("#"));
         array_of(ColumnType::Text, &vec![text; rows.num_rows()])
     }
 }
 
 /// The parameters among key parts, with their types.
-pub(crate) fn parameters_of(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
+pub(crate) fn key_parameters(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
     let parameter = |part: &KeyPart| match part {
         KeyPart::Parameter(index, ty) => Some((*index, *ty)),
         KeyPart::Value(_) => None,
@@ -174,39 +174,39 @@ pub(crate) fn parameters_of(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
 }
 
 /// Runs it.
-pub(crate) async fn run(session: &mut Session, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
-    count(&session.database.counts().point_reads);
+pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
+    count(&context.database.counts().point_reads);
     let tag = Tag::streamed("SELECT");
     let Some(key) = select.bind(parameters)? else {
         return Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), Vec::new())));
     };
     let snapshot = match select.locks {
-        false => session.snapshot()?,
+        false => context.snapshot()?,
         true => {
-            let locks = session.lock(vec![select.written.name(&key)?]).await?;
+            let locks = context.lock(vec![select.handle.name(&key)?]).await?;
             // Outside a transaction the lock would end with the statement.
-            if let Some(transaction) = &mut session.transaction {
+            if let Some(transaction) = &mut context.transaction {
                 transaction.keep(locks);
             }
-            session.newest()?
+            context.newest()?
         }
     };
     let columns: Vec<ScanColumn> = select
         .outputs
         .iter()
         .filter_map(|output| match output {
-            Output::Column(place) => Some(ScanColumn::Column(select.written.table.columns[*place].id)),
-            Output::RowKey => None,
+            PointOutput::Column(place) => Some(ScanColumn::Column(select.handle.table.columns[*place].id)),
+            PointOutput::RowKey => None,
         })
         .collect();
-    let rows = snapshot.get(select.written.relation.id, std::slice::from_ref(&key), &columns)?;
+    let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns)?;
     let mut read = rows.columns().iter();
     let mut arrays = Vec::with_capacity(select.outputs.len());
     for output in &select.outputs {
         arrays.push(match output {
-            Output::RowKey => select.row_keys(&rows, &key)?,
-            Output::Column(place) => match read.next() {
-                Some(array) => coerce(array, select.written.table.columns[*place].ty)?,
+            PointOutput::RowKey => select.row_keys(&rows, &key)?,
+            PointOutput::Column(place) => match read.next() {
+                Some(array) => coerce(array, select.handle.table.columns[*place].ty)?,
                 None => return Err(keyspan_model::Error::internal("the store left out a column")),
             },
         });

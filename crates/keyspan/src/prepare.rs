@@ -1,9 +1,8 @@
-//! Settling a statement: the types of its parameters and the columns of its rows, before it runs.
+//! Preparing a statement: the types of its parameters and the columns of its rows, found before it runs.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
     Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using,
     ast,
@@ -11,31 +10,32 @@ use keyspan_cql::{
 use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of};
 
+use crate::context::ClientContext;
 use crate::dml::condition;
 use crate::dml::returning::Returning;
-use crate::dml::row::Written;
 use crate::dml::shape::ShapeTypes;
-use crate::dml::value::{as_parameter, compile_typed, parameter_index};
-use crate::prepared::{Plan, Prepared};
-use crate::session::Session;
-use crate::{arrays, explain, names, point, query, show};
+use crate::expression::compile_typed;
+use crate::parameter::{as_parameter, parameters_in};
+use crate::prepared::{Prepared, PreparedPlan};
+use crate::row::TableHandle;
+use crate::{arrays, explain, names, point, query, select, show};
 
 /// What is known of a statement so far.
-struct Settled {
+struct Preparation {
     types: Vec<Option<ColumnType>>,
     schema: Option<SchemaRef>,
-    plan: Plan,
+    plan: PreparedPlan,
 }
 
-/// Settles a statement.
+/// Prepares a statement. `given` are the parameter types that the client says.
 pub(crate) async fn prepare(
-    session: &mut Session,
+    context: &mut ClientContext,
     parsed: Arc<Parsed>,
     given: Vec<Option<ColumnType>>,
 ) -> Result<Prepared> {
     let mut arrays = arrays::Arrays::new();
     let mut template = None;
-    let parsed = match arrays::described(&parsed)? {
+    let parsed = match arrays::find_parameters(&parsed)? {
         Some((described, found)) => {
             template = (!found.is_empty()).then_some(parsed);
             arrays = found;
@@ -45,55 +45,50 @@ pub(crate) async fn prepare(
     };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
-    let mut settled = Settled { types, schema: None, plan: Plan::None };
-    settled.statement(session, &parsed).await?;
-    // What nothing tells the type of is text, as PostgreSQL takes an unknown literal.
-    let parameters = settled.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
-    let catalog = session.catalog();
-    let Settled { schema, plan, .. } = settled;
+    let mut preparation = Preparation { types, schema: None, plan: PreparedPlan::None };
+    preparation.statement(context, &parsed).await?;
+    // A parameter whose type nothing determines is text, as PostgreSQL takes an unknown literal.
+    let parameters = preparation.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
+    let catalog = context.catalog();
+    let Preparation { schema, plan, .. } = preparation;
     Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog })
 }
 
-impl Settled {
-    async fn statement(&mut self, session: &mut Session, parsed: &Parsed) -> Result<()> {
+impl Preparation {
+    async fn statement(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<()> {
         match &parsed.statement {
-            Statement::Query(query) => self.query(session, &query.query).await,
+            Statement::Query(query) => self.query(context, &query.query).await,
             Statement::Scan(scan) => {
-                let query = query::scan_query(session, scan)?;
-                self.query(session, &query).await
+                let query = select::scan_query(context, scan)?;
+                self.query(context, &query).await
             }
-            Statement::Insert(statement) => self.insert(session, statement).await,
-            Statement::Update(statement) => self.update(session, statement).await,
-            Statement::Delete(statement) => self.delete(session, statement).await,
+            Statement::Insert(statement) => self.insert(context, statement).await,
+            Statement::Update(statement) => self.update(context, statement).await,
+            Statement::Delete(statement) => self.delete(context, statement).await,
             Statement::Explain(statement) => {
                 let inner =
-                    Box::pin(prepare(session, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
+                    Box::pin(prepare(context, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
                 self.schema = Some(explain::schema());
-                self.plan = Plan::Explained(Arc::new(inner));
+                self.plan = PreparedPlan::Explained(Arc::new(inner));
                 Ok(())
             }
             Statement::CreateTableAs(statement) if !parsed.parameters.is_empty() => {
-                let planned = query::plan(session, &statement.query.query, &self.types).await?;
-                self.merge(&planned.parameters);
+                let planned = query::plan(context, &statement.query.query, &self.types).await?;
+                self.set_types(&planned.parameters);
                 Ok(())
             }
             Statement::DeclareCursor(statement) => {
-                let planned = query::plan(session, &statement.query.query, &self.types).await?;
-                self.merge(&planned.parameters);
-                Ok(())
-            }
-            Statement::Execute(statement) => {
-                let prepared = session.statements.get(&statement.name);
-                self.schema = prepared.and_then(|prepared| prepared.schema.clone());
+                let planned = query::plan(context, &statement.query.query, &self.types).await?;
+                self.set_types(&planned.parameters);
                 Ok(())
             }
             Statement::Fetch(statement) if !statement.is_move => {
-                self.schema = session.cursors.get(&statement.cursor).map(|cursor| cursor.schema().clone());
+                self.schema = context.cursors.get(&statement.cursor).map(|cursor| cursor.schema().clone());
                 Ok(())
             }
             Statement::Show(statement) => {
-                self.schema = Some(show::schema(session, statement)?);
+                self.schema = Some(show::schema(context, statement)?);
                 Ok(())
             }
             Statement::Describe(_) => {
@@ -104,100 +99,100 @@ impl Settled {
         }
     }
 
-    async fn query(&mut self, session: &mut Session, query: &ast::Query) -> Result<()> {
-        if let Some(select) = point::recognize(session, query) {
+    async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
+        if let Some(select) = point::recognize(context, query) {
             for (index, ty) in select.parameter_types() {
-                self.settle(index, ty);
+                self.set_type(index, ty);
             }
             self.schema = Some(select.schema.clone());
-            self.plan = Plan::Point(Arc::new(select));
+            self.plan = PreparedPlan::Point(Arc::new(select));
             return Ok(());
         }
-        let planned: PlannedQuery = query::plan(session, query, &self.types).await?;
-        self.merge(&planned.parameters);
+        let planned: PlannedQuery = query::plan(context, query, &self.types).await?;
+        self.set_types(&planned.parameters);
         self.schema = Some(planned.schema.clone());
-        self.plan = Plan::Query(planned);
+        self.plan = PreparedPlan::Query(planned);
         Ok(())
     }
 
-    async fn insert(&mut self, session: &mut Session, statement: &Insert) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn insert(&mut self, context: &mut ClientContext, statement: &Insert) -> Result<()> {
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         match &statement.source {
             InsertSource::Values(rows) => {
-                let columns = insert_columns(&written.table, statement);
-                self.rows(session, rows, &columns)?;
+                let columns = insert_columns(&handle.table, statement);
+                self.rows(context, rows, &columns)?;
             }
             InsertSource::Query(source) => {
-                let columns = insert_columns(&written.table, statement);
+                let columns = insert_columns(&handle.table, statement);
                 self.select_items(&source.query, &columns);
-                let planned = query::plan(session, &source.query, &self.types).await?;
-                self.merge(&planned.parameters);
+                let planned = query::plan(context, &source.query, &self.types).await?;
+                self.set_types(&planned.parameters);
             }
             InsertSource::DefaultValues => {}
         }
         let alias = statement.alias.as_deref();
         if let Some(ConflictAction::Update { assignments, filter }) = statement.on_conflict.as_ref().map(|c| &c.action)
         {
-            let qualifier = alias.unwrap_or(&written.table.name);
-            let input = [(qualifier, written.schema.clone()), ("excluded", written.schema.clone())];
-            self.assignments(session, &written, assignments, &input)?;
-            self.expression(session, filter.as_ref(), &input)?;
+            let qualifier = alias.unwrap_or(&handle.table.name);
+            let input = [(qualifier, handle.schema.clone()), ("excluded", handle.schema.clone())];
+            self.assignments(context, &handle, assignments, &input)?;
+            self.expression(context, filter.as_ref(), &input)?;
         }
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.if_not_exists)
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.if_not_exists)
     }
 
-    async fn update(&mut self, session: &mut Session, statement: &Update) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn update(&mut self, context: &mut ClientContext, statement: &Update) -> Result<()> {
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-        self.assignments(session, &written, &statement.assignments, &input)?;
-        self.filter(session, &written, alias, statement.filter.as_ref())?;
-        self.condition(session, &written, statement.condition.as_ref())?;
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+        self.assignments(context, &handle, &statement.assignments, &input)?;
+        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        self.condition(context, &handle, statement.condition.as_ref())?;
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
-    async fn delete(&mut self, session: &mut Session, statement: &Delete) -> Result<()> {
-        let written = written(session, &statement.table)?;
+    async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
+        let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        self.filter(session, &written, alias, statement.filter.as_ref())?;
-        self.condition(session, &written, statement.condition.as_ref())?;
-        self.answer(session, &written, alias, statement.returning.as_deref(), statement.condition.is_some())
+        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        self.condition(context, &handle, statement.condition.as_ref())?;
+        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
 
     /// A type for a parameter that has none yet.
-    fn settle(&mut self, index: usize, ty: ColumnType) {
+    fn set_type(&mut self, index: usize, ty: ColumnType) {
         if let Some(slot @ None) = self.types.get_mut(index) {
             *slot = Some(ty);
         }
     }
 
-    fn merge(&mut self, types: &[ColumnType]) {
+    fn set_types(&mut self, types: &[ColumnType]) {
         for (index, ty) in types.iter().enumerate() {
-            self.settle(index, *ty);
+            self.set_type(index, *ty);
         }
     }
 
     fn using(&mut self, using: &Using) {
         for expression in [&using.ttl, &using.timestamp].into_iter().flatten() {
             if let Some(index) = as_parameter(expression) {
-                self.settle(index, ColumnType::BigInt);
+                self.set_type(index, ColumnType::BigInt);
             }
         }
     }
 
     /// Parameters in the rows of VALUES.
-    fn rows(&mut self, session: &mut Session, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
+    fn rows(&mut self, context: &mut ClientContext, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
         let mut shapes = ShapeTypes::default();
         for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(columns)) {
             let InsertValue::Expression(expression) = value else { continue };
             match as_parameter(expression) {
-                Some(index) => self.settle(index, *ty),
+                Some(index) => self.set_type(index, *ty),
                 None => {
-                    for (index, ty) in shapes.of(session, expression, &self.types)? {
-                        self.settle(index, ty);
+                    for (index, ty) in shapes.infer(context, expression, &self.types)? {
+                        self.set_type(index, ty);
                     }
                 }
             }
@@ -207,30 +202,30 @@ impl Settled {
 
     fn value(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         value: &InsertValue,
         ty: ColumnType,
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
         let InsertValue::Expression(expression) = value else { return Ok(()) };
         match as_parameter(expression) {
-            Some(index) => self.settle(index, ty),
-            None => self.expression(session, Some(expression), input)?,
+            Some(index) => self.set_type(index, ty),
+            None => self.expression(context, Some(expression), input)?,
         }
         Ok(())
     }
 
     fn assignments(
         &mut self,
-        session: &mut Session,
-        written: &Written,
+        context: &mut ClientContext,
+        handle: &TableHandle,
         list: &[Assignment],
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
         for assignment in list {
-            let column = written.table.expect_column(&assignment.column.name);
+            let column = handle.table.expect_column(&assignment.column.name);
             let column = column.map_err(|error| error.at(assignment.column.position))?;
-            self.value(session, &assignment.value, column.ty, input)?;
+            self.value(context, &assignment.value, column.ty, input)?;
         }
         Ok(())
     }
@@ -238,7 +233,7 @@ impl Settled {
     /// Parameters inside an expression, by compiling it.
     fn expression(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: Option<&ast::Expr>,
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
@@ -247,10 +242,10 @@ impl Settled {
         if inside.iter().all(|index| self.types.get(*index).is_some_and(Option::is_some)) {
             return Ok(());
         }
-        let compiled = compile_typed(session, &[expression], input, &self.types)?;
+        let compiled = compile_typed(context, &[expression], input, &self.types)?;
         for index in inside {
             if let Some(ty) = compiled.parameters().get(index) {
-                self.settle(index, *ty);
+                self.set_type(index, *ty);
             }
         }
         Ok(())
@@ -258,8 +253,8 @@ impl Settled {
 
     fn filter(
         &mut self,
-        session: &mut Session,
-        written: &Written,
+        context: &mut ClientContext,
+        handle: &TableHandle,
         alias: Option<&str>,
         filter: Option<&ast::Expr>,
     ) -> Result<()> {
@@ -267,7 +262,7 @@ impl Settled {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let parts = match key_of(filter, &written.table, session.settings.time_zone()) {
+        let parts = match key_of(filter, &handle.table, context.settings.time_zone()) {
             KeyMatch::WholeKey(key) => key,
             KeyMatch::WholeKeys(keys) => keys.concat(),
             KeyMatch::SpansOnly(range) => {
@@ -280,24 +275,29 @@ impl Settled {
             }
             KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
-                let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-                return match self.expression(session, Some(filter), &input) {
+                let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+                return match self.expression(context, Some(filter), &input) {
                     Err(error) if error.kind == keyspan_model::ErrorKind::NotSupported => Ok(()),
                     other => other,
                 };
             }
         };
-        for (index, ty) in point::parameters_of(&parts) {
-            self.settle(index, ty);
+        for (index, ty) in point::key_parameters(&parts) {
+            self.set_type(index, ty);
         }
         Ok(())
     }
 
-    fn condition(&mut self, session: &mut Session, written: &Written, condition: Option<&Condition>) -> Result<()> {
+    fn condition(
+        &mut self,
+        context: &mut ClientContext,
+        handle: &TableHandle,
+        condition: Option<&Condition>,
+    ) -> Result<()> {
         match condition {
             Some(Condition::If(expression)) => {
-                let input = [(written.table.name.as_str(), written.schema.clone())];
-                self.expression(session, Some(expression), &input)
+                let input = [(handle.table.name.as_str(), handle.schema.clone())];
+                self.expression(context, Some(expression), &input)
             }
             _ => Ok(()),
         }
@@ -311,14 +311,14 @@ impl Settled {
                     if let ast::SelectItem::UnnamedExpr(expression) = item
                         && let Some(index) = as_parameter(expression)
                     {
-                        self.settle(index, *ty);
+                        self.set_type(index, *ty);
                     }
                 }
             }
             ast::SetExpr::Values(values) => {
                 for (expression, ty) in values.rows.iter().flat_map(|row| row.content.iter().zip(columns)) {
                     if let Some(index) = as_parameter(expression) {
-                        self.settle(index, *ty);
+                        self.set_type(index, *ty);
                     }
                 }
             }
@@ -329,26 +329,26 @@ impl Settled {
     /// The columns of what the statement answers.
     fn answer(
         &mut self,
-        session: &mut Session,
-        written: &Written,
+        context: &mut ClientContext,
+        handle: &TableHandle,
         alias: Option<&str>,
         returning: Option<&[ast::SelectItem]>,
         conditional: bool,
     ) -> Result<()> {
         if conditional {
-            self.schema = Some(condition::schema(&written.table));
+            self.schema = Some(condition::schema(&handle.table));
         } else if let Some(items) = returning {
-            let returning = Returning::new(session, written, alias, items, &self.types)?;
-            self.merge(returning.parameters());
+            let returning = Returning::new(context, handle, alias, items, &self.types)?;
+            self.set_types(returning.parameters());
             self.schema = Some(returning.schema().clone());
         }
         Ok(())
     }
 }
 
-fn written(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<Written> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), name)?;
-    Ok(session.written(table))
+fn handle(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<TableHandle> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
+    Ok(context.handle(table))
 }
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
@@ -358,23 +358,4 @@ fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
     // A wrong name is an error when the statement runs; here its values are texts.
     let ty = |name: &str| table.column(name).map_or(ColumnType::Text, |column| column.ty);
     statement.columns.iter().map(|column| ty(&column.name)).collect()
-}
-
-/// The places of the parameters in an expression.
-fn parameters_in(expression: &ast::Expr) -> Vec<usize> {
-    let mut found = Vec::new();
-    let _ = ast::visit_expressions(expression, |expression| {
-        if let ast::Expr::Value(literal) = expression
-            && let ast::Value::Placeholder(name) = &literal.value
-        {
-            found.extend(parameter_index(name));
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    found
-}
-
-/// A schema of one column of text.
-pub(crate) fn text_schema(names: &[&str]) -> SchemaRef {
-    Arc::new(Schema::new(names.iter().map(|name| ColumnType::Text.field(name, true)).collect::<Vec<_>>()))
 }

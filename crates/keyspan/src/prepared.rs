@@ -1,4 +1,4 @@
-//! A statement whose parameter types and output columns are settled, ready to run many times.
+//! A statement whose parameter types and output columns are known, ready to run many times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,12 +6,9 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Parsed, Statement};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
-use keyspan_query::PlannedQuery;
+use keyspan_query::{PlannedQuery, Zone};
 
-use crate::dml::value::Evaluator;
-use crate::outcome::{Outcome, Tag};
 use crate::point::PointSelect;
-use crate::session::Session;
 
 /// A prepared statement. Cheap to clone; valid for the session that made it.
 ///
@@ -28,17 +25,17 @@ pub struct Prepared {
     pub(crate) parsed: Arc<Parsed>,
     /// The statement as it was written, if it has array parameters: their elements are put into it.
     pub(crate) template: Option<Arc<Parsed>>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: PreparedPlan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,
     /// The catalog it was prepared against.
     pub(crate) catalog: Arc<Catalog>,
 }
 
-/// What is settled about a statement beyond its text.
+/// What preparing a statement has found, beyond types.
 #[derive(Clone, Debug)]
-pub(crate) enum Plan {
-    /// Nothing: it is worked out when it runs.
+pub(crate) enum PreparedPlan {
+    /// Nothing: it is planned when it runs.
     None,
     /// A SELECT by whole key.
     Point(Arc<PointSelect>),
@@ -54,70 +51,32 @@ impl Prepared {
         &self.parsed.statement
     }
 
+    /// Whether DataFusion has planned it.
+    pub(crate) fn is_planned(&self) -> bool {
+        matches!(self.plan, PreparedPlan::Query(_))
+    }
+
+    /// The parameters as values of the types it was prepared with; texts of instants are read in this zone.
+    pub(crate) fn typed(&self, zone: &Zone, given: &[Value]) -> Result<Vec<Value>> {
+        self.check_count(given)?;
+        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+        let typed = given.iter().cloned().zip(&self.parameters);
+        typed.map(|(value, ty)| value.cast_zoned(*ty, &resolve)).collect()
+    }
+
+    /// Fails unless there is a value for each parameter.
+    pub(crate) fn check_count(&self, given: &[Value]) -> Result<()> {
+        let (supplied, required) = (given.len(), self.parameters.len());
+        if supplied == required {
+            return Ok(());
+        }
+        let message =
+            format!("bind message supplies {supplied} parameters, but prepared statement \"\" requires {required}");
+        Err(Error::new(ErrorKind::Protocol, message))
+    }
+
     /// The statement with its source text.
     pub fn parsed(&self) -> &Parsed {
         &self.parsed
     }
-}
-
-/// SQL's `PREPARE`.
-pub(crate) async fn prepare(session: &mut Session, statement: &keyspan_cql::Prepare) -> Result<Outcome> {
-    if session.statements.contains_key(&statement.name) {
-        let message = format!("prepared statement \"{}\" already exists", statement.name);
-        return Err(Error::new(ErrorKind::DuplicateStatement, message));
-    }
-    if !can_be_prepared(&statement.statement.statement) {
-        return Err(Error::new(ErrorKind::Syntax, "only SELECT, INSERT, UPDATE, DELETE and VALUES can be prepared"));
-    }
-    let types = statement.types.iter().copied().map(Some).collect();
-    let prepared = Box::pin(crate::prepare::prepare(session, Arc::new((*statement.statement).clone()), types)).await?;
-    session.statements.insert(statement.name.clone(), prepared);
-    Ok(Outcome::done(Tag::plain("PREPARE")))
-}
-
-fn can_be_prepared(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::Query(_) | Statement::Scan(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
-    )
-}
-
-/// SQL's `EXECUTE`.
-pub(crate) async fn execute(
-    session: &mut Session,
-    statement: &keyspan_cql::Execute,
-    parameters: &[Value],
-) -> Result<Outcome> {
-    let Some(prepared) = session.statements.get(&statement.name).cloned() else { return Err(unknown(&statement.name)) };
-    if statement.arguments.len() != prepared.parameters.len() {
-        let message = format!("wrong number of parameters for prepared statement \"{}\"", statement.name);
-        let (expected, got) = (prepared.parameters.len(), statement.arguments.len());
-        let detail = format!("Expected {expected} parameters but got {got}.");
-        return Err(Error::new(ErrorKind::Syntax, message).with_detail(detail));
-    }
-    let evaluator = Evaluator::new(session);
-    let mut arguments = Vec::with_capacity(statement.arguments.len());
-    for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {
-        let ty = if prepared.arrays.contains_key(&index) { ColumnType::Text } else { *ty };
-        arguments.push(evaluator.constant(session, argument, ty, parameters)?);
-    }
-    Box::pin(session.run_prepared(&prepared, &arguments)).await
-}
-
-/// SQL's `DEALLOCATE`.
-pub(crate) fn deallocate(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
-    match name {
-        None => {
-            session.statements.clear();
-            Ok(Outcome::done(Tag::plain("DEALLOCATE ALL")))
-        }
-        Some(name) => match session.statements.remove(name) {
-            Some(_) => Ok(Outcome::done(Tag::plain("DEALLOCATE"))),
-            None => Err(unknown(name)),
-        },
-    }
-}
-
-fn unknown(name: &str) -> Error {
-    Error::new(ErrorKind::UndefinedStatement, format!("prepared statement \"{name}\" does not exist"))
 }

@@ -1,12 +1,12 @@
-//! Keeping materialized views up to date: what of their stale buckets has changed is written, with the batch it is right
-//! up to, in one step.
+//! Refreshing materialized views: of their stale buckets the rows that changed are written, together with the seq up to
+//! which the view is right, in one batch.
 //!
-//! A task looks after all views of a database: each is refreshed [`PAUSE`] after the last time, or later, so that it takes
-//! at most [`SHARE`] of one core's time. Readers need none of it: what is stale they compute ([`keyspan_query::rollup`]).
+//! One background task refreshes all views of a database: each [`PAUSE`] after the last time, or later, so that it takes
+//! at most [`SHARE`] of one core's time. Readers do not depend on it: they compute what is stale
+//! ([`keyspan_query::rollup`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
@@ -23,30 +23,23 @@ use keyspan_query::session::Refresh;
 use keyspan_query::{QueryContext, Zone};
 use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
-use parking_lot::Mutex;
 
-use crate::bulk::gather::Gather;
+use crate::cancel::CancelHandle;
+use crate::context::ClientContext;
 use crate::database::Database;
-use crate::dml::intake::Intake;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 
 /// Time between two refreshes of a view, at least.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Refreshing a view takes at most one part in so many of the time.
 const SHARE: u32 = 10;
-/// How often is looked whether a refresh is due.
+/// How often the task looks whether a refresh is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a database remembers of its materialized views.
-#[derive(Debug, Default)]
-pub(crate) struct Rollups {
-    begun: AtomicBool,
-    /// Held by who refreshes a view.
-    locks: Mutex<HashMap<TableId, Arc<tokio::sync::Mutex<()>>>>,
-}
-
-/// Looks after the database's views from now on. Does nothing if that goes on already.
-pub(crate) fn look_after(database: &Database) -> Result<()> {
-    if !database.refreshes() || database.rollups().begun.swap(true, Ordering::SeqCst) {
+/// Begins to refresh the database's views in the background, unless that goes on already.
+pub(crate) fn begin(database: &Database) -> Result<()> {
+    if !database.begin_refreshing() {
         return Ok(());
     }
     let weak = database.downgrade();
@@ -56,7 +49,7 @@ pub(crate) fn look_after(database: &Database) -> Result<()> {
             tokio::time::sleep(TICK).await;
             let Some(database) = weak.upgrade() else { return };
             if let Err(error) = refresh_due(&database, &mut due).await {
-                tracing::debug!(%error, "materialized views are looked after no longer");
+                tracing::debug!(%error, "materialized views are refreshed no longer");
                 return;
             }
         }
@@ -87,17 +80,16 @@ async fn refresh_due(database: &Database, due: &mut BTreeMap<TableId, Instant>) 
 /// # Errors
 /// Those of its query, and of writing.
 pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
-    let lock = database.rollups().locks.lock().entry(view).or_default().clone();
-    let _one = lock.lock().await;
+    let _lock = database.lock_refresh(view).await;
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
     let Some(rollup) = &view.rollup else { return Ok(()) };
-    let mut session = database.session();
-    let context: QueryContext = session.context(snapshot, &[]);
-    let queries = session.queries.clone();
+    let mut context = ClientContext::new(database.clone(), CancelHandle::default().begin(None));
+    let query_context: QueryContext = context.query_context(snapshot, &[]);
+    let queries = context.queries.clone();
     let (store, of) = (database.store().clone(), view.clone());
     let work = async move {
-        match (keyspan_query::session::refresh(&queries, &of, &context).await?, &of.rollup) {
+        match (keyspan_query::session::refresh(&queries, &of, &query_context).await?, &of.rollup) {
             (Some(read), Some(rollup)) => write(&store, rollup, read).await.map(Some),
             _ => Ok(None),
         }
@@ -108,11 +100,11 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
             applied => drop(applied?),
         }
     }
-    tell(database, rollup)
+    report_progress(database, rollup)
 }
 
-/// Tells the store up to which batch all views of the source have seen it.
-fn tell(database: &Database, rollup: &RollupDef) -> Result<()> {
+/// Tells the store up to which seq all views of the source have read it.
+fn report_progress(database: &Database, rollup: &RollupDef) -> Result<()> {
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let catalog = snapshot.catalog();
     let Some(source) = catalog.tables.get(&rollup.source) else { return Ok(()) };
@@ -125,21 +117,21 @@ fn tell(database: &Database, rollup: &RollupDef) -> Result<()> {
     Ok(())
 }
 
-/// What must be written so that what is kept is what was computed.
+/// The batch that makes the stored rows those that were computed.
 async fn write(store: &Arc<EmbeddedStore>, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
     let Refresh { mut kept, mut computed, progress } = read;
     let rows = Arc::new(rollup.rows.clone());
-    let mut known: Option<Known> = None;
+    let mut stored: Option<StoredRows> = None;
     while let Some(batch) = kept.next().await {
         let batch = batch?;
-        known.get_or_insert(Known::new(&rows, &batch)?).remember(&batch)?;
+        stored.get_or_insert(StoredRows::new(&rows, &batch)?).remember(&batch)?;
     }
     let stamp = Stamp::Server(0);
     let mut target: Option<(Intake, Gather)> = None;
     while let Some(batch) = computed.next().await {
         let batch = batch?;
-        let changed = match &mut known {
-            Some(known) => known.changed(&batch)?,
+        let changed = match &mut stored {
+            Some(stored) => stored.take_changed(&batch)?,
             None => batch,
         };
         if changed.num_rows() == 0 {
@@ -160,8 +152,8 @@ async fn write(store: &Arc<EmbeddedStore>, rollup: &RollupDef, read: Refresh) ->
         Some((_, gather)) => gather.finish().await?.into_iter().collect(),
         None => Vec::new(),
     };
-    if let Some(known) = known {
-        let gone = known.left()?.into_iter();
+    if let Some(stored) = stored {
+        let gone = stored.into_keys()?.into_iter();
         mutations.extend(gone.map(|key| Mutation::DeleteRow(RowDelete { relation: rows.rows, key, stamp })));
     }
     mutations.push(progress_row(&rollup.progress, progress, stamp)?);
@@ -177,8 +169,8 @@ fn progress_row(table: &TableDef, progress: Progress, stamp: Stamp) -> Result<Mu
     Ok(Mutation::Row(RowWrite { relation: table.rows, key: vec![Value::Int(0)], marker: true, cells, stamp, ttl: 0 }))
 }
 
-/// The rows that are kept, by key, until they are seen among those computed.
-struct Known {
+/// The stored rows of a view's stale buckets, by key, until the same keys come among those computed.
+struct StoredRows {
     /// The key's columns: types, and places in the batches.
     key: Vec<(ColumnDef, usize)>,
     values: Vec<usize>,
@@ -187,8 +179,8 @@ struct Known {
     rows: HashMap<Box<[u8]>, Box<[u8]>>,
 }
 
-impl Known {
-    fn new(table: &TableDef, batch: &RecordBatch) -> Result<Known> {
+impl StoredRows {
+    fn new(table: &TableDef, batch: &RecordBatch) -> Result<StoredRows> {
         let schema = batch.schema();
         let place = |column: &ColumnDef| Ok((column.clone(), schema.index_of(&column.name)?));
         let key: Vec<(ColumnDef, usize)> = table.key().map(place).collect::<Result<_>>()?;
@@ -197,7 +189,7 @@ impl Known {
         let field = |at: usize| SortField::new(schema.field(at).data_type().clone());
         let keys_of = RowConverter::new(key.iter().map(|(_, at)| field(*at)).collect())?;
         let values_of = RowConverter::new(values.iter().map(|at| field(*at)).collect())?;
-        Ok(Known { key, values, keys_of, values_of, rows: HashMap::new() })
+        Ok(StoredRows { key, values, keys_of, values_of, rows: HashMap::new() })
     }
 
     fn encoded(&self, batch: &RecordBatch) -> Result<(arrow::row::Rows, arrow::row::Rows)> {
@@ -217,8 +209,8 @@ impl Known {
         Ok(())
     }
 
-    /// The rows that are not as they are kept. Those that are there are struck off.
-    fn changed(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The computed rows that differ from what is stored. Their keys are stored rows no longer.
+    fn take_changed(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let (keys, values) = self.encoded(batch)?;
         let mut changed = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
@@ -229,8 +221,8 @@ impl Known {
         Ok(filter_record_batch(batch, &BooleanArray::from(changed))?)
     }
 
-    /// The keys of the rows that are still there: nothing was computed for them.
-    fn left(self) -> Result<Vec<Vec<Value>>> {
+    /// The keys of the rows for which nothing was computed.
+    fn into_keys(self) -> Result<Vec<Vec<Value>>> {
         let parser = self.keys_of.parser();
         let arrays = self.keys_of.convert_rows(self.rows.keys().map(|key| parser.parse(key)))?;
         let rows = arrays.first().map_or(0, |array| array.len());

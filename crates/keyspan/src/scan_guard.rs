@@ -13,18 +13,18 @@ use crate::outcome::Notice;
 const MESSAGE: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable \
      performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
 
-/// A snapshot that notices scans of whole relations.
+/// A snapshot that detects scans of whole relations.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedSnapshot {
     inner: Arc<dyn Snapshot>,
     refuse: bool,
     seen: Arc<AtomicBool>,
 }
 
-/// The snapshot with the guard, and whether a whole relation was scanned.
-pub(crate) fn guarded(inner: Arc<dyn Snapshot>, refuse: bool) -> (Arc<dyn Snapshot>, Arc<AtomicBool>) {
+/// The snapshot with the guard, and a flag that tells whether a whole relation was scanned.
+pub(crate) fn guard(inner: Arc<dyn Snapshot>, refuse: bool) -> (Arc<dyn Snapshot>, Arc<AtomicBool>) {
     let seen = Arc::new(AtomicBool::new(false));
-    (Arc::new(Guarded { inner, refuse, seen: seen.clone() }), seen)
+    (Arc::new(GuardedSnapshot { inner, refuse, seen: seen.clone() }), seen)
 }
 
 /// What `warn` says.
@@ -34,7 +34,7 @@ pub(crate) fn notice(seen: &AtomicBool) -> Option<Notice> {
     seen.load(Ordering::Relaxed).then(|| notice().with_hint(hint))
 }
 
-impl Snapshot for Guarded {
+impl Snapshot for GuardedSnapshot {
     fn catalog(&self) -> &Arc<Catalog> {
         self.inner.catalog()
     }
@@ -76,12 +76,12 @@ impl Snapshot for Guarded {
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_writes(batch)?;
-        Ok(Arc::new(Guarded { inner, refuse: self.refuse, seen: self.seen.clone() }))
+        Ok(Arc::new(GuardedSnapshot { inner, refuse: self.refuse, seen: self.seen.clone() }))
     }
 
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_catalog(catalog)?;
-        Ok(Arc::new(Guarded { inner, refuse: self.refuse, seen: self.seen.clone() }))
+        Ok(Arc::new(GuardedSnapshot { inner, refuse: self.refuse, seen: self.seen.clone() }))
     }
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {

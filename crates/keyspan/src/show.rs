@@ -1,25 +1,22 @@
-//! SHOW, DESCRIBE, SET, RESET, DISCARD, USE.
+//! SHOW and DESCRIBE.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use keyspan_cql::{Describe, Discard, ObjectName, Set, Show};
+use keyspan_cql::{Describe, ObjectName, Show};
 use keyspan_model::array::array_of;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 
-use keyspan_query::SettingChange;
-
+use crate::context::ClientContext;
 use crate::describe;
-use crate::names::{self, Named};
-use crate::outcome::{Outcome, Rows, Tag};
-use crate::prepare::text_schema;
-use crate::session::Session;
+use crate::names::{self, TableOrView};
+use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::settings::definition;
 
 /// The columns of a SHOW.
-pub(crate) fn schema(session: &Session, show: &Show) -> Result<SchemaRef> {
+pub(crate) fn schema(context: &ClientContext, show: &Show) -> Result<SchemaRef> {
     Ok(match show {
         Show::Setting(name) => {
-            session.settings.expect(name)?;
+            context.settings.expect(name)?;
             text_schema(&[definition(name).map_or(name.as_str(), |definition| definition.name)])
         }
         Show::All => text_schema(&["name", "setting", "description"]),
@@ -33,19 +30,19 @@ pub(crate) fn schema(session: &Session, show: &Show) -> Result<SchemaRef> {
 }
 
 /// `SHOW`.
-pub(crate) fn run(session: &mut Session, show: &Show) -> Result<Outcome> {
-    let catalog = session.catalog();
-    let schema = schema(session, show)?;
+pub(crate) fn run(context: &mut ClientContext, show: &Show) -> Result<Outcome> {
+    let catalog = context.catalog();
+    let schema = schema(context, show)?;
     let rows: Vec<Vec<String>> = match show {
-        Show::Setting(name) => vec![vec![session.settings.expect(name)?.to_string()]],
+        Show::Setting(name) => vec![vec![context.settings.expect(name)?.to_string()]],
         Show::All => {
-            let all = session.settings.all().into_iter();
+            let all = context.settings.all().into_iter();
             all.map(|(name, value, description)| vec![name, value, description.to_string()]).collect()
         }
         Show::Tables { keyspace } => {
             let path = match keyspace {
                 Some(keyspace) => vec![keyspace.clone()],
-                None => session.settings.search_path(),
+                None => context.settings.search_path(),
             };
             if let Some(keyspace) = keyspace {
                 names::expect_keyspace(&catalog, keyspace)?;
@@ -64,8 +61,8 @@ pub(crate) fn run(session: &mut Session, show: &Show) -> Result<Outcome> {
             let error = Error::not_supported("SHOW FUNCTIONS is not supported");
             return Err(error.with_hint("SELECT proname FROM pg_catalog.pg_proc."));
         }
-        Show::Columns(name) => columns(session, &catalog, name)?,
-        Show::Create(name) => vec![vec![create_text(session, &catalog, name)?]],
+        Show::Columns(name) => columns(context, &catalog, name)?,
+        Show::Create(name) => vec![vec![create_text(context, &catalog, name)?]],
     };
     answer("SHOW", schema, &rows)
 }
@@ -86,8 +83,8 @@ fn answer(command: &'static str, schema: SchemaRef, rows: &[Vec<String>]) -> Res
     Ok(Outcome::with_rows(Tag::plain(command), Rows::ready(schema, vec![batch])))
 }
 
-fn columns(session: &Session, catalog: &Catalog, name: &ObjectName) -> Result<Vec<Vec<String>>> {
-    let Named::Table(table) = names::expect(catalog, &session.settings.search_path(), name)? else {
+fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<Vec<Vec<String>>> {
+    let TableOrView::Table(table) = names::expect(catalog, &context.settings.search_path(), name)? else {
         let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", name.name));
         return Err(error.with_hint("SELECT … FROM information_schema.columns knows views too."));
     };
@@ -105,10 +102,10 @@ fn columns(session: &Session, catalog: &Catalog, name: &ObjectName) -> Result<Ve
     Ok(shown.map(row).collect())
 }
 
-fn create_text(session: &Session, catalog: &Catalog, name: &ObjectName) -> Result<String> {
-    Ok(match names::expect(catalog, &session.settings.search_path(), name)? {
-        Named::Table(table) => describe::table(&table),
-        Named::View(view) => describe::view(&view),
+fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<String> {
+    Ok(match names::expect(catalog, &context.settings.search_path(), name)? {
+        TableOrView::Table(table) => describe::table(&table),
+        TableOrView::View(view) => describe::view(&view),
     })
 }
 
@@ -118,8 +115,8 @@ pub(crate) fn describe_schema() -> SchemaRef {
 }
 
 /// `DESCRIBE`.
-pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Outcome> {
-    let catalog = session.catalog();
+pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Result<Outcome> {
+    let catalog = context.catalog();
     let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
         let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
         rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).map(|t| describe::table_row(t)));
@@ -131,7 +128,7 @@ pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Ou
         Describe::Schema => catalog.keyspaces.keys().flat_map(|keyspace| everything_of(keyspace)).collect(),
         Describe::Keyspaces => catalog.keyspaces.keys().map(|name| row(name, "keyspace", name, "")).collect(),
         Describe::Keyspace(name) => {
-            let current = session.settings.search_path().into_iter().find(|k| catalog.keyspaces.contains_key(k));
+            let current = context.settings.search_path().into_iter().find(|k| catalog.keyspaces.contains_key(k));
             let name = name.clone().or(current).unwrap_or_default();
             names::expect_keyspace(&catalog, &name)?;
             everything_of(&name)
@@ -141,9 +138,9 @@ pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Ou
             everything_of(&name.name)
         }
         Describe::Table(name) | Describe::Any(name) => {
-            match names::expect(&catalog, &session.settings.search_path(), name)? {
-                Named::Table(table) => vec![describe::table_row(&table)],
-                Named::View(view) => vec![describe::view_row(&view)],
+            match names::expect(&catalog, &context.settings.search_path(), name)? {
+                TableOrView::Table(table) => vec![describe::table_row(&table)],
+                TableOrView::View(view) => vec![describe::view_row(&view)],
             }
         }
     };
@@ -152,97 +149,4 @@ pub(crate) fn describe(session: &mut Session, statement: &Describe) -> Result<Ou
 
 fn row(keyspace: &str, kind: &str, name: &str, text: &str) -> Vec<String> {
     [keyspace, kind, name, text].map(str::to_string).to_vec()
-}
-
-/// `USE`: the keyspace leads the search path.
-pub(crate) fn use_keyspace(session: &mut Session, keyspace: &str) -> Result<Outcome> {
-    names::expect_keyspace(&session.catalog(), keyspace)?;
-    session.settings.set("search_path", &[keyspace.to_string()])?;
-    session.settings_changed();
-    Ok(Outcome::done(Tag::plain("USE")))
-}
-
-/// `SET`.
-pub(crate) fn set(session: &mut Session, statement: &Set) -> Result<Outcome> {
-    let key = statement.name.to_lowercase();
-    if key == "transaction_isolation" || key == "transaction_read_only" {
-        return set_transaction(session, &key, statement.values.as_deref());
-    }
-    let former = session.settings.get(&key).map(str::to_string);
-    match &statement.values {
-        None => session.settings.reset(&key)?,
-        Some(values) => session.settings.set(&key, values)?,
-    }
-    if statement.local {
-        match &mut session.transaction {
-            Some(transaction) => transaction.set_local(key, former.unwrap_or_default()),
-            None => {
-                if let Some(former) = former {
-                    session.settings.restore(&[(key, former)]);
-                }
-                let notice =
-                    crate::outcome::Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks");
-                session.notice(notice);
-            }
-        }
-    }
-    session.settings_changed();
-    Ok(Outcome::done(Tag::plain("SET")))
-}
-
-/// `set_config(name, value, is_local)`.
-pub(crate) fn set_config(session: &mut Session, change: SettingChange) -> Result<()> {
-    let SettingChange { name, value, local } = change;
-    let values = session.settings.values_of(&name, &value);
-    set(session, &Set { name, values: Some(values), local }).map(drop)
-}
-
-/// `SET transaction_isolation = …` is another spelling of SET TRANSACTION.
-fn set_transaction(session: &mut Session, key: &str, values: Option<&[String]>) -> Result<Outcome> {
-    let value = values.and_then(|values| values.first()).map(|value| value.to_lowercase());
-    let mut modes = keyspan_cql::TransactionModes::default();
-    match (key, value.as_deref()) {
-        (_, None) => {}
-        ("transaction_read_only", Some(value)) => modes.read_only = Some(matches!(value, "on" | "true" | "1" | "yes")),
-        (_, Some("read uncommitted")) => modes.isolation = Some(keyspan_cql::IsolationLevel::ReadUncommitted),
-        (_, Some("read committed")) => modes.isolation = Some(keyspan_cql::IsolationLevel::ReadCommitted),
-        (_, Some("repeatable read")) => modes.isolation = Some(keyspan_cql::IsolationLevel::RepeatableRead),
-        (_, Some("serializable")) => modes.isolation = Some(keyspan_cql::IsolationLevel::Serializable),
-        (_, Some(other)) => {
-            let message = format!("invalid value for parameter \"{key}\": \"{other}\"");
-            return Err(Error::new(ErrorKind::InvalidParameter, message));
-        }
-    }
-    crate::transaction::apply_modes(session, modes)?;
-    Ok(Outcome::done(Tag::plain("SET")))
-}
-
-/// `RESET`.
-pub(crate) fn reset(session: &mut Session, name: Option<&str>) -> Result<Outcome> {
-    match name {
-        Some(name) => session.settings.reset(name)?,
-        None => session.settings.reset_all(),
-    }
-    session.settings_changed();
-    Ok(Outcome::done(Tag::plain("RESET")))
-}
-
-/// `DISCARD`.
-pub(crate) fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
-    Ok(Outcome::done(Tag::plain(match what {
-        Discard::All => {
-            if session.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit()) {
-                let message = "DISCARD ALL cannot run inside a transaction block";
-                return Err(Error::new(ErrorKind::ActiveTransaction, message));
-            }
-            session.statements.clear();
-            session.cursors.clear();
-            session.settings.reset_all();
-            session.settings_changed();
-            "DISCARD ALL"
-        }
-        Discard::Plans => "DISCARD PLANS",
-        Discard::Sequences => "DISCARD SEQUENCES",
-        Discard::Temporary => "DISCARD TEMP",
-    })))
 }

@@ -31,14 +31,14 @@ pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct ArrayText {
     array: ArrayRef,
-    form: Form,
+    form: TextForm,
     /// The texts are JSON.
     json: bool,
 }
 
 /// How the cells are read: the frequent types without a [`Value`] for each cell.
 #[derive(Debug)]
-enum Form {
+enum TextForm {
     Boolean(BooleanArray),
     Int(Int32Array),
     BigInt(Int64Array),
@@ -71,31 +71,34 @@ impl ArrayText {
     fn in_zone(field: &Field, array: &ArrayRef, zone: &Zone) -> Result<ArrayText> {
         let array = plain(array)?;
         let form = match array.data_type() {
-            DataType::Boolean => Form::Boolean(array.as_boolean().clone()),
-            DataType::Int32 => Form::Int(array.as_primitive::<dt::Int32Type>().clone()),
-            DataType::Int64 => Form::BigInt(array.as_primitive::<dt::Int64Type>().clone()),
-            DataType::Float64 => Form::Double(array.as_primitive::<dt::Float64Type>().clone()),
-            DataType::Utf8View => Form::Text(array.as_string_view().clone()),
+            DataType::Boolean => TextForm::Boolean(array.as_boolean().clone()),
+            DataType::Int32 => TextForm::Int(array.as_primitive::<dt::Int32Type>().clone()),
+            DataType::Int64 => TextForm::BigInt(array.as_primitive::<dt::Int64Type>().clone()),
+            DataType::Float64 => TextForm::Double(array.as_primitive::<dt::Float64Type>().clone()),
+            DataType::Utf8View => TextForm::Text(array.as_string_view().clone()),
             DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-                Form::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), *zone)
+                TextForm::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), *zone)
             }
             DataType::List(item) => {
                 let vector = field.metadata().get(TYPE_KEY).is_some_and(|name| name.ends_with("vector"));
-                Form::List { items: Box::new(ArrayText::in_zone(item, array.as_list::<i32>().values(), zone)?), vector }
+                TextForm::List {
+                    items: Box::new(ArrayText::in_zone(item, array.as_list::<i32>().values(), zone)?),
+                    vector,
+                }
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
                 let named =
                     columns.map(|(field, column)| Ok((field.name().clone(), ArrayText::in_zone(field, column, zone)?)));
-                Form::Struct(named.collect::<Result<_>>()?)
+                TextForm::Struct(named.collect::<Result<_>>()?)
             }
             DataType::Map(..) => {
                 let entries = array.as_map().entries();
                 let side = |index: usize| ArrayText::in_zone(&entries.fields()[index], entries.column(index), zone);
-                Form::Map { keys: Box::new(side(0)?), values: Box::new(side(1)?) }
+                TextForm::Map { keys: Box::new(side(0)?), values: Box::new(side(1)?) }
             }
             _ => ColumnType::of_field(&field.clone().with_data_type(array.data_type().clone()))
-                .map_or(Form::Foreign, Form::Other),
+                .map_or(TextForm::Foreign, TextForm::Other),
         };
         let json = ColumnType::of_field(field) == Some(ColumnType::Json);
         Ok(ArrayText { array, form, json })
@@ -112,19 +115,19 @@ impl ArrayText {
     /// 22003 and 22008 for a value that PostgreSQL's types cannot hold.
     pub fn write(&self, row: usize, out: &mut String) -> Result<()> {
         match &self.form {
-            Form::Boolean(values) => out.push(if values.value(row) { 't' } else { 'f' }),
-            Form::Int(values) => put(out, values.value(row)),
-            Form::BigInt(values) => put(out, values.value(row)),
-            Form::Double(values) => write_double(values.value(row), out),
-            Form::Text(values) => out.push_str(values.value(row)),
-            Form::Timestamp(values, zone) => {
+            TextForm::Boolean(values) => out.push(if values.value(row) { 't' } else { 'f' }),
+            TextForm::Int(values) => put(out, values.value(row)),
+            TextForm::BigInt(values) => put(out, values.value(row)),
+            TextForm::Double(values) => write_double(values.value(row), out),
+            TextForm::Text(values) => out.push_str(values.value(row)),
+            TextForm::Timestamp(values, zone) => {
                 let micros = values.value(row);
                 out.push_str(&timestamp_text(micros, zone.offset_at(micros)));
             }
-            Form::Other(ty) => out.push_str(&value_at(&self.array, row, *ty)?.to_text(*ty)),
-            Form::List { items, vector } => self.write_list(row, items, *vector, out)?,
-            Form::Struct(_) | Form::Map { .. } => self.write_json(row, out)?,
-            Form::Foreign => out.push_str(&array_value_to_string(&self.array, row)?),
+            TextForm::Other(ty) => out.push_str(&value_at(&self.array, row, *ty)?.to_text(*ty)),
+            TextForm::List { items, vector } => self.write_list(row, items, *vector, out)?,
+            TextForm::Struct(_) | TextForm::Map { .. } => self.write_json(row, out)?,
+            TextForm::Foreign => out.push_str(&array_value_to_string(&self.array, row)?),
         }
         Ok(())
     }
@@ -152,7 +155,7 @@ impl ArrayText {
             }
             let start = out.len();
             items.write(item, out)?;
-            if !matches!(items.form, Form::List { .. }) && needs_quotes(&out[start..]) {
+            if !matches!(items.form, TextForm::List { .. }) && needs_quotes(&out[start..]) {
                 let plain = out.split_off(start);
                 out.push('"');
                 for character in plain.chars() {
@@ -175,25 +178,25 @@ impl ArrayText {
             return Ok(());
         }
         match &self.form {
-            Form::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
+            TextForm::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
             _ if self.json => self.write(row, out)?,
-            Form::Int(_) | Form::BigInt(_) => self.write(row, out)?,
-            Form::Double(values) if values.value(row).is_finite() => self.write(row, out)?,
-            Form::List { items, .. } => {
+            TextForm::Int(_) | TextForm::BigInt(_) => self.write(row, out)?,
+            TextForm::Double(values) if values.value(row).is_finite() => self.write(row, out)?,
+            TextForm::List { items, .. } => {
                 separated('[', ']', self.items_of(row), out, |item, out| items.write_json(item, out))?
             }
-            Form::Struct(fields) => separated('{', '}', 0..fields.len(), out, |index, out| {
+            TextForm::Struct(fields) => separated('{', '}', 0..fields.len(), out, |index, out| {
                 let (name, values) = &fields[index];
                 json_string(name, out);
                 out.push_str(": ");
                 values.write_json(row, out)
             })?,
-            Form::Map { keys, values } => separated('{', '}', self.items_of(row), out, |entry, out| {
+            TextForm::Map { keys, values } => separated('{', '}', self.items_of(row), out, |entry, out| {
                 keys.write_json_string(entry, out)?;
                 out.push_str(": ");
                 values.write_json(entry, out)
             })?,
-            Form::Other(ty) if self.is_bare(row, *ty)? => self.write(row, out)?,
+            TextForm::Other(ty) if self.is_bare(row, *ty)? => self.write(row, out)?,
             _ => self.write_json_string(row, out)?,
         }
         Ok(())

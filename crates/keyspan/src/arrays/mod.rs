@@ -1,12 +1,12 @@
-//! Arrays that are written as one text or given as one parameter: `x = ANY($1)`, `x <> ALL('{1,2}')`, `$1::int[]`.
+//! Arrays given as one text or as one parameter: `x = ANY($1)`, `x <> ALL('{1,2}')`, `$1::int[]`.
 //!
 //! ```text
 //! when prepared   x = ANY($1) ─▶ x = $1            $1::int[] ─▶ ARRAY[$1::int]          so $1 has its element's type
 //! when run        x = ANY($1) ─▶ x IN (1, 2, 3)    $1::int[] ─▶ ARRAY[1::int, …]        as if it had been written so
 //! ```
 //!
-//! The rule: no value is an array. Whoever binds one gives its text, `{1,2,NULL}`, and the statement is planned again
-//! with the elements in it, so that they become spans like any other list.
+//! The rule: there are no array values. A client binds an array as its text, `{1,2,NULL}`, and the statement is planned
+//! again with the elements in its place, so that they become spans like those of any other list.
 
 mod text;
 
@@ -19,13 +19,14 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use ast::{BinaryOperator, DataType, Expr, VisitMut, VisitorMut};
 
-use crate::dml::value::parameter_index;
+use crate::parameter::parameter_index;
 
-/// Places of array parameters, and whether their elements are said to be `oid`s, which clients tell from bigints.
+/// Places of array parameters, and whether their elements are declared as `oid`, which clients tell from bigint.
 pub(crate) type Arrays = BTreeMap<usize, bool>;
 
-/// A statement with its arrays taken apart, and which parameters are arrays; none if it has no arrays.
-pub(crate) fn described(parsed: &Parsed) -> Result<Option<(Arc<Parsed>, Arrays)>> {
+/// The statement with a parameter of the element's type in the place of each array parameter, and which parameters are
+/// arrays. Arrays given as texts are lists of their elements in it. None if it has no arrays.
+pub(crate) fn find_parameters(parsed: &Parsed) -> Result<Option<(Arc<Parsed>, Arrays)>> {
     if !mentions_arrays(&parsed.text) {
         return Ok(None);
     }
@@ -34,14 +35,14 @@ pub(crate) fn described(parsed: &Parsed) -> Result<Option<(Arc<Parsed>, Arrays)>
     Ok(expansion.changed.then(|| (Arc::new(described), expansion.arrays)))
 }
 
-/// Whether a text has a word that arrays come with; most have none, and need not be looked through as trees.
+/// Whether a statement's text has a word that arrays need. Most have none, and their trees need not be walked.
 fn mentions_arrays(text: &str) -> bool {
     let words: [&[u8]; 4] = [b"any", b"all", b"some", b"[]"];
     words.iter().any(|word| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
 /// The statement with the elements of its array parameters in their places. `values` are all parameters.
-pub(crate) fn bound(parsed: &Parsed, arrays: &Arrays, types: &[ColumnType], values: &[Value]) -> Result<Parsed> {
+pub(crate) fn put_elements(parsed: &Parsed, arrays: &Arrays, types: &[ColumnType], values: &[Value]) -> Result<Parsed> {
     let mut texts = Vec::with_capacity(values.len());
     for (index, value) in values.iter().enumerate() {
         texts.push(match value {
@@ -51,25 +52,25 @@ pub(crate) fn bound(parsed: &Parsed, arrays: &Arrays, types: &[ColumnType], valu
             _ => return Err(Error::new(ErrorKind::DatatypeMismatch, "an array parameter is given as a text: {1,2,3}")),
         });
     }
-    let bound = Some(Bound { texts, types });
+    let bound = Some(BoundArrays { texts, types });
     Expansion { bound, arrays: Arrays::new(), of_oids: false, changed: false }.applied(parsed)
 }
 
-/// Takes apart the arrays that a query has as texts: for queries that are not prepared, as a view's.
+/// Puts the elements of arrays given as texts in their places: for queries that are not prepared, such as a view's.
 pub(crate) fn expand(query: &mut ast::Query) -> Result<()> {
     let mut expansion = Expansion { bound: None, arrays: Arrays::new(), of_oids: false, changed: false };
-    settled(query.visit(&mut expansion))
+    into_result(query.visit(&mut expansion))
 }
 
-/// What the parameters are bound to.
-struct Bound<'a> {
+/// The values of array parameters.
+struct BoundArrays<'a> {
     /// By parameter: the text of an array, or null.
     texts: Vec<Option<Option<String>>>,
     types: &'a [ColumnType],
 }
 
 struct Expansion<'a> {
-    bound: Option<Bound<'a>>,
+    bound: Option<BoundArrays<'a>>,
     arrays: Arrays,
     /// Whether the array being read is cast to `oid[]`.
     of_oids: bool,
@@ -86,7 +87,7 @@ enum Elements {
     Null,
 }
 
-fn settled(flow: ControlFlow<Error>) -> Result<()> {
+fn into_result(flow: ControlFlow<Error>) -> Result<()> {
     match flow {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
@@ -112,7 +113,7 @@ impl VisitorMut for Expansion<'_> {
 impl Expansion<'_> {
     fn applied(&mut self, parsed: &Parsed) -> Result<Parsed> {
         let mut parsed = parsed.clone();
-        settled(self.statement(&mut parsed.statement))?;
+        into_result(self.statement(&mut parsed.statement))?;
         Ok(parsed)
     }
 
@@ -157,7 +158,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// What stands for an expression with an array in it; none if there is none.
+    /// The expression that replaces one with an array in it; none if it has none.
     fn expanded(&mut self, expr: &Expr) -> Result<Option<Expr>> {
         match expr {
             Expr::AnyOp { left, compare_op, right, .. } => {
@@ -183,7 +184,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// The elements of what is an array as a text or parameter. `typed`: each is cast to the type that is written.
+    /// The elements of an array given as a text or parameter. `typed`: each is cast to the type of the array's cast.
     fn elements(&mut self, expr: &Expr, typed: bool) -> Result<Option<Elements>> {
         match expr {
             Expr::Nested(inner) => self.elements(inner, typed),
@@ -367,9 +368,9 @@ mod tests {
 
     fn expanded(sql: &str, values: &[Value], ty: ColumnType) -> String {
         let parsed = keyspan_cql::parse_one(sql).expect("a statement");
-        let (_, arrays) = described(&parsed).expect("arrays").expect("some");
+        let (_, arrays) = find_parameters(&parsed).expect("arrays").expect("some");
         let types = vec![ty; values.len()];
-        match bound(&parsed, &arrays, &types, values).expect("bound").statement {
+        match put_elements(&parsed, &arrays, &types, values).expect("bound").statement {
             Statement::Query(query) => query.query.to_string(),
             other => panic!("{other:?}"),
         }
@@ -395,6 +396,6 @@ mod tests {
     #[test]
     fn statements_without_arrays_are_left_alone() {
         let parsed = keyspan_cql::parse_one("SELECT a FROM t WHERE a = ANY(b) AND c = $1").expect("a statement");
-        assert!(described(&parsed).expect("no arrays").is_none());
+        assert!(find_parameters(&parsed).expect("no arrays").is_none());
     }
 }

@@ -26,46 +26,46 @@ const POSITIVE: u16 = 0;
 const NEGATIVE: u16 = 0x4000;
 
 /// Why something could not be read.
-pub(super) enum Fault {
+pub(super) enum BinaryError {
     /// The bytes end before it does: more may come.
     Short,
     /// It is wrong.
     Wrong(Error),
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Fault {
-        Fault::Wrong(error)
+impl From<Error> for BinaryError {
+    fn from(error: Error) -> BinaryError {
+        BinaryError::Wrong(error)
     }
 }
 
 /// Reads rows out of bytes.
-pub(super) struct Reader<'a> {
+pub(super) struct BinaryReader<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
 /// The fields of a row; none for null.
-type Row<'a> = Vec<Option<&'a [u8]>>;
+type BinaryRow<'a> = Vec<Option<&'a [u8]>>;
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, position: 0 }
+impl<'a> BinaryReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> BinaryReader<'a> {
+        BinaryReader { bytes, position: 0 }
     }
 
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], BinaryError> {
         let rest = &self.bytes[self.position..];
-        let taken = rest.get(..length).ok_or(Fault::Short)?;
+        let taken = rest.get(..length).ok_or(BinaryError::Short)?;
         self.position += length;
         Ok(taken)
     }
 
     /// Passes the next row; false: it is the end marker, or none.
-    pub(super) fn skip_row(&mut self) -> Result<bool, Fault> {
+    pub(super) fn skip_row(&mut self) -> Result<bool, BinaryError> {
         let count = i16::from_be_bytes(fixed(self.take(2)?)?);
         for _ in 0..count {
             let length = i32::from_be_bytes(fixed(self.take(4)?)?);
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next row and its number of fields; none, and [`END_MARKER`], at the end.
-    pub(super) fn row(&mut self) -> Result<(Row<'a>, i16), Fault> {
+    pub(super) fn row(&mut self) -> Result<(BinaryRow<'a>, i16), BinaryError> {
         let count = i16::from_be_bytes(fixed(self.take(2)?)?);
         let mut row = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
         for _ in 0..count {

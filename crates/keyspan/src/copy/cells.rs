@@ -21,12 +21,12 @@ const EPOCH_DAY: i64 = 719_163;
 const SAFE_DIGITS: usize = 18;
 
 /// A column as it is read.
-pub(super) struct Cells {
+pub(super) struct ParsedColumn {
     ty: ColumnType,
-    builder: Builder,
+    builder: CellBuilder,
 }
 
-enum Builder {
+enum CellBuilder {
     Text(StringViewBuilder),
     Int(Int32Builder),
     BigInt(Int64Builder),
@@ -35,40 +35,42 @@ enum Builder {
     Other(ColumnBuilder),
 }
 
-impl Cells {
-    pub(super) fn new(ty: ColumnType) -> Cells {
+impl ParsedColumn {
+    pub(super) fn new(ty: ColumnType) -> ParsedColumn {
         let builder = match ty {
-            ColumnType::Text => Builder::Text(StringViewBuilder::new()),
-            ColumnType::Int => Builder::Int(Int32Builder::new()),
-            ColumnType::BigInt => Builder::BigInt(Int64Builder::new()),
-            ColumnType::Double => Builder::Double(Float64Builder::new()),
-            ColumnType::Timestamp => Builder::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(ty.arrow())),
-            ty => Builder::Other(ColumnBuilder::new(ty)),
+            ColumnType::Text => CellBuilder::Text(StringViewBuilder::new()),
+            ColumnType::Int => CellBuilder::Int(Int32Builder::new()),
+            ColumnType::BigInt => CellBuilder::BigInt(Int64Builder::new()),
+            ColumnType::Double => CellBuilder::Double(Float64Builder::new()),
+            ColumnType::Timestamp => {
+                CellBuilder::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(ty.arrow()))
+            }
+            ty => CellBuilder::Other(ColumnBuilder::new(ty)),
         };
-        Cells { ty, builder }
+        ParsedColumn { ty, builder }
     }
 
     /// Appends what a text stands for.
     pub(super) fn push_text(&mut self, text: &str, zone: &Zone) -> Result<()> {
         match &mut self.builder {
-            Builder::Text(builder) => builder.append_value(text),
-            Builder::Int(builder) => match small_integer(text).map(i32::try_from) {
+            CellBuilder::Text(builder) => builder.append_value(text),
+            CellBuilder::Int(builder) => match small_integer(text).map(i32::try_from) {
                 Some(Ok(value)) => builder.append_value(value),
                 _ => return self.push_slowly(text, zone),
             },
-            Builder::BigInt(builder) => match small_integer(text) {
+            CellBuilder::BigInt(builder) => match small_integer(text) {
                 Some(value) => builder.append_value(value),
                 None => return self.push_slowly(text, zone),
             },
-            Builder::Timestamp(builder) => match plain_timestamp(text, zone) {
+            CellBuilder::Timestamp(builder) => match plain_timestamp(text, zone) {
                 Some(value) => builder.append_value(value),
                 None => return self.push_slowly(text, zone),
             },
-            Builder::Double(builder) => match plain_double(text) {
+            CellBuilder::Double(builder) => match plain_double(text) {
                 Some(value) => builder.append_value(value),
                 None => return self.push_slowly(text, zone),
             },
-            Builder::Other(_) => return self.push_slowly(text, zone),
+            CellBuilder::Other(_) => return self.push_slowly(text, zone),
         }
         Ok(())
     }
@@ -76,7 +78,7 @@ impl Cells {
     /// Appends what stands in a field of a binary row.
     pub(super) fn push_binary(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.builder {
-            Builder::Text(builder) => builder.append_value(text_of(bytes)?),
+            CellBuilder::Text(builder) => builder.append_value(text_of(bytes)?),
             _ => return self.push(&binary::value(bytes, self.ty)?),
         }
         Ok(())
@@ -91,12 +93,12 @@ impl Cells {
     pub(super) fn push(&mut self, value: &Value) -> Result<()> {
         match (&mut self.builder, value) {
             (_, Value::Null) => self.push_null(),
-            (Builder::Text(builder), Value::Text(text)) => builder.append_value(text),
-            (Builder::Int(builder), Value::Int(value)) => builder.append_value(*value),
-            (Builder::BigInt(builder), Value::BigInt(value)) => builder.append_value(*value),
-            (Builder::Double(builder), Value::Double(value)) => builder.append_value(*value),
-            (Builder::Timestamp(builder), Value::Timestamp(micros)) => builder.append_value(*micros),
-            (Builder::Other(builder), value) => builder.append(value)?,
+            (CellBuilder::Text(builder), Value::Text(text)) => builder.append_value(text),
+            (CellBuilder::Int(builder), Value::Int(value)) => builder.append_value(*value),
+            (CellBuilder::BigInt(builder), Value::BigInt(value)) => builder.append_value(*value),
+            (CellBuilder::Double(builder), Value::Double(value)) => builder.append_value(*value),
+            (CellBuilder::Timestamp(builder), Value::Timestamp(micros)) => builder.append_value(*micros),
+            (CellBuilder::Other(builder), value) => builder.append(value)?,
             (_, value) => return Err(Error::internal(format!("COPY read {value:?} as {}", self.ty))),
         }
         Ok(())
@@ -104,24 +106,24 @@ impl Cells {
 
     pub(super) fn push_null(&mut self) {
         match &mut self.builder {
-            Builder::Text(builder) => builder.append_null(),
-            Builder::Int(builder) => builder.append_null(),
-            Builder::BigInt(builder) => builder.append_null(),
-            Builder::Double(builder) => builder.append_null(),
-            Builder::Timestamp(builder) => builder.append_null(),
-            Builder::Other(builder) => builder.append_null(),
+            CellBuilder::Text(builder) => builder.append_null(),
+            CellBuilder::Int(builder) => builder.append_null(),
+            CellBuilder::BigInt(builder) => builder.append_null(),
+            CellBuilder::Double(builder) => builder.append_null(),
+            CellBuilder::Timestamp(builder) => builder.append_null(),
+            CellBuilder::Other(builder) => builder.append_null(),
         }
     }
 
     /// What was appended since the last call.
     pub(super) fn take(&mut self) -> ArrayRef {
         match &mut self.builder {
-            Builder::Text(builder) => Arc::new(builder.finish()),
-            Builder::Int(builder) => Arc::new(builder.finish()),
-            Builder::BigInt(builder) => Arc::new(builder.finish()),
-            Builder::Double(builder) => Arc::new(builder.finish()),
-            Builder::Timestamp(builder) => Arc::new(builder.finish()),
-            Builder::Other(builder) => std::mem::replace(builder, ColumnBuilder::new(self.ty)).finish(),
+            CellBuilder::Text(builder) => Arc::new(builder.finish()),
+            CellBuilder::Int(builder) => Arc::new(builder.finish()),
+            CellBuilder::BigInt(builder) => Arc::new(builder.finish()),
+            CellBuilder::Double(builder) => Arc::new(builder.finish()),
+            CellBuilder::Timestamp(builder) => Arc::new(builder.finish()),
+            CellBuilder::Other(builder) => std::mem::replace(builder, ColumnBuilder::new(self.ty)).finish(),
         }
     }
 }

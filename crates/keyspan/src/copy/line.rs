@@ -10,7 +10,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::rules::Rules;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum LineEnding {
     Unknown,
     Newline,
     ReturnNewline,
@@ -24,7 +24,7 @@ pub(super) struct LineFinder {
     quote: u8,
     /// The escape within quotes; none where it is the quote itself, whose doubling needs no care here.
     escape: Option<u8>,
-    ending: Ending,
+    ending: LineEnding,
     in_quotes: bool,
     /// An escape stood before: csv's escape in quotes, text's backslash.
     escaped: bool,
@@ -48,7 +48,7 @@ impl LineFinder {
             csv,
             quote: rules.quote,
             escape: (csv && rules.escape != rules.quote).then_some(rules.escape),
-            ending: Ending::Unknown,
+            ending: LineEnding::Unknown,
             in_quotes: false,
             escaped: false,
             seen: 0,
@@ -68,14 +68,14 @@ impl LineFinder {
             match byte {
                 b'\n' | b'\r' if !self.in_quotes && (self.csv || !self.escaped) => {
                     let following = bytes.get(at + 1);
-                    if *byte == b'\r' && following.is_none() && !is_last && self.ending != Ending::Return {
+                    if *byte == b'\r' && following.is_none() && !is_last && self.ending != LineEnding::Return {
                         break;
                     }
                     let next = at + self.end_length(*byte, following.copied())?;
                     return Ok(Some(self.line(start..at, next)));
                 }
                 b'\n' | b'\r' if self.in_quotes => {
-                    self.inner += u64::from(*byte == if self.ending == Ending::Return { b'\r' } else { b'\n' });
+                    self.inner += u64::from(*byte == if self.ending == LineEnding::Return { b'\r' } else { b'\n' });
                     self.escaped = false;
                 }
                 byte if self.csv => {
@@ -104,16 +104,16 @@ impl LineFinder {
     /// How many bytes the end of the line takes that begins with `byte`.
     fn end_length(&mut self, byte: u8, following: Option<u8>) -> Result<usize> {
         let pair = byte == b'\r' && following == Some(b'\n');
-        if self.ending == Ending::Unknown {
+        if self.ending == LineEnding::Unknown {
             self.ending = match (byte, pair) {
-                (b'\n', _) => Ending::Newline,
-                (_, true) => Ending::ReturnNewline,
-                _ => Ending::Return,
+                (b'\n', _) => LineEnding::Newline,
+                (_, true) => LineEnding::ReturnNewline,
+                _ => LineEnding::Return,
             };
         }
         match (self.ending, byte) {
-            (Ending::Newline, b'\n') | (Ending::Return, b'\r') => Ok(1),
-            (Ending::ReturnNewline, b'\r') if pair => Ok(2),
+            (LineEnding::Newline, b'\n') | (LineEnding::Return, b'\r') => Ok(1),
+            (LineEnding::ReturnNewline, b'\r') if pair => Ok(2),
             (_, byte) => Err(self.stray(byte)),
         }
     }

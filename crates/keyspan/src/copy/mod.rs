@@ -10,6 +10,7 @@
 //! - `binary`: single values in PostgreSQL's binary form.
 //! - `parser`: one stretch of input to batches. [`reader`]: all of it, cut into stretches that are parsed on all cores.
 //! - [`encoder`]: the other direction.
+//! - `statement`: COPY itself.
 
 mod binary;
 mod cells;
@@ -19,6 +20,7 @@ mod line;
 mod parser;
 pub mod reader;
 mod rules;
+pub(crate) mod statement;
 #[cfg(test)]
 mod tests;
 

@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use keyspan_query::Zone;
 
 use super::binary::{self, END_MARKER};
-use super::cells::{Cells, text_of};
+use super::cells::{ParsedColumn, text_of};
 use super::fields::{self, each_field};
 use super::line::{Line, LineFinder};
 use super::rules::{Rules, SIGNATURE};
@@ -24,15 +24,15 @@ pub(super) const LONGEST_ROW: usize = 256 << 20;
 const SHOWN_CHARACTERS: usize = 100;
 
 /// How the data of one COPY FROM is read.
-pub(super) struct Plan {
+pub(super) struct InputLayout {
     table: String,
     pub(super) schema: SchemaRef,
     pub(super) rules: Rules,
     zone: Zone,
-    columns: Vec<Column>,
+    columns: Vec<ColumnLayout>,
 }
 
-struct Column {
+struct ColumnLayout {
     name: String,
     ty: ColumnType,
     /// FORCE_NULL: a quoted null text is null too.
@@ -53,8 +53,8 @@ pub(super) struct Start {
 
 /// Reads input from some place on, in any pieces.
 pub(super) struct Parser {
-    plan: Arc<Plan>,
-    cells: Vec<Cells>,
+    layout: Arc<InputLayout>,
+    cells: Vec<ParsedColumn>,
     finder: LineFinder,
     /// Input that is not read yet.
     pending: Vec<u8>,
@@ -68,14 +68,14 @@ pub(super) struct Parser {
     scratch: Vec<u8>,
 }
 
-impl Plan {
+impl InputLayout {
     /// See [`super::CopyParser::new`].
     pub(super) fn new(
         table: &str,
         columns: &[(String, ColumnType)],
         options: &CopyOptions,
         zone: &str,
-    ) -> Result<Plan> {
+    ) -> Result<InputLayout> {
         let rules = Rules::new(options, true)?;
         for (option, names) in [("FORCE_NOT_NULL", &options.force_not_null), ("FORCE_NULL", &options.force_null)] {
             if let Some(name) = names.iter().find(|name| !columns.iter().any(|(column, _)| column == *name)) {
@@ -83,14 +83,14 @@ impl Plan {
                 return Err(Error::new(ErrorKind::InvalidColumnReference, message));
             }
         }
-        let column = |(name, ty): &(String, ColumnType)| Column {
+        let column = |(name, ty): &(String, ColumnType)| ColumnLayout {
             name: name.clone(),
             ty: *ty,
             force_null: options.force_null.contains(name),
             force_not_null: options.force_not_null.contains(name),
         };
         let fields: Vec<Field> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
-        Ok(Plan {
+        Ok(InputLayout {
             table: table.to_string(),
             schema: Arc::new(Schema::new(fields)),
             zone: Zone::of_setting(zone),
@@ -111,11 +111,11 @@ impl Plan {
 }
 
 impl Parser {
-    pub(super) fn new(plan: &Arc<Plan>, start: Start) -> Parser {
+    pub(super) fn new(layout: &Arc<InputLayout>, start: Start) -> Parser {
         // A binary row counts when it is begun, a line from the end of the one before.
-        let line = start.lines + u64::from(plan.rules.format != CopyFormat::Binary);
+        let line = start.lines + u64::from(layout.rules.format != CopyFormat::Binary);
         Parser {
-            cells: plan.columns.iter().map(|column| Cells::new(column.ty)).collect(),
+            cells: layout.columns.iter().map(|column| ParsedColumn::new(column.ty)).collect(),
             finder: start.finder,
             pending: Vec::new(),
             line,
@@ -124,7 +124,7 @@ impl Parser {
             at_header: start.at_header,
             ended: false,
             scratch: Vec::new(),
-            plan: Arc::clone(plan),
+            layout: Arc::clone(layout),
         }
     }
 
@@ -155,7 +155,7 @@ impl Parser {
 
     fn read(&mut self, is_last: bool, full: &mut Vec<RecordBatch>) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        let read = match self.plan.rules.format {
+        let read = match self.layout.rules.format {
             CopyFormat::Binary => self.read_rows(&pending, is_last, full),
             _ => self.read_lines(&pending, is_last, full),
         };
@@ -176,9 +176,9 @@ impl Parser {
 
     fn batch(&mut self) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        let columns: Vec<ArrayRef> = self.cells.iter_mut().map(Cells::take).collect();
+        let columns: Vec<ArrayRef> = self.cells.iter_mut().map(ParsedColumn::take).collect();
         (self.rows, self.bytes) = (0, 0);
-        Ok(RecordBatch::try_new_with_options(self.plan.schema.clone(), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(self.layout.schema.clone(), columns, &options)?)
     }
 
     /// Reads whole lines; answers how many bytes they were.
@@ -210,12 +210,12 @@ impl Parser {
             return Ok(());
         }
         if std::mem::take(&mut self.at_header) {
-            return match self.plan.rules.header {
+            return match self.layout.rules.header {
                 CopyHeader::Match => self.match_header(content, scratch),
                 _ => Ok(()),
             };
         }
-        if self.plan.columns.is_empty() {
+        if self.layout.columns.is_empty() {
             if !content.is_empty() {
                 return Err(self.at_line(misfit("extra data after last expected column"), Some(content)));
             }
@@ -226,16 +226,16 @@ impl Parser {
     }
 
     fn read_fields(&mut self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
-        let csv = self.plan.rules.format == CopyFormat::Csv;
-        let (plan, cells) = (&self.plan, &mut self.cells);
+        let csv = self.layout.rules.format == CopyFormat::Csv;
+        let (layout, cells) = (&self.layout, &mut self.cells);
         let mut count = 0;
         let mut broken = None;
-        let result = each_field(content, &self.plan.rules, csv, scratch, |index, field| {
+        let result = each_field(content, &self.layout.rules, csv, scratch, |index, field| {
             count = index + 1;
-            let Some(column) = plan.columns.get(index) else {
+            let Some(column) = layout.columns.get(index) else {
                 return Err(misfit("extra data after last expected column"));
             };
-            let pushed = column.push(&field, &mut cells[index], &plan.zone);
+            let pushed = column.push(&field, &mut cells[index], &layout.zone);
             if pushed.is_err() {
                 broken = Some((index, shown(field.bytes)));
             }
@@ -244,8 +244,8 @@ impl Parser {
         match (result, broken) {
             (Err(error), Some((index, value))) => Err(self.at_column(error, index, Some(value))),
             (Err(error), None) => Err(self.at_line(error, Some(content))),
-            (Ok(()), _) if count < self.plan.columns.len() => {
-                let name = &self.plan.columns[count].name;
+            (Ok(()), _) if count < self.layout.columns.len() => {
+                let name = &self.layout.columns[count].name;
                 Err(self.at_line(misfit(format!("missing data for column \"{name}\"")), Some(content)))
             }
             (Ok(()), _) => Ok(()),
@@ -253,19 +253,19 @@ impl Parser {
     }
 
     fn match_header(&self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
-        let csv = self.plan.rules.format == CopyFormat::Csv;
+        let csv = self.layout.rules.format == CopyFormat::Csv;
         let mut names = Vec::new();
-        each_field(content, &self.plan.rules, csv, scratch, |_, field| {
+        each_field(content, &self.layout.rules, csv, scratch, |_, field| {
             names.push(text_of(field.bytes)?.to_string());
             Ok(())
         })
         .map_err(|error| self.at_line(error, Some(content)))?;
-        if names.len() != self.plan.columns.len() {
-            let (got, expected) = (names.len(), self.plan.columns.len());
+        if names.len() != self.layout.columns.len() {
+            let (got, expected) = (names.len(), self.layout.columns.len());
             let message = format!("wrong number of fields in header line: got {got}, expected {expected}");
             return Err(self.at_line(misfit(message), Some(content)));
         }
-        let pairs = names.iter().zip(&self.plan.columns).enumerate();
+        let pairs = names.iter().zip(&self.layout.columns).enumerate();
         for (index, (name, column)) in pairs {
             if *name != column.name {
                 let (number, expected) = (index + 1, &column.name);
@@ -280,16 +280,16 @@ impl Parser {
 
     /// Reads whole binary rows; answers how many bytes they were.
     fn read_rows(&mut self, bytes: &[u8], is_last: bool, full: &mut Vec<RecordBatch>) -> Result<usize> {
-        let mut reader = binary::Reader::new(bytes);
+        let mut reader = binary::BinaryReader::new(bytes);
         while !self.ended {
             let start = reader.position();
             match self.read_row(&mut reader) {
                 Ok(true) => self.count_row(reader.position() - start, full)?,
                 Ok(false) => {}
-                Err(binary::Fault::Short) if !is_last => return Ok(start),
-                Err(binary::Fault::Short) if self.may_end(bytes.len() - start) => return Ok(bytes.len()),
-                Err(binary::Fault::Short) => return Err(self.at_line(misfit(self.cut_short(bytes.len())), None)),
-                Err(binary::Fault::Wrong(error)) => return Err(error),
+                Err(binary::BinaryError::Short) if !is_last => return Ok(start),
+                Err(binary::BinaryError::Short) if self.may_end(bytes.len() - start) => return Ok(bytes.len()),
+                Err(binary::BinaryError::Short) => return Err(self.at_line(misfit(self.cut_short(bytes.len())), None)),
+                Err(binary::BinaryError::Wrong(error)) => return Err(error),
             }
         }
         match reader.position() == bytes.len() {
@@ -316,7 +316,7 @@ impl Parser {
     }
 
     /// Reads the header, a row (then true) or the end marker.
-    fn read_row(&mut self, reader: &mut binary::Reader<'_>) -> Result<bool, binary::Fault> {
+    fn read_row(&mut self, reader: &mut binary::BinaryReader<'_>) -> Result<bool, binary::BinaryError> {
         if self.at_header {
             read_signature(reader)?;
             self.at_header = false;
@@ -328,8 +328,8 @@ impl Parser {
             self.ended = true;
             return Ok(false);
         }
-        if usize::try_from(count) != Ok(self.plan.columns.len()) {
-            let message = format!("row field count is {count}, expected {}", self.plan.columns.len());
+        if usize::try_from(count) != Ok(self.layout.columns.len()) {
+            let message = format!("row field count is {count}, expected {}", self.layout.columns.len());
             return Err(self.at_line(misfit(message), None).into());
         }
         for (index, value) in row.iter().enumerate() {
@@ -348,18 +348,19 @@ impl Parser {
 
     /// Says in the error's detail which line is meant, and shows it.
     fn at_line(&self, error: Error, content: Option<&[u8]>) -> Error {
-        let place = format!("COPY {}, line {}", self.plan.table, self.line);
+        let place = format!("COPY {}, line {}", self.layout.table, self.line);
         place_in(error, place, content.map(shown))
     }
 
     fn at_column(&self, error: Error, index: usize, value: Option<String>) -> Error {
-        let place = format!("COPY {}, line {}, column {}", self.plan.table, self.line, self.plan.columns[index].name);
+        let place =
+            format!("COPY {}, line {}, column {}", self.layout.table, self.line, self.layout.columns[index].name);
         place_in(error, place, value)
     }
 }
 
 /// Reads what stands before binary rows.
-pub(super) fn read_signature(reader: &mut binary::Reader<'_>) -> Result<(), binary::Fault> {
+pub(super) fn read_signature(reader: &mut binary::BinaryReader<'_>) -> Result<(), binary::BinaryError> {
     let start = reader.take(SIGNATURE.len() + 8)?;
     let number = |at: usize| u32::from_be_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
     if start[..SIGNATURE.len()] != *SIGNATURE {
@@ -373,8 +374,8 @@ pub(super) fn read_signature(reader: &mut binary::Reader<'_>) -> Result<(), bina
     Ok(())
 }
 
-impl Column {
-    fn push(&self, field: &fields::Field<'_>, cells: &mut Cells, zone: &Zone) -> Result<()> {
+impl ColumnLayout {
+    fn push(&self, field: &fields::Field<'_>, cells: &mut ParsedColumn, zone: &Zone) -> Result<()> {
         let is_null = match field.quoted {
             true => self.force_null,
             false => !self.force_not_null,

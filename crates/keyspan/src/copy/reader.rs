@@ -18,15 +18,15 @@ use keyspan_model::{ColumnType, Error, Result};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::binary::{self, Fault};
-use super::parser::{LONGEST_ROW, Parser, Plan, Start, read_signature};
+use super::binary::{self, BinaryError};
+use super::parser::{InputLayout, LONGEST_ROW, Parser, Start, read_signature};
 
 /// Bytes of a piece at least.
 const PIECE: usize = 2 << 20;
 
 /// Reads the data of one COPY FROM.
 pub struct CopyParser {
-    plan: Arc<Plan>,
+    layout: Arc<InputLayout>,
     /// Bytes of a piece at least.
     piece: usize,
     /// Pieces that are parsed at a time.
@@ -56,10 +56,10 @@ impl CopyParser {
     /// # Errors
     /// Options that contradict each other or are not supported; 42P10 for a FORCE option of another column.
     pub fn new(table: &str, columns: &[(String, ColumnType)], options: &CopyOptions, zone: &str) -> Result<CopyParser> {
-        let plan = Arc::new(Plan::new(table, columns, options, zone)?);
-        let start = plan.start();
+        let layout = Arc::new(InputLayout::new(table, columns, options, zone)?);
+        let start = layout.start();
         Ok(CopyParser {
-            plan,
+            layout,
             piece: PIECE,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             pending: Vec::new(),
@@ -79,7 +79,7 @@ impl CopyParser {
 
     /// The columns of the batches: those of the COPY, all nullable.
     pub fn schema(&self) -> &SchemaRef {
-        &self.plan.schema
+        &self.layout.schema
     }
 
     /// Takes the next bytes. Answers the batches that are ready, in the order of the input.
@@ -125,7 +125,7 @@ impl CopyParser {
         while !self.parsing.is_empty() {
             batches.extend(self.next_parsed().await?);
         }
-        let tail = self.tail.get_or_insert_with(|| Parser::new(&self.plan, self.start.clone()));
+        let tail = self.tail.get_or_insert_with(|| Parser::new(&self.layout, self.start.clone()));
         batches.extend(tail.push(bytes)?);
         Ok(batches)
     }
@@ -144,7 +144,7 @@ impl CopyParser {
         let finder = self.cut.1.finder.at_line_start();
         let next = Start { finder: finder.clone(), ..self.cut.1.clone() };
         let start = Start { finder, ..std::mem::replace(&mut self.start, next) };
-        let mut parser = Parser::new(&self.plan, start);
+        let mut parser = Parser::new(&self.layout, start);
         self.parsing.push_back(tokio::task::spawn_blocking(move || {
             let mut batches = parser.push(&rows)?;
             batches.extend(parser.rest()?);
@@ -155,7 +155,7 @@ impl CopyParser {
     /// Looks for the ends of rows; false where what follows is not to be cut.
     fn look(&mut self) -> bool {
         let (at, next) = &mut self.cut;
-        match self.plan.rules.format {
+        match self.layout.rules.format {
             CopyFormat::Binary => look_at_rows(&self.pending, at, next),
             _ => look_at_lines(&self.pending, at, next),
         }
@@ -179,7 +179,7 @@ fn look_at_lines(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
 
 fn look_at_rows(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
     let first = *at;
-    let mut reader = binary::Reader::new(&bytes[first..]);
+    let mut reader = binary::BinaryReader::new(&bytes[first..]);
     loop {
         let passed = match next.at_header {
             true => read_signature(&mut reader).map(|()| true),
@@ -191,8 +191,8 @@ fn look_at_rows(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
                 next.lines += u64::from(!next.at_header);
                 next.at_header = false;
             }
-            Err(Fault::Short) => return true,
-            Ok(false) | Err(Fault::Wrong(_)) => return false,
+            Err(BinaryError::Short) => return true,
+            Ok(false) | Err(BinaryError::Wrong(_)) => return false,
         }
     }
 }

@@ -6,36 +6,36 @@ use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
 
 use super::table::NewColumn;
-use super::validate::columns_of;
 use super::{change, check_free, depend, missing, option, skipping, validate};
-use crate::dml;
-use crate::names::{self, Named};
+use crate::context::ClientContext;
+use crate::names::columns_of;
+use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
+use crate::{dml, expression};
 
 /// `ALTER TABLE | VIEW`.
-pub(crate) async fn run(session: &mut Session, statement: &AlterTable) -> Result<Outcome> {
-    let path = session.settings.search_path();
+pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> Result<Outcome> {
+    let path = context.settings.search_path();
     let tag = if statement.is_view { "ALTER VIEW" } else { "ALTER TABLE" };
-    let catalog = session.catalog();
+    let catalog = context.catalog();
     match names::find(&catalog, &path, &statement.name) {
-        None if statement.if_exists => missing(session, "relation", &statement.name),
-        Some(Named::View(view)) => alter_view(session, statement, &view).await?,
+        None if statement.if_exists => missing(context, "relation", &statement.name),
+        Some(TableOrView::View(view)) => alter_view(context, statement, &view).await?,
         _ => {
             let table = names::table(&catalog, &path, &statement.name)?;
-            check_unwritten(session, &table, &statement.actions)?;
+            check_unwritten(context, &table, &statement.actions)?;
             for action in &statement.actions {
-                check_rows(session, &table, action).await?;
+                check_rows(context, &table, action).await?;
             }
-            alter_table(session, statement, &path).await?;
+            alter_table(context, statement, &path).await?;
         }
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
 
 /// A transaction's own writes to a column cannot be taken back when the column goes.
-fn check_unwritten(session: &Session, table: &TableDef, actions: &[AlterAction]) -> Result<()> {
-    let written = session.transaction.as_ref().is_some_and(|transaction| transaction.has_written(table.rows));
+fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAction]) -> Result<()> {
+    let written = context.transaction.as_ref().is_some_and(|transaction| transaction.has_written(table.rows));
     if !written || !actions.iter().any(|action| matches!(action, AlterAction::DropColumn { .. })) {
         return Ok(());
     }
@@ -43,8 +43,8 @@ fn check_unwritten(session: &Session, table: &TableDef, actions: &[AlterAction])
     Err(Error::not_supported(message).with_hint("COMMIT first."))
 }
 
-async fn alter_table(session: &mut Session, statement: &AlterTable, path: &[String]) -> Result<()> {
-    let skipped = change(session, |catalog| {
+async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
+    let skipped = change(context, |catalog| {
         let table = names::table(catalog, path, &statement.name)?;
         let mut next = (*table).clone();
         let mut skipped = Vec::new();
@@ -59,8 +59,8 @@ async fn alter_table(session: &mut Session, statement: &AlterTable, path: &[Stri
     });
     for (exists, what, name) in skipped.await? {
         match exists {
-            true => skipping(session, what, &name),
-            false => session.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
+            true => skipping(context, what, &name),
+            false => context.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
         }
     }
     Ok(())
@@ -205,35 +205,35 @@ fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skip
 }
 
 /// What the rows that are there must satisfy before the change, and the forms of its expressions.
-async fn check_rows(session: &mut Session, table: &TableDef, action: &AlterAction) -> Result<()> {
+async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &AlterAction) -> Result<()> {
     match action {
         AlterAction::AddColumn { column, checks, if_not_exists } => {
             if *if_not_exists && table.column(&column.name).is_some() {
                 return Ok(());
             }
-            validate::default(session, column)?;
+            validate::default(context, column)?;
             let mut after = table.clone();
             after.columns.push(NewColumn::declared(column)?.define(&mut Catalog::initial(), ColumnRole::Regular));
             for check in checks {
-                validate::check(session, &after, &check.check)?;
+                validate::check(context, &after, &check.check)?;
             }
             // A default is for rows to come: those that are there have no cell in the new column.
-            let breaks = column.not_null && dml::existing::any_row(session, table).await?;
+            let breaks = column.not_null && dml::existing::any_row(context, table).await?;
             if breaks { Err(contains_nulls(table, &column.name)) } else { Ok(()) }
         }
         AlterAction::SetNotNull { column, not_null: true } => {
             let id = table.expect_column(column)?.id;
-            let breaks = dml::existing::any_null(session, table, id).await?;
+            let breaks = dml::existing::any_null(context, table, id).await?;
             if breaks { Err(contains_nulls(table, column)) } else { Ok(()) }
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
             let ty = table.expect_column(column)?.ty;
-            let evaluator = dml::value::Evaluator::new(session);
-            evaluator.constant(session, &source.expression, ty, &[]).map(drop)
+            let evaluator = expression::Evaluator::new(context);
+            evaluator.constant(context, &source.expression, ty, &[]).map(drop)
         }
         AlterAction::AddCheck(definition) => {
-            validate::check(session, table, &definition.check)?;
-            let broken = dml::existing::any_breaking(session, table, &definition.check.expression).await?;
+            validate::check(context, table, &definition.check)?;
+            let broken = dml::existing::any_breaking(context, table, &definition.check.expression).await?;
             if !broken {
                 return Ok(());
             }
@@ -250,12 +250,12 @@ fn contains_nulls(table: &TableDef, column: &str) -> Error {
     Error::new(ErrorKind::NotNull, message)
 }
 
-async fn alter_view(session: &mut Session, statement: &AlterTable, view: &ViewDef) -> Result<()> {
+async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &ViewDef) -> Result<()> {
     if view.rollup.is_some() {
         let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a materialized view", view.name));
         return Err(error.with_hint("Drop it and create it anew."));
     }
-    change(session, |catalog| {
+    change(context, |catalog| {
         let mut next = view.clone();
         for action in &statement.actions {
             let (keyspace, name) = match action {

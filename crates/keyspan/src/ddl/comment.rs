@@ -6,18 +6,18 @@ use keyspan_cql::Comment;
 use keyspan_model::{Error, Result, TableDef};
 
 use super::change;
+use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
 
 /// `COMMENT ON TABLE | COLUMN … IS …`.
-pub(crate) async fn run(session: &mut Session, statement: &Comment) -> Result<Outcome> {
-    let path = session.settings.search_path();
+pub(crate) async fn run(context: &mut ClientContext, statement: &Comment) -> Result<Outcome> {
+    let path = context.settings.search_path();
     if !matches!(statement.kind.as_str(), "table" | "column") {
         let error = Error::not_supported(format!("COMMENT ON {} is not supported", statement.kind.to_uppercase()));
         return Err(error.with_hint("Tables and columns can have comments."));
     }
-    change(session, |catalog| {
+    change(context, |catalog| {
         let table = names::table(catalog, &path, &statement.name)?;
         let mut table: TableDef = (*table).clone();
         let option = match &statement.column {

@@ -7,27 +7,31 @@ use keyspan_cql::CreateTableAs;
 use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
 use keyspan_query::PlannedQuery;
 
-use super::table::{NewColumn, Shape, is_taken, no_key};
+use super::table::{NewColumn, NewTable, is_taken, no_key};
 use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
-use crate::bulk::gather::Gather;
-use crate::dml::intake::Intake;
+use crate::context::ClientContext;
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
-use crate::session::Session;
 
 /// `CREATE TABLE … AS`.
-pub(crate) async fn run(session: &mut Session, statement: &CreateTableAs, parameters: &[Value]) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    let catalog = session.catalog();
+pub(crate) async fn run(
+    context: &mut ClientContext,
+    statement: &CreateTableAs,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    let catalog = context.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
-        skipping(session, "relation", &statement.name.name);
+        skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE AS")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
-    let planned = query::plan(session, &statement.query.query, &[]).await?;
-    let shape = Shape {
+    let planned = query::plan(context, &statement.query.query, &[]).await?;
+    let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
         columns: typed_columns(&statement.columns, &planned.schema)?,
@@ -36,33 +40,33 @@ pub(crate) async fn run(session: &mut Session, statement: &CreateTableAs, parame
         options: statement.options.clone(),
     };
     let draft = shape.build(&mut Catalog::initial())?;
-    let rows = fill(session, statement, &shape, &planned, parameters).await?;
+    let rows = fill(context, statement, &shape, &planned, parameters).await?;
     if statement.primary_key.is_none() {
-        session.notice(no_key(&draft));
+        context.notice(no_key(&draft));
     }
     Ok(Outcome::done(Tag::counted("SELECT", rows)))
 }
 
-/// Makes the table together with its rows; both again where another session has changed the catalog meanwhile, since
-/// then the table gets other ids. Answers the number of rows.
+/// Makes the table together with its rows. Does both again when another session has changed the catalog meanwhile, since
+/// the table then gets other ids. Answers the number of rows.
 async fn fill(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &CreateTableAs,
-    shape: &Shape,
+    shape: &NewTable,
     planned: &PlannedQuery,
     parameters: &[Value],
 ) -> Result<u64> {
     for _ in 0..TRIES_MAX {
-        let before = session.catalog();
+        let before = context.catalog();
         let mut next = (*before).clone();
         names::expect_keyspace(&next, &shape.keyspace)?;
         check_free(&next, &shape.keyspace, &statement.name)?;
         let table: Arc<TableDef> = Arc::new(shape.build(&mut next)?);
         next.tables.insert(table.id, table.clone());
-        let gather = gather(session, statement, shape, table, planned, parameters).await?;
+        let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();
         let mutations = gather.finish().await?.into_iter().collect();
-        if install(session, &before, next, Some(WriteBatch { mutations, ..WriteBatch::default() })).await? {
+        if install(context, &before, next, Some(WriteBatch { mutations, ..WriteBatch::default() })).await? {
             return Ok(rows);
         }
     }
@@ -70,19 +74,19 @@ async fn fill(
 }
 
 async fn gather(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &CreateTableAs,
-    shape: &Shape,
+    shape: &NewTable,
     table: Arc<TableDef>,
     planned: &PlannedQuery,
     parameters: &[Value],
 ) -> Result<Gather> {
     let names: Vec<String> = shape.columns.iter().map(|column| column.name.clone()).collect();
-    let (stamp, zone) = (session.stamp(), Arc::new(session.zone()));
+    let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
     let mut intake = Intake::new(table, &names, zone)?.numbered_from(1);
-    let mut gather = Gather::new(session.database.store(), intake.relation().clone(), stamp);
+    let mut gather = Gather::new(context.database.store(), intake.relation().clone(), stamp);
     if statement.with_data {
-        let mut batches = query::execute(session, planned, parameters).await?;
+        let mut batches = query::execute(context, planned, parameters).await?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             if batch.num_rows() > 0 {

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use keyspan_cql::{ObjectName, ast};
+use keyspan_cql::ast;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
 
-use crate::names::{self, Named};
+use crate::names::{self, TableOrView, object_name};
 
 /// The views that read this table or view directly.
 pub(crate) fn views_of(catalog: &Catalog, id: TableId) -> Vec<Arc<ViewDef>> {
@@ -52,7 +52,7 @@ pub(crate) fn check_no_views_of_keyspace(catalog: &Catalog, keyspace: &str) -> R
     Ok(())
 }
 
-/// The tables and views a view reads. A name that a WITH clause hides counts too: rather one too many.
+/// The tables and views a view reads. A name that a WITH clause hides counts too: one too many does no harm.
 fn reads(catalog: &Catalog, view: &ViewDef) -> Vec<TableId> {
     let Ok(query) = names::parse_query(&view.sql) else { return Vec::new() };
     query_reads(catalog, &view.search_path, &query)
@@ -63,30 +63,11 @@ pub(crate) fn query_reads(catalog: &Catalog, path: &[String], query: &ast::Query
     let mut ids = Vec::new();
     let _ = ast::visit_relations(query, |name| {
         match object_name(name).and_then(|name| names::find(catalog, path, &name)) {
-            Some(Named::Table(table)) => ids.push(table.id),
-            Some(Named::View(view)) => ids.push(view.id),
+            Some(TableOrView::Table(table)) => ids.push(table.id),
+            Some(TableOrView::View(view)) => ids.push(view.id),
             None => {}
         }
         ControlFlow::<()>::Continue(())
     });
     ids
-}
-
-/// A name of a FROM clause as a statement's name.
-pub(crate) fn object_name(name: &ast::ObjectName) -> Option<ObjectName> {
-    let mut parts: Vec<String> = Vec::with_capacity(3);
-    for part in &name.0 {
-        let identifier = part.as_ident()?;
-        parts.push(folded(identifier));
-    }
-    let name = parts.pop()?;
-    Some(ObjectName { name, keyspace: parts.pop(), database: parts.pop(), position: 1 })
-}
-
-/// The identifier as names are kept: in lower case unless quoted.
-pub(crate) fn folded(identifier: &ast::Ident) -> String {
-    match identifier.quote_style {
-        Some(_) => identifier.value.clone(),
-        None => identifier.value.to_lowercase(),
-    }
 }

@@ -6,13 +6,13 @@ use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId};
 
 use super::{change, depend, missing};
-use crate::names::{self, Named};
+use crate::context::ClientContext;
+use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
 
 /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
-pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outcome> {
-    let path = session.settings.search_path();
+pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result<Outcome> {
+    let path = context.settings.search_path();
     let tag = match statement.kind {
         DropKind::Table => "DROP TABLE",
         DropKind::View => "DROP VIEW",
@@ -20,7 +20,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outco
         DropKind::Index => "DROP INDEX",
         DropKind::Keyspace => "DROP SCHEMA",
     };
-    let missed = change(session, |catalog| {
+    let missed = change(context, |catalog| {
         let mut missed = Vec::new();
         for name in &statement.names {
             if !drop_one(catalog, &path, statement, name)? {
@@ -31,7 +31,7 @@ pub(crate) async fn run(session: &mut Session, statement: &Drop) -> Result<Outco
     });
     let what = tag["DROP ".len()..].to_lowercase();
     for name in missed.await? {
-        missing(session, &what, &name);
+        missing(context, &what, &name);
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
@@ -42,7 +42,7 @@ fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &Obj
         DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
         DropKind::Index if statement.if_exists => Ok(false),
         DropKind::Index => {
-            let message = format!("index \"{}\" does not exist", names::plain(name));
+            let message = format!("index \"{}\" does not exist", names::display(name));
             Err(Error::new(ErrorKind::UndefinedObject, message))
         }
         DropKind::Table | DropKind::View | DropKind::MaterializedView => drop_relation(catalog, path, statement, name),
@@ -55,15 +55,15 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
         None if statement.if_exists => return Ok(false),
         None => {
             let error = names::expect(catalog, path, name).err();
-            let message = format!("{} \"{}\" does not exist", kind_text(statement.kind), names::plain(name));
+            let message = format!("{} \"{}\" does not exist", kind_text(statement.kind), names::display(name));
             let hint = error.and_then(|error| error.hint);
             return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
         }
     };
     let id = match (&found, statement.kind) {
-        (Named::Table(table), DropKind::Table) => table.id,
-        (Named::View(view), DropKind::View) if view.rollup.is_none() => view.id,
-        (Named::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
+        (TableOrView::Table(table), DropKind::Table) => table.id,
+        (TableOrView::View(view), DropKind::View) if view.rollup.is_none() => view.id,
+        (TableOrView::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
         (found, kind) => return Err(wrong_kind(found, kind)),
     };
     if statement.cascade {
@@ -76,7 +76,7 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
         let named = |view: &str| statement.names.iter().any(|name| name.name == view);
         if others.iter().any(|view| statement.kind == DropKind::Table || !named(&view.name)) {
             let what = kind_text(statement.kind);
-            depend::check_no_views(catalog, id, &format!("drop {what} {}", names::plain(name)))?;
+            depend::check_no_views(catalog, id, &format!("drop {what} {}", names::display(name)))?;
         }
     }
     remove(catalog, id);
@@ -93,11 +93,11 @@ fn kind_text(kind: DropKind) -> &'static str {
     }
 }
 
-fn wrong_kind(found: &Named, wanted: DropKind) -> Error {
+fn wrong_kind(found: &TableOrView, wanted: DropKind) -> Error {
     let (name, kind) = match found {
-        Named::Table(table) => (&table.name, DropKind::Table),
-        Named::View(view) if view.rollup.is_some() => (&view.name, DropKind::MaterializedView),
-        Named::View(view) => (&view.name, DropKind::View),
+        TableOrView::Table(table) => (&table.name, DropKind::Table),
+        TableOrView::View(view) if view.rollup.is_some() => (&view.name, DropKind::MaterializedView),
+        TableOrView::View(view) => (&view.name, DropKind::View),
     };
     let error = Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a {}", kind_text(wanted)));
     error.with_hint(format!("Use DROP {} to remove a {}.", kind_text(kind).to_uppercase(), kind_text(kind)))
@@ -137,9 +137,9 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
 }
 
 /// `TRUNCATE`: the tables get new relations, so that nothing written before can show through.
-pub(crate) async fn truncate(session: &mut Session, statement: &Truncate) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    change(session, |catalog| {
+pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    change(context, |catalog| {
         for name in &statement.names {
             let table = names::table(catalog, &path, name)?;
             let mut table = (*table).clone();

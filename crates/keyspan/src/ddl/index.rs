@@ -6,14 +6,14 @@
 use keyspan_cql::CreateIndex;
 use keyspan_model::{Error, Result};
 
+use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
 /// `CREATE INDEX`.
-pub(crate) async fn create(session: &mut Session, statement: &CreateIndex) -> Result<Outcome> {
-    let catalog = session.catalog();
-    let table = names::table(&catalog, &session.settings.search_path(), &statement.table)?;
+pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
+    let catalog = context.catalog();
+    let table = names::table(&catalog, &context.settings.search_path(), &statement.table)?;
     if statement.unique {
         let error = Error::not_supported("unique indexes are not supported");
         return Err(
@@ -27,6 +27,6 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateIndex) -> Re
     let default = || format!("{}_{}_idx", table.name, statement.columns.join("_"));
     let name = statement.name.clone().unwrap_or_else(default);
     let notice = Notice::plain(format!("index \"{name}\" is not built: there are no secondary indexes yet"));
-    session.notice(notice.with_hint("Put columns that queries select by first in the PRIMARY KEY."));
+    context.notice(notice.with_hint("Put columns that queries select by first in the PRIMARY KEY."));
     Ok(Outcome::done(Tag::plain("CREATE INDEX")))
 }

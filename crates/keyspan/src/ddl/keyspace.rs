@@ -4,18 +4,18 @@ use keyspan_cql::{AlterKeyspace, CreateKeyspace, TableOption};
 use keyspan_model::{Error, ErrorKind, KeyspaceDef, Result};
 
 use super::{change, depend, skipping};
+use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
 /// `CREATE KEYSPACE | SCHEMA`.
-pub(crate) async fn create(session: &mut Session, statement: &CreateKeyspace) -> Result<Outcome> {
+pub(crate) async fn create(context: &mut ClientContext, statement: &CreateKeyspace) -> Result<Outcome> {
     let name = &statement.name;
     if names::SYSTEM.contains(&name.as_str()) || name.starts_with("pg_") {
         let error = Error::new(ErrorKind::ReservedName, format!("unacceptable schema name \"{name}\""));
         return Err(error.with_detail("The prefix \"pg_\" and the system's keyspaces are reserved."));
     }
-    let created = change(session, |catalog| {
+    let created = change(context, |catalog| {
         if catalog.keyspaces.contains_key(name) {
             return match statement.if_not_exists {
                 true => Ok(false),
@@ -28,15 +28,15 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateKeyspace) ->
         Ok(true)
     });
     if !created.await? {
-        skipping(session, "schema", name);
+        skipping(context, "schema", name);
     }
     Ok(Outcome::done(Tag::plain("CREATE SCHEMA")))
 }
 
 /// `ALTER KEYSPACE | SCHEMA`.
-pub(crate) async fn alter(session: &mut Session, statement: &AlterKeyspace) -> Result<Outcome> {
+pub(crate) async fn alter(context: &mut ClientContext, statement: &AlterKeyspace) -> Result<Outcome> {
     let name = &statement.name;
-    let found = change(session, |catalog| {
+    let found = change(context, |catalog| {
         if statement.if_exists && !catalog.keyspaces.contains_key(name) {
             return Ok(false);
         }
@@ -60,7 +60,7 @@ pub(crate) async fn alter(session: &mut Session, statement: &AlterKeyspace) -> R
         Ok(true)
     });
     if !found.await? {
-        session.notice(Notice::plain(format!("schema \"{name}\" does not exist, skipping")));
+        context.notice(Notice::plain(format!("schema \"{name}\" does not exist, skipping")));
     }
     Ok(Outcome::done(Tag::plain("ALTER SCHEMA")))
 }

@@ -1,7 +1,7 @@
-//! CREATE MATERIALIZED VIEW: a view whose rows are kept in a table of its own, which nothing else names.
+//! CREATE MATERIALIZED VIEW: a view whose rows are stored in a table that has no name of its own.
 //!
-//! The view is there before its rows are: whatever is not computed yet is computed when it is read. So one made inside a
-//! transaction, or WITH NO DATA, answers like any other.
+//! The view can be read before its rows are stored: what is not stored yet is computed when it is read. So a view made
+//! inside a transaction, or WITH NO DATA, answers like any other.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, RollupDef, TableDef, T
 use keyspan_query::rollup::Definition;
 
 use super::create_as::typed_columns;
-use super::table::{NewColumn, Shape, is_taken};
+use super::table::{NewColumn, NewTable, is_taken};
 use super::{change, check_free, skipping, view};
-use crate::names::{self, Named};
+use crate::context::ClientContext;
+use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
 use crate::rollup;
-use crate::session::Session;
 
 /// `CREATE MATERIALIZED VIEW`.
 pub(crate) async fn create(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &CreateView,
     materialized: &Materialized,
 ) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    let catalog = session.catalog();
+    let path = context.settings.search_path();
+    let catalog = context.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
     let name = &statement.name.name;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, name) {
-        skipping(session, "relation", name);
+        skipping(context, "relation", name);
         return Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
-    let planned = view::checked(session, statement).await?;
-    let snapshot = session.snapshot()?;
-    let context = session.context(snapshot, &[]);
-    let definition = session.queries.definition(&planned, &context)?;
+    let planned = view::checked(context, statement).await?;
+    let snapshot = context.snapshot()?;
+    let query_context = context.query_context(snapshot, &[]);
+    let definition = context.queries.definition(&planned, &query_context)?;
     let columns = typed_columns(&statement.columns, &planned.schema)?;
-    let shape = Shape {
+    let shape = NewTable {
         keyspace: keyspace.clone(),
         name: name.clone(),
         primary_key: Some(key(&definition, &columns)),
@@ -45,7 +45,7 @@ pub(crate) async fn create(
         clustering_order: Vec::new(),
         options: materialized.options.clone(),
     };
-    let id = change(session, |catalog| {
+    let id = change(context, |catalog| {
         names::expect_keyspace(catalog, &keyspace)?;
         check_free(catalog, &keyspace, &statement.name)?;
         let rollup = RollupDef {
@@ -60,19 +60,19 @@ pub(crate) async fn create(
         Ok(id)
     })
     .await?;
-    rollup::look_after(&session.database)?;
-    if materialized.with_data && session.transaction.is_none() {
-        fill(session, id).await?;
+    rollup::begin(&context.database)?;
+    if materialized.with_data && context.transaction.is_none() {
+        fill(context, id).await?;
     }
     Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")))
 }
 
 /// Computes the rows. A view whose query fails on the rows that are there is not made.
-async fn fill(session: &mut Session, id: TableId) -> Result<()> {
-    let database = session.database.clone();
-    let filled = session.running.guard(rollup::refresh(&database, id)).await;
+async fn fill(context: &mut ClientContext, id: TableId) -> Result<()> {
+    let database = context.database.clone();
+    let filled = context.running.guard(rollup::refresh(&database, id)).await;
     if filled.is_err() {
-        change(session, |catalog| Ok(catalog.views.remove(&id).is_some())).await?;
+        change(context, |catalog| Ok(catalog.views.remove(&id).is_some())).await?;
     }
     filled
 }
@@ -84,9 +84,9 @@ fn key(definition: &Definition, columns: &[NewColumn]) -> PrimaryKey {
 }
 
 /// One row: the relation of the source, and the batch.
-fn progress_table(rows: &Shape) -> Shape {
+fn progress_table(rows: &NewTable) -> NewTable {
     let column = |name: &str, ty| NewColumn::plain(name.to_string(), ty);
-    Shape {
+    NewTable {
         columns: vec![
             column("id", ColumnType::Int),
             column("relation", ColumnType::BigInt),
@@ -99,16 +99,16 @@ fn progress_table(rows: &Shape) -> Shape {
 }
 
 /// `REFRESH MATERIALIZED VIEW`.
-pub(crate) async fn refresh(session: &mut Session, name: &keyspan_cql::ObjectName) -> Result<()> {
-    let path = session.settings.search_path();
+pub(crate) async fn refresh(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result<()> {
+    let path = context.settings.search_path();
     let wrong = || {
-        let message = format!("\"{}\" is not a materialized view", names::plain(name));
+        let message = format!("\"{}\" is not a materialized view", names::display(name));
         Error::new(ErrorKind::WrongObjectType, message)
     };
-    match names::expect(&session.catalog(), &path, name)? {
-        Named::View(view) if view.rollup.is_some() => {
-            let database = session.database.clone();
-            session.running.guard(rollup::refresh(&database, view.id)).await
+    match names::expect(&context.catalog(), &path, name)? {
+        TableOrView::View(view) if view.rollup.is_some() => {
+            let database = context.database.clone();
+            context.running.guard(rollup::refresh(&database, view.id)).await
         }
         _ => Err(wrong()),
     }

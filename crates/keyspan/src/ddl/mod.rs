@@ -17,28 +17,24 @@ pub(crate) mod table;
 mod validate;
 pub(crate) mod view;
 
-pub(crate) use depend::{folded, object_name};
-pub(crate) use option::TTL_MAX;
-pub(crate) use validate::columns_of;
-
 use keyspan_cql::ObjectName;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
 use keyspan_store::seam::Store;
 
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
-use crate::session::Session;
 
 /// How often a change is tried when other sessions keep changing the catalog.
 const TRIES_MAX: usize = 100;
 
 /// Applies `work` to the catalog. `work` may be called several times, each time with a newer catalog.
-pub(crate) async fn change<T>(session: &mut Session, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
+pub(crate) async fn change<T>(context: &mut ClientContext, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
     for _ in 0..TRIES_MAX {
-        let before = session.catalog();
+        let before = context.catalog();
         let mut next = (*before).clone();
         let answer = work(&mut next)?;
-        if next == *before || install(session, &before, next, None).await? {
+        if next == *before || install(context, &before, next, None).await? {
             return Ok(answer);
         }
     }
@@ -48,24 +44,24 @@ pub(crate) async fn change<T>(session: &mut Session, work: impl Fn(&mut Catalog)
 /// Puts a catalog in the place of the one it was made from. False if that one was changed meanwhile by another session:
 /// then the work is to be done again.
 async fn install(
-    session: &mut Session,
+    context: &mut ClientContext,
     before: &Catalog,
     mut next: Catalog,
     batch: Option<WriteBatch>,
 ) -> Result<bool> {
-    if let Some(transaction) = &mut session.transaction {
+    if let Some(transaction) = &mut context.transaction {
         transaction.set_catalog(before.version, next);
         transaction.write(batch.unwrap_or_default());
         return Ok(true);
     }
     next.version = before.version + 1;
-    let batch = batch.map(|batch| WriteBatch { relaxed: session.settings.relaxed_durability(), ..batch });
-    match session.database.store().change(before.version, next, batch).await {
+    let batch = batch.map(|batch| WriteBatch { relaxed: context.settings.relaxed_durability(), ..batch });
+    match context.database.store().change(before.version, next, batch).await {
         Ok(_) => return Ok(true),
-        Err(error) if error.kind == ErrorKind::Serialization => count(&session.database.counts().retries),
+        Err(error) if error.kind == ErrorKind::Serialization => count(&context.database.counts().retries),
         Err(error) => return Err(error),
     }
-    session.running.check()?;
+    context.running.check()?;
     Ok(false)
 }
 
@@ -86,13 +82,13 @@ fn exists(name: &str) -> Error {
 }
 
 /// What IF NOT EXISTS says when there is one.
-fn skipping(session: &mut Session, what: &str, name: &str) {
+fn skipping(context: &mut ClientContext, what: &str, name: &str) {
     let message = format!("{what} \"{name}\" already exists, skipping");
-    session.notice(crate::outcome::Notice { sqlstate: "42P07", ..crate::outcome::Notice::plain(message) });
+    context.notice(crate::outcome::Notice { sqlstate: "42P07", ..crate::outcome::Notice::plain(message) });
 }
 
 /// What IF EXISTS says when there is none.
-fn missing(session: &mut Session, what: &str, name: &ObjectName) {
-    let message = format!("{what} \"{}\" does not exist, skipping", names::plain(name));
-    session.notice(crate::outcome::Notice::plain(message));
+fn missing(context: &mut ClientContext, what: &str, name: &ObjectName) {
+    let message = format!("{what} \"{}\" does not exist, skipping", names::display(name));
+    context.notice(crate::outcome::Notice::plain(message));
 }

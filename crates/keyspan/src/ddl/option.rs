@@ -1,10 +1,10 @@
-//! Table options that mean something here; all others are stored and shown, so that pasted Cassandra DDL works.
+//! Table options that have an effect. All others are stored and shown, so that DDL written for Cassandra runs.
 
 use keyspan_cql::TableOption;
 use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, TableDef};
 
-/// Cassandra's longest time to live: 20 years, in seconds.
-pub(crate) const TTL_MAX: i64 = 630_720_000;
+use crate::dml::using::TTL_MAX;
+
 /// Cassandra's default for how long tombstones are kept: ten days, in seconds.
 pub(crate) const GC_GRACE: u32 = 864_000;
 

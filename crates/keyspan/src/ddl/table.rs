@@ -9,27 +9,27 @@ use keyspan_model::{
 };
 
 use super::{change, check_free, option, skipping, validate};
+use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::session::Session;
 
 /// Columns of one table at most, as in PostgreSQL.
 const COLUMNS_MAX: usize = 1_600;
 
 /// `CREATE TABLE`.
-pub(crate) async fn create(session: &mut Session, statement: &CreateTable) -> Result<Outcome> {
-    let path = session.settings.search_path();
-    let catalog = session.catalog();
+pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    let catalog = context.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
-        skipping(session, "relation", &statement.name.name);
+        skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
     for column in &statement.columns {
-        validate::default(session, column)?;
+        validate::default(context, column)?;
     }
-    let shape = Shape {
+    let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
         columns: statement.columns.iter().map(NewColumn::declared).collect::<Result<_>>()?,
@@ -40,9 +40,9 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateTable) -> Re
     let draft = shape.build(&mut Catalog::initial())?;
     let checks = validate::named(&draft, &statement.checks)?;
     for check in &statement.checks {
-        validate::check(session, &draft, &check.check)?;
+        validate::check(context, &draft, &check.check)?;
     }
-    let created = change(session, |catalog| {
+    let created = change(context, |catalog| {
         if statement.if_not_exists && is_taken(catalog, &shape.keyspace, &shape.name) {
             return Ok(false);
         }
@@ -53,9 +53,9 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateTable) -> Re
         Ok(true)
     });
     if !created.await? {
-        skipping(session, "relation", &shape.name);
+        skipping(context, "relation", &shape.name);
     } else if statement.primary_key.is_none() {
-        session.notice(no_key(&draft));
+        context.notice(no_key(&draft));
     }
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }
@@ -100,7 +100,7 @@ impl NewColumn {
 
 /// Everything a table's definition is made from, ids aside.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct NewTable {
     pub(super) keyspace: String,
     pub(super) name: String,
     pub(super) columns: Vec<NewColumn>,
@@ -109,7 +109,7 @@ pub(super) struct Shape {
     pub(super) options: Vec<TableOption>,
 }
 
-impl Shape {
+impl NewTable {
     /// The definition, with new ids of the catalog.
     pub(super) fn build(&self, catalog: &mut Catalog) -> Result<TableDef> {
         self.check_columns()?;

@@ -1,19 +1,15 @@
 //! Checks of DEFAULTs and CHECKs when they are declared, so that they cannot fail by their form later.
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
-
-use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression, ast};
+use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression};
 use keyspan_model::{Check, ColumnType, Error, ErrorKind, Result, TableDef};
 
-use super::depend::folded;
-use crate::dml;
-use crate::session::Session;
+use crate::context::ClientContext;
+use crate::{constraint, expression};
 
 /// Fails unless the default has no columns, no parameters, and a type that the column can take.
-pub(super) fn default(session: &mut Session, column: &ColumnDefinition) -> Result<()> {
+pub(super) fn default(context: &mut ClientContext, column: &ColumnDefinition) -> Result<()> {
     let Some(source) = &column.default else { return Ok(()) };
-    let evaluated = dml::value::Evaluator::new(session).constant(session, &source.expression, column.column_type, &[]);
+    let evaluated = expression::Evaluator::new(context).constant(context, &source.expression, column.column_type, &[]);
     evaluated.map(drop).map_err(|error| match error.kind {
         ErrorKind::UndefinedColumn => Error::not_supported("cannot use column reference in DEFAULT expression"),
         _ => error,
@@ -21,8 +17,8 @@ pub(super) fn default(session: &mut Session, column: &ColumnDefinition) -> Resul
 }
 
 /// Fails unless the condition is a boolean over the table's columns.
-pub(super) fn check(session: &mut Session, table: &TableDef, source: &SourceExpression) -> Result<()> {
-    let compiled = dml::check::compile_one(session, table, &source.expression)?;
+pub(super) fn check(context: &mut ClientContext, table: &TableDef, source: &SourceExpression) -> Result<()> {
+    let compiled = constraint::compile_one(context, table, &source.expression)?;
     match compiled.types() {
         [ColumnType::Boolean] => Ok(()),
         [other, ..] => {
@@ -55,18 +51,4 @@ pub(super) fn named(table: &TableDef, definitions: &[CheckDefinition]) -> Result
         checks.push(Check { name, sql: definition.check.text.clone() });
     }
     Ok(checks)
-}
-
-/// The names of columns in an expression.
-pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
-    let mut columns = BTreeSet::new();
-    let _ = ast::visit_expressions(expression, |expression| {
-        match expression {
-            ast::Expr::Identifier(identifier) => drop(columns.insert(folded(identifier))),
-            ast::Expr::CompoundIdentifier(parts) => columns.extend(parts.last().map(folded)),
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    columns
 }

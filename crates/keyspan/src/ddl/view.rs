@@ -7,23 +7,23 @@ use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
 use super::{change, check_free, depend, exists, materialized, skipping, table};
+use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
-use crate::session::Session;
 
 /// `CREATE [OR REPLACE] VIEW`, `CREATE MATERIALIZED VIEW`.
-pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Result<Outcome> {
+pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) -> Result<Outcome> {
     if let Some(materialized) = &statement.materialized {
-        return materialized::create(session, statement, materialized).await;
+        return materialized::create(context, statement, materialized).await;
     }
-    let path = session.settings.search_path();
-    let catalog = session.catalog();
+    let path = context.settings.search_path();
+    let catalog = context.catalog();
     let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
     let name = &statement.name.name;
     let taken = table::is_taken(&catalog, &keyspace, name);
     if statement.if_not_exists && taken {
-        skipping(session, "relation", name);
+        skipping(context, "relation", name);
         return Ok(Outcome::done(Tag::plain("CREATE VIEW")));
     }
     if !statement.or_replace {
@@ -31,8 +31,8 @@ pub(crate) async fn create(session: &mut Session, statement: &CreateView) -> Res
     } else if catalog.table(&keyspace, name).is_some() || catalog.view(&keyspace, name).is_some_and(is_materialized) {
         return Err(Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a view")));
     }
-    checked(session, statement).await?;
-    change(session, |catalog| {
+    checked(context, statement).await?;
+    change(context, |catalog| {
         names::expect_keyspace(catalog, &keyspace)?;
         let old = catalog.view(&keyspace, name).cloned();
         let id = match &old {
@@ -82,8 +82,8 @@ fn is_materialized(view: &Arc<ViewDef>) -> bool {
 }
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.
-pub(super) async fn checked(session: &mut Session, statement: &CreateView) -> Result<PlannedQuery> {
-    let planned = query::plan(session, &statement.query.query, &[]).await?;
+pub(super) async fn checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
+    let planned = query::plan(context, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));
     }

@@ -5,25 +5,25 @@ use keyspan_cql::{Assignment, InsertValue, ast};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::check::check_value;
-use super::row::{NewRow, Written};
-use super::value::{Evaluator, compile};
-use crate::ddl::columns_of;
-use crate::session::Session;
+use crate::constraint::check_value;
+use crate::context::ClientContext;
+use crate::expression::{Evaluator, compile};
+use crate::names::columns_of;
+use crate::row::{NewRow, TableHandle};
 use arrow::datatypes::SchemaRef;
 
 /// A SET list ready to be evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct Assignments {
     /// Places of the columns with what they get.
-    parts: Vec<(usize, Part)>,
+    parts: Vec<(usize, AssignedValue)>,
     /// All expressions that read the row.
     compiled: Option<CompiledExprs>,
     evaluator: Evaluator,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum AssignedValue {
     /// The same whatever the row is.
     Constant(Value),
     /// An expression that reads the row: its place among the compiled ones.
@@ -33,40 +33,40 @@ enum Part {
 impl Assignments {
     /// Compiles the list; `input` is what the expressions may read.
     pub(crate) fn new(
-        session: &mut Session,
-        written: &Written,
+        context: &mut ClientContext,
+        handle: &TableHandle,
         list: &[Assignment],
         input: &[(&str, SchemaRef)],
         parameters: &[Value],
     ) -> Result<Assignments> {
-        let evaluator = Evaluator::new(session);
-        let mut parts: Vec<(usize, Part)> = Vec::with_capacity(list.len());
+        let evaluator = Evaluator::new(context);
+        let mut parts: Vec<(usize, AssignedValue)> = Vec::with_capacity(list.len());
         let mut computed: Vec<&ast::Expr> = Vec::new();
         for assignment in list {
-            let place = place(written, assignment)?;
+            let place = place(handle, assignment)?;
             if parts.iter().any(|(taken, _)| *taken == place) {
                 let message = format!("multiple assignments to same column \"{}\"", assignment.column.name);
                 return Err(Error::new(ErrorKind::Syntax, message).at(assignment.column.position));
             }
-            let ty = written.table.columns[place].ty;
+            let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
-                InsertValue::Default => Part::Constant(default(session, &evaluator, written, place)?),
+                InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
                 InsertValue::Expression(expression) if columns_of(expression).is_empty() => {
-                    Part::Constant(evaluator.constant(session, expression, ty, parameters)?)
+                    AssignedValue::Constant(evaluator.constant(context, expression, ty, parameters)?)
                 }
                 InsertValue::Expression(expression) => {
                     computed.push(expression);
-                    Part::Computed(computed.len() - 1)
+                    AssignedValue::Computed(computed.len() - 1)
                 }
             };
-            if let Part::Constant(value) = &part {
-                check_value(&written.table, &written.table.columns[place], value)?;
+            if let AssignedValue::Constant(value) = &part {
+                check_value(&handle.table, &handle.table.columns[place], value)?;
             }
             parts.push((place, part));
         }
         let compiled = match computed.is_empty() {
             true => None,
-            false => Some(compile(session, &computed, input, parameters)?),
+            false => Some(compile(context, &computed, input, parameters)?),
         };
         Ok(Assignments { parts, compiled, evaluator })
     }
@@ -82,7 +82,7 @@ impl Assignments {
     }
 
     /// What is written to each row of a batch of the inputs' columns; entries of other columns are none.
-    pub(crate) fn rows(&self, written: &Written, input: &RecordBatch, parameters: &[Value]) -> Result<Vec<NewRow>> {
+    pub(crate) fn rows(&self, handle: &TableHandle, input: &RecordBatch, parameters: &[Value]) -> Result<Vec<NewRow>> {
         let arrays = match &self.compiled {
             Some(compiled) => compiled.evaluate(input, parameters)?,
             None => Vec::new(),
@@ -90,14 +90,14 @@ impl Assignments {
         let types = self.compiled.as_ref().map_or(&[][..], CompiledExprs::types);
         let mut rows = Vec::with_capacity(input.num_rows());
         for index in 0..input.num_rows() {
-            let mut row: NewRow = vec![None; written.table.columns.len()];
+            let mut row: NewRow = vec![None; handle.table.columns.len()];
             for (place, part) in &self.parts {
-                let column = &written.table.columns[*place];
+                let column = &handle.table.columns[*place];
                 row[*place] = Some(match part {
-                    Part::Constant(value) => value.clone(),
-                    Part::Computed(at) => {
+                    AssignedValue::Constant(value) => value.clone(),
+                    AssignedValue::Computed(at) => {
                         let value = self.evaluator.assign(&arrays[*at], index, types[*at], column.ty)?;
-                        check_value(&written.table, column, &value)?;
+                        check_value(&handle.table, column, &value)?;
                         value
                     }
                 });
@@ -108,21 +108,21 @@ impl Assignments {
     }
 }
 
-fn place(written: &Written, assignment: &Assignment) -> Result<usize> {
+fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
     let (name, position) = (&assignment.column.name, assignment.column.position);
-    let column = written.table.expect_column(name).map_err(|error| error.at(position))?;
+    let column = handle.table.expect_column(name).map_err(|error| error.at(position))?;
     if column.is_key() {
         let error = Error::new(ErrorKind::InvalidColumnReference, format!("PRIMARY KEY part {name} found in SET part"));
         return Err(error.with_hint("DELETE the row and INSERT it with the other key.").at(position));
     }
-    let place = written.table.columns.iter().position(|other| other.id == column.id);
+    let place = handle.table.columns.iter().position(|other| other.id == column.id);
     place.ok_or_else(|| Error::internal("a column without a place"))
 }
 
-fn default(session: &mut Session, evaluator: &Evaluator, written: &Written, place: usize) -> Result<Value> {
-    let column = &written.table.columns[place];
+fn default(context: &mut ClientContext, evaluator: &Evaluator, handle: &TableHandle, place: usize) -> Result<Value> {
+    let column = &handle.table.columns[place];
     match &column.default {
         None => Ok(Value::Null),
-        Some(text) => evaluator.constant(session, &keyspan_cql::parse_expression(text)?, column.ty, &[]),
+        Some(text) => evaluator.constant(context, &keyspan_cql::parse_expression(text)?, column.ty, &[]),
     }
 }

@@ -1,4 +1,4 @@
-//! CQL's IF: whether a row is as the client thinks it is, and what it answers.
+//! CQL's IF: the condition of a conditional write, and its answer.
 //!
 //! The rule, Scylla's: a conditional write answers `[applied]` and all columns, always, so that prepared statements
 //! know their columns; the columns are null when it was applied, and the row that was in the way when it was not.
@@ -13,41 +13,41 @@ use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Mutation, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile;
+use crate::context::ClientContext;
+use crate::expression::compile;
 use crate::outcome::Rows;
-use crate::session::Session;
+use crate::row::TableHandle;
 
 /// A condition ready to be evaluated.
 #[derive(Clone, Debug)]
-pub(crate) enum Compiled {
+pub(crate) enum CompiledCondition {
     Exists,
     If(CompiledExprs),
 }
 
 /// Compiles a condition over the old row.
-pub(crate) fn compiled(
-    session: &mut Session,
-    written: &Written,
+pub(crate) fn compile_condition(
+    context: &mut ClientContext,
+    handle: &TableHandle,
     condition: &Condition,
     parameters: &[Value],
-) -> Result<Compiled> {
+) -> Result<CompiledCondition> {
     Ok(match condition {
-        Condition::Exists => Compiled::Exists,
+        Condition::Exists => CompiledCondition::Exists,
         Condition::If(expression) => {
             let expression = with_null_equality(expression);
-            let input = [(written.table.name.as_str(), written.schema.clone())];
-            Compiled::If(compile(session, &[&expression], &input, parameters)?)
+            let input = [(handle.table.name.as_str(), handle.schema.clone())];
+            CompiledCondition::If(compile(context, &[&expression], &input, parameters)?)
         }
     })
 }
 
-impl Compiled {
+impl CompiledCondition {
     /// Whether it holds for each row of a batch. `exist` is false for rows that stand for one that is missing.
     pub(crate) fn holds(&self, rows: &RecordBatch, exist: bool, parameters: &[Value]) -> Result<Vec<bool>> {
         match self {
-            Compiled::Exists => Ok(vec![exist; rows.num_rows()]),
-            Compiled::If(compiled) => Ok(holds(compiled.evaluate(rows, parameters)?[0].as_ref())),
+            CompiledCondition::Exists => Ok(vec![exist; rows.num_rows()]),
+            CompiledCondition::If(compiled) => Ok(holds(compiled.evaluate(rows, parameters)?[0].as_ref())),
         }
     }
 }
@@ -85,24 +85,24 @@ pub(crate) fn schema(table: &TableDef) -> SchemaRef {
 }
 
 /// What a conditional write decided: its mutations, the rows it concerns, and an answer for each condition.
-pub(crate) type Decision<Rows> = (Vec<Mutation>, (Rows, Vec<Answer>));
+pub(crate) type Decision<Rows> = (Vec<Mutation>, (Rows, Vec<ConditionAnswer>));
 
 /// One answer: applied, or the row that was in the way, if there was one.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ConditionAnswer {
     pub(crate) applied: bool,
     pub(crate) row: Option<Vec<Value>>,
 }
 
 /// The rows of a conditional write's answer.
-pub(crate) fn answer(written: &Written, answers: &[Answer]) -> Result<Rows> {
+pub(crate) fn answer(handle: &TableHandle, answers: &[ConditionAnswer]) -> Result<Rows> {
     let applied: Vec<Value> = answers.iter().map(|answer| Value::Boolean(answer.applied)).collect();
     let mut arrays = vec![array_of(ColumnType::Boolean, &applied)?];
-    for (index, column) in written.shown() {
-        let value = |answer: &Answer| answer.row.as_ref().map_or(Value::Null, |row| row[index].clone());
+    for (index, column) in handle.shown() {
+        let value = |answer: &ConditionAnswer| answer.row.as_ref().map_or(Value::Null, |row| row[index].clone());
         arrays.push(array_of(column.ty, &answers.iter().map(value).collect::<Vec<_>>())?);
     }
-    let schema = schema(&written.table);
+    let schema = schema(&handle.table);
     let batch = RecordBatch::try_new(schema.clone(), arrays)?;
     Ok(Rows::ready(schema, vec![batch]))
 }

@@ -1,4 +1,4 @@
-//! INSERT that looks first: IF NOT EXISTS (CQL), ON CONFLICT DO NOTHING and DO UPDATE (PostgreSQL).
+//! INSERTs that read the old rows first: IF NOT EXISTS (CQL), ON CONFLICT DO NOTHING and DO UPDATE (PostgreSQL).
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use keyspan_query::CompiledExprs;
 use std::sync::Arc;
 
 use super::assign::Assignments;
-use super::change::{Found, change};
-use super::condition::{self, Answer, holds};
-use super::insert::Rows;
-use super::row::{NewRow, Written, alone, merged};
-use super::target::Target;
-use super::value::compile;
+use super::change::{TargetRows, change};
+use super::condition::{self, ConditionAnswer, holds};
+use super::insert::InsertRows;
+use super::target::WriteTarget;
+use crate::context::ClientContext;
+use crate::expression::compile;
 use crate::locks::RowName;
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
+use crate::row::{NewRow, TableHandle, or_null, overlaid};
 
 /// The rows that are there, by name: those found, then those the statement itself adds.
 struct Present {
@@ -28,9 +28,9 @@ struct Present {
 }
 
 impl Present {
-    fn new(written: &Written, found: &Found) -> Result<Present> {
-        let values = |(name, index)| Ok((name, written.values(&found.rows, index)?));
-        Ok(Present { rows: found.places(written)?.into_iter().map(values).collect::<Result<_>>()? })
+    fn new(handle: &TableHandle, found: &TargetRows) -> Result<Present> {
+        let values = |(name, index)| Ok((name, handle.values(&found.rows, index)?));
+        Ok(Present { rows: found.places(handle)?.into_iter().map(values).collect::<Result<_>>()? })
     }
 }
 
@@ -38,36 +38,36 @@ impl Present {
 struct Skipping {
     mutations: Vec<Mutation>,
     inserted: Vec<Vec<Value>>,
-    answers: Vec<Answer>,
+    answers: Vec<ConditionAnswer>,
 }
 
 /// Inserts rows whose keys do not exist. Of two rows with one key the first is inserted and the second finds it.
-fn insert_missing(insert: &Rows, found: &Found) -> Result<Skipping> {
-    let written = &insert.written;
-    let mut present = Present::new(written, found)?;
+fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
+    let handle = &insert.handle;
+    let mut present = Present::new(handle, found)?;
     let mut decided = Skipping { mutations: Vec::new(), inserted: Vec::new(), answers: Vec::new() };
     for row in &insert.rows {
-        let name = written.name(&insert.key(row))?;
+        let name = handle.name(&insert.key(row))?;
         if let Some(old) = present.rows.get(&name) {
-            decided.answers.push(Answer { applied: false, row: Some(old.clone()) });
+            decided.answers.push(ConditionAnswer { applied: false, row: Some(old.clone()) });
             continue;
         }
-        present.rows.insert(name, alone(row));
+        present.rows.insert(name, or_null(row));
         decided.mutations.push(insert.insert(row));
-        decided.inserted.push(alone(row));
-        decided.answers.push(Answer { applied: true, row: None });
+        decided.inserted.push(or_null(row));
+        decided.answers.push(ConditionAnswer { applied: true, row: None });
     }
-    insert.checks.check(&written.table, &written.batch(&decided.inserted)?)?;
+    insert.checks.check(&handle.table, &handle.batch(&decided.inserted)?)?;
     Ok(decided)
 }
 
 async fn skip_existing(
-    session: &mut Session,
-    insert: &Rows,
+    context: &mut ClientContext,
+    insert: &InsertRows,
     parameters: &[Value],
-) -> Result<(Vec<Vec<Value>>, Vec<Answer>)> {
-    let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    change(session, &insert.written, &target, parameters, |_, found| {
+) -> Result<(Vec<Vec<Value>>, Vec<ConditionAnswer>)> {
+    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
+    change(context, &insert.handle, &target, parameters, |found| {
         let decided = insert_missing(insert, found)?;
         Ok((decided.mutations, (decided.inserted, decided.answers)))
     })
@@ -75,37 +75,41 @@ async fn skip_existing(
 }
 
 /// `INSERT … IF NOT EXISTS`: one answer for each row.
-pub(super) async fn if_not_exists(session: &mut Session, insert: Rows, parameters: &[Value]) -> Result<Outcome> {
+pub(super) async fn if_not_exists(
+    context: &mut ClientContext,
+    insert: InsertRows,
+    parameters: &[Value],
+) -> Result<Outcome> {
     if insert.returning.is_some() {
         let error = Error::not_supported("IF NOT EXISTS cannot be combined with RETURNING");
         return Err(error.with_hint("Use ON CONFLICT DO NOTHING RETURNING …."));
     }
-    let (inserted, answers) = skip_existing(session, &insert, parameters).await?;
+    let (inserted, answers) = skip_existing(context, &insert, parameters).await?;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
-    Ok(Outcome::with_rows(tag, condition::answer(&insert.written, &answers)?))
+    Ok(Outcome::with_rows(tag, condition::answer(&insert.handle, &answers)?))
 }
 
 /// `INSERT … ON CONFLICT`.
 pub(super) async fn on_conflict(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
-    insert: Rows,
+    insert: InsertRows,
     parameters: &[Value],
 ) -> Result<Outcome> {
-    check_target(&insert.written, clause)?;
+    check_target(&insert.handle, clause)?;
     match &clause.action {
         ConflictAction::Nothing => {
-            let (inserted, _) = skip_existing(session, &insert, parameters).await?;
+            let (inserted, _) = skip_existing(context, &insert, parameters).await?;
             insert.outcome(Tag::counted("INSERT", inserted.len() as u64), &inserted, parameters)
         }
-        ConflictAction::Update { .. } => update(session, statement, clause, insert, parameters).await,
+        ConflictAction::Update { .. } => update(context, statement, clause, insert, parameters).await,
     }
 }
 
 /// The conflict must be about the primary key, the only unique thing there is.
-fn check_target(written: &Written, clause: &OnConflict) -> Result<()> {
-    let table = &written.table;
+fn check_target(handle: &TableHandle, clause: &OnConflict) -> Result<()> {
+    let table = &handle.table;
     if let Some(constraint) = &clause.constraint {
         if *constraint == format!("{}_pkey", table.name) {
             return Ok(());
@@ -127,33 +131,33 @@ fn check_target(written: &Written, clause: &OnConflict) -> Result<()> {
 }
 
 async fn update(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
-    mut insert: Rows,
+    mut insert: InsertRows,
     parameters: &[Value],
 ) -> Result<Outcome> {
     let ConflictAction::Update { assignments, filter } = &clause.action else {
         return Err(Error::internal("not a DO UPDATE"));
     };
-    insert.fold()?;
-    let written = insert.written.clone();
-    let qualifier = statement.alias.clone().unwrap_or_else(|| written.table.name.clone());
-    let input = [(qualifier.as_str(), written.schema.clone()), ("excluded", written.schema.clone())];
-    let assignments = Assignments::new(session, &written, assignments, &input, parameters)?;
+    insert.keep_last_of_each_key()?;
+    let handle = insert.handle.clone();
+    let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
+    let input = [(qualifier.as_str(), handle.schema.clone()), ("excluded", handle.schema.clone())];
+    let assignments = Assignments::new(context, &handle, assignments, &input, parameters)?;
     let filter = match filter {
-        Some(filter) => Some(compile(session, &[filter], &input, parameters)?),
+        Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
         None => None,
     };
-    let target = Target::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
+    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     let update = Updating { insert: &insert, assignments, filter, parameters };
-    let after = change(session, &written, &target, parameters, |_, found| update.decide(found)).await?;
+    let after = change(context, &handle, &target, parameters, |found| update.decide(found)).await?;
     insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
 }
 
-/// DO UPDATE, ready to be evaluated over the old rows and those that were to be inserted, side by side.
+/// A DO UPDATE, evaluated over the old rows and those that were to be inserted, side by side.
 struct Updating<'a> {
-    insert: &'a Rows,
+    insert: &'a InsertRows,
     assignments: Assignments,
     filter: Option<CompiledExprs>,
     parameters: &'a [Value],
@@ -161,57 +165,57 @@ struct Updating<'a> {
 
 impl Updating<'_> {
     /// What is written, and the rows as they then are.
-    fn decide(&self, found: &Found) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
+    fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
         let insert = self.insert;
-        let present = Present::new(&insert.written, found)?;
-        let old = |row: &NewRow| Ok(present.rows.get(&insert.written.name(&insert.key(row))?));
+        let present = Present::new(&insert.handle, found)?;
+        let old = |row: &NewRow| Ok(present.rows.get(&insert.handle.name(&insert.key(row))?));
         let old = insert.rows.iter().map(old).collect::<Result<Vec<_>>>()?;
         let mut updates = self.updates(&old)?.into_iter();
         let (mut mutations, mut after) = (Vec::new(), Vec::new());
         for (row, old) in insert.rows.iter().zip(old) {
             let Some(old) = old else {
                 mutations.push(insert.insert(row));
-                after.push(alone(row));
+                after.push(or_null(row));
                 continue;
             };
             if let Some(new) = updates.next().flatten() {
                 let row = keyed(insert, &new, old);
-                mutations.push(insert.written.write(&row, false, insert.timing.stamp, insert.timing.ttl));
-                after.push(merged(old, &new));
+                mutations.push(insert.handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
+                after.push(overlaid(old, &new));
             }
         }
-        insert.checks.check(&insert.written.table, &insert.written.batch(&after)?)?;
+        insert.checks.check(&insert.handle.table, &insert.handle.batch(&after)?)?;
         Ok((mutations, after))
     }
 
     /// What each row that is there is to get; none for one that WHERE leaves alone.
     fn updates(&self, old: &[Option<&Vec<Value>>]) -> Result<Vec<Option<NewRow>>> {
-        let written = &self.insert.written;
+        let handle = &self.insert.handle;
         let conflicts = self.insert.rows.iter().zip(old);
-        let conflicts = conflicts.filter_map(|(row, old)| Some(((*old)?.clone(), alone(row))));
+        let conflicts = conflicts.filter_map(|(row, old)| Some(((*old)?.clone(), or_null(row))));
         let (old, excluded): (Vec<_>, Vec<_>) = conflicts.unzip();
         if old.is_empty() {
             return Ok(Vec::new());
         }
-        let both = beside(written, &old, &excluded)?;
+        let both = side_by_side(handle, &old, &excluded)?;
         let holds = match &self.filter {
             Some(filter) => holds(filter.evaluate(&both, self.parameters)?[0].as_ref()),
             None => vec![true; old.len()],
         };
         let kept = filter_record_batch(&both, &BooleanArray::from(holds.clone()))?;
-        let mut new = self.assignments.rows(written, &kept, self.parameters)?.into_iter();
+        let mut new = self.assignments.rows(handle, &kept, self.parameters)?.into_iter();
         Ok(holds.into_iter().map(|holds| if holds { new.next() } else { None }).collect())
     }
 }
 
-fn keyed(insert: &Rows, row: &NewRow, old: &[Value]) -> NewRow {
-    let key_len = insert.written.key_len();
+fn keyed(insert: &InsertRows, row: &NewRow, old: &[Value]) -> NewRow {
+    let key_len = insert.handle.key_len();
     old[..key_len].iter().cloned().map(Some).chain(row[key_len..].iter().cloned()).collect()
 }
 
 /// The old rows and those that were to be inserted, side by side.
-fn beside(written: &Written, old: &[Vec<Value>], excluded: &[Vec<Value>]) -> Result<RecordBatch> {
-    let (old, excluded) = (written.batch(old)?, written.batch(excluded)?);
+fn side_by_side(handle: &TableHandle, old: &[Vec<Value>], excluded: &[Vec<Value>]) -> Result<RecordBatch> {
+    let (old, excluded) = (handle.batch(old)?, handle.batch(excluded)?);
     let fields = old.schema().fields().iter().chain(excluded.schema().fields()).cloned().collect::<Vec<_>>();
     let arrays = old.columns().iter().chain(excluded.columns()).cloned().collect();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)

@@ -4,45 +4,45 @@ use arrow::array::RecordBatch;
 use keyspan_cql::Delete;
 use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, SpanDelete, Value};
 
-use super::change::{Found, change};
-use super::check::null_value;
-use super::condition::{self, Answer, Compiled, Decision};
+use super::change::{TargetRows, change};
+use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::existing;
 use super::returning::Returning;
-use super::row::Written;
-use super::target::{self, Target};
+use super::target::{self, WriteTarget};
 use super::using::{self, Timing};
+use crate::constraint::null_value;
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
+use crate::row::TableHandle;
 
 /// Everything about a DELETE that does not depend on the rows.
-struct Plan {
-    written: Written,
+struct DeletePlan {
+    handle: TableHandle,
     /// Cells to delete; none: whole rows.
     cells: Vec<ColumnId>,
-    condition: Option<Compiled>,
+    condition: Option<CompiledCondition>,
     returning: Option<Returning>,
     timing: Timing,
 }
 
 /// `DELETE`.
-pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
-    let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
-    let plan = plan(session, statement, written, &target, parameters)?;
-    if !matches!(target, Target::Query(_)) {
-        count(&session.database.counts().point_writes);
+pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let handle = context.handle(table);
+    let target = target::target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let plan = plan(context, statement, handle, &target, parameters)?;
+    if !matches!(target, WriteTarget::Query(_)) {
+        count(&context.database.counts().point_writes);
     }
     let plain = plan.condition.is_none() && plan.returning.is_none();
     match &target {
-        Target::Span(span) if plain && plan.cells.is_empty() => delete_span(session, &plan, span.clone()).await,
-        Target::Key(key) if plain => delete_key(session, &plan, key.clone()).await,
+        WriteTarget::Span(span) if plain && plan.cells.is_empty() => delete_span(context, &plan, span.clone()).await,
+        WriteTarget::Key(key) if plain => delete_key(context, &plan, key.clone()).await,
         _ => {
-            let written = plan.written.clone();
-            let decided = change(session, &written, &target, parameters, |_, found| plan.decide(found, parameters));
+            let handle = plan.handle.clone();
+            let decided = change(context, &handle, &target, parameters, |found| plan.decide(found, parameters));
             let (deleted, answers) = decided.await?;
             plan.outcome(deleted, answers, parameters)
         }
@@ -50,25 +50,25 @@ pub(crate) async fn run(session: &mut Session, statement: &Delete, parameters: &
 }
 
 fn plan(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Delete,
-    written: Written,
-    target: &Target,
+    handle: TableHandle,
+    target: &WriteTarget,
     parameters: &[Value],
-) -> Result<Plan> {
+) -> Result<DeletePlan> {
     if statement.using.ttl.is_some() {
         return Err(Error::new(ErrorKind::Syntax, "TTL is not allowed in a DELETE"));
     }
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     let mut cells = Vec::with_capacity(statement.columns.len());
     for name in &statement.columns {
-        let column = written.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
         if column.is_key() {
             let message = format!("Invalid identifier {} for deletion (should not be a PRIMARY KEY part)", column.name);
             return Err(Error::new(ErrorKind::InvalidColumnReference, message).at(name.position));
         }
         if column.not_null {
-            return Err(null_value(&written.table, column, None));
+            return Err(null_value(&handle.table, column, None));
         }
         cells.push(column.id);
     }
@@ -78,55 +78,55 @@ fn plan(
             let message = "Cannot provide custom timestamp for conditional updates";
             return Err(Error::new(ErrorKind::InvalidParameter, message));
         }
-        Some(_) if !matches!(target, Target::Key(_)) => {
+        Some(_) if !matches!(target, WriteTarget::Key(_)) => {
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compiled(session, &written, condition, parameters)?),
+        Some(condition) => Some(condition::compile_condition(context, &handle, condition, parameters)?),
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
-    Ok(Plan { written, cells, condition, returning, timing })
+    Ok(DeletePlan { handle, cells, condition, returning, timing })
 }
 
-impl Plan {
+impl DeletePlan {
     /// The deletion of one row, or of its cells.
     fn delete(&self, key: Vec<Value>) -> Mutation {
         let stamp = self.timing.stamp;
         if self.cells.is_empty() {
-            return self.written.delete(key, stamp);
+            return self.handle.delete(key, stamp);
         }
         let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
-        Mutation::Row(RowWrite { relation: self.written.relation.id, key, marker: false, cells, stamp, ttl: 0 })
+        Mutation::Row(RowWrite { relation: self.handle.relation.id, key, marker: false, cells, stamp, ttl: 0 })
     }
 
-    fn decide(&self, found: &Found, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
+    fn decide(&self, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
             let mutations = found.keys.iter().map(|key| self.delete(key.clone())).collect();
             return Ok((mutations, (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
-            return Ok((Vec::new(), (found.rows.clone(), vec![Answer { applied: false, row: None }])));
+            return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied: false, row: None }])));
         }
         match condition.holds(&found.rows, true, parameters)?.as_slice() {
             [true, ..] => {
-                let answer = Answer { applied: true, row: None };
+                let answer = ConditionAnswer { applied: true, row: None };
                 Ok((vec![self.delete(found.keys[0].clone())], (found.rows.clone(), vec![answer])))
             }
             _ => {
-                let row = Some(self.written.values(&found.rows, 0)?);
-                Ok((Vec::new(), (found.rows.slice(0, 0), vec![Answer { applied: false, row }])))
+                let row = Some(self.handle.values(&found.rows, 0)?);
+                Ok((Vec::new(), (found.rows.slice(0, 0), vec![ConditionAnswer { applied: false, row }])))
             }
         }
     }
 
-    fn outcome(&self, deleted: RecordBatch, answers: Vec<Answer>, parameters: &[Value]) -> Result<Outcome> {
+    fn outcome(&self, deleted: RecordBatch, answers: Vec<ConditionAnswer>, parameters: &[Value]) -> Result<Outcome> {
         let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(&self.written, &answers)?));
+            return Ok(Outcome::with_rows(tag, condition::answer(&self.handle, &answers)?));
         }
         match &self.returning {
             Some(returning) => Ok(Outcome::with_rows(tag, returning.rows(&deleted, parameters)?)),
@@ -135,20 +135,20 @@ impl Plan {
     }
 }
 
-async fn delete_span(session: &mut Session, plan: &Plan, span: Span) -> Result<Outcome> {
-    let snapshot = session.newest()?;
-    let relation = plan.written.relation.id;
-    let rows = existing::count(session, &snapshot, relation, span.clone()).await?;
+async fn delete_span(context: &mut ClientContext, plan: &DeletePlan, span: Span) -> Result<Outcome> {
+    let snapshot = context.newest()?;
+    let relation = plan.handle.relation.id;
+    let rows = existing::count(context, &snapshot, relation, span.clone()).await?;
     let delete = Mutation::DeleteSpan(SpanDelete { relation, span, stamp: plan.timing.stamp });
-    let locks = session.lock_blind(&plan.written, &[]).await?;
-    session.write(vec![delete], Vec::new(), locks).await?;
+    let locks = context.lock_blind(&plan.handle, &[]).await?;
+    context.write(vec![delete], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
-async fn delete_key(session: &mut Session, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
-    let locks = session.lock_blind(&plan.written, std::slice::from_ref(&key)).await?;
-    let snapshot = session.newest()?;
-    let rows = snapshot.get(plan.written.relation.id, std::slice::from_ref(&key), &[])?.num_rows();
-    session.write(vec![plan.delete(key)], Vec::new(), locks).await?;
+async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Value>) -> Result<Outcome> {
+    let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
+    let snapshot = context.newest()?;
+    let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[])?.num_rows();
+    context.write(vec![plan.delete(key)], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

@@ -1,4 +1,4 @@
-//! Looking at the rows that are there, without a query: emptiness, nulls, broken conditions, counts.
+//! Scans of a table without a query: whether it is empty, has nulls, breaks a condition; counts.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use keyspan_cql::ast;
 use keyspan_model::{ColumnId, Order, RelationId, Result, Scan, ScanColumn, Span, TableDef};
 use keyspan_store::seam::Snapshot;
 
-use super::check;
-use super::row::Written;
-use crate::session::Session;
+use crate::constraint;
+use crate::context::ClientContext;
+use crate::row::TableHandle;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
 pub(crate) async fn visit(
-    session: &Session,
+    context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
     relation: RelationId,
     spans: Vec<Span>,
@@ -34,7 +34,7 @@ pub(crate) async fn visit(
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
         let rows = snapshot.scan(&scan, split, Arc::default())?;
-        let mut stream = session.running.guard_stream(session.database.threads().stream_of(|| Ok(rows))?);
+        let mut stream = context.running.guard_stream(context.database.threads().stream_of(|| Ok(rows))?);
         while let Some(batch) = stream.next().await {
             if visit(batch?)? {
                 return Ok(());
@@ -46,13 +46,13 @@ pub(crate) async fn visit(
 
 /// How many live rows a span has.
 pub(crate) async fn count(
-    session: &Session,
+    context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
     relation: RelationId,
     span: Span,
 ) -> Result<u64> {
     let mut rows = 0;
-    let counted = visit(session, snapshot, relation, vec![span], Vec::new(), |batch| {
+    let counted = visit(context, snapshot, relation, vec![span], Vec::new(), |batch| {
         rows += batch.num_rows() as u64;
         Ok(false)
     });
@@ -61,31 +61,31 @@ pub(crate) async fn count(
 }
 
 /// Whether the table has a row.
-pub(crate) async fn any_row(session: &mut Session, table: &TableDef) -> Result<bool> {
-    any(session, table, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
+pub(crate) async fn any_row(context: &mut ClientContext, table: &TableDef) -> Result<bool> {
+    any(context, table, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
 }
 
 /// Whether a row has null in this column.
-pub(crate) async fn any_null(session: &mut Session, table: &TableDef, column: ColumnId) -> Result<bool> {
-    any(session, table, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
+pub(crate) async fn any_null(context: &mut ClientContext, table: &TableDef, column: ColumnId) -> Result<bool> {
+    any(context, table, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
 }
 
 /// Whether the condition is false for a row.
-pub(crate) async fn any_breaking(session: &mut Session, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
-    let compiled = check::compile_one(session, table, condition)?;
-    let columns = Written::new(Arc::new(table.clone())).scan_columns();
-    any(session, table, columns, |batch| Ok(check::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
+pub(crate) async fn any_breaking(context: &mut ClientContext, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
+    let compiled = constraint::compile_one(context, table, condition)?;
+    let columns = TableHandle::new(Arc::new(table.clone())).scan_columns();
+    any(context, table, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
 }
 
 async fn any(
-    session: &mut Session,
+    context: &mut ClientContext,
     table: &TableDef,
     columns: Vec<ScanColumn>,
     test: impl Fn(RecordBatch) -> Result<bool>,
 ) -> Result<bool> {
-    let snapshot = session.newest()?;
+    let snapshot = context.newest()?;
     let mut found = false;
-    let read = visit(session, &snapshot, table.rows, vec![Span::all()], columns, |batch| {
+    let read = visit(context, &snapshot, table.rows, vec![Span::all()], columns, |batch| {
         found |= test(batch)?;
         Ok(found)
     });

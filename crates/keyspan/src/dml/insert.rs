@@ -1,4 +1,4 @@
-//! INSERT: an upsert, blind unless something must be looked at first.
+//! INSERT: an upsert. It is blind (reads nothing) unless a clause or a CHECK needs the old rows.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,29 @@ use keyspan_store::seam::BatchStream;
 use std::sync::Arc;
 
 use super::change::change;
-use super::check::{Checks, check_value, null_value};
 use super::conflict;
-use super::intake::Intake;
 use super::returning::Returning;
-use super::row::{NewRow, Written, alone, merged};
-use super::rowid;
-use super::shape::Pending;
-use super::target::Target;
+use super::shape::PendingValues;
+use super::target::WriteTarget;
 use super::using::{self, Timing};
-use super::value::{Evaluator, compile, rows_without_columns};
-use crate::bulk::gather::Gather;
+use crate::constraint::{Checks, check_value, null_value};
+use crate::context::ClientContext;
 use crate::database::count;
+use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::intake::Intake;
+use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
-use crate::session::Session;
+use crate::row::{NewRow, TableHandle, or_null, overlaid};
 
 /// From so many rows on they are written as one columnar batch.
 const COLUMNAR_MIN: usize = 256;
 
 /// An INSERT whose rows are known.
-pub(super) struct Rows {
-    pub(super) written: Written,
+pub(super) struct InsertRows {
+    pub(super) handle: TableHandle,
     pub(super) rows: Vec<NewRow>,
     pub(super) checks: Checks,
     pub(super) returning: Option<Returning>,
@@ -43,54 +42,54 @@ pub(super) struct Rows {
 }
 
 /// `INSERT`.
-pub(crate) async fn run(session: &mut Session, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
+pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let handle = context.handle(table);
     let conditional = statement.if_not_exists || statement.on_conflict.is_some();
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     if conditional && timing.custom {
         let message = "Cannot provide custom timestamp for conditional updates";
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
-    let places = places(&written, statement)?;
-    let checks = Checks::new(session, &written)?;
+    let places = places(&handle, statement)?;
+    let checks = Checks::new(context, &handle)?;
     let row = match &statement.source {
         InsertSource::Query(_)
-            if !conditional && statement.returning.is_none() && decided(&written, &checks, &places) =>
+            if !conditional && statement.returning.is_none() && decides_checks(&handle, &checks, &places) =>
         {
-            return columnar(session, statement, &written, &places, timing, parameters).await;
+            return columnar(context, statement, &handle, &places, timing, parameters).await;
         }
-        InsertSource::Query(_) => from_query(session, statement, &written, &places, parameters).await?,
-        InsertSource::DefaultValues => from_values(session, &written, &[], &[vec![]], parameters)?,
-        InsertSource::Values(values) => from_values(session, &written, &places, values, parameters)?,
+        InsertSource::Query(_) => from_query(context, statement, &handle, &places, parameters).await?,
+        InsertSource::DefaultValues => from_values(context, &handle, &[], &[vec![]], parameters)?,
+        InsertSource::Values(values) => from_values(context, &handle, &places, values, parameters)?,
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, statement.alias.as_deref(), items, &types)?),
+        Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
-        count(&session.database.counts().point_writes);
+        count(&context.database.counts().point_writes);
     }
-    let mut insert = Rows { written, rows: row, checks, returning, timing };
-    insert.complete(session).await?;
+    let mut insert = InsertRows { handle, rows: row, checks, returning, timing };
+    insert.complete(context).await?;
     match (&statement.on_conflict, statement.if_not_exists) {
         (Some(_), true) => Err(Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other")),
-        (None, true) => conflict::if_not_exists(session, insert, parameters).await,
-        (Some(clause), false) => conflict::on_conflict(session, statement, clause, insert, parameters).await,
-        (None, false) => upsert(session, insert, parameters).await,
+        (None, true) => conflict::if_not_exists(context, insert, parameters).await,
+        (Some(clause), false) => conflict::on_conflict(context, statement, clause, insert, parameters).await,
+        (None, false) => upsert(context, insert, parameters).await,
     }
 }
 
 /// The places of the columns the statement names; all that are not hidden where it names none.
-fn places(written: &Written, statement: &Insert) -> Result<Vec<usize>> {
+fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
     if statement.columns.is_empty() {
-        return Ok(written.shown().map(|(place, _)| place).collect());
+        return Ok(handle.shown().map(|(place, _)| place).collect());
     }
     let mut places = Vec::with_capacity(statement.columns.len());
     for name in &statement.columns {
-        let column = written.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
-        let place = written.table.columns.iter().position(|other| other.id == column.id);
+        let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        let place = handle.table.columns.iter().position(|other| other.id == column.id);
         let place = place.ok_or_else(|| Error::internal("a column without a place"))?;
         if places.contains(&place) {
             let message = format!("column \"{}\" specified more than once", name.name);
@@ -112,16 +111,16 @@ fn check_width(statement_names_columns: bool, columns: usize, values: usize) -> 
 }
 
 fn from_values(
-    session: &mut Session,
-    written: &Written,
+    context: &mut ClientContext,
+    handle: &TableHandle,
     places: &[usize],
     values: &[Vec<InsertValue>],
     parameters: &[Value],
 ) -> Result<Vec<NewRow>> {
-    let evaluator = Evaluator::new(session);
-    let named = places.len() < written.shown().count() || !written.shown().map(|(p, _)| p).eq(places.iter().copied());
-    let types: Vec<_> = written.table.columns.iter().map(|column| column.ty).collect();
-    let mut pending = Pending::default();
+    let evaluator = Evaluator::new(context);
+    let named = places.len() < handle.shown().count() || !handle.shown().map(|(p, _)| p).eq(places.iter().copied());
+    let types: Vec<_> = handle.table.columns.iter().map(|column| column.ty).collect();
+    let mut pending = PendingValues::default();
     let mut rows = Vec::with_capacity(values.len());
     for source in values {
         check_width(named, places.len(), source.len())?;
@@ -136,8 +135,8 @@ fn from_values(
         }
         rows.push(row);
     }
-    pending.settle(session, &types, &mut rows)?;
-    fill_defaults(session, written, &mut rows)?;
+    pending.evaluate_into(context, &types, &mut rows)?;
+    fill_defaults(context, handle, &mut rows)?;
     for (row, source) in rows.iter_mut().zip(values) {
         // DEFAULT of a column without one is null.
         for (place, value) in places.iter().zip(source) {
@@ -149,9 +148,9 @@ fn from_values(
     Ok(rows)
 }
 
-fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) -> Result<()> {
-    let evaluator = Evaluator::new(session);
-    for (place, column) in written.table.columns.iter().enumerate() {
+fn fill_defaults(context: &mut ClientContext, handle: &TableHandle, rows: &mut [NewRow]) -> Result<()> {
+    let evaluator = Evaluator::new(context);
+    for (place, column) in handle.table.columns.iter().enumerate() {
         let Some(text) = &column.default else { continue };
         if rows.iter().all(|row| row[place].is_some()) {
             continue;
@@ -164,7 +163,7 @@ fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) 
             }
             continue;
         }
-        let compiled = compile(session, &[&expression], &[], &[])?;
+        let compiled = compile(context, &[&expression], &[], &[])?;
         let arrays = compiled.evaluate(&rows_without_columns(rows.len())?, &[])?;
         for (index, row) in rows.iter_mut().enumerate().filter(|(_, row)| row[place].is_none()) {
             row[place] = Some(evaluator.assign(&arrays[0], index, compiled.types()[0], column.ty)?);
@@ -174,102 +173,107 @@ fn fill_defaults(session: &mut Session, written: &Written, rows: &mut [NewRow]) 
 }
 
 async fn from_query(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
-    written: &Written,
+    handle: &TableHandle,
     places: &[usize],
     parameters: &[Value],
 ) -> Result<Vec<NewRow>> {
-    let names = named(written, places);
-    let mut intake = Intake::new(written.table.clone(), &names, Arc::new(session.zone()))?;
+    let names = named(handle, places);
+    let mut intake = Intake::new(handle.table.clone(), &names, Arc::new(context.zone()))?;
     let mut rows = Vec::new();
-    let mut batches = read(session, statement, &intake, parameters).await?;
+    let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
-        let write = intake.write(&batch?, session.stamp())?;
+        let write = intake.write(&batch?, context.stamp())?;
         for index in 0..write.batch.num_rows() {
-            let mut row: NewRow = vec![None; written.table.columns.len()];
+            let mut row: NewRow = vec![None; handle.table.columns.len()];
             for (id, array) in write.columns.iter().zip(write.batch.columns()) {
-                let place = written.table.columns.iter().position(|column| column.id == *id && !column.hidden);
+                let place = handle.table.columns.iter().position(|column| column.id == *id && !column.hidden);
                 let Some(place) = place else { continue };
-                row[place] = Some(keyspan_model::array::value_at(array, index, written.table.columns[place].ty)?);
+                row[place] = Some(keyspan_model::array::value_at(array, index, handle.table.columns[place].ty)?);
             }
             rows.push(row);
         }
     }
     drop(batches);
-    fill_defaults(session, written, &mut rows)?;
+    fill_defaults(context, handle, &mut rows)?;
     Ok(rows)
 }
 
-fn named(written: &Written, places: &[usize]) -> Vec<String> {
-    places.iter().map(|place| written.table.columns[*place].name.clone()).collect()
+fn named(handle: &TableHandle, places: &[usize]) -> Vec<String> {
+    places.iter().map(|place| handle.table.columns[*place].name.clone()).collect()
 }
 
-/// Whether what is written decides the CHECKs, without a look at the rows that are there.
-fn decided(written: &Written, checks: &Checks, places: &[usize]) -> bool {
-    let columns = &written.table.columns;
+/// Whether the columns that are written are enough to decide the CHECKs, without reading the old rows.
+fn decides_checks(handle: &TableHandle, checks: &Checks, places: &[usize]) -> bool {
+    let columns = &handle.table.columns;
     let given = |name: &str| {
         columns
             .iter()
             .enumerate()
             .any(|(place, column)| column.name == name && (places.contains(&place) || column.default.is_some()))
     };
-    checks.are_about(&written.table, given)
+    checks.read_only(&handle.table, given)
 }
 
 /// The rows of the statement's query, as they come.
-async fn read(session: &mut Session, statement: &Insert, intake: &Intake, parameters: &[Value]) -> Result<BatchStream> {
+async fn read(
+    context: &mut ClientContext,
+    statement: &Insert,
+    intake: &Intake,
+    parameters: &[Value],
+) -> Result<BatchStream> {
     let InsertSource::Query(source) = &statement.source else {
         return Err(Error::internal("the rows of an INSERT without a query"));
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(session, &source.query, &types).await?;
+    let planned = query::plan(context, &source.query, &types).await?;
     let wanted = intake.schema().fields().len();
     check_width(!statement.columns.is_empty(), wanted, planned.schema.fields().len())?;
-    query::execute(session, &planned, parameters).await
+    query::execute(context, &planned, parameters).await
 }
 
-/// INSERT … SELECT: batches as they come, written in one atomic step at the end.
+/// INSERT … SELECT without conditions: the query's batches as columnar writes, applied in one atomic step at the end.
 async fn columnar(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Insert,
-    written: &Written,
+    handle: &TableHandle,
     places: &[usize],
     timing: Timing,
     parameters: &[Value],
 ) -> Result<Outcome> {
-    let mut names = named(written, places);
+    let mut names = named(handle, places);
     if let (true, InsertSource::Query(source)) = (statement.columns.is_empty(), &statement.source) {
         // Without a column list a query may have fewer columns than the table.
         let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-        let columns = query::plan(session, &source.query, &types).await?.schema.fields().len();
+        let columns = query::plan(context, &source.query, &types).await?.schema.fields().len();
         names.truncate(columns.max(1));
     }
-    let mut intake = Intake::complete(session, written.table.clone(), &names)?;
+    let mut intake = Intake::complete(context, handle.table.clone(), &names)?;
     intake.ttl = timing.ttl;
-    let mut gather = Gather::new(session.database.store(), (*written.relation).clone(), timing.stamp);
-    let mut batches = read(session, statement, &intake, parameters).await?;
+    let mut gather = Gather::new(context.database.store(), (*handle.relation).clone(), timing.stamp);
+    let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
-            intake.reserve(session, batch.num_rows()).await?;
+            intake.reserve(&context.database, batch.num_rows()).await?;
             gather.push(intake.write(&batch, timing.stamp)?).await?;
         }
     }
     drop(batches);
     let rows = gather.rows();
     let mutations = gather.finish().await?.into_iter().collect();
-    let locks = HeldLocks::none(session.database.locks().clone());
-    session.write(mutations, Vec::new(), locks).await?;
+    let locks = HeldLocks::none(context.database.locks().clone());
+    context.write(mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 
-impl Rows {
+impl InsertRows {
     /// Numbers rows without a key, and checks what can be checked without reading.
-    async fn complete(&mut self, session: &Session) -> Result<()> {
-        let table = self.written.table.clone();
+    async fn complete(&mut self, context: &ClientContext) -> Result<()> {
+        let table = self.handle.table.clone();
         if table.columns[0].hidden && !self.rows.is_empty() {
-            let first = rowid::allocate(session, &self.written.relation, self.rows.len()).await?;
+            let first = context.database.new_row_ids(&self.handle.relation, self.rows.len()).await?;
             for (row, number) in self.rows.iter_mut().zip(first..) {
                 row[0] = Some(Value::BigInt(number));
             }
@@ -278,7 +282,7 @@ impl Rows {
             for (column, value) in table.columns.iter().zip(row) {
                 match value {
                     Some(Value::Null) | None if column.not_null || column.is_key() => {
-                        return Err(null_value(&table, column, Some(&alone(row))));
+                        return Err(null_value(&table, column, Some(&or_null(row))));
                     }
                     Some(value) => check_value(&table, column, value)?,
                     None => {}
@@ -290,30 +294,30 @@ impl Rows {
 
     /// The key of a row.
     pub(super) fn key(&self, row: &NewRow) -> Vec<Value> {
-        row[..self.written.key_len()].iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
+        row[..self.handle.key_len()].iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
     }
 
     /// The mutation that inserts a row.
     pub(super) fn insert(&self, row: &NewRow) -> Mutation {
-        self.written.write(row, true, self.timing.stamp, self.timing.ttl)
+        self.handle.write(row, true, self.timing.stamp, self.timing.ttl)
     }
 
-    /// Whether the CHECKs can be decided by what is written alone.
-    fn checks_are_decided(&self) -> bool {
-        let table = &self.written.table;
+    /// Whether the CHECKs can be decided from the written rows, without reading the old ones.
+    fn rows_decide_checks(&self) -> bool {
+        let table = &self.handle.table;
         let place = |name: &str| table.columns.iter().position(|column| column.name == name);
         let is_written = |name: &str| place(name).is_some_and(|place| self.rows.iter().all(|row| row[place].is_some()));
-        self.checks.are_about(table, is_written)
+        self.checks.read_only(table, is_written)
     }
 
-    /// Of rows with one key only the last is left.
-    pub(super) fn fold(&mut self) -> Result<()> {
+    /// Keeps only the last of the rows with one key.
+    pub(super) fn keep_last_of_each_key(&mut self) -> Result<()> {
         if self.rows.len() < 2 {
             return Ok(());
         }
         let mut last = HashMap::with_capacity(self.rows.len());
         for (index, row) in self.rows.iter().enumerate() {
-            last.insert(self.written.name(&self.key(row))?, index);
+            last.insert(self.handle.name(&self.key(row))?, index);
         }
         if last.len() < self.rows.len() {
             let mut kept: Vec<usize> = last.into_values().collect();
@@ -331,7 +335,7 @@ impl Rows {
             return Ok(None);
         }
         let (mut columns, mut fields, mut arrays) = (Vec::new(), Vec::new(), Vec::new());
-        let table = &self.written.table;
+        let table = &self.handle.table;
         for (place, column) in table.columns.iter().enumerate().filter(|(place, _)| first[*place].is_some()) {
             let values: Vec<Value> = self.rows.iter().map(|row| row[place].clone().unwrap_or(Value::Null)).collect();
             columns.push(column.id);
@@ -339,59 +343,59 @@ impl Rows {
             arrays.push(array_of(column.ty, &values)?);
         }
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-        let (relation, Timing { stamp, ttl, .. }) = (self.written.relation.id, self.timing);
+        let (relation, Timing { stamp, ttl, .. }) = (self.handle.relation.id, self.timing);
         let write = BatchWrite { relation, columns, batch, marker: true, null_deletes: true, stamp, ttl };
         Ok(Some(Mutation::Batch(write)))
     }
 }
 
 /// The plain INSERT.
-async fn upsert(session: &mut Session, mut insert: Rows, parameters: &[Value]) -> Result<Outcome> {
+async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters: &[Value]) -> Result<Outcome> {
     let tag = Tag::counted("INSERT", insert.rows.len() as u64);
-    insert.fold()?;
-    let table = insert.written.table.clone();
+    insert.keep_last_of_each_key()?;
+    let table = insert.handle.table.clone();
     let complete = |row: &NewRow| row.iter().all(Option::is_some);
-    let reads = !insert.checks_are_decided() || (insert.returning.is_some() && !insert.rows.iter().all(complete));
+    let reads = !insert.rows_decide_checks() || (insert.returning.is_some() && !insert.rows.iter().all(complete));
     let keys: Vec<Vec<Value>> = insert.rows.iter().map(|row| insert.key(row)).collect();
     let after = if reads {
-        let written = insert.written.clone();
+        let handle = insert.handle.clone();
         let insert = &insert;
-        change(session, &written, &Target::Keys(keys), parameters, |_, found| {
-            let places = found.places(&insert.written)?;
+        change(context, &handle, &WriteTarget::Keys(keys), parameters, |found| {
+            let places = found.places(&insert.handle)?;
             let mut after = Vec::with_capacity(insert.rows.len());
             for row in &insert.rows {
-                after.push(match places.get(&insert.written.name(&insert.key(row))?) {
-                    Some(&at) => merged(&insert.written.values(&found.rows, at)?, row),
-                    None => alone(row),
+                after.push(match places.get(&insert.handle.name(&insert.key(row))?) {
+                    Some(&at) => overlaid(&insert.handle.values(&found.rows, at)?, row),
+                    None => or_null(row),
                 });
             }
-            insert.checks.check(&table, &insert.written.batch(&after)?)?;
+            insert.checks.check(&table, &insert.handle.batch(&after)?)?;
             Ok((insert.rows.iter().map(|row| insert.insert(row)).collect(), after))
         })
         .await?
     } else {
         let needed = insert.returning.is_some() || !insert.checks.is_empty();
-        let after: Vec<Vec<Value>> = if needed { insert.rows.iter().map(alone).collect() } else { Vec::new() };
+        let after: Vec<Vec<Value>> = if needed { insert.rows.iter().map(or_null).collect() } else { Vec::new() };
         if needed {
-            insert.checks.check(&table, &insert.written.batch(&after)?)?;
+            insert.checks.check(&table, &insert.handle.batch(&after)?)?;
         }
         let mutations = match insert.columnar()? {
             Some(mutation) => vec![mutation],
             None => insert.rows.iter().map(|row| insert.insert(row)).collect(),
         };
-        let locks = session.lock_blind(&insert.written, &keys).await?;
-        session.write(mutations, Vec::new(), locks).await?;
+        let locks = context.lock_blind(&insert.handle, &keys).await?;
+        context.write(mutations, Vec::new(), locks).await?;
         after
     };
     insert.outcome(tag, &after, parameters)
 }
 
-impl Rows {
+impl InsertRows {
     /// The tag, with the RETURNING list's rows where there is one.
     pub(super) fn outcome(&self, tag: Tag, after: &[Vec<Value>], parameters: &[Value]) -> Result<Outcome> {
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(&self.written.batch(after)?, parameters)?;
+                let rows = returning.rows(&self.handle.batch(after)?, parameters)?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

@@ -6,23 +6,19 @@
 //! UPDATE, DELETE ─▶ target: keys, span, query ─▶ change: lock, read, decide ┴─▶ Store::apply, again on 40001
 //! ```
 //!
-//! The rule: what a statement reads in order to write is read from the newest state with the rows locked, and is said
-//! to the store as a precondition; so 200 concurrent increments make 200. DataFusion's own DML hooks are never used.
+//! The rule: what a statement reads in order to write is read from the newest state with the rows locked, and the store
+//! checks that it is unchanged when it applies the write; so 200 concurrent increments add 200. DataFusion's own DML
+//! hooks are never used.
 
 pub(crate) mod assign;
 pub(crate) mod change;
-pub(crate) mod check;
 pub(crate) mod condition;
 pub(crate) mod conflict;
 pub(crate) mod delete;
 pub(crate) mod existing;
 pub(crate) mod insert;
-pub(crate) mod intake;
 pub(crate) mod returning;
-pub(crate) mod row;
-pub(crate) mod rowid;
 pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod update;
 pub(crate) mod using;
-pub(crate) mod value;

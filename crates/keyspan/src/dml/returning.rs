@@ -9,11 +9,11 @@ use keyspan_model::array::coerce;
 use keyspan_model::{ColumnType, Error, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile_typed;
-use crate::ddl::folded;
+use crate::context::ClientContext;
+use crate::expression::compile_typed;
+use crate::names::fold_case;
 use crate::outcome::Rows;
-use crate::session::Session;
+use crate::row::TableHandle;
 
 /// A RETURNING list ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Returning {
 impl Returning {
     /// Compiles the list over the table's columns.
     pub(crate) fn new(
-        session: &mut Session,
-        written: &Written,
+        context: &mut ClientContext,
+        handle: &TableHandle,
         alias: Option<&str>,
         items: &[ast::SelectItem],
         types: &[Option<ColumnType>],
@@ -40,11 +40,11 @@ impl Returning {
                     expressions.push(expression.clone());
                 }
                 ast::SelectItem::ExprWithAlias { expr, alias } => {
-                    labels.push(folded(alias));
+                    labels.push(fold_case(alias));
                     expressions.push(expr.clone());
                 }
                 ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..) => {
-                    for (_, column) in written.shown() {
+                    for (_, column) in handle.shown() {
                         labels.push(column.name.clone());
                         expressions.push(ast::Expr::Identifier(ast::Ident::with_quote('"', &column.name)));
                     }
@@ -52,9 +52,9 @@ impl Returning {
                 _ => return Err(Error::not_supported("this form of RETURNING is not supported")),
             }
         }
-        let qualifier = alias.unwrap_or(&written.table.name);
+        let qualifier = alias.unwrap_or(&handle.table.name);
         let references: Vec<&ast::Expr> = expressions.iter().collect();
-        let compiled = compile_typed(session, &references, &[(qualifier, written.schema.clone())], types)?;
+        let compiled = compile_typed(context, &references, &[(qualifier, handle.schema.clone())], types)?;
         let fields = labels.iter().zip(compiled.types()).map(|(label, ty)| ty.field(label, true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         Ok(Returning { compiled, schema })
@@ -85,8 +85,8 @@ impl Returning {
 pub(crate) fn label(expression: &ast::Expr) -> String {
     use ast::Expr;
     match expression {
-        Expr::Identifier(identifier) => folded(identifier),
-        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(unknown, folded),
+        Expr::Identifier(identifier) => fold_case(identifier),
+        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(unknown, fold_case),
         Expr::Nested(inner) => label(inner),
         Expr::Cast { expr, data_type, .. } => match label(expr) {
             inner if inner == unknown() => type_label(data_type),
@@ -94,7 +94,7 @@ pub(crate) fn label(expression: &ast::Expr) -> String {
         },
         Expr::Function(function) => {
             let last = function.name.0.last().and_then(|part| part.as_ident());
-            last.map_or_else(unknown, folded)
+            last.map_or_else(unknown, fold_case)
         }
         Expr::Case { else_result, .. } => match else_result.as_deref().map(label) {
             Some(inner) if inner != unknown() => inner,

@@ -15,21 +15,22 @@ use keyspan_cql::ast::{self, VisitMut, VisitorMut};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::NewRow;
-use super::value::{Evaluator, compile_typed, one_row, parameter_index, rows_without_columns};
-use crate::session::Session;
+use crate::context::ClientContext;
+use crate::expression::{Evaluator, compile_typed, one_row, rows_without_columns};
+use crate::parameter::parameter_index;
+use crate::row::NewRow;
 
 /// An expression with its parameters numbered in the order in which they come.
 #[derive(Debug)]
-struct Shape {
+struct ExpressionShape {
     expression: ast::Expr,
     /// The places, among the statement's parameters, of `$1`, `$2`, … of the expression.
     places: Vec<usize>,
 }
 
-impl Shape {
-    fn of(expression: &ast::Expr) -> Result<Shape> {
-        let mut shape = Shape { expression: expression.clone(), places: Vec::new() };
+impl ExpressionShape {
+    fn parse(expression: &ast::Expr) -> Result<ExpressionShape> {
+        let mut shape = ExpressionShape { expression: expression.clone(), places: Vec::new() };
         let mut numbering = Numbering::default();
         if let ControlFlow::Break(error) = shape.expression.visit(&mut numbering) {
             return Err(error);
@@ -65,30 +66,30 @@ impl VisitorMut for Numbering {
 }
 
 /// A shape's text with the types of its parameters, as far as they are known.
-type Key = (String, Vec<Option<ColumnType>>);
+type ShapeKey = (String, Vec<Option<ColumnType>>);
 
 /// Types of parameters, found by compiling each shape once.
 #[derive(Default)]
 pub(crate) struct ShapeTypes {
-    known: HashMap<Key, Vec<ColumnType>>,
+    known: HashMap<ShapeKey, Vec<ColumnType>>,
 }
 
 impl ShapeTypes {
     /// The parameters of an expression without columns: their places and types, given those that are known.
-    pub(crate) fn of(
+    pub(crate) fn infer(
         &mut self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: &ast::Expr,
         types: &[Option<ColumnType>],
     ) -> Result<Vec<(usize, ColumnType)>> {
-        let shape = Shape::of(expression)?;
+        let shape = ExpressionShape::parse(expression)?;
         let given: Vec<_> = shape.places.iter().map(|place| types.get(*place).copied().flatten()).collect();
         if given.iter().all(Option::is_some) {
             return Ok(Vec::new());
         }
         let key = (shape.expression.to_string(), given);
         if !self.known.contains_key(&key) {
-            let compiled = compile_typed(session, &[&shape.expression], &[], &key.1)?;
+            let compiled = compile_typed(context, &[&shape.expression], &[], &key.1)?;
             self.known.insert(key.clone(), compiled.parameters().to_vec());
         }
         let found = self.known.get(&key).into_iter().flatten();
@@ -98,7 +99,7 @@ impl ShapeTypes {
 
 /// Where a value goes, and the parameters that its expression names.
 #[derive(Debug)]
-struct Cell {
+struct PendingCell {
     row: usize,
     place: usize,
     values: Vec<Value>,
@@ -106,20 +107,20 @@ struct Cell {
 
 /// The cells whose expressions have one shape.
 #[derive(Debug)]
-struct Alike {
+struct PendingGroup {
     expression: ast::Expr,
     types: Vec<Option<ColumnType>>,
-    cells: Vec<Cell>,
+    cells: Vec<PendingCell>,
 }
 
 /// Cells of an INSERT that are still to be evaluated.
 #[derive(Default)]
-pub(crate) struct Pending {
-    groups: Vec<Alike>,
-    by_key: HashMap<Key, usize>,
+pub(crate) struct PendingValues {
+    groups: Vec<PendingGroup>,
+    by_key: HashMap<ShapeKey, usize>,
 }
 
-impl Pending {
+impl PendingValues {
     /// Adds the cell of a row at a place, which is to have the value of this expression.
     pub(crate) fn add(
         &mut self,
@@ -127,7 +128,7 @@ impl Pending {
         expression: &ast::Expr,
         parameters: &[Value],
     ) -> Result<()> {
-        let Shape { expression, places } = Shape::of(expression)?;
+        let ExpressionShape { expression, places } = ExpressionShape::parse(expression)?;
         let value = |place: &usize| {
             let missing = || Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter ${}", place + 1));
             parameters.get(*place).cloned().ok_or_else(missing)
@@ -135,32 +136,37 @@ impl Pending {
         let values = places.iter().map(value).collect::<Result<Vec<_>>>()?;
         let types: Vec<_> = values.iter().map(Value::natural_type).collect();
         let group = *self.by_key.entry((expression.to_string(), types.clone())).or_insert_with(|| {
-            self.groups.push(Alike { expression, types, cells: Vec::new() });
+            self.groups.push(PendingGroup { expression, types, cells: Vec::new() });
             self.groups.len() - 1
         });
-        self.groups[group].cells.push(Cell { row, place, values });
+        self.groups[group].cells.push(PendingCell { row, place, values });
         Ok(())
     }
 
     /// Evaluates all and puts the values into the rows, each cast to the type of its place.
-    pub(crate) fn settle(self, session: &mut Session, types: &[ColumnType], rows: &mut [NewRow]) -> Result<()> {
-        let evaluator = Evaluator::new(session);
-        let mut put = |cell: &Cell, array: &ArrayRef, index: usize, from: ColumnType| -> Result<()> {
+    pub(crate) fn evaluate_into(
+        self,
+        context: &mut ClientContext,
+        types: &[ColumnType],
+        rows: &mut [NewRow],
+    ) -> Result<()> {
+        let evaluator = Evaluator::new(context);
+        let mut put = |cell: &PendingCell, array: &ArrayRef, index: usize, from: ColumnType| -> Result<()> {
             rows[cell.row][cell.place] = Some(evaluator.assign(array, index, from, types[cell.place])?);
             Ok(())
         };
-        let (alone, alike): (Vec<_>, Vec<_>) = self.groups.into_iter().partition(Alike::is_constant);
-        if !alone.is_empty() {
-            // Expressions that no other is like cost least in one plan.
-            let expressions: Vec<&ast::Expr> = alone.iter().map(|group| &group.expression).collect();
-            let compiled = compile_typed(session, &expressions, &[], &[])?;
+        let (constants, others): (Vec<_>, Vec<_>) = self.groups.into_iter().partition(PendingGroup::is_constant);
+        if !constants.is_empty() {
+            // Expressions that occur once are cheapest in one plan.
+            let expressions: Vec<&ast::Expr> = constants.iter().map(|group| &group.expression).collect();
+            let compiled = compile_typed(context, &expressions, &[], &[])?;
             let arrays = compiled.evaluate(&one_row()?, &[])?;
-            for ((group, array), ty) in alone.iter().zip(&arrays).zip(compiled.types()) {
+            for ((group, array), ty) in constants.iter().zip(&arrays).zip(compiled.types()) {
                 group.cells.iter().try_for_each(|cell| put(cell, array, 0, *ty))?;
             }
         }
-        for group in alike {
-            let compiled = compile_typed(session, &[&group.expression], &[], &group.types)?;
+        for group in others {
+            let compiled = compile_typed(context, &[&group.expression], &[], &group.types)?;
             for (from, array) in group.arrays(&compiled)? {
                 for index in 0..array.len() {
                     put(&group.cells[from + index], &array, index, compiled.types()[0])?;
@@ -171,7 +177,7 @@ impl Pending {
     }
 }
 
-impl Alike {
+impl PendingGroup {
     /// Whether it is one cell that has no parameters.
     fn is_constant(&self) -> bool {
         self.types.is_empty() && self.cells.len() == 1

@@ -13,14 +13,15 @@ use keyspan_query::{KeyMatch, key_of};
 use keyspan_store::seam::Snapshot;
 
 use super::existing;
-use super::row::Written;
+use crate::context::ClientContext;
 use crate::database::count;
+use crate::names;
 use crate::query;
-use crate::session::Session;
+use crate::row::TableHandle;
 
-/// Which rows.
+/// Which rows a statement writes.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum WriteTarget {
     /// The row with this whole key.
     Key(Vec<Value>),
     /// The rows with these whole keys.
@@ -35,40 +36,42 @@ pub(crate) enum Target {
 
 /// What the WHERE of an UPDATE or DELETE says.
 pub(crate) fn target(
-    session: &Session,
-    written: &Written,
+    context: &ClientContext,
+    handle: &TableHandle,
     alias: Option<&str>,
     filter: Option<&ast::Expr>,
     parameters: &[Value],
-) -> Result<Target> {
-    let Some(filter) = filter else { return Ok(Target::Span(Span::all())) };
+) -> Result<WriteTarget> {
+    let Some(filter) = filter else { return Ok(WriteTarget::Span(Span::all())) };
     let matched = match alias {
         // The alias hides the table's name; the recognition knows only that.
-        Some(alias) if alias != written.table.name => {
-            key_of(&without_qualifier(filter, alias), &written.table, session.settings.time_zone())
+        Some(alias) if alias != handle.table.name => {
+            key_of(&without_qualifier(filter, alias), &handle.table, context.settings.time_zone())
         }
-        _ => key_of(filter, &written.table, session.settings.time_zone()),
+        _ => key_of(filter, &handle.table, context.settings.time_zone()),
     };
     let bind =
         |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
     let possible = |key: &[Value]| !key.iter().any(Value::is_null);
     Ok(match matched {
         KeyMatch::WholeKey(key) => match bind(&key)? {
-            key if possible(&key) => Target::Key(key),
-            _ => Target::Nothing,
+            key if possible(&key) => WriteTarget::Key(key),
+            _ => WriteTarget::Nothing,
         },
         KeyMatch::WholeKeys(keys) => {
             let keys = keys.iter().map(|key| bind(key)).collect::<Result<Vec<_>>>()?;
-            Target::Keys(keys.into_iter().filter(|key| possible(key)).collect())
+            WriteTarget::Keys(keys.into_iter().filter(|key| possible(key)).collect())
         }
-        KeyMatch::SpansOnly(range) => range.bind(&written.table, parameters)?.map_or(Target::Nothing, Target::Span),
-        KeyMatch::Other => Target::Query(Box::new(query_of(written, alias, filter)?)),
+        KeyMatch::SpansOnly(range) => {
+            range.bind(&handle.table, parameters)?.map_or(WriteTarget::Nothing, WriteTarget::Span)
+        }
+        KeyMatch::Other => WriteTarget::Query(Box::new(query_of(handle, alias, filter)?)),
     })
 }
 
 /// `SELECT every column FROM table WHERE filter`, the filter being the statement's own tree.
-fn query_of(written: &Written, alias: Option<&str>, filter: &ast::Expr) -> Result<ast::Query> {
-    let table = &written.table;
+fn query_of(handle: &TableHandle, alias: Option<&str>, filter: &ast::Expr) -> Result<ast::Query> {
+    let table = &handle.table;
     let columns: Vec<String> = table.columns.iter().map(|column| quote(&column.name)).collect();
     let alias = alias.map_or(String::new(), |alias| format!(" AS {}", quote(alias)));
     let text = format!("SELECT {} FROM {}.{}{alias}", columns.join(", "), quoted(&table.keyspace), quote(&table.name));
@@ -92,7 +95,7 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
     let _ = ast::visit_expressions_mut(&mut filter, |expression| {
         if let ast::Expr::CompoundIdentifier(parts) = expression
             && let [qualifier, column] = parts.as_slice()
-            && crate::ddl::folded(qualifier) == alias
+            && names::fold_case(qualifier) == alias
         {
             *expression = ast::Expr::Identifier(column.clone());
         }
@@ -103,45 +106,45 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
 
 /// The live rows of the target, all columns, as the snapshot has them.
 pub(crate) async fn read(
-    session: &mut Session,
-    written: &Written,
-    target: &Target,
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    target: &WriteTarget,
     snapshot: &Arc<dyn Snapshot>,
     parameters: &[Value],
 ) -> Result<RecordBatch> {
     let mut batches = Vec::new();
     match target {
-        Target::Nothing => {}
-        Target::Key(key) => batches.push(written.read(snapshot, std::slice::from_ref(key))?),
-        Target::Keys(keys) => batches.push(written.read(snapshot, keys)?),
-        Target::Span(span) => {
-            let columns = written.scan_columns();
-            let relation = written.relation.id;
-            let read = existing::visit(session, snapshot, relation, vec![span.clone()], columns, |batch| {
+        WriteTarget::Nothing => {}
+        WriteTarget::Key(key) => batches.push(handle.read(snapshot, std::slice::from_ref(key))?),
+        WriteTarget::Keys(keys) => batches.push(handle.read(snapshot, keys)?),
+        WriteTarget::Span(span) => {
+            let columns = handle.scan_columns();
+            let relation = handle.relation.id;
+            let read = existing::visit(context, snapshot, relation, vec![span.clone()], columns, |batch| {
                 batches.push(batch);
                 Ok(false)
             });
             read.await?;
         }
-        Target::Query(found) => {
-            count(&session.database.counts().planned_statements);
+        WriteTarget::Query(found) => {
+            count(&context.database.counts().planned_statements);
             let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-            let context = session.context(snapshot.clone(), &types);
-            let planned = query::plan_on(session, found, context.clone()).await?;
-            let stream = query::execute_on(session, &planned, parameters, context).await?;
-            let mut stream = session.running.guard_stream(stream);
+            let query_context = context.query_context(snapshot.clone(), &types);
+            let planned = query::plan_on(context, found, query_context.clone()).await?;
+            let stream = query::execute_on(context, &planned, parameters, query_context).await?;
+            let mut stream = context.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);
             }
         }
     }
-    let batches = batches.iter().map(|batch| uniform(written, batch)).collect::<Result<Vec<_>>>()?;
-    Ok(concat_batches(&written.schema, &batches)?)
+    let batches = batches.iter().map(|batch| with_table_types(handle, batch)).collect::<Result<Vec<_>>>()?;
+    Ok(concat_batches(&handle.schema, &batches)?)
 }
 
 /// The batch with exactly the table's types and no column declared NOT NULL.
-fn uniform(written: &Written, batch: &RecordBatch) -> Result<RecordBatch> {
-    let columns = written.table.columns.iter().zip(batch.columns());
+fn with_table_types(handle: &TableHandle, batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = handle.table.columns.iter().zip(batch.columns());
     let arrays = columns.map(|(column, array)| coerce(array, column.ty)).collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(written.schema.clone(), arrays)?)
+    Ok(RecordBatch::try_new(handle.schema.clone(), arrays)?)
 }

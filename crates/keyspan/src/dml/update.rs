@@ -8,24 +8,24 @@ use keyspan_cql::Update;
 use keyspan_model::{Error, ErrorKind, Result, Value};
 
 use super::assign::Assignments;
-use super::change::{Found, change};
-use super::check::Checks;
-use super::condition::{self, Answer, Compiled, Decision};
+use super::change::{TargetRows, change};
+use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::returning::Returning;
-use super::row::{NewRow, Written, merged};
-use super::target::{self, Target};
+use super::target::{self, WriteTarget};
 use super::using::{self, Timing};
+use crate::constraint::Checks;
+use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
-use crate::session::Session;
+use crate::row::{NewRow, TableHandle, overlaid};
 
 /// Everything about an UPDATE that does not depend on the rows.
-struct Plan {
-    written: Written,
+struct UpdatePlan {
+    handle: TableHandle,
     assignments: Assignments,
     checks: Checks,
-    condition: Option<Compiled>,
+    condition: Option<CompiledCondition>,
     returning: Option<Returning>,
     timing: Timing,
     /// Whether a missing row is created.
@@ -33,111 +33,121 @@ struct Plan {
 }
 
 /// `UPDATE`.
-pub(crate) async fn run(session: &mut Session, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
-    let table = names::table(&session.catalog(), &session.settings.search_path(), &statement.table)?;
-    let written = session.written(table);
-    let target = target::target(session, &written, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
-    let plan = plan(session, statement, written, &target, parameters)?;
-    if !matches!(target, Target::Query(_)) {
-        count(&session.database.counts().point_writes);
+pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let handle = context.handle(table);
+    let target = target::target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let plan = plan(context, statement, handle, &target, parameters)?;
+    if !matches!(target, WriteTarget::Query(_)) {
+        count(&context.database.counts().point_writes);
     }
-    if let (Target::Key(key), true) = (&target, plan.is_blind()) {
-        return blind(session, &plan, key.clone()).await;
+    if let (WriteTarget::Key(key), true) = (&target, plan.is_blind()) {
+        return blind(context, &plan, key.clone()).await;
     }
-    let written = plan.written.clone();
+    let handle = plan.handle.clone();
     let (updated, answers) =
-        change(session, &written, &target, parameters, |_, found| plan.decide(&target, found, parameters)).await?;
+        change(context, &handle, &target, parameters, |found| plan.decide(&target, found, parameters)).await?;
     plan.outcome(updated, answers, parameters)
 }
 
 fn plan(
-    session: &mut Session,
+    context: &mut ClientContext,
     statement: &Update,
-    written: Written,
-    target: &Target,
+    handle: TableHandle,
+    target: &WriteTarget,
     parameters: &[Value],
-) -> Result<Plan> {
+) -> Result<UpdatePlan> {
     let alias = statement.alias.as_deref();
-    let input = [(alias.unwrap_or(&written.table.name), written.schema.clone())];
-    let assignments = Assignments::new(session, &written, &statement.assignments, &input, parameters)?;
-    let checks = Checks::new(session, &written)?;
-    let timing = using::timing(session, &statement.using, &written.table, parameters)?;
+    let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+    let assignments = Assignments::new(context, &handle, &statement.assignments, &input, parameters)?;
+    let checks = Checks::new(context, &handle)?;
+    let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     let condition = match &statement.condition {
         None => None,
         Some(_) if timing.custom => {
             let message = "Cannot provide custom timestamp for conditional updates";
             return Err(Error::new(ErrorKind::InvalidParameter, message));
         }
-        Some(_) if !matches!(target, Target::Key(_)) => {
+        Some(_) if !matches!(target, WriteTarget::Key(_)) => {
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compiled(session, &written, condition, parameters)?),
+        Some(condition) => Some(condition::compile_condition(context, &handle, condition, parameters)?),
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(session, &written, alias, items, &types)?),
+        Some(items) => Some(Returning::new(context, &handle, alias, items, &types)?),
         None => None,
     };
     let complete = |(place, column): (usize, &keyspan_model::ColumnDef)| {
         column.is_key() || !column.not_null || assignments.assign(place)
     };
-    let creates = matches!(target, Target::Key(_))
+    let creates = matches!(target, WriteTarget::Key(_))
         && !assignments.read_rows()
-        && written.table.columns.iter().enumerate().all(complete);
-    Ok(Plan { written, assignments, checks, condition, returning, timing, creates })
+        && handle.table.columns.iter().enumerate().all(complete);
+    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates })
 }
 
-impl Plan {
+impl UpdatePlan {
     /// Whether nothing need be read.
     fn is_blind(&self) -> bool {
-        let table = &self.written.table;
+        let table = &self.handle.table;
         let place = |name: &str| table.columns.iter().position(|column| column.name == name);
         let assigned = |name: &str| place(name).is_some_and(|place| self.assignments.assign(place));
-        self.creates && self.condition.is_none() && self.returning.is_none() && self.checks.are_about(table, assigned)
+        self.creates && self.condition.is_none() && self.returning.is_none() && self.checks.read_only(table, assigned)
     }
 
-    fn decide(&self, target: &Target, found: &Found, parameters: &[Value]) -> Result<Decision<Vec<Vec<Value>>>> {
-        let written = &self.written;
+    fn decide(
+        &self,
+        target: &WriteTarget,
+        found: &TargetRows,
+        parameters: &[Value],
+    ) -> Result<Decision<Vec<Vec<Value>>>> {
+        let handle = &self.handle;
         let missing = match target {
-            Target::Key(key) if found.keys.is_empty() => Some(empty_row(written, key)),
+            WriteTarget::Key(key) if found.keys.is_empty() => Some(empty_row(handle, key)),
             _ => None,
         };
         if missing.is_some() && !self.creates && self.condition.is_none() {
             return Ok((Vec::new(), (Vec::new(), Vec::new())));
         }
         let input = match &missing {
-            Some(row) => written.batch(std::slice::from_ref(row))?,
+            Some(row) => handle.batch(std::slice::from_ref(row))?,
             None => found.rows.clone(),
         };
         let applies = match &self.condition {
             Some(condition) => condition.holds(&input, missing.is_none(), parameters)?,
             None => vec![true; input.num_rows()],
         };
-        let new = self.assignments.rows(written, &input, parameters)?;
+        let new = self.assignments.rows(handle, &input, parameters)?;
         let (mut mutations, mut updated, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, row) in new.iter().enumerate() {
-            let old = written.values(&input, index)?;
+            let old = handle.values(&input, index)?;
             if !applies[index] {
-                answers.push(Answer { applied: false, row: missing.is_none().then_some(old) });
+                answers.push(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) });
                 continue;
             }
-            mutations.push(written.write(&keyed(written, row, &old), false, self.timing.stamp, self.timing.ttl));
-            updated.push(merged(&old, row));
-            answers.push(Answer { applied: true, row: None });
+            mutations.push(handle.write(&keyed(handle, row, &old), false, self.timing.stamp, self.timing.ttl));
+            updated.push(overlaid(&old, row));
+            answers.push(ConditionAnswer { applied: true, row: None });
         }
-        self.checks.check(&written.table, &written.batch(&updated)?)?;
+        self.checks.check(&handle.table, &handle.batch(&updated)?)?;
         Ok((mutations, (updated, answers)))
     }
 
-    fn outcome(&self, updated: Vec<Vec<Value>>, answers: Vec<Answer>, parameters: &[Value]) -> Result<Outcome> {
+    fn outcome(
+        &self,
+        updated: Vec<Vec<Value>>,
+        answers: Vec<ConditionAnswer>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         let tag = Tag::counted("UPDATE", updated.len() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(&self.written, &answers)?));
+            return Ok(Outcome::with_rows(tag, condition::answer(&self.handle, &answers)?));
         }
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(&self.written.batch(&updated)?, parameters)?;
+                let rows = returning.rows(&self.handle.batch(&updated)?, parameters)?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),
@@ -145,26 +155,26 @@ impl Plan {
     }
 }
 
-async fn blind(session: &mut Session, plan: &Plan, key: Vec<Value>) -> Result<Outcome> {
-    let written = &plan.written;
-    let old = empty_row(written, &key);
-    let input = written.batch(std::slice::from_ref(&old))?;
-    let row = plan.assignments.rows(written, &input, &[])?.remove(0);
-    plan.checks.check(&written.table, &written.batch(&[merged(&old, &row)])?)?;
-    let mutation = written.write(&keyed(written, &row, &old), false, plan.timing.stamp, plan.timing.ttl);
-    let locks = session.lock_blind(written, &[key]).await?;
-    session.write(vec![mutation], Vec::new(), locks).await?;
+async fn blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {
+    let handle = &plan.handle;
+    let old = empty_row(handle, &key);
+    let input = handle.batch(std::slice::from_ref(&old))?;
+    let row = plan.assignments.rows(handle, &input, &[])?.remove(0);
+    plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
+    let mutation = handle.write(&keyed(handle, &row, &old), false, plan.timing.stamp, plan.timing.ttl);
+    let locks = context.lock_blind(handle, &[key]).await?;
+    context.write(vec![mutation], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))
 }
 
 /// A row of which only the key is there.
-fn empty_row(written: &Written, key: &[Value]) -> Vec<Value> {
-    let rest = written.table.columns.len() - key.len();
+fn empty_row(handle: &TableHandle, key: &[Value]) -> Vec<Value> {
+    let rest = handle.table.columns.len() - key.len();
     key.iter().cloned().chain(std::iter::repeat_n(Value::Null, rest)).collect()
 }
 
 /// The assignments with the key of the old row.
-fn keyed(written: &Written, row: &NewRow, old: &[Value]) -> NewRow {
-    let key_len = written.key_len();
+fn keyed(handle: &TableHandle, row: &NewRow, old: &[Value]) -> NewRow {
+    let key_len = handle.key_len();
     old[..key_len].iter().cloned().map(Some).chain(row[key_len..].iter().cloned()).collect()
 }

@@ -3,9 +3,11 @@
 use keyspan_cql::{Using, ast};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
 
-use super::value::Evaluator;
-use crate::ddl::TTL_MAX;
-use crate::session::Session;
+use crate::context::ClientContext;
+use crate::expression::Evaluator;
+
+/// Cassandra's longest time to live: 20 years, in seconds.
+pub(crate) const TTL_MAX: i64 = 630_720_000;
 
 /// When a statement's writes count as written, and how long they live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +20,14 @@ pub(crate) struct Timing {
 }
 
 /// What USING says, and the table's default where it says nothing.
-pub(crate) fn timing(session: &mut Session, using: &Using, table: &TableDef, parameters: &[Value]) -> Result<Timing> {
-    let timestamp = number(session, using.timestamp.as_ref(), parameters)?;
-    let ttl = match number(session, using.ttl.as_ref(), parameters)? {
+pub(crate) fn timing(
+    context: &mut ClientContext,
+    using: &Using,
+    table: &TableDef,
+    parameters: &[Value],
+) -> Result<Timing> {
+    let timestamp = number(context, using.timestamp.as_ref(), parameters)?;
+    let ttl = match number(context, using.ttl.as_ref(), parameters)? {
         None => table.default_ttl,
         Some(ttl) if ttl < 0 => {
             let message = format!("A TTL must be greater or equal to 0, but was {ttl}");
@@ -36,13 +43,13 @@ pub(crate) fn timing(session: &mut Session, using: &Using, table: &TableDef, par
         let message = format!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
-    let stamp = timestamp.map_or_else(|| session.stamp(), Stamp::At);
+    let stamp = timestamp.map_or_else(|| context.stamp(), Stamp::At);
     Ok(Timing { stamp, ttl, custom: timestamp.is_some() })
 }
 
-fn number(session: &mut Session, expression: Option<&ast::Expr>, parameters: &[Value]) -> Result<Option<i64>> {
+fn number(context: &mut ClientContext, expression: Option<&ast::Expr>, parameters: &[Value]) -> Result<Option<i64>> {
     let Some(expression) = expression else { return Ok(None) };
-    match Evaluator::new(session).constant(session, expression, ColumnType::BigInt, parameters)? {
+    match Evaluator::new(context).constant(context, expression, ColumnType::BigInt, parameters)? {
         Value::BigInt(number) => Ok(Some(number)),
         _ => Ok(None),
     }

@@ -1,11 +1,11 @@
-//! The threads that queries run on, apart from those of whoever asks.
+//! The threads that queries run on. They are not the threads of the tasks that serve clients.
 //!
 //! The rules:
-//! - A plan's work may take long between two of its yields, so it is not polled by the task that answers a client. That task
-//!   waits for it, and so sees a cancel request or a timeout at once. Dropping what is answered here ends the work.
-//! - Each statement has a group of threads for itself ([`group`]), so that no statement waits for another's next yield. After
-//!   a tenth of a second its group gets a lower priority ([`watch`]), so that short statements come first.
-//! - Only what takes less time than waking a thread for it is polled by whoever asks ([`QueryThreads::here`]).
+//! - A plan may compute for long between two yields, so the task that serves the client does not poll it. That task only
+//!   waits, and so sees a cancel request or a timeout at once. Dropping the returned future or stream ends the work.
+//! - Each statement has a group of threads for itself ([`group`]), so that no statement waits for another's next yield.
+//!   After a tenth of a second its group gets a lower priority ([`watch`]), so that short statements come first.
+//! - Only a plan that takes less time than waking a thread is polled by the task that asked ([`QueryThreads::here`]).
 
 mod group;
 mod pool;
@@ -24,19 +24,20 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinError;
 
-use self::pool::{Pool, Work};
+use self::pool::{GroupWork, Pool};
 use self::stream::{Remote, send};
 
 /// The threads, begun when they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct QueryThreads {
     groups: Arc<Pool>,
-    /// For what is no statement of anybody's, and for the tasks of plans that run where they are asked for.
+    /// For background work, and for the tasks that a plan spawns which is polled by the task that asked for it.
     shared: OnceLock<Option<Runtime>>,
 }
 
 impl QueryThreads {
-    /// Does work on threads of its own. Once it is done nothing runs on them: a stream that it has begun must not outlive it.
+    /// Runs work on a group of threads. When it ends the group is taken back: a stream that the work has begun must not
+    /// outlive it.
     ///
     /// # Errors
     /// The work's own; 53200 when there can be no threads.
@@ -54,7 +55,7 @@ impl QueryThreads {
         self.begin(work)?.await.unwrap_or_else(|error| Err(ended(error)))
     }
 
-    /// Begins work that goes on by itself.
+    /// Begins work in the background, on shared threads.
     ///
     /// # Errors
     /// 53200 when there can be no threads.
@@ -63,7 +64,7 @@ impl QueryThreads {
         Ok(())
     }
 
-    /// The stream that the work makes, read on threads of its own: one task does both.
+    /// The stream that the work makes. One task on a group of threads does the work and then polls the stream.
     ///
     /// # Errors
     /// The work's own; 53200 when there can be no threads.
@@ -95,7 +96,8 @@ impl QueryThreads {
         }
     }
 
-    /// As [`QueryThreads::stream`] for work that only begins the stream: nobody waits for it, and its error is the first item.
+    /// As [`QueryThreads::stream`], for work that only begins the stream: this does not wait for it, and its error is the
+    /// stream's first item.
     ///
     /// # Errors
     /// 53200 when there can be no threads.
@@ -112,7 +114,7 @@ impl QueryThreads {
         Ok(Box::pin(remote))
     }
 
-    /// The stream that the work begins, polled by whoever reads it. Tasks of its own run on shared threads.
+    /// The stream that the work begins, polled by the task that reads it. Tasks that it spawns run on shared threads.
     ///
     /// # Errors
     /// The work's own; 53200 when there can be no threads.
@@ -137,7 +139,7 @@ impl QueryThreads {
         Ok(Remote::new(batches, self.begin(work(sender))?))
     }
 
-    fn begin<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<Work<T>> {
+    fn begin<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<GroupWork<T>> {
         Pool::begin(&self.groups, work).ok_or_else(no_threads)
     }
 

@@ -27,12 +27,12 @@ impl Pool {
     pub(super) fn begin<T: Send + 'static>(
         pool: &Arc<Pool>,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<Work<T>> {
+    ) -> Option<GroupWork<T>> {
         let group = pool.take().or_else(|| ThreadGroup::new(cores()))?;
         group.begin();
         pool.watch.get_or_init(Watch::default).begin(group.priority());
         let task = group.spawn(work);
-        Some(Work { task, group: Some(group), pool: pool.clone() })
+        Some(GroupWork { task, group: Some(group), pool: pool.clone() })
     }
 
     fn take(&self) -> Option<ThreadGroup> {
@@ -66,14 +66,14 @@ pub(super) fn cores() -> usize {
 }
 
 /// Work on a group of threads. Dropping it ends the work.
-pub(super) struct Work<T> {
+pub(super) struct GroupWork<T> {
     task: JoinHandle<T>,
     /// `None` only while it is dropped.
     group: Option<ThreadGroup>,
     pool: Arc<Pool>,
 }
 
-impl<T> Future for Work<T> {
+impl<T> Future for GroupWork<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -81,7 +81,7 @@ impl<T> Future for Work<T> {
     }
 }
 
-impl<T> Drop for Work<T> {
+impl<T> Drop for GroupWork<T> {
     fn drop(&mut self) {
         self.task.abort();
         if let Some(group) = self.group.take() {

@@ -9,7 +9,7 @@ use keyspan_model::Result;
 use keyspan_store::seam::BatchStream;
 use tokio::sync::mpsc;
 
-use super::pool::Work;
+use super::pool::GroupWork;
 use super::{ended, group};
 
 /// Batches that a query is ahead of who reads it: the reader's batch and this one are in memory.
@@ -38,12 +38,12 @@ pub(super) async fn send(mut stream: BatchStream, sender: &mpsc::Sender<Result<R
 /// Batches that come from other threads.
 pub(super) struct Remote {
     batches: mpsc::Receiver<Result<RecordBatch>>,
-    work: Option<Work<()>>,
+    work: Option<GroupWork<()>>,
 }
 
 impl Remote {
     /// The batches that this work sends.
-    pub(super) fn new(batches: mpsc::Receiver<Result<RecordBatch>>, work: Work<()>) -> Remote {
+    pub(super) fn new(batches: mpsc::Receiver<Result<RecordBatch>>, work: GroupWork<()>) -> Remote {
         Remote { batches, work: Some(work) }
     }
 }

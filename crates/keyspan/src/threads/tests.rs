@@ -58,6 +58,10 @@ async fn long_work_gives_way_and_its_threads_end_with_it() {
             .map_err(|error| Error::internal(error.to_string()))
     };
     let usual = threads.run(async move { nice() }).await.expect("a number");
+    if usual >= 10 {
+        // The tests themselves run under `nice`: there is no lower priority to give.
+        return;
+    }
     let lowered = threads.run(async move {
         while nice()? == usual {
             std::thread::sleep(Duration::from_millis(5));

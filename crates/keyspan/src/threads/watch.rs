@@ -1,6 +1,6 @@
-//! The thread that looks after how long statements run, and lowers the priority of those that have run for long.
+//! A thread that lowers the priority of statements that have run for long.
 //!
-//! It sleeps as long as no statement runs. It stands apart from all others, so that no statement keeps it from its work.
+//! It sleeps while no statement runs. It belongs to no group of threads, so that no statement can delay it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,34 +9,34 @@ use parking_lot::{Condvar, Mutex};
 
 use super::group::Priority;
 
-/// A statement that runs longer gives way to others.
+/// The priority of a statement that has run for so long is lowered.
 const LONG: Duration = Duration::from_millis(100);
-/// How often is looked.
+/// How often the thread looks.
 const TICK: Duration = Duration::from_millis(25);
-/// It looks on for so long without a statement, so that not each one has to wake it.
+/// How long the thread goes on looking when no statement runs: not every statement then has to wake it.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The watch over the statements that run. Its thread is begun with the first one and ends when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<WatchShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct WatchShared {
+    state: Mutex<WatchState>,
     woken: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchState {
     /// Those whose priority is as usual.
     running: Vec<(Instant, Arc<Priority>)>,
-    thread: Watcher,
+    thread: WatchThread,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Watcher {
+enum WatchThread {
     /// There is none, or it has ended.
     #[default]
     None,
@@ -52,18 +52,18 @@ impl Watch {
         let mut state = self.shared.state.lock();
         state.running.push((Instant::now(), priority.clone()));
         match state.thread {
-            Watcher::None => {
+            WatchThread::None => {
                 let shared = self.shared.clone();
                 let thread = std::thread::Builder::new().name("keyspan-watch".into()).spawn(move || shared.look());
                 // Without it all statements have the same priority, and the next one tries again.
                 if thread.is_ok() {
-                    state.thread = Watcher::Looking;
+                    state.thread = WatchThread::Looking;
                 }
             }
-            Watcher::Asleep => {
+            WatchThread::Asleep => {
                 self.shared.woken.notify_one();
             }
-            Watcher::Looking | Watcher::Ending => {}
+            WatchThread::Looking | WatchThread::Ending => {}
         }
     }
 
@@ -75,16 +75,16 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.state.lock().thread = Watcher::Ending;
+        self.shared.state.lock().thread = WatchThread::Ending;
         self.shared.woken.notify_one();
     }
 }
 
-impl Shared {
+impl WatchShared {
     fn look(&self) {
         let mut state = self.state.lock();
         let mut last_seen = Instant::now();
-        while state.thread != Watcher::Ending {
+        while state.thread != WatchThread::Ending {
             let now = Instant::now();
             state.lower_long(now);
             if !state.running.is_empty() {
@@ -94,17 +94,17 @@ impl Shared {
                 self.woken.wait_for(&mut state, TICK);
                 continue;
             }
-            state.thread = Watcher::Asleep;
+            state.thread = WatchThread::Asleep;
             self.woken.wait(&mut state);
             last_seen = Instant::now();
-            if state.thread == Watcher::Asleep {
-                state.thread = Watcher::Looking;
+            if state.thread == WatchThread::Asleep {
+                state.thread = WatchThread::Looking;
             }
         }
     }
 }
 
-impl State {
+impl WatchState {
     fn lower_long(&mut self, now: Instant) {
         self.running.retain(|(since, priority)| {
             let long = now.duration_since(*since) >= LONG;

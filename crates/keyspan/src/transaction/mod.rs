@@ -7,26 +7,23 @@
 //! ```
 //!
 //! The rule: nothing of a transaction is in the store before COMMIT, so ROLLBACK only forgets. Each statement has its
-//! own stamp, so that of two writes to one cell the later statement's wins.
+//! own stamp, so that of two writes to one cell that of the later statement wins.
 
-mod statement;
+mod savepoint;
 mod watch;
 
 use std::sync::Arc;
 
 use keyspan_cql::{IsolationLevel, TransactionModes};
-use keyspan_model::{Catalog, Mutation, RelationId, Result, Span, Stamp, Unchanged, WriteBatch};
+use keyspan_model::{Catalog, Error, ErrorKind, Mutation, RelationId, Result, Span, Stamp, Unchanged, WriteBatch};
 use keyspan_store::seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
 use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
-pub(crate) use statement::{
-    apply_modes, begin, begin_implicit, begin_statement, check_not_failed, commit, end_implicit, release, rollback,
-    rollback_to, savepoint, set,
-};
-use watch::Watched;
+use savepoint::Savepoint;
+use watch::ReadTracker;
 
 /// An open transaction.
 #[derive(Debug)]
@@ -35,8 +32,8 @@ pub(crate) struct Transaction {
     implicit: bool,
     /// Only ROLLBACK helps.
     pub(crate) failed: bool,
-    pub(crate) isolation: IsolationLevel,
-    pub(crate) read_only: bool,
+    isolation: IsolationLevel,
+    read_only: bool,
     /// When it began, in microseconds since 1970: `now()`.
     pub(crate) began: i64,
     /// Whether a statement has run in it: then its isolation is fixed.
@@ -58,17 +55,23 @@ pub(crate) struct Transaction {
     reads: Arc<Mutex<Vec<Unchanged>>>,
 }
 
+/// What a transaction leaves when it ends.
 #[derive(Debug)]
-struct Savepoint {
-    name: String,
-    mutations: usize,
-    unchanged: usize,
-    catalog: Option<(u64, Arc<Catalog>)>,
-    settings: Settings,
+pub(crate) struct Ended {
+    /// Its own catalog, and the version of the one it was made from.
+    pub(crate) catalog: Option<(u64, Arc<Catalog>)>,
+    /// Writes to relations that still exist, and all preconditions.
+    pub(crate) batch: WriteBatch,
+    pub(crate) locks: HeldLocks,
+    /// The settings as BEGIN found them.
+    pub(crate) settings: Settings,
+    /// What SET LOCAL changed: names with the values COMMIT restores.
+    pub(crate) local: Vec<(String, String)>,
 }
 
 impl Transaction {
-    fn new(modes: TransactionModes, settings: &Settings, locks: &Arc<LockTable>, now: i64) -> Transaction {
+    /// A transaction that begins now, in microseconds since 1970, with these settings.
+    pub(crate) fn new(modes: TransactionModes, settings: &Settings, locks: &Arc<LockTable>, now: i64) -> Transaction {
         Transaction {
             implicit: false,
             failed: false,
@@ -93,6 +96,56 @@ impl Transaction {
         self.implicit
     }
 
+    /// Says whether it is a text's of several statements, or BEGIN's.
+    pub(crate) fn set_implicit(&mut self, implicit: bool) {
+        self.implicit = implicit;
+    }
+
+    /// Begins a statement; `sees` is whether it reads or writes tables, after which the isolation is fixed.
+    pub(crate) fn begin_statement(&mut self, sees: bool) {
+        self.statement += 1;
+        self.started |= sees;
+    }
+
+    /// Its isolation level, and whether it only reads.
+    pub(crate) fn modes(&self) -> TransactionModes {
+        TransactionModes { isolation: Some(self.isolation), read_only: Some(self.read_only), deferrable: None }
+    }
+
+    /// Its isolation level.
+    pub(crate) fn isolation(&self) -> IsolationLevel {
+        self.isolation
+    }
+
+    /// Whether it only reads.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Changes its modes.
+    ///
+    /// # Errors
+    /// 25001 for a change that comes after its first query.
+    pub(crate) fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        match modes.isolation {
+            Some(level) if level != self.isolation && self.started => {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(Error::new(ErrorKind::ActiveTransaction, message));
+            }
+            Some(level) => self.isolation = level,
+            None => {}
+        }
+        match modes.read_only {
+            Some(false) if self.read_only && self.started => {
+                let message = "transaction read-write mode must be set before any query";
+                return Err(Error::new(ErrorKind::ActiveTransaction, message));
+            }
+            Some(read_only) => self.read_only = read_only,
+            None => {}
+        }
+        Ok(())
+    }
+
     /// The catalog with the transaction's own changes, if it has made any.
     pub(crate) fn catalog(&self) -> Option<&Arc<Catalog>> {
         self.catalog.as_ref().map(|(_, catalog)| catalog)
@@ -109,7 +162,7 @@ impl Transaction {
         Stamp::Server(self.statement)
     }
 
-    /// Adds a statement's writes. A load counts as several statements: the next one is later than all of them.
+    /// Adds a statement's writes. A load takes several statement numbers: the next statement comes after all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
         let last = batch.mutations.iter().map(Mutation::last_statement).max();
         self.statement = self.statement.max(last.unwrap_or(0));
@@ -162,7 +215,7 @@ impl Transaction {
             false => store.snapshot(at)?,
         };
         let watched: Arc<dyn Snapshot> = match self.isolation {
-            IsolationLevel::Serializable => Arc::new(Watched::new(committed, self.reads.clone())),
+            IsolationLevel::Serializable => Arc::new(ReadTracker::new(committed, self.reads.clone())),
             _ => committed,
         };
         match &self.catalog {
@@ -179,8 +232,13 @@ impl Transaction {
         WriteBatch { mutations, unchanged: Vec::new(), relaxed: true }
     }
 
-    /// Everything to commit: writes to relations that still exist, and all preconditions.
-    fn into_batch(self, relaxed: bool) -> (Option<(u64, Arc<Catalog>)>, WriteBatch) {
+    /// The settings as BEGIN found them.
+    pub(crate) fn into_settings(self) -> Settings {
+        self.settings
+    }
+
+    /// Everything to commit.
+    pub(crate) fn end(self, relaxed: bool) -> Ended {
         let mut batch = WriteBatch { relaxed, ..self.writes };
         if !batch.mutations.is_empty() || self.catalog.is_some() {
             batch.unchanged.append(&mut self.reads.lock());
@@ -190,7 +248,7 @@ impl Transaction {
             batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
             batch.unchanged.retain(|condition| live.contains(&condition.relation));
         }
-        (self.catalog, batch)
+        Ended { catalog: self.catalog, batch, locks: self.locks, settings: self.settings, local: self.local }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A snapshot that remembers what was read from it: how SERIALIZABLE knows what must not change before COMMIT.
+//! A snapshot that records the spans read from it. SERIALIZABLE has COMMIT check that nobody else has written to them.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Spa
 use keyspan_store::seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
-/// More remembered spans than this of one transaction become whole relations.
+/// A transaction with more recorded spans than this records whole relations instead.
 const SPANS_MAX: usize = 1_000;
 
-/// A snapshot whose reads are remembered.
+/// A snapshot that records what is read.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct ReadTracker {
     inner: Arc<dyn Snapshot>,
     /// What is committed: only of such relations can another transaction change something.
     committed: Arc<Catalog>,
     reads: Arc<Mutex<Vec<Unchanged>>>,
 }
 
-impl Watched {
-    pub(super) fn new(inner: Arc<dyn Snapshot>, reads: Arc<Mutex<Vec<Unchanged>>>) -> Watched {
-        Watched { committed: inner.catalog().clone(), inner, reads }
+impl ReadTracker {
+    pub(super) fn new(inner: Arc<dyn Snapshot>, reads: Arc<Mutex<Vec<Unchanged>>>) -> ReadTracker {
+        ReadTracker { committed: inner.catalog().clone(), inner, reads }
     }
 
     fn remember(&self, relation: RelationId, spans: impl IntoIterator<Item = Span>) {
@@ -45,7 +45,7 @@ impl Watched {
     }
 }
 
-impl Snapshot for Watched {
+impl Snapshot for ReadTracker {
     fn catalog(&self) -> &Arc<Catalog> {
         self.inner.catalog()
     }
@@ -63,7 +63,7 @@ impl Snapshot for Watched {
     }
 
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
-        // Whether or not it is read: an answer may come from the plan's statistics alone, as that of count(*).
+        // Even if no batch is read: count(*) may be answered from the plan's statistics alone.
         self.remember(scan.relation, scan.spans.iter().cloned());
         self.inner.plan(scan, want)
     }
@@ -77,19 +77,19 @@ impl Snapshot for Watched {
         self.inner.get(relation, keys, columns)
     }
 
-    /// Kept rows of a materialized view would hide what of its source was read: so all of it is computed.
+    /// The stored rows of a materialized view would hide which rows of its source were read, so everything is computed.
     fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
         Ok(Changes::Anywhere)
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_writes(batch)?;
-        Ok(Arc::new(Watched { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
+        Ok(Arc::new(ReadTracker { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
     }
 
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
         let inner = self.inner.with_catalog(catalog)?;
-        Ok(Arc::new(Watched { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
+        Ok(Arc::new(ReadTracker { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
     }
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {

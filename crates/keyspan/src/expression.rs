@@ -1,4 +1,5 @@
-//! Values of expressions that need no row: literals and parameters at once, anything else through the compiler.
+//! Scalar expressions outside of queries: literals and parameters are read directly, anything else is compiled by the
+//! planner.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{CompiledExprs, Zone};
 use keyspan_store::seam::{ReadAt, Store};
 
+use crate::context::ClientContext;
 use crate::database::count;
-use crate::session::Session;
+use crate::parameter::parameter_index;
 
 /// Evaluates expressions in a session's time zone.
 #[derive(Clone, Debug)]
@@ -20,14 +22,14 @@ pub(crate) struct Evaluator {
 }
 
 impl Evaluator {
-    pub(crate) fn new(session: &Session) -> Evaluator {
-        Evaluator { zone: session.zone() }
+    pub(crate) fn new(context: &ClientContext) -> Evaluator {
+        Evaluator { zone: context.zone() }
     }
 
     /// The value of an expression without columns, as a column of type `to` stores it.
     pub(crate) fn constant(
         &self,
-        session: &mut Session,
+        context: &mut ClientContext,
         expression: &ast::Expr,
         to: ColumnType,
         parameters: &[Value],
@@ -35,7 +37,7 @@ impl Evaluator {
         if let Some(value) = self.simple(expression, to, parameters) {
             return value;
         }
-        let compiled = compile(session, &[expression], &[], parameters)?;
+        let compiled = compile(context, &[expression], &[], parameters)?;
         let arrays = compiled.evaluate(&one_row()?, parameters)?;
         self.assign(&arrays[0], 0, compiled.types()[0], to)
     }
@@ -133,45 +135,28 @@ impl Evaluator {
     }
 }
 
-/// The place of `$n` among the parameters.
-pub(crate) fn parameter_index(name: &str) -> Option<usize> {
-    name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
-}
-
-/// The parameter that an expression is, and nothing else.
-pub(crate) fn as_parameter(expression: &ast::Expr) -> Option<usize> {
-    match expression {
-        ast::Expr::Nested(inner) => as_parameter(inner),
-        ast::Expr::Value(literal) => match &literal.value {
-            ast::Value::Placeholder(name) => parameter_index(name),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 /// Compiles expressions over rows of the inputs; parameters have the types of the given values.
 pub(crate) fn compile(
-    session: &mut Session,
+    context: &mut ClientContext,
     expressions: &[&ast::Expr],
     input: &[(&str, SchemaRef)],
     parameters: &[Value],
 ) -> Result<CompiledExprs> {
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    compile_typed(session, expressions, input, &types)
+    compile_typed(context, expressions, input, &types)
 }
 
 /// As [`compile`], with parameter types as far as they are known.
 pub(crate) fn compile_typed(
-    session: &mut Session,
+    context: &mut ClientContext,
     expressions: &[&ast::Expr],
     input: &[(&str, SchemaRef)],
     types: &[Option<ColumnType>],
 ) -> Result<CompiledExprs> {
-    count(&session.database.counts().compilations);
-    let snapshot = session.database.store().snapshot(ReadAt::Acknowledged)?;
-    let context = session.context(snapshot, types);
-    session.queries.expression(expressions, input, &context)
+    count(&context.database.counts().compilations);
+    let snapshot = context.database.store().snapshot(ReadAt::Acknowledged)?;
+    let query_context = context.query_context(snapshot, types);
+    context.queries.expression(expressions, input, &query_context)
 }
 
 /// A batch of one row without columns.

@@ -1,4 +1,4 @@
-//! Rows as values, in the order of the table's columns, and their way into mutations and Arrow.
+//! Rows as values, in the order of the table's columns, and their conversion to mutations and Arrow.
 
 use std::sync::Arc;
 
@@ -16,11 +16,12 @@ use crate::locks::RowName;
 /// A row to write: one entry per column of the table; none leaves the cell alone.
 pub(crate) type NewRow = Vec<Option<Value>>;
 
-/// A table with what the statements that write to it need. Clones are cheap; [`Session::written`] keeps one.
+/// A table with what it takes to read and write its rows: relation, key encoder, schema. Clones are cheap;
+/// [`ClientContext::handle`] keeps those that were used last.
 ///
-/// [`Session::written`]: crate::session::Session::written
+/// [`ClientContext::handle`]: crate::context::ClientContext::handle
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct TableHandle {
     pub(crate) table: Arc<TableDef>,
     pub(crate) relation: Arc<RelationDef>,
     encoder: Arc<KeyEncoder>,
@@ -28,12 +29,12 @@ pub(crate) struct Written {
     pub(crate) schema: SchemaRef,
 }
 
-impl Written {
-    pub(crate) fn new(table: Arc<TableDef>) -> Written {
+impl TableHandle {
+    pub(crate) fn new(table: Arc<TableDef>) -> TableHandle {
         let relation = Arc::new(table.rows_relation());
         let encoder = Arc::new(KeyEncoder::new(&relation.key));
         let fields: Vec<_> = table.columns.iter().map(|column| column.ty.field(&column.name, true)).collect();
-        Written { schema: Arc::new(Schema::new(fields)), relation, encoder, table }
+        TableHandle { schema: Arc::new(Schema::new(fields)), relation, encoder, table }
     }
 
     /// How many columns the key has; they are the first ones.
@@ -111,11 +112,11 @@ impl Written {
 }
 
 /// The old row with the new one's entries over it.
-pub(crate) fn merged(old: &[Value], new: &NewRow) -> Vec<Value> {
+pub(crate) fn overlaid(old: &[Value], new: &NewRow) -> Vec<Value> {
     old.iter().zip(new).map(|(old, new)| new.clone().unwrap_or_else(|| old.clone())).collect()
 }
 
 /// The row with null where nothing is written.
-pub(crate) fn alone(new: &NewRow) -> Vec<Value> {
+pub(crate) fn or_null(new: &NewRow) -> Vec<Value> {
     new.iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
 }

@@ -5,23 +5,23 @@ use keyspan_cql::ast;
 use keyspan_model::{ColumnDef, Error, ErrorKind, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
-use super::row::Written;
-use super::value::compile;
-use crate::ddl::columns_of;
-use crate::session::Session;
+use crate::context::ClientContext;
+use crate::expression::compile;
+use crate::names::columns_of;
+use crate::row::TableHandle;
 
 /// A table's CHECKs, ready to be evaluated on batches of all its columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Checks {
     names: Vec<String>,
     compiled: Option<CompiledExprs>,
-    /// Names of the columns they are about.
+    /// Names of the columns they read.
     columns: Vec<String>,
 }
 
 impl Checks {
     /// The checks of a table. Cheap for a table without any.
-    pub(crate) fn new(session: &mut Session, target: &Written) -> Result<Checks> {
+    pub(crate) fn new(context: &mut ClientContext, target: &TableHandle) -> Result<Checks> {
         let table = &target.table;
         if table.checks.is_empty() {
             return Ok(Checks { names: Vec::new(), compiled: None, columns: Vec::new() });
@@ -30,7 +30,7 @@ impl Checks {
         let expressions = table.checks.iter().map(|check| parse(&check.sql)).collect::<Result<Vec<_>>>()?;
         let columns = expressions.iter().flat_map(columns_of).collect();
         let references: Vec<&ast::Expr> = expressions.iter().collect();
-        let compiled = compile(session, &references, &[(&table.name, target.schema.clone())], &[])?;
+        let compiled = compile(context, &references, &[(&table.name, target.schema.clone())], &[])?;
         Ok(Checks { names: table.checks.iter().map(|c| c.name.clone()).collect(), compiled: Some(compiled), columns })
     }
 
@@ -39,10 +39,10 @@ impl Checks {
         self.compiled.is_none()
     }
 
-    /// Whether all columns that the checks are about are among these (key columns always are).
-    pub(crate) fn are_about(&self, table: &TableDef, written: impl Fn(&str) -> bool) -> bool {
+    /// Whether the checks read no other columns than the key's and those that are given.
+    pub(crate) fn read_only(&self, table: &TableDef, is_given: impl Fn(&str) -> bool) -> bool {
         let is_key = |name: &str| table.column(name).is_some_and(ColumnDef::is_key);
-        self.columns.iter().all(|name| is_key(name) || written(name) || table.column(name).is_none())
+        self.columns.iter().all(|name| is_key(name) || is_given(name) || table.column(name).is_none())
     }
 
     /// Fails with 23514 for the first row for which a condition is false. Null passes.
@@ -68,9 +68,13 @@ pub(crate) fn has_false(array: &dyn Array) -> bool {
 }
 
 /// Compiles one condition over a table's columns.
-pub(crate) fn compile_one(session: &mut Session, table: &TableDef, expression: &ast::Expr) -> Result<CompiledExprs> {
-    let target = Written::new(std::sync::Arc::new(table.clone()));
-    compile(session, &[expression], &[(&table.name, target.schema.clone())], &[])
+pub(crate) fn compile_one(
+    context: &mut ClientContext,
+    table: &TableDef,
+    expression: &ast::Expr,
+) -> Result<CompiledExprs> {
+    let target = TableHandle::new(std::sync::Arc::new(table.clone()));
+    compile(context, &[expression], &[(&table.name, target.schema.clone())], &[])
 }
 
 /// 23502 as PostgreSQL words it.

@@ -1,8 +1,8 @@
 //! Numbers of rows of tables without a key: 1, 2, 3, … in order of arrival.
 //!
-//! The rule: a number is given out once. The first time a table is written to, its last row tells where to go on; one
-//! process has the directory open, so counting in memory is enough from then on. Numbers of rows that were rolled back
-//! are not given out again.
+//! The rule: a number is given out once. The first time a table is written to, its last row is read; only one process
+//! has the directory open, so the next number is kept in memory from then on. Numbers of rows that were rolled back are
+//! not given out again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnType, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, Value};
-use keyspan_store::seam::{Snapshot, Store};
+use keyspan_store::seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
-
-use crate::session::Session;
 
 /// The next number of each table that has been written to.
 #[derive(Debug, Default)]
@@ -22,6 +20,21 @@ pub(crate) struct RowIds {
 }
 
 impl RowIds {
+    /// The first of `rows` new consecutive numbers for a table without a key.
+    pub(crate) async fn allocate(&self, store: &Arc<impl Store>, relation: &RelationDef, rows: usize) -> Result<i64> {
+        if let Some(first) = self.take(relation.id, rows) {
+            return Ok(first);
+        }
+        // The newest state: what is applied but not yet acknowledged has its numbers too.
+        let snapshot = store.snapshot(ReadAt::Newest)?;
+        let last = match snapshot.catalog().relation(relation.id) {
+            Some(_) => last_number(&snapshot, relation).await?,
+            None => 0,
+        };
+        self.learn(relation.id, last);
+        Ok(self.take(relation.id, rows).unwrap_or(last + 1))
+    }
+
     /// The first of `rows` consecutive numbers, if the table's last one is known.
     fn take(&self, relation: RelationId, rows: usize) -> Option<i64> {
         let mut next = self.next.lock();
@@ -33,22 +46,6 @@ impl RowIds {
     fn learn(&self, relation: RelationId, last: i64) {
         self.next.lock().entry(relation).or_insert(last + 1);
     }
-}
-
-/// The first of `rows` new consecutive numbers for a table without a key.
-pub(crate) async fn allocate(session: &Session, relation: &RelationDef, rows: usize) -> Result<i64> {
-    let database = &session.database;
-    if let Some(first) = database.row_ids().take(relation.id, rows) {
-        return Ok(first);
-    }
-    // The newest state: what is applied but not yet acknowledged has its numbers too.
-    let snapshot = database.store().snapshot(keyspan_store::seam::ReadAt::Newest)?;
-    let last = match snapshot.catalog().relation(relation.id) {
-        Some(_) => last_number(&snapshot, relation).await?,
-        None => 0,
-    };
-    database.row_ids().learn(relation.id, last);
-    Ok(database.row_ids().take(relation.id, rows).unwrap_or(last + 1))
 }
 
 async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Result<i64> {

@@ -3,6 +3,8 @@
 //! The rule: a batch comes out with exactly the table's types, defaults filled in, NOT NULL and lengths and CHECKs
 //! satisfied, or it is an error and nothing of it is written.
 
+pub(crate) mod gather;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
@@ -14,20 +16,20 @@ use keyspan_model::{
 };
 use keyspan_query::{CompiledExprs, Zone};
 
-use super::check::{Checks, null_value};
-use super::row::Written;
-use super::rowid;
-use super::value::{Evaluator, compile, rows_without_columns};
-use crate::session::Session;
+use crate::constraint::{Checks, null_value};
+use crate::context::ClientContext;
+use crate::database::Database;
+use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::row::TableHandle;
 
 /// Turns batches of some of a table's columns into writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
-    target: Written,
+    target: TableHandle,
     /// For each column of the source: its place in the table.
     places: Vec<usize>,
     /// Columns that the source has not, with what they get.
-    defaults: Vec<(usize, Default)>,
+    defaults: Vec<(usize, ColumnDefault)>,
     checks: Option<Checks>,
     zone: Arc<Zone>,
     /// The next row number, for a table without a key.
@@ -36,7 +38,7 @@ pub(crate) struct Intake {
 }
 
 #[derive(Clone, Debug)]
-enum Default {
+enum ColumnDefault {
     /// The same for all rows.
     Value(Value),
     /// Evaluated for each row: `uuid()`.
@@ -46,7 +48,7 @@ enum Default {
 impl Intake {
     /// Without the table's defaults and checks: for a table that is being made.
     pub(crate) fn new(table: Arc<TableDef>, columns: &[String], zone: Arc<Zone>) -> Result<Intake> {
-        let target = Written::new(table);
+        let target = TableHandle::new(table);
         let mut places = Vec::with_capacity(columns.len());
         for name in columns {
             let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
@@ -64,14 +66,14 @@ impl Intake {
     }
 
     /// With the table's defaults and checks. No columns means all that are not hidden.
-    pub(crate) fn complete(session: &mut Session, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
-        let zone = Arc::new(session.zone());
+    pub(crate) fn complete(context: &mut ClientContext, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
+        let zone = Arc::new(context.zone());
         let all: Vec<String> = table.columns.iter().filter(|c| !c.hidden).map(|c| c.name.clone()).collect();
         let columns = if columns.is_empty() { &all } else { columns };
         let mut intake = Intake::new(table, columns, zone)?;
-        intake.defaults = intake.find_defaults(session)?;
+        intake.defaults = intake.find_defaults(context)?;
         intake.check_key()?;
-        let checks = Checks::new(session, &intake.target)?;
+        let checks = Checks::new(context, &intake.target)?;
         if !checks.is_empty() {
             intake.check_partial(&checks)?;
             intake.checks = Some(checks);
@@ -79,13 +81,13 @@ impl Intake {
         Ok(intake)
     }
 
-    fn find_defaults(&self, session: &mut Session) -> Result<Vec<(usize, Default)>> {
+    fn find_defaults(&self, context: &mut ClientContext) -> Result<Vec<(usize, ColumnDefault)>> {
         let table = self.target.table.clone();
         let mut defaults = Vec::new();
         for (place, column) in table.columns.iter().enumerate() {
             if let (false, Some(text)) = (self.places.contains(&place), &column.default) {
                 let expression = keyspan_cql::parse_expression(text)?;
-                defaults.push((place, default(session, &expression, column)?));
+                defaults.push((place, default(context, &expression, column)?));
             }
         }
         Ok(defaults)
@@ -108,7 +110,7 @@ impl Intake {
     /// A CHECK about a column that is not written would have to look at the old rows.
     fn check_partial(&self, checks: &Checks) -> Result<()> {
         let place = |name: &str| self.target.table.columns.iter().position(|column| column.name == name);
-        if checks.are_about(&self.target.table, |name| place(name).is_some_and(|place| self.is_given(place))) {
+        if checks.read_only(&self.target.table, |name| place(name).is_some_and(|place| self.is_given(place))) {
             return Ok(());
         }
         let message = "a CHECK of this table is about a column that is not written";
@@ -139,9 +141,9 @@ impl Intake {
     }
 
     /// Makes sure that the next `rows` rows of a table without a key have numbers.
-    pub(crate) async fn reserve(&mut self, session: &Session, rows: usize) -> Result<()> {
+    pub(crate) async fn reserve(&mut self, database: &Database, rows: usize) -> Result<()> {
         if self.target.table.columns[0].hidden {
-            self.next_row_id = Some(rowid::allocate(session, &self.target.relation, rows).await?);
+            self.next_row_id = Some(database.new_row_ids(&self.target.relation, rows).await?);
         }
         Ok(())
     }
@@ -166,7 +168,7 @@ impl Intake {
             arrays.push(array);
         }
         if let Some(checks) = &self.checks {
-            checks.check(&table, &self.whole(&ids, &arrays, rows)?)?;
+            checks.check(&table, &self.with_all_columns(&ids, &arrays, rows)?)?;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
@@ -186,8 +188,8 @@ impl Intake {
         }
         match self.defaults.iter().find(|(given, _)| *given == place) {
             None => Ok(None),
-            Some((_, Default::Value(value))) => constant(column.ty, value, rows).map(Some),
-            Some((_, Default::Each(compiled))) => {
+            Some((_, ColumnDefault::Value(value))) => constant(column.ty, value, rows).map(Some),
+            Some((_, ColumnDefault::Each(compiled))) => {
                 let arrays = compiled.evaluate(&rows_without_columns(rows)?, &[])?;
                 coerce(&arrays[0], column.ty).map(Some)
             }
@@ -209,7 +211,7 @@ impl Intake {
     }
 
     /// The batch with all of the table's columns, for CHECKs.
-    fn whole(&self, ids: &[ColumnId], arrays: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
+    fn with_all_columns(&self, ids: &[ColumnId], arrays: &[ArrayRef], rows: usize) -> Result<RecordBatch> {
         let column = |column: &ColumnDef| match ids.iter().position(|id| *id == column.id) {
             Some(index) => arrays[index].clone(),
             None => new_null_array(&column.ty.arrow(), rows),
@@ -251,9 +253,9 @@ fn check_column(table: &TableDef, column: &ColumnDef, array: &ArrayRef) -> Resul
 }
 
 /// A literal is evaluated once, anything else for each batch: `now()` is the statement's time either way.
-fn default(session: &mut Session, expression: &ast::Expr, column: &ColumnDef) -> Result<Default> {
-    match Evaluator::new(session).simple(expression, column.ty, &[]) {
-        Some(value) => Ok(Default::Value(value?)),
-        None => Ok(Default::Each(compile(session, &[expression], &[], &[])?)),
+fn default(context: &mut ClientContext, expression: &ast::Expr, column: &ColumnDef) -> Result<ColumnDefault> {
+    match Evaluator::new(context).simple(expression, column.ty, &[]) {
+        Some(value) => Ok(ColumnDefault::Value(value?)),
+        None => Ok(ColumnDefault::Each(compile(context, &[expression], &[], &[])?)),
     }
 }

@@ -1,8 +1,8 @@
-//! The rows of one statement on their way into the store: COPY, INSERT … SELECT, CREATE TABLE AS and imports.
+//! Collects the columnar writes of one statement: COPY, INSERT … SELECT, CREATE TABLE AS and imports.
 //!
-//! The rule: however many they are, they become one step, with bounded memory. Up to [`IN_MEMORY`] bytes are held and
-//! written through the commit log; from there on the store writes them out as they come ([`Load`]), seen by nobody before
-//! the statement's end.
+//! The rule: however many rows there are, they are applied in one atomic step, with bounded memory. Up to [`IN_MEMORY`]
+//! bytes are held and go through the commit log; beyond that the store writes rows to segments as they come ([`Load`]),
+//! which nobody sees before the statement ends.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use keyspan_store::seam::{Load, Store};
 /// Bytes that are held before the store is asked to write rows out.
 const IN_MEMORY: usize = 16 << 20;
 
-/// Takes rows. Dropped before its end, nothing of them is left.
+/// Collects rows. If it is dropped before [`Gather::finish`], nothing of them is written.
 pub(crate) struct Gather {
     store: Arc<EmbeddedStore>,
     relation: RelationDef,
@@ -66,13 +66,13 @@ impl Gather {
     pub(crate) async fn finish(self) -> Result<Option<Mutation>> {
         match self.load {
             Some(load) => load.finish().await.map(Some),
-            None => Ok(joined(self.pending)?.map(Mutation::Batch)),
+            None => Ok(concat_writes(self.pending)?.map(Mutation::Batch)),
         }
     }
 }
 
-/// One write of all: so that of two rows with one key the later wins, whatever batches they came in.
-fn joined(writes: Vec<BatchWrite>) -> Result<Option<BatchWrite>> {
+/// All writes as one, so that of two rows with the same key the later wins, whatever batches they came in.
+fn concat_writes(writes: Vec<BatchWrite>) -> Result<Option<BatchWrite>> {
     let Some(first) = writes.first().cloned() else { return Ok(None) };
     let batches: Vec<RecordBatch> = writes.into_iter().map(|write| write.batch).collect();
     let schema = first.batch.schema();

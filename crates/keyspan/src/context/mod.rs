@@ -1,0 +1,195 @@
+//! What statements run in: a client's settings, its open transaction and cursors, and the database.
+//!
+//! The rule: nothing here knows a statement. Statements are functions that take a context; the session that owns it
+//! ([`crate::session`]) tells which of them runs.
+
+mod write;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError};
+
+use keyspan_model::{Catalog, ColumnType, Result, TableDef, TableId};
+use keyspan_query::{QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
+use keyspan_store::seam::{ReadAt, Snapshot, Store};
+
+use crate::cancel::Running;
+use crate::cursor::SqlCursor;
+use crate::database::Database;
+use crate::outcome::Notice;
+use crate::row::TableHandle;
+use crate::settings::Settings;
+use crate::transaction::Transaction;
+
+/// Tables whose [`TableHandle`] a context keeps.
+const TABLES_MAX: usize = 64;
+
+/// What the statements of one client run in.
+#[derive(Debug)]
+pub(crate) struct ClientContext {
+    pub(crate) database: Database,
+    pub(crate) queries: QuerySession,
+    /// The owner of row locks: different for each context of a database.
+    id: u64,
+    pub(crate) settings: Settings,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) running: Running,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) cursors: BTreeMap<String, SqlCursor>,
+    /// When the statement began, in microseconds since 1970.
+    pub(crate) statement_time: i64,
+    /// What statements need of the tables that they last used.
+    tables: HashMap<TableId, TableHandle>,
+    info: Option<Arc<SessionInfo>>,
+    user: String,
+    database_name: String,
+}
+
+impl ClientContext {
+    /// A context with the default settings. `running` is what statements look at to see that they are cancelled.
+    pub(crate) fn new(database: Database, running: Running) -> ClientContext {
+        ClientContext {
+            queries: database.begin_queries(),
+            id: database.new_context_id(),
+            settings: Settings::new(),
+            notices: Vec::new(),
+            running,
+            transaction: None,
+            cursors: BTreeMap::new(),
+            statement_time: database.now(),
+            tables: HashMap::new(),
+            info: None,
+            user: "keyspan".into(),
+            database_name: "keyspan".into(),
+            database,
+        }
+    }
+
+    /// Begins a statement.
+    pub(crate) fn begin(&mut self, running: Running) {
+        self.running = running;
+        self.statement_time = self.database.now();
+    }
+
+    /// Says who is connected to what. A database name that is a keyspace's leads the search path.
+    pub(crate) fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
+        self.user = user.to_string();
+        self.database_name = database.to_string();
+        self.info = None;
+        self.settings.set_session_user(user);
+        if database != "public" && self.database.catalog().keyspaces.contains_key(database) {
+            let path = format!("{}, \"$user\", public", keyspan_cql::quoted(database));
+            self.settings.set_initial("search_path", &path)?;
+        }
+        Ok(())
+    }
+
+    /// The user the client connected as.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The catalog, with what the open transaction has changed.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        match self.transaction.as_ref().and_then(Transaction::catalog) {
+            Some(own) => own.clone(),
+            None => self.database.store().catalog(),
+        }
+    }
+
+    /// What the running statement sees.
+    pub(crate) fn snapshot(&mut self) -> Result<Arc<dyn Snapshot>> {
+        self.snapshot_at(ReadAt::Acknowledged)
+    }
+
+    /// The newest state, for statements that read what they write.
+    pub(crate) fn newest(&mut self) -> Result<Arc<dyn Snapshot>> {
+        self.snapshot_at(ReadAt::Newest)
+    }
+
+    fn snapshot_at(&mut self, at: ReadAt) -> Result<Arc<dyn Snapshot>> {
+        match &mut self.transaction {
+            Some(transaction) => transaction.snapshot(self.database.store(), at),
+            None => self.database.store().snapshot(at),
+        }
+    }
+
+    /// Everything a query's meaning depends on, besides its text.
+    pub(crate) fn query_context(
+        &mut self,
+        snapshot: Arc<dyn Snapshot>,
+        parameter_types: &[Option<ColumnType>],
+    ) -> QueryContext {
+        QueryContext {
+            snapshot,
+            search_path: self.settings.search_path(),
+            time_zone: self.settings.time_zone().to_string(),
+            now: self.now(),
+            parameter_types: parameter_types.to_vec(),
+            info: self.info(),
+        }
+    }
+
+    /// `now()`: when the transaction, or else the statement, began.
+    fn now(&self) -> i64 {
+        self.transaction.as_ref().map_or(self.statement_time, |transaction| transaction.began)
+    }
+
+    /// Whether BEGIN has opened a transaction that is still open.
+    pub(crate) fn in_transaction_block(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit())
+    }
+
+    /// Tells the client something beside the statement's answer.
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// Called when settings have changed: functions such as `current_setting` see the new ones.
+    pub(crate) fn settings_changed(&mut self) {
+        if self.transaction.is_none() {
+            self.settings.follow_defaults();
+        }
+        self.info = None;
+    }
+
+    /// What statements need of this table; made once for each of its versions.
+    pub(crate) fn handle(&mut self, table: Arc<TableDef>) -> TableHandle {
+        match self.tables.get(&table.id) {
+            Some(known) if Arc::ptr_eq(&known.table, &table) => known.clone(),
+            _ => {
+                if self.tables.len() >= TABLES_MAX {
+                    self.tables.clear();
+                }
+                let handle = TableHandle::new(table);
+                self.tables.insert(handle.table.id, handle.clone());
+                handle
+            }
+        }
+    }
+
+    /// Reads texts of instants in the session's time zone.
+    pub(crate) fn zone(&self) -> Zone {
+        Zone::of_setting(self.settings.time_zone())
+    }
+
+    /// The calls of `set_config` since the last time, in order.
+    pub(crate) fn take_setting_changes(&mut self) -> Vec<SettingChange> {
+        let info = self.info();
+        let mut changes = info.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *changes)
+    }
+
+    fn info(&mut self) -> Arc<SessionInfo> {
+        let fresh = || {
+            Arc::new(SessionInfo {
+                user: self.user.clone(),
+                database: self.database_name.clone(),
+                settings: self.settings.values().clone(),
+                changes: Arc::default(),
+            })
+        };
+        let info = self.info.take().unwrap_or_else(fresh);
+        self.info = Some(info.clone());
+        info
+    }
+}

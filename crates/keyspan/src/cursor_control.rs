@@ -1,0 +1,70 @@
+//! DECLARE, FETCH, MOVE, CLOSE.
+
+use keyspan_cql::{DeclareCursor, Fetch};
+use keyspan_model::{Error, ErrorKind, Result, Value};
+
+use crate::context::ClientContext;
+use crate::cursor::SqlCursor;
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::query;
+
+/// `DECLARE`.
+pub(crate) async fn declare(
+    context: &mut ClientContext,
+    statement: &DeclareCursor,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    if context.cursors.contains_key(&statement.name) {
+        let message = format!("cursor \"{}\" already exists", statement.name);
+        return Err(Error::new(ErrorKind::DuplicateCursor, message));
+    }
+    if !context.in_transaction_block() && !statement.hold {
+        return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));
+    }
+    if statement.binary {
+        return Err(
+            Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind.")
+        );
+    }
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let planned = query::plan(context, &statement.query.query, &types).await?;
+    let snapshot = context.snapshot()?;
+    let query_context = context.query_context(snapshot, &[]);
+    // The stream outlives the statement, so that only a FETCH can be cancelled.
+    let stream = query::execute_on(context, &planned, parameters, query_context).await?;
+    let rows = Rows::new(planned.schema.clone(), stream);
+    let cursor = SqlCursor::new(rows, statement.scroll == Some(true), statement.hold);
+    context.cursors.insert(statement.name.clone(), cursor);
+    Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
+}
+
+/// `FETCH`, `MOVE`.
+pub(crate) async fn fetch(context: &mut ClientContext, statement: &Fetch) -> Result<Outcome> {
+    let running = context.running.clone();
+    let Some(cursor) = context.cursors.get_mut(&statement.cursor) else { return Err(unknown(&statement.cursor)) };
+    let batch = cursor.fetch(&running, statement.direction).await?;
+    let rows = batch.num_rows() as u64;
+    if statement.is_move {
+        return Ok(Outcome::done(Tag::counted("MOVE", rows)));
+    }
+    let schema = cursor.schema().clone();
+    Ok(Outcome::with_rows(Tag::counted("FETCH", rows), Rows::ready(schema, vec![batch])))
+}
+
+/// `CLOSE`.
+pub(crate) fn close(context: &mut ClientContext, name: Option<&str>) -> Result<Outcome> {
+    match name {
+        None => {
+            context.cursors.clear();
+            Ok(Outcome::done(Tag::plain("CLOSE CURSOR ALL")))
+        }
+        Some(name) => match context.cursors.remove(name) {
+            Some(_) => Ok(Outcome::done(Tag::plain("CLOSE CURSOR"))),
+            None => Err(unknown(name)),
+        },
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::UndefinedCursor, format!("cursor \"{name}\" does not exist"))
+}

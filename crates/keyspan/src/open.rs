@@ -1,0 +1,57 @@
+//! Opening a database, and beginning what it does in the background.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use keyspan_model::Result;
+use keyspan_query::{QueryEngine, QueryOptions};
+use keyspan_store::{EmbeddedStore, StoreOptions};
+
+use crate::database::Database;
+use crate::{names, rollup};
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Memory, cache, log and clock of the store.
+    pub store: StoreOptions,
+    /// Memory, threads and spill directory of queries.
+    pub query: QueryOptions,
+}
+
+impl Database {
+    /// Opens the database in a directory, which is made if it does not exist. Blocks while the commit log is replayed.
+    ///
+    /// # Errors
+    /// 55006 if another process has it open, XX002 for a newer format, XX001 naming a damaged file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Database::open_with(path, Options::default())
+    }
+
+    /// As [`Database::open`], with options.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let store = EmbeddedStore::open(path, options.store.clone())?;
+        Database::over(store, options)
+    }
+
+    /// A database in memory, gone when its last clone and session are.
+    pub fn in_memory() -> Result<Database> {
+        Database::in_memory_with(Options::default())
+    }
+
+    /// As [`Database::in_memory`], with options.
+    pub fn in_memory_with(options: Options) -> Result<Database> {
+        let store = EmbeddedStore::in_memory(options.store.clone())?;
+        Database::over(store, options)
+    }
+
+    fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
+        let Options { store: StoreOptions { clock, background, threads, .. }, mut query } = options;
+        query.parser.get_or_insert(names::parse_query);
+        let database = Database::new(store, clock, QueryEngine::new(query)?, background && threads);
+        if database.catalog().views.values().any(|view| view.rollup.is_some()) {
+            rollup::begin(&database)?;
+        }
+        Ok(database)
+    }
+}

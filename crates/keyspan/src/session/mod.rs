@@ -1,0 +1,145 @@
+//! One client's conversation: its statements one after the other, prepared or not, in one context.
+//!
+//! - `run`: a statement's way from its text to its family.
+//! - `named`: SQL's PREPARE, EXECUTE and DEALLOCATE.
+
+mod named;
+mod run;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use keyspan_model::{Catalog, Result};
+
+use crate::cancel::CancelHandle;
+use crate::context::ClientContext;
+use crate::database::Database;
+use crate::outcome::Notice;
+use crate::prepared::Prepared;
+use crate::settings::Settings;
+use crate::transaction_control;
+
+/// Whether a transaction is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// None.
+    Idle,
+    /// One is open.
+    Open,
+    /// One is open and has failed: only ROLLBACK helps.
+    Failed,
+}
+
+/// One client's conversation with a [`Database`]. Statements run one at a time.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) context: ClientContext,
+    /// SQL's PREPARE, by name.
+    statements: BTreeMap<String, Prepared>,
+    cancel: CancelHandle,
+    reported: Vec<(&'static str, String)>,
+}
+
+impl Database {
+    /// A new session. Cheap.
+    pub fn session(&self) -> Session {
+        let cancel = CancelHandle::default();
+        let context = ClientContext::new(self.clone(), cancel.begin(None));
+        let reported = context.settings.reported();
+        Session { context, statements: BTreeMap::new(), cancel, reported }
+    }
+}
+
+impl Session {
+    /// Whether a transaction is open. One that [`Session::begin_implicit`] opened does not count.
+    pub fn status(&self) -> TransactionStatus {
+        match &self.context.transaction {
+            Some(transaction) if transaction.is_implicit() => TransactionStatus::Idle,
+            Some(transaction) if transaction.failed => TransactionStatus::Failed,
+            Some(_) => TransactionStatus::Open,
+            None => TransactionStatus::Idle,
+        }
+    }
+
+    /// Marks the open transaction, if there is one, as failed.
+    pub fn fail(&mut self) {
+        if let Some(transaction) = &mut self.context.transaction {
+            transaction.failed = true;
+        }
+    }
+
+    /// Opens a transaction for statements that are to succeed or fail together, unless one is open.
+    pub fn begin_implicit(&mut self) {
+        transaction_control::begin_implicit(&mut self.context);
+    }
+
+    /// Ends the transaction that [`Session::begin_implicit`] opened, if it is still open: commits it when `commit`,
+    /// else undoes it.
+    pub async fn end_implicit(&mut self, commit: bool) -> Result<()> {
+        transaction_control::end_implicit(&mut self.context, commit).await
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.context.notices)
+    }
+
+    /// The columns of an open cursor: to the wire protocol it is a portal, which clients may describe.
+    pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
+        self.context.cursors.get(name).map(|cursor| cursor.schema().clone())
+    }
+
+    /// Cancels the statement that this session is running.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
+    }
+
+    /// The session's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.context.settings
+    }
+
+    /// A setting's value as SHOW prints it.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.context.settings.get(name).map(str::to_string)
+    }
+
+    /// Sets a start-up value, to which RESET goes back.
+    ///
+    /// # Errors
+    /// 42704 for an unknown name, 22023 for a wrong value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let set = self.context.settings.set_initial(name, value);
+        self.context.settings_changed();
+        set
+    }
+
+    /// Says who is connected to what. A database name that is a keyspace's leads the search path.
+    pub fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
+        self.context.connect_as(user, database)
+    }
+
+    /// Reported settings that changed since the last call: name and value, for ParameterStatus.
+    pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
+        let now = self.context.settings.reported();
+        let changed = now.iter().filter(|pair| !self.reported.contains(pair)).cloned().collect();
+        self.reported = now;
+        changed
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        &self.context.database
+    }
+
+    /// The user the session belongs to.
+    pub fn user(&self) -> &str {
+        self.context.user()
+    }
+
+    /// The catalog as this session sees it: with what its open transaction has changed.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.context.catalog()
+    }
+}

@@ -1,0 +1,79 @@
+//! SQL's PREPARE, EXECUTE and DEALLOCATE.
+
+use std::sync::Arc;
+
+use keyspan_cql::Statement;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+
+use super::Session;
+use crate::expression::Evaluator;
+use crate::outcome::{Outcome, Tag};
+
+impl Session {
+    /// SQL's `PREPARE`.
+    pub(super) async fn prepare_named(&mut self, statement: &keyspan_cql::Prepare) -> Result<Outcome> {
+        if self.statements.contains_key(&statement.name) {
+            let message = format!("prepared statement \"{}\" already exists", statement.name);
+            return Err(Error::new(ErrorKind::DuplicateStatement, message));
+        }
+        if !can_be_prepared(&statement.statement.statement) {
+            return Err(Error::new(
+                ErrorKind::Syntax,
+                "only SELECT, INSERT, UPDATE, DELETE and VALUES can be prepared",
+            ));
+        }
+        let types = statement.types.iter().copied().map(Some).collect();
+        let prepared = Box::pin(self.prepare_again(Arc::new((*statement.statement).clone()), types)).await?;
+        self.statements.insert(statement.name.clone(), prepared);
+        Ok(Outcome::done(Tag::plain("PREPARE")))
+    }
+
+    /// SQL's `EXECUTE`.
+    pub(super) async fn execute_named(
+        &mut self,
+        statement: &keyspan_cql::Execute,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
+        let Some(prepared) = self.statements.get(&statement.name).cloned() else {
+            return Err(unknown(&statement.name));
+        };
+        if statement.arguments.len() != prepared.parameters.len() {
+            let message = format!("wrong number of parameters for prepared statement \"{}\"", statement.name);
+            let (expected, got) = (prepared.parameters.len(), statement.arguments.len());
+            let detail = format!("Expected {expected} parameters but got {got}.");
+            return Err(Error::new(ErrorKind::Syntax, message).with_detail(detail));
+        }
+        let evaluator = Evaluator::new(&self.context);
+        let mut arguments = Vec::with_capacity(statement.arguments.len());
+        for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {
+            let ty = if prepared.arrays.contains_key(&index) { ColumnType::Text } else { *ty };
+            arguments.push(evaluator.constant(&mut self.context, argument, ty, parameters)?);
+        }
+        Box::pin(self.run_prepared(&prepared, &arguments)).await
+    }
+
+    /// SQL's `DEALLOCATE`.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<Outcome> {
+        match name {
+            None => {
+                self.statements.clear();
+                Ok(Outcome::done(Tag::plain("DEALLOCATE ALL")))
+            }
+            Some(name) => match self.statements.remove(name) {
+                Some(_) => Ok(Outcome::done(Tag::plain("DEALLOCATE"))),
+                None => Err(unknown(name)),
+            },
+        }
+    }
+}
+
+fn can_be_prepared(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Query(_) | Statement::Scan(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+    )
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::UndefinedStatement, format!("prepared statement \"{name}\" does not exist"))
+}

@@ -1,0 +1,211 @@
+//! A statement's way: parsed, prepared, and routed to its family.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use keyspan_cql::{Discard, Explain, Parsed, Statement};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+
+use super::Session;
+use crate::outcome::{Outcome, Rows};
+use crate::prepared::Prepared;
+use crate::{
+    arrays, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
+};
+
+impl Session {
+    /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
+    /// say otherwise. The rows of several statements are read into memory, so that an error among them undoes all;
+    /// those of a single one are read while they are taken.
+    ///
+    /// # Errors
+    /// The first one; what the text did before it is undone, unless it committed it.
+    pub async fn execute(&mut self, sql: &str) -> Result<Vec<Outcome>> {
+        let statements = self.parse(sql)?;
+        let several = statements.len() > 1;
+        if several {
+            self.begin_implicit();
+        }
+        let mut outcomes = Vec::with_capacity(statements.len());
+        for parsed in &statements {
+            match self.prepare_and_run(parsed, &[]).await {
+                Ok(outcome) if several => match outcome.read_all().await {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(error) => {
+                        self.fail();
+                        self.end_implicit(false).await?;
+                        return Err(error);
+                    }
+                },
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => {
+                    self.end_implicit(false).await?;
+                    return Err(error);
+                }
+            }
+        }
+        self.end_implicit(true).await?;
+        Ok(outcomes)
+    }
+
+    /// Runs one statement with parameters and answers its rows; none of a statement that returns no rows.
+    pub async fn query(&mut self, sql: &str, parameters: &[Value]) -> Result<Rows> {
+        let statements = self.parse(sql)?;
+        let [parsed] = statements.as_slice() else {
+            return Err(Error::new(ErrorKind::Syntax, "cannot insert multiple commands into a prepared statement"));
+        };
+        let outcome = self.prepare_and_run(parsed, parameters).await?;
+        Ok(outcome.rows.unwrap_or_else(|| Rows::ready(Arc::new(arrow::datatypes::Schema::empty()), Vec::new())))
+    }
+
+    async fn prepare_and_run(&mut self, parsed: &Parsed, parameters: &[Value]) -> Result<Outcome> {
+        let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+        let prepared = self.prepare(parsed, &types).await?;
+        self.run(&prepared, parameters).await
+    }
+
+    /// The statements of a text, separated by semicolons.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>> {
+        keyspan_cql::parse(sql)
+    }
+
+    /// Finds a statement's parameter types and columns. `parameter_types` are those the client says, as far as it does.
+    ///
+    /// # Errors
+    /// Whatever is wrong with names and types; 25P02 in a failed transaction.
+    pub async fn prepare(&mut self, parsed: &Parsed, parameter_types: &[Option<ColumnType>]) -> Result<Prepared> {
+        transaction_control::check_not_failed(&self.context, &parsed.statement)?;
+        // A cancel request that came after the last statement does not concern this one.
+        self.context.running = self.cancel.begin(self.context.settings.statement_timeout());
+        let result = self.prepare_again(Arc::new(parsed.clone()), parameter_types.to_vec()).await;
+        result.inspect_err(|_| self.fail())
+    }
+
+    /// Prepares a statement within a running one. EXECUTE answers with the columns of the statement that it names.
+    pub(super) async fn prepare_again(
+        &mut self,
+        parsed: Arc<Parsed>,
+        types: Vec<Option<ColumnType>>,
+    ) -> Result<Prepared> {
+        let mut prepared = prepare::prepare(&mut self.context, parsed, types).await?;
+        if let Statement::Execute(execute) = prepared.statement() {
+            let named = self.statements.get(&execute.name);
+            prepared.schema = named.and_then(|named| named.schema.clone());
+        }
+        Ok(prepared)
+    }
+
+    /// Runs a prepared statement. The parameters have (or can be cast to) the types of [`Prepared::parameters`].
+    ///
+    /// Rows are read while they are taken from the outcome; an error while they are read does not fail an open
+    /// transaction by itself: who takes the rows calls [`Session::fail`].
+    pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        self.context.begin(self.cancel.begin(self.context.settings.statement_timeout()));
+        let result = match transaction_control::begin_statement(&mut self.context, prepared.statement()) {
+            Ok(()) => self.run_prepared(prepared, parameters).await,
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    /// Prepares again what tables have changed under, casts the parameters, and routes.
+    pub(super) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        if prepared.template.is_some() {
+            return Box::pin(self.run_with_arrays(prepared, parameters)).await;
+        }
+        let again;
+        let mut prepared = prepared;
+        // Not by its version: a transaction that is undone has used numbers that others use again.
+        if !Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
+            again = Box::pin(self.prepare_again(prepared.parsed.clone(), prepared.given.clone())).await?;
+            if prepared.schema.is_some() && again.schema != prepared.schema {
+                return Err(Error::not_supported("cached plan must not change result type"));
+            }
+            prepared = &again;
+        }
+        let parameters = prepared.typed(&self.context.zone(), parameters)?;
+        self.route(prepared, &parameters).await
+    }
+
+    /// Puts the elements of array parameters into the statement, and runs that.
+    async fn run_with_arrays(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        prepared.check_count(parameters)?;
+        let template = prepared.template.as_ref().unwrap_or(&prepared.parsed);
+        let parsed = arrays::put_elements(template, &prepared.arrays, &prepared.parameters, parameters)?;
+        let types = prepared.parameters.iter().copied().map(Some).collect();
+        let written = self.prepare_again(Arc::new(parsed), types).await?;
+        let left = parameters.iter().enumerate();
+        let left = left.map(|(index, value)| if prepared.arrays.contains_key(&index) { &Value::Null } else { value });
+        let left: Vec<Value> = left.cloned().collect();
+        self.run_prepared(&written, &left).await
+    }
+
+    /// Each statement to its family.
+    async fn route(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        let context = &mut self.context;
+        match prepared.statement() {
+            Statement::CreateKeyspace(statement) => ddl::keyspace::create(context, statement).await,
+            Statement::AlterKeyspace(statement) => ddl::keyspace::alter(context, statement).await,
+            Statement::CreateTable(statement) => ddl::table::create(context, statement).await,
+            Statement::CreateTableAs(statement) => ddl::create_as::run(context, statement, parameters).await,
+            Statement::CreateView(statement) => ddl::view::create(context, statement).await,
+            Statement::AlterTable(statement) => ddl::alter::run(context, statement).await,
+            Statement::Drop(statement) => ddl::drop::run(context, statement).await,
+            Statement::Truncate(statement) => ddl::drop::truncate(context, statement).await,
+            Statement::CreateIndex(statement) => ddl::index::create(context, statement).await,
+            Statement::Comment(statement) => ddl::comment::run(context, statement).await,
+            Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
+            Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
+            Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,
+            Statement::Query(_) | Statement::Scan(_) => Box::pin(select::run(context, prepared, parameters)).await,
+            Statement::Explain(statement) => self.explain(statement, prepared, parameters).await,
+            Statement::Show(statement) => show::run(context, statement),
+            Statement::Describe(statement) => show::describe(context, statement),
+            Statement::Use(keyspace) => set::use_keyspace(context, keyspace),
+            Statement::Set(statement) => set::set(context, statement),
+            Statement::Reset(name) => set::reset(context, name.as_deref()),
+            Statement::Discard(what) => self.discard(*what),
+            Statement::SetTransaction(statement) => transaction_control::set(context, statement),
+            Statement::Begin(modes) => transaction_control::begin(context, *modes),
+            Statement::Commit(end) => transaction_control::commit(context, end.chain).await,
+            Statement::Rollback(end) => transaction_control::rollback(context, end.chain),
+            Statement::Savepoint(name) => transaction_control::savepoint(context, name),
+            Statement::Release(name) => transaction_control::release(context, name),
+            Statement::RollbackTo(name) => transaction_control::rollback_to(context, name),
+            Statement::Prepare(statement) => self.prepare_named(statement).await,
+            Statement::Execute(statement) => self.execute_named(statement, parameters).await,
+            Statement::Deallocate(name) => self.deallocate(name.as_deref()),
+            Statement::DeclareCursor(statement) => cursor_control::declare(context, statement, parameters).await,
+            Statement::Fetch(statement) => cursor_control::fetch(context, statement).await,
+            Statement::Close(name) => cursor_control::close(context, name.as_deref()),
+            Statement::Copy(statement) => copy::statement::run(context, statement, parameters).await,
+            Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
+                maintain::channel(prepared.statement())
+            }
+            Statement::Maintain(statement) => maintain::run(context, statement).await,
+        }
+    }
+
+    /// EXPLAIN. With ANALYZE what is not planned as a query is run here.
+    async fn explain(&mut self, statement: &Explain, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        let explained = explain::explained(statement, prepared)?;
+        let mut lines = explain::lines(&mut self.context, statement, explained, parameters).await?;
+        if statement.analyze && !explained.is_planned() {
+            let began = Instant::now();
+            let outcome = Box::pin(self.run_prepared(explained, parameters)).await?;
+            lines.extend(explain::measured(outcome, began).await?);
+        }
+        explain::answer(lines)
+    }
+
+    fn discard(&mut self, what: Discard) -> Result<Outcome> {
+        let outcome = set::discard(&mut self.context, what)?;
+        if what == Discard::All {
+            self.statements.clear();
+        }
+        Ok(outcome)
+    }
+}

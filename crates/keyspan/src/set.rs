@@ -1,0 +1,101 @@
+//! SET, RESET, DISCARD and USE: what changes settings.
+
+use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes};
+use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_query::SettingChange;
+
+use crate::context::ClientContext;
+use crate::names;
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::transaction_control;
+
+/// `USE`: the keyspace leads the search path.
+pub(crate) fn use_keyspace(context: &mut ClientContext, keyspace: &str) -> Result<Outcome> {
+    names::expect_keyspace(&context.catalog(), keyspace)?;
+    context.settings.set("search_path", &[keyspace.to_string()])?;
+    context.settings_changed();
+    Ok(Outcome::done(Tag::plain("USE")))
+}
+
+/// `SET`.
+pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcome> {
+    let key = statement.name.to_lowercase();
+    if key == "transaction_isolation" || key == "transaction_read_only" {
+        return set_transaction(context, &key, statement.values.as_deref());
+    }
+    let former = context.settings.get(&key).map(str::to_string);
+    match &statement.values {
+        None => context.settings.reset(&key)?,
+        Some(values) => context.settings.set(&key, values)?,
+    }
+    if statement.local {
+        match &mut context.transaction {
+            Some(transaction) => transaction.set_local(key, former.unwrap_or_default()),
+            None => {
+                if let Some(former) = former {
+                    context.settings.restore(&[(key, former)]);
+                }
+                let notice = Notice::warning("25P01", "SET LOCAL can only be used in transaction blocks");
+                context.notice(notice);
+            }
+        }
+    }
+    context.settings_changed();
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `set_config(name, value, is_local)`.
+pub(crate) fn set_config(context: &mut ClientContext, change: SettingChange) -> Result<()> {
+    let SettingChange { name, value, local } = change;
+    let values = context.settings.values_of(&name, &value);
+    set(context, &Set { name, values: Some(values), local }).map(drop)
+}
+
+/// `SET transaction_isolation = …` is another spelling of SET TRANSACTION.
+fn set_transaction(context: &mut ClientContext, key: &str, values: Option<&[String]>) -> Result<Outcome> {
+    let value = values.and_then(|values| values.first()).map(|value| value.to_lowercase());
+    let mut modes = TransactionModes::default();
+    match (key, value.as_deref()) {
+        (_, None) => {}
+        ("transaction_read_only", Some(value)) => modes.read_only = Some(matches!(value, "on" | "true" | "1" | "yes")),
+        (_, Some("read uncommitted")) => modes.isolation = Some(IsolationLevel::ReadUncommitted),
+        (_, Some("read committed")) => modes.isolation = Some(IsolationLevel::ReadCommitted),
+        (_, Some("repeatable read")) => modes.isolation = Some(IsolationLevel::RepeatableRead),
+        (_, Some("serializable")) => modes.isolation = Some(IsolationLevel::Serializable),
+        (_, Some(other)) => {
+            let message = format!("invalid value for parameter \"{key}\": \"{other}\"");
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+    }
+    transaction_control::apply_modes(context, modes)?;
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `RESET`.
+pub(crate) fn reset(context: &mut ClientContext, name: Option<&str>) -> Result<Outcome> {
+    match name {
+        Some(name) => context.settings.reset(name)?,
+        None => context.settings.reset_all(),
+    }
+    context.settings_changed();
+    Ok(Outcome::done(Tag::plain("RESET")))
+}
+
+/// `DISCARD`.
+pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outcome> {
+    Ok(Outcome::done(Tag::plain(match what {
+        Discard::All => {
+            if context.in_transaction_block() {
+                let message = "DISCARD ALL cannot run inside a transaction block";
+                return Err(Error::new(ErrorKind::ActiveTransaction, message));
+            }
+            context.cursors.clear();
+            context.settings.reset_all();
+            context.settings_changed();
+            "DISCARD ALL"
+        }
+        Discard::Plans => "DISCARD PLANS",
+        Discard::Sequences => "DISCARD SEQUENCES",
+        Discard::Temporary => "DISCARD TEMP",
+    })))
+}

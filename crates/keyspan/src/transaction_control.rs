@@ -1,0 +1,281 @@
+//! BEGIN, COMMIT, ROLLBACK, savepoints, SET TRANSACTION, and what every statement checks first.
+
+use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
+use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_store::seam::Store;
+
+use crate::context::ClientContext;
+use crate::outcome::{Notice, Outcome, Tag};
+use crate::transaction::{Ended, Transaction};
+
+/// Fails with 25P02 for a statement that a failed transaction does not take.
+pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
+    let failed = context.transaction.as_ref().is_some_and(|transaction| transaction.failed);
+    let ends = matches!(statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_));
+    if failed && !ends {
+        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        return Err(Error::new(ErrorKind::FailedTransaction, message));
+    }
+    Ok(())
+}
+
+/// What every statement does first: may it run here, and with which stamp.
+pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement) -> Result<()> {
+    check_not_failed(context, statement)?;
+    let read_only = context.transaction.as_ref().is_some_and(Transaction::is_read_only)
+        || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
+    if let (true, Some(command)) = (read_only, writing_command(statement)) {
+        let message = format!("cannot execute {command} in a read-only transaction");
+        return Err(Error::new(ErrorKind::ReadOnly, message));
+    }
+    if let Some(transaction) = &mut context.transaction {
+        // A text of several statements may begin with BEGIN: its own transaction is open by then.
+        let sees_nothing = matches!(
+            statement,
+            Statement::Begin(_) | Statement::SetTransaction(_) | Statement::Set(_) | Statement::Show(_)
+        );
+        transaction.begin_statement(!sees_nothing);
+    }
+    Ok(())
+}
+
+/// The command's name, if it writes.
+fn writing_command(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::CreateKeyspace(_) => "CREATE SCHEMA",
+        Statement::AlterKeyspace(_) => "ALTER SCHEMA",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateTableAs(_) => "CREATE TABLE AS",
+        Statement::CreateView(view) if view.materialized.is_some() => "CREATE MATERIALIZED VIEW",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::Maintain(Maintain::Refresh(_)) => "REFRESH MATERIALIZED VIEW",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::Drop(_) => "DROP",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::Comment(_) => "COMMENT",
+        Statement::Insert(_) => "INSERT",
+        Statement::Update(_) => "UPDATE",
+        Statement::Delete(_) => "DELETE",
+        Statement::Copy(copy) if copy.is_from => "COPY FROM",
+        _ => return None,
+    })
+}
+
+/// The modes with the session's defaults for what is not said.
+fn with_defaults(context: &ClientContext, modes: TransactionModes) -> TransactionModes {
+    let isolation = modes.isolation.or_else(|| isolation_named(context.settings.get("default_transaction_isolation")));
+    let read_only = modes.read_only.unwrap_or_else(|| context.settings.is_on("default_transaction_read_only"));
+    TransactionModes { isolation, read_only: Some(read_only), deferrable: modes.deferrable }
+}
+
+fn isolation_named(name: Option<&str>) -> Option<IsolationLevel> {
+    Some(match name? {
+        "read uncommitted" => IsolationLevel::ReadUncommitted,
+        "read committed" => IsolationLevel::ReadCommitted,
+        "repeatable read" => IsolationLevel::RepeatableRead,
+        "serializable" => IsolationLevel::Serializable,
+        _ => return None,
+    })
+}
+
+fn isolation_name(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadUncommitted => "read uncommitted",
+        IsolationLevel::ReadCommitted => "read committed",
+        IsolationLevel::RepeatableRead => "repeatable read",
+        IsolationLevel::Serializable => "serializable",
+    }
+}
+
+fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
+    let modes = with_defaults(context, modes);
+    let transaction = Transaction::new(modes, &context.settings, context.database.locks(), context.statement_time);
+    context.transaction = Some(transaction);
+    show_modes(context)
+}
+
+/// SHOW transaction_isolation and the like tell of the open transaction.
+fn show_modes(context: &mut ClientContext) -> Result<()> {
+    let Some(transaction) = &context.transaction else { return Ok(()) };
+    let (isolation, read_only) = (transaction.isolation(), transaction.is_read_only());
+    context.settings.set("transaction_isolation", &[isolation_name(isolation).to_string()])?;
+    context.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+    context.settings_changed();
+    Ok(())
+}
+
+/// BEGIN, START TRANSACTION.
+pub(crate) fn begin(context: &mut ClientContext, modes: TransactionModes) -> Result<Outcome> {
+    match &mut context.transaction {
+        // A text of several statements has begun one already: from here on it is the client's.
+        Some(transaction) if transaction.is_implicit() => {
+            transaction.set_implicit(false);
+            apply_modes(context, modes)?;
+        }
+        Some(_) => context.notice(Notice::warning("25001", "there is already a transaction in progress")),
+        None => open(context, modes)?,
+    }
+    Ok(Outcome::done(Tag::plain("BEGIN")))
+}
+
+/// Opens a transaction for a text of several statements.
+pub(crate) fn begin_implicit(context: &mut ClientContext) {
+    if context.transaction.is_none()
+        && open(context, TransactionModes::default()).is_ok()
+        && let Some(transaction) = &mut context.transaction
+    {
+        transaction.set_implicit(true);
+    }
+}
+
+/// Ends it, if it is still the text's own.
+pub(crate) async fn end_implicit(context: &mut ClientContext, commit: bool) -> Result<()> {
+    match &context.transaction {
+        Some(transaction) if transaction.is_implicit() && commit && !transaction.failed => finish(context).await,
+        Some(transaction) if transaction.is_implicit() => {
+            undo(context);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// COMMIT, END.
+pub(crate) async fn commit(context: &mut ClientContext, chain: bool) -> Result<Outcome> {
+    let Some(transaction) = &context.transaction else {
+        context.notice(Notice::warning("25P01", "there is no transaction in progress"));
+        return Ok(Outcome::done(Tag::plain("COMMIT")));
+    };
+    let modes = transaction.modes();
+    if transaction.failed {
+        undo(context);
+        chain_if(context, chain, modes)?;
+        return Ok(Outcome::done(Tag::plain("ROLLBACK")));
+    }
+    if transaction.is_implicit() {
+        context.notice(Notice::warning("25P01", "there is no transaction in progress"));
+    }
+    finish(context).await?;
+    chain_if(context, chain, modes)?;
+    Ok(Outcome::done(Tag::plain("COMMIT")))
+}
+
+/// ROLLBACK, ABORT.
+pub(crate) fn rollback(context: &mut ClientContext, chain: bool) -> Result<Outcome> {
+    match &context.transaction {
+        Some(transaction) => {
+            let modes = transaction.modes();
+            undo(context);
+            chain_if(context, chain, modes)?;
+        }
+        None => context.notice(Notice::warning("25P01", "there is no transaction in progress")),
+    }
+    Ok(Outcome::done(Tag::plain("ROLLBACK")))
+}
+
+fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -> Result<()> {
+    if chain { open(context, modes) } else { Ok(()) }
+}
+
+/// Writes everything in one step. Whatever happens, the transaction is over.
+async fn finish(context: &mut ClientContext) -> Result<()> {
+    let Some(transaction) = context.transaction.take() else { return Ok(()) };
+    let ended = transaction.end(context.settings.relaxed_durability());
+    let Ended { catalog, batch, locks, settings: before, local } = ended;
+    let result = match catalog {
+        Some((base, catalog)) => {
+            let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
+            changed.map(drop).map_err(concurrent_change)
+        }
+        None if batch.mutations.is_empty() => Ok(()),
+        None => context.database.store().apply(batch).await.map(drop),
+    };
+    drop(locks);
+    match &result {
+        Ok(()) => context.settings.restore(&local),
+        Err(_) => context.settings = before,
+    }
+    end_session_state(context, result.is_ok());
+    result
+}
+
+fn concurrent_change(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Serialization => {
+            error.with_hint("Another session changed tables at the same time; run the transaction again.")
+        }
+        _ => error,
+    }
+}
+
+/// Forgets everything.
+fn undo(context: &mut ClientContext) {
+    if let Some(transaction) = context.transaction.take() {
+        context.settings = transaction.into_settings();
+    }
+    end_session_state(context, false);
+}
+
+/// Cursors without hold end with their transaction; one that failed takes all cursors it declared with it.
+fn end_session_state(context: &mut ClientContext, committed: bool) {
+    context.cursors.retain(|_, cursor| cursor.survives(committed));
+    context.settings_changed();
+}
+
+fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a mut Transaction> {
+    match &mut context.transaction {
+        Some(transaction) if !transaction.is_implicit() => Ok(transaction),
+        _ => {
+            let message = format!("{command} can only be used in transaction blocks");
+            Err(Error::new(ErrorKind::NoTransaction, message))
+        }
+    }
+}
+
+/// SAVEPOINT.
+pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    let settings = context.settings.clone();
+    expect_block(context, "SAVEPOINT")?.save(name, settings);
+    Ok(Outcome::done(Tag::plain("SAVEPOINT")))
+}
+
+/// RELEASE SAVEPOINT.
+pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    expect_block(context, "RELEASE SAVEPOINT")?.release(name)?;
+    Ok(Outcome::done(Tag::plain("RELEASE")))
+}
+
+/// ROLLBACK TO SAVEPOINT.
+pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    context.settings = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    context.settings_changed();
+    Ok(Outcome::done(Tag::plain("ROLLBACK")))
+}
+
+/// SET TRANSACTION, SET SESSION CHARACTERISTICS.
+pub(crate) fn set(context: &mut ClientContext, statement: &SetTransaction) -> Result<Outcome> {
+    if statement.session {
+        if let Some(level) = statement.modes.isolation {
+            context.settings.set("default_transaction_isolation", &[isolation_name(level).to_string()])?;
+        }
+        if let Some(read_only) = statement.modes.read_only {
+            context
+                .settings
+                .set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
+        }
+        context.settings_changed();
+    } else if context.transaction.is_none() {
+        context.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
+    } else {
+        apply_modes(context, statement.modes)?;
+    }
+    Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// Changes the open transaction's modes.
+pub(crate) fn apply_modes(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
+    let Some(transaction) = &mut context.transaction else { return Ok(()) };
+    transaction.set_modes(modes)?;
+    show_modes(context)
+}
