@@ -72,7 +72,7 @@ impl Connection {
 
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<Stored, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
-        let prepared = self.settle(&parsed, &types).await?;
+        let prepared = self.resolve_types(&parsed, &types).await?;
         let own = |index: usize, ty: ColumnType| match prepared.arrays.get(&index) {
             Some(true) => PgType::array_of(PgType::of_oid(oid::OID)).oid,
             Some(false) => PgType::array_of(PgType::of_column_type(ty)).oid,
@@ -88,9 +88,9 @@ impl Connection {
         Ok(Stored { statement: Some(Arc::new((parsed, prepared))), parameters })
     }
 
-    /// Settles a statement with the types that the client declared. A declared `numeric` says no precision, so in a
+    /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision, so in a
     /// write the column's own decimal type comes first: digits must not be rounded on their way.
-    async fn settle(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
+    async fn resolve_types(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
         self.control.begin_statement();
         let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);
         let writes = matches!(parsed.statement, Statement::Insert(_) | Statement::Update(_));

@@ -3,7 +3,7 @@
 //! ```text
 //! mutations ─▶ apply lane ─▶ commit log ─▶ memtable ──freeze──▶ segment (Parquet) ──compact──▶ segment
 //!              seq, stamps   fdatasync     sorted runs in RAM   fsync, manifest edit  by time window
-//! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs meet ─▶ batches of live rows
+//! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs overlap ─▶ batches of live rows
 //! ```
 //!
 //! Everything above sees only [`seam`].

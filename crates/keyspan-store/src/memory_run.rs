@@ -14,8 +14,8 @@ use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result
 
 use crate::row::{CellStamp, RowEntry};
 use crate::run::{
-    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
-    WholeKey,
+    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
+    Wanted, WholeKey,
 };
 use crate::seam::ScanCounters;
 
@@ -29,7 +29,7 @@ pub struct MemoryRun {
     /// All rows: encoded keys, every key column, and one entry of `columns` a cell column.
     batch: RunBatch,
     columns: Vec<ColumnId>,
-    meetings: Meetings,
+    overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
 }
 
@@ -48,7 +48,13 @@ impl MemoryRun {
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
-        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default(), prefixes: KnownPrefixes::default() })
+        Ok(MemoryRun {
+            meta,
+            batch,
+            columns,
+            overlap_cache: OverlapCache::default(),
+            prefixes: KnownPrefixes::default(),
+        })
     }
 
     /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
@@ -183,8 +189,8 @@ impl SortedRun for MemoryRun {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        Some(&self.meetings)
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        Some(&self.overlap_cache)
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {

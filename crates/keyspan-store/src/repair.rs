@@ -1,7 +1,7 @@
 //! Repair: a damaged data directory becomes one that verifies, with everything that is not damaged.
 //!
 //! ```text
-//! KEYSPAN ─▶ checkpoints, ledger ─▶ log ─▶ opened, all of it flushed ─▶ segments ─▶ closed ─▶ checked
+//! KEYSPAN ─▶ checkpoints, manifest log ─▶ log ─▶ opened, all of it flushed ─▶ segments ─▶ closed ─▶ checked
 //! ```
 //!
 //! Rules: nothing that is damaged is thrown away: it is put into `damaged/`. What is lost is counted and named. Where it
@@ -110,11 +110,11 @@ fn mend_format(files: &dyn Files, report: &mut RepairReport) -> Result<Uuid> {
     keep_damaged(files, FORMAT_FILE, report)?;
     files.remove(FORMAT_FILE)?;
     Format { store, ..Format::new() }.put(files)?;
-    report.done.push("the file KEYSPAN was made anew from a checkpoint".to_string());
+    report.done.push("the file KEYSPAN was rebuilt from a checkpoint".to_string());
     Ok(store)
 }
 
-/// Takes damaged checkpoints away and makes a damaged ledger anew; answers what the manifest says then.
+/// Takes damaged checkpoints away and rebuilds a damaged manifest log; returns what the manifest says then.
 fn mend_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport) -> Result<ManifestState> {
     let mut damaged = checkpoints(files.as_ref())?;
     damaged.retain(|(_, path)| {
@@ -147,7 +147,7 @@ fn mend_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport)
         files.remove(&aside)?;
     }
     if let Some(why) = manifest.rebuilt() {
-        report.done.push(format!("the manifest's ledger was made anew from the newest checkpoint: {why}"));
+        report.done.push(format!("the manifest log was rebuilt from the newest checkpoint: {why}"));
     }
     Ok(manifest.state().clone())
 }

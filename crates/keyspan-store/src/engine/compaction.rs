@@ -54,7 +54,7 @@ impl Core {
 
     /// The next segment to free of deleted rows, if there is one.
     fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
-        let tombstones = self.settled_tombstones(relation);
+        let tombstones = self.final_tombstones(relation);
         let room = match self.disk_low.load(Ordering::Relaxed) {
             true => self.files.free_space()?.map_or(u64::MAX, |free| free / 2),
             false => u64::MAX,
@@ -70,9 +70,9 @@ impl Core {
     }
 
     /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may go for good.
-    pub fn settled_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
-        let settled = self.durable().min(self.state.lock().visible);
-        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= settled);
+    pub fn final_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
+        let limit = self.durable().min(self.state.lock().visible);
+        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= limit);
         tombstones.map(|tombstone| tombstone.span.clone()).collect()
     }
 
@@ -148,8 +148,8 @@ impl Core {
         });
     }
 
-    /// Removes span tombstones whose grace has passed and that cover nothing any more: every run that meets one is
-    /// younger.
+    /// Removes span tombstones whose grace has passed and that cover nothing any more: every run that overlaps one has
+    /// only younger writes there.
     fn forget_tombstones(&self, id: RelationId) -> Result<()> {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
@@ -180,7 +180,7 @@ impl Core {
             relation: relation.definition.clone(),
             memory: Vec::new(),
             segments: chosen,
-            tombstones: self.settled_tombstones(relation),
+            tombstones: self.final_tombstones(relation),
             outside,
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
@@ -193,8 +193,8 @@ impl Core {
 fn deleted_rows(segment: &Segment, tombstones: &[SpanTombstone]) -> u64 {
     let all = &segment.record().meta.all;
     let younger = |tombstone: &&SpanTombstone| all.ts.is_some_and(|ts| ts.1 <= tombstone.ts);
-    let meets = |tombstone: &&SpanTombstone| all.meets(&tombstone.start, tombstone.end.as_deref());
-    let covered = tombstones.iter().filter(younger).filter(meets).map(|tombstone| {
+    let overlaps = |tombstone: &&SpanTombstone| all.overlaps(&tombstone.start, tombstone.end.as_deref());
+    let covered = tombstones.iter().filter(younger).filter(overlaps).map(|tombstone| {
         let end = tombstone.end.as_ref().map_or(all.rows as usize, |end| segment.estimate(end).0);
         (segment.estimate(&tombstone.start).1, end)
     });
@@ -217,7 +217,7 @@ fn obsolete_tombstones(relation: &RelationVersion, now: i64, seen: u64) -> BTree
     let old = relation.tombstones.iter().filter(|tombstone| {
         let span = &tombstone.span;
         let needed = |extent: &Extent| {
-            extent.meets(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
+            extent.overlaps(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
         };
         let flushed = span.seq <= relation.flushed.min(seen);
         flushed && span.deleted_at.saturating_add(grace) <= now && !extents.iter().any(needed)

@@ -24,7 +24,7 @@ use crate::segment::{SEGMENT_DIRECTORY, Segment, SegmentRecord};
 impl Core {
     /// Flushes every relation that has something in memory.
     pub fn flush_all(&self) -> Result<()> {
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
         ids.into_iter().try_for_each(|id| self.flush_relation(id))?;
         self.shorten_log()
@@ -85,7 +85,7 @@ impl Core {
             relation: relation.definition.clone(),
             memory,
             segments: Vec::new(),
-            tombstones: self.settled_tombstones(relation),
+            tombstones: self.final_tombstones(relation),
             outside: newer.chain(segments).collect(),
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
@@ -143,7 +143,7 @@ impl Core {
         let segments = records.iter().map(|record| self.segment(relation, record.clone()));
         let segments: Vec<Arc<Segment>> = segments.collect();
         let runs: Vec<Arc<dyn SortedRun>> = segments.iter().map(|segment| segment.clone() as _).collect();
-        inputs.inherit(relation, &runs);
+        inputs.inherit_disjoint(relation, &runs);
         segments
     }
 
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Writes an acknowledged change of the catalog to the manifest, and frees what it dropped.
-    pub fn settle_catalog(&self) -> Result<()> {
+    pub fn commit_catalog(&self) -> Result<()> {
         let changed = self.state.lock().schema_seq;
         // A relaxed batch may have made the change visible before it is durable.
         self.wait_durable(changed)?;

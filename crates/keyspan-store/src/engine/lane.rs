@@ -239,7 +239,7 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
             return Ok(true);
         }
     }
-    let later = |run: &dyn SortedRun| run.meta().seq.1 > condition.seq && run.meta().all.meets(start, end);
+    let later = |run: &dyn SortedRun| run.meta().seq.1 > condition.seq && run.meta().all.overlaps(start, end);
     let counters = ScanCounters::default();
     for run in relation.runs.iter().filter(|run| later(run.as_ref())) {
         let first = run.lower_bound(start, &counters)?;
@@ -257,6 +257,6 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
     let deleted = relation
         .tombstones
         .iter()
-        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.meets(start, end));
+        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.overlaps(start, end));
     Ok(deleted)
 }

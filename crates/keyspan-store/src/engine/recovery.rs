@@ -220,7 +220,7 @@ impl Core {
         if !dead.is_empty() {
             self.manifest.lock().commit(Edit { buried: dead, ..Edit::default() }, false)?;
         }
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         self.shorten_log()
     }
 

@@ -321,7 +321,7 @@ fn dropped_and_truncated_tables_free_their_files_and_never_come_back() {
     let reopened = in_files(&killed);
     assert_eq!(read(&reopened, &truncated), []);
     assert_eq!(killed.list("seg").expect("lists").len(), 0);
-    block_on(store.flush()).expect("settles");
+    block_on(store.flush()).expect("flushes");
     assert_eq!(files.list("seg").expect("lists").len(), 0);
     let mut reusing = next.clone();
     reusing.version += 1;

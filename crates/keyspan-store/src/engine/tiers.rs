@@ -79,7 +79,7 @@ impl Core {
         let columns = compaction.columns().to_vec();
         let run = MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, inputs.seq())?;
         let run = Arc::new(run);
-        inputs.inherit(relation, &[Arc::<MemoryRun>::clone(&run)]);
+        inputs.inherit_disjoint(relation, &[Arc::<MemoryRun>::clone(&run)]);
         Ok(Some(run))
     }
 }

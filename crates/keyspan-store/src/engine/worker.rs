@@ -95,7 +95,7 @@ impl Core {
     }
 
     fn flush_due(&self) -> Result<()> {
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         self.freeze_sealed()?;
         self.merge_memory()?;
         let mut flushed = false;

@@ -10,7 +10,7 @@ use super::version::RelationVersion;
 use crate::compact::{Output, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
-use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit};
+use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit_disjoint};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
 
@@ -79,15 +79,15 @@ impl Inputs {
         memory.chain(self.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>))
     }
 
-    /// Tells the runs that these were merged into what is known of them and the relation's other runs.
-    pub fn inherit(&self, relation: &RelationVersion, merged: &[Arc<dyn SortedRun>]) {
+    /// Records which of the relation's other runs share no row with the runs that these were merged into.
+    pub fn inherit_disjoint(&self, relation: &RelationVersion, merged: &[Arc<dyn SortedRun>]) {
         let inputs: Vec<Arc<dyn SortedRun>> = self.runs().collect();
         let memory = relation.runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>);
         let segments = relation.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>);
         let merged_away =
             |run: &Arc<dyn SortedRun>| inputs.iter().any(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(run)));
         let others = memory.chain(segments).filter(|run| !merged_away(run));
-        inherit(&self.relation, &inputs, merged, others);
+        inherit_disjoint(&self.relation, &inputs, merged, others);
     }
 
     /// Least and greatest commit order of what is merged.

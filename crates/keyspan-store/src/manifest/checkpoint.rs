@@ -15,7 +15,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::CHECKPOINT_DIRECTORY;
-use super::ledger::Items;
+use super::log::Items;
 use crate::files::{Files, corrupted};
 use crate::format::{bad, named, unknown};
 use crate::log::Reader;

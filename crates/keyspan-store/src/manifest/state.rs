@@ -17,7 +17,7 @@ use std::sync::Arc;
 use keyspan_model::{Catalog, Error, RelationId, Result, SegmentId};
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Items;
+use super::log::Items;
 use crate::files::corrupted;
 use crate::format::{named, newer, read_json};
 use crate::run::SpanTombstone;

@@ -146,7 +146,7 @@ impl Cursor {
         counters: &ScanCounters,
     ) -> Result<Option<Cursor>> {
         let extent = &run.meta().all;
-        if !extent.meets(start, end) {
+        if !extent.overlaps(start, end) {
             return Ok(None);
         }
         let (least, greatest) = (extent.key.0.as_slice(), extent.key.1.as_slice());

@@ -68,8 +68,8 @@ impl Extent {
             || self.columns.iter().zip(&other.columns).any(|(a, b)| apart(a, b))
     }
 
-    /// Whether the whole keys meet `[start, end)`.
-    pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    /// Whether the whole keys overlap `[start, end)`.
+    pub fn overlaps(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         self.rows > 0 && self.key.1.as_slice() >= start && end.is_none_or(|end| self.key.0.as_slice() < end)
     }
 

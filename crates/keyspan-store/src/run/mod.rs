@@ -11,7 +11,7 @@ mod batch;
 mod bits;
 mod extent;
 mod int64s;
-mod meeting;
+mod overlap;
 mod prefixes;
 mod range;
 mod tombstone;
@@ -28,7 +28,7 @@ pub use batch::{CellColumn, RowColumns, RunBatch, Wanted};
 pub use bits::Bits;
 pub use extent::{Extent, ExtentBuilder, RunMeta};
 pub use int64s::Int64s;
-pub use meeting::{Meeting, Meetings, inherit};
+pub use overlap::{Overlap, OverlapCache, inherit_disjoint};
 pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
@@ -113,12 +113,12 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Where the run remembers which rows it shares with others; `None`: it does not, and they are looked for each time.
-    fn meetings(&self) -> Option<&Meetings> {
+    /// The cache of the run's overlaps with other runs; `None`: it has none, and overlaps are found anew each time.
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
         None
     }
 
-    /// Where the run remembers the prefixes of its keys; `None`: it does not, and they are looked for each time.
+    /// The cache of the prefixes of the run's keys; `None`: it has none, and prefixes are found anew each time.
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {
         None
     }

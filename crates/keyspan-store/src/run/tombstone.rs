@@ -22,7 +22,7 @@ pub struct SpanTombstone {
 
 impl SpanTombstone {
     /// Whether the tombstone may be forgotten at `now`: its grace (in microseconds) has passed, and every run that
-    /// meets it, in memory or not, has only younger writes there.
+    /// overlaps it, in memory or not, has only younger writes there.
     pub fn may_go<'a>(&self, runs: impl IntoIterator<Item = &'a RunMeta>, now: i64, grace: i64) -> bool {
         let younger = |extent: &Extent| {
             let apart = extent.rows == 0
@@ -35,8 +35,8 @@ impl SpanTombstone {
         now >= self.deleted_at.saturating_add(grace) && runs.into_iter().all(all_younger)
     }
 
-    /// Whether the tombstone meets the keys `[start, end)`.
-    pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    /// Whether the tombstone overlaps the keys `[start, end)`.
+    pub fn overlaps(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         end.is_none_or(|end| self.start.as_slice() < end) && self.end.as_deref().is_none_or(|own| own > start)
     }
 }

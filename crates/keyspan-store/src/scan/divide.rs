@@ -1,10 +1,10 @@
-//! Dividing a scan: disjoint ranges of keys of about equal size, or parties of runs on their own where order does not
+//! Dividing a scan: disjoint ranges of keys of about equal size, or groups of overlapping runs where order does not
 //! matter.
 
 use keyspan_model::{ColumnId, KeyEncoder, Order, Scan, ScanColumn};
 
 use super::ScanSource;
-use super::party::Parties;
+use super::overlap_groups::OverlapGroups;
 use super::plan::{Chosen, Size, Sizes};
 use super::split::{Part, PartRuns, encode_split};
 use crate::seam::Split;
@@ -137,26 +137,26 @@ impl ScanSource {
             .collect()
     }
 
-    /// Each party on its own, large ones divided, and what they share, put together into splits of about `target` rows.
-    pub(crate) fn party_splits(
+    /// The merge groups, large ones divided, and the shared groups, put together into splits of about `target` rows.
+    pub(crate) fn group_splits(
         &self,
         chosen: &Chosen,
         sizes: &Sizes,
-        parties: &Parties,
+        groups: &OverlapGroups,
         looked: bool,
         target: u64,
     ) -> Vec<Split> {
         let mut splits = Packed { target, splits: Vec::new() };
-        for leader in parties.leaders() {
-            let runs = parties.members(leader).map(|member| chosen.runs[member]).collect();
-            let party = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
-            let rows = sizes.of(&party.runs).1;
-            let cuts = self.cuts(&party, rows.div_ceil(target).max(1), rows, self.relation.key.len());
+        for group in groups.merge_groups() {
+            let runs = groups.runs_merged_in(group).map(|member| chosen.runs[member]).collect();
+            let members = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
+            let rows = sizes.of(&members.runs).1;
+            let cuts = self.cuts(&members, rows.div_ceil(target).max(1), rows, self.relation.key.len());
             let each = rows / (cuts.len() as u64 + 1);
-            between(cuts, PartRuns::Party(leader as u32)).into_iter().for_each(|part| splits.push(part, each));
+            between(cuts, PartRuns::Group(group as u32)).into_iter().for_each(|part| splits.push(part, each));
         }
-        for (leader, rows) in parties.circles() {
-            splits.push(Part { runs: PartRuns::Shared(leader as u32), start: Vec::new(), end: None }, rows);
+        for (group, rows) in groups.shared_groups() {
+            splits.push(Part { runs: PartRuns::Shared(group as u32), start: Vec::new(), end: None }, rows);
         }
         let encoded = splits.splits.into_iter();
         encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()

@@ -127,7 +127,7 @@ impl ScanSource {
         scan.spans.iter().all(whole).then_some((columns, rows))
     }
 
-    /// Those of some runs that have no row in several versions: of runs that meet the first.
+    /// Those of some runs that have no row in several versions: of overlapping runs the first.
     fn apart(&self, runs: &[usize]) -> Vec<usize> {
         let mut apart: Vec<usize> = Vec::with_capacity(runs.len());
         for at in runs {

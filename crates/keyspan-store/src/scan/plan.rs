@@ -7,7 +7,7 @@ use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
 use super::divide::Work;
-use super::party::Parties;
+use super::overlap_groups::OverlapGroups;
 use crate::merge::versions::VersionFilter;
 use crate::run::{EncodedRange, Extent, Run, WholeKey};
 use crate::seam::{ScanForm, ScanPlan};
@@ -51,17 +51,17 @@ impl ScanSource {
         let rows = sizes.of(&chosen.runs).1;
         // Of few rows a merge costs less than to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
-        let parties = self.parties(&chosen, look)?;
-        let form = self.form(scan, &chosen, &parties);
+        let groups = self.overlap_groups(&chosen, look)?;
+        let form = self.form(scan, &chosen, &groups);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
         let any_order = scan.order == Order::Any && !self.is_grouped(scan);
         let Work { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.party_splits(&chosen, &sizes, &parties, look, target),
-            ScanForm::Merge if any_order && parties.are_several() => {
-                self.party_splits(&chosen, &sizes, &parties, look, target)
+            ScanForm::Unordered => self.group_splits(&chosen, &sizes, &groups, look, target),
+            ScanForm::Merge if any_order && groups.are_several() => {
+                self.group_splits(&chosen, &sizes, &groups, look, target)
             }
             _ => self.ordered_splits(scan, &chosen, rows, look, (want as u64).min(rows / least)),
         };
@@ -92,7 +92,7 @@ impl ScanSource {
         let mut runs = Vec::new();
         for (at, run) in self.runs.iter().enumerate() {
             let extent = &run.meta().all;
-            let reason = if !reach.iter().any(|(start, end)| extent.meets(start, end.as_deref())) {
+            let reason = if !reach.iter().any(|(start, end)| extent.overlaps(start, end.as_deref())) {
                 0
             } else if !within(extent, &bounds) {
                 1
@@ -191,14 +191,14 @@ impl ScanSource {
         expired && extent.row_tombstones == 0 && self.runs.iter().enumerate().all(shadows_nothing)
     }
 
-    fn form(&self, scan: &Scan, chosen: &Chosen, parties: &Parties) -> ScanForm {
+    fn form(&self, scan: &Scan, chosen: &Chosen, groups: &OverlapGroups) -> ScanForm {
         if chosen.runs.is_empty() {
             return ScanForm::Empty;
         }
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         if self.one_after_another(&extents) {
             ScanForm::Concatenate
-        } else if !parties.all_apart() {
+        } else if !groups.all_disjoint() {
             ScanForm::Merge
         } else if scan.order == Order::Any && !self.is_grouped(scan) {
             ScanForm::Unordered
@@ -267,32 +267,33 @@ fn values(bound: &Bound<Vec<Value>>) -> &[Value] {
 fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
     ranges
         .iter()
-        .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
+        .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.overlaps(least, greatest)))
 }
 
 /// Rows of a run in these ranges, which ascend and are disjoint.
 fn rows_in(run: &Run, ranges: &[KeyRange]) -> Size {
     let extent = &run.meta().all;
-    let meeting: Vec<&KeyRange> = ranges.iter().filter(|(start, end)| extent.meets(start, end.as_deref())).collect();
+    let overlapping: Vec<&KeyRange> =
+        ranges.iter().filter(|(start, end)| extent.overlaps(start, end.as_deref())).collect();
     let Some(sorted) = run.sorted() else {
-        let rows = extent.rows * meeting.len() as u64;
-        return Size { vague: !meeting.is_empty(), rows, places: Vec::new() };
+        let rows = extent.rows * overlapping.len() as u64;
+        return Size { vague: !overlapping.is_empty(), rows, places: Vec::new() };
     };
     let holds_all =
         |(start, end): &KeyRange| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
     let all = extent.rows as usize;
-    match meeting.as_slice() {
+    match overlapping.as_slice() {
         [] => return Size::default(),
         [range] if holds_all(range) => {
             return Size { vague: false, rows: extent.rows, places: std::iter::once(0..all).collect() };
         }
         _ => {}
     }
-    let starts: Vec<&[u8]> = meeting.iter().map(|(start, _)| start.as_slice()).collect();
-    let ends: Vec<&[u8]> = meeting.iter().filter_map(|(_, end)| end.as_deref()).collect();
+    let starts: Vec<&[u8]> = overlapping.iter().map(|(start, _)| start.as_slice()).collect();
+    let ends: Vec<&[u8]> = overlapping.iter().filter_map(|(_, end)| end.as_deref()).collect();
     // Only the last range may have no end: it goes on to the last row.
     let lasts = sorted.estimates(&ends).into_iter().chain([(all, all)]);
-    let mut size = Size { places: Vec::with_capacity(meeting.len()), ..Size::default() };
+    let mut size = Size { places: Vec::with_capacity(overlapping.len()), ..Size::default() };
     let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
     for (first, last) in sorted.estimates(&starts).into_iter().zip(lasts) {
         size.vague |= first.0 != first.1 || last.0 != last.1;

@@ -448,7 +448,7 @@ impl Reader {
     fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
         let mut runs = Vec::with_capacity(task.runs.len());
         for (at, which) in task.runs.iter() {
-            if self.source.runs[*at].meta().all.meets(&task.start, task.end.as_deref()) {
+            if self.source.runs[*at].meta().all.overlaps(&task.start, task.end.as_deref()) {
                 runs.push((self.open_run(*at, task)?, which.clone()));
             }
         }

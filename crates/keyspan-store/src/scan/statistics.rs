@@ -4,7 +4,7 @@ use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 
 use super::ScanSource;
 use super::plan::Chosen;
-use crate::run::{Cover, Extent, Meeting, Run};
+use crate::run::{Cover, Extent, Overlap, Run};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {
@@ -42,7 +42,7 @@ impl ScanSource {
     fn known_apart(&self, chosen: &Chosen) -> bool {
         let runs: Vec<&Run> = chosen.runs.iter().map(|at| &self.runs[*at]).collect();
         let apart = |one: &Run, other: &Run| match (one.whole(), other.whole()) {
-            (Ok(one), Ok(other)) => Meeting::known(&one, &other) == Some(Meeting::Apart),
+            (Ok(one), Ok(other)) => Overlap::known(&one, &other) == Some(Overlap::Disjoint),
             _ => false,
         };
         runs.iter().enumerate().all(|(at, one)| runs[at + 1..].iter().all(|other| apart(one, other)))

@@ -16,7 +16,7 @@ use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
+use crate::run::{KnownPrefixes, OverlapCache, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
 use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
 use crate::segment::fixture;
 
@@ -68,8 +68,8 @@ impl SortedRun for Blocks {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        self.0.meetings()
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        self.0.overlap_cache()
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {

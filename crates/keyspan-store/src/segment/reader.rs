@@ -29,8 +29,8 @@ use super::zone::value_as_key;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{
-    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
-    WholeKey,
+    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
+    Wanted, WholeKey,
 };
 use crate::seam::ScanCounters;
 
@@ -47,7 +47,7 @@ pub struct Segment {
     opened: Mutex<Weak<Opened>>,
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
-    meetings: Meetings,
+    overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
 }
 
@@ -90,7 +90,7 @@ impl Segment {
             cut_short: false,
             opened: Mutex::new(Weak::new()),
             full_meta: OnceLock::new(),
-            meetings: Meetings::default(),
+            overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
             record,
         }
@@ -477,10 +477,10 @@ impl RangeTest {
     fn may_match(&self, group: &Group, values: bool) -> bool {
         match &self.place {
             Place::Key(at) => {
-                group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.meets(least, greatest))
+                group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.overlaps(least, greatest))
             }
             Place::Value(id) => match group.zones.iter().find(|zone| zone.0 == *id && values) {
-                Some((_, Zone::Range(least, greatest))) => self.range.meets(least, greatest),
+                Some((_, Zone::Range(least, greatest))) => self.range.overlaps(least, greatest),
                 Some((_, Zone::Empty)) => false,
                 _ => true,
             },
@@ -610,8 +610,8 @@ impl SortedRun for Segment {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        Some(&self.meetings)
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        Some(&self.overlap_cache)
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {

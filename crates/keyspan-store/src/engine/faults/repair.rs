@@ -160,7 +160,7 @@ fn a_damaged_file_keyspan_is_made_anew_from_a_checkpoint() {
 
 #[test]
 fn one_flipped_bit_anywhere_is_repaired_or_refused() {
-    for (disk, flips) in [(SimulatedDisk::new(), 250), (SimulatedDisk::with_ledger(), 60)] {
+    for (disk, flips) in [(SimulatedDisk::new(), 250), (SimulatedDisk::with_manifest_log(), 60)] {
         let (disk, held) = written(disk);
         let mut random = Random::new(9);
         let paths: Vec<String> = disk.paths().into_iter().filter(|path| path != "RESERVE" && path != "LOCK").collect();

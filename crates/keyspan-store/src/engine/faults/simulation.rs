@@ -84,7 +84,7 @@ impl Tally {
 /// Runs one seed; panics, saying which, where a rule is broken.
 pub fn simulate(seed: u64, steps: usize) -> Tally {
     let mut random = Random::new(seed);
-    let disk = if random.below(40) == 0 { SimulatedDisk::with_ledger() } else { SimulatedDisk::new() };
+    let disk = if random.below(40) == 0 { SimulatedDisk::with_manifest_log() } else { SimulatedDisk::new() };
     let world = Arc::new(Mutex::new(World {
         seed,
         random,
