@@ -7,7 +7,7 @@ use crate::dialect::KeyspanDialect;
 use crate::keyword::{FIRST, nearest_keyword};
 use crate::lexer::tokenize;
 use crate::reader::Reader;
-use crate::source::{Source, end, start};
+use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
     budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, index, insert, keyspace, maintain,
@@ -22,7 +22,7 @@ use crate::{
 /// The first error of the text, with its position in characters from 1 over the whole text: [`ErrorKind::Syntax`],
 /// [`ErrorKind::NotSupported`] for what is refused by name, [`ErrorKind::TooComplex`] beyond the budget.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
-    let source = Source::new(sql);
+    let source = SourceText::new(sql);
     let tokens = tokenize(sql).map_err(|error| error.error)?;
     let mut statements = Vec::new();
     let mut tokens = tokens.into_iter();
@@ -62,7 +62,7 @@ pub fn parse_one(sql: &str) -> Result<Parsed> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
-    let source = Source::new(sql);
+    let source = SourceText::new(sql);
     let tokens = tokenize(sql).map_err(|error| error.error)?;
     let (tokens, _) = prepared(tokens)?;
     let dialect = KeyspanDialect::new(tokens.len());
@@ -80,7 +80,7 @@ fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<P
     Ok((tokens, parameters))
 }
 
-fn statement_of(source: &Source, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+fn statement_of(source: &SourceText, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let offset = tokens.first().map_or(0, |first| start(first.span));
     let last = tokens.last().map_or(0, |last| end(last.span));
     let (tokens, parameters) = prepared(tokens)?;

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use crate::dialect::KeyspanDialect;
 use crate::keyword::{is_reserved, keywords, nearest_keyword};
-use crate::source::{Source, end, start, syntax};
+use crate::source::{SourceText, end, start, syntax};
 use crate::statement::{ColumnName, ObjectName, Query, SourceExpression, cql_tails};
 
 /// How deep `sqlparser` may recurse. Beyond what the token budget lets through it is only prefix operators.
@@ -20,14 +20,14 @@ const MAX_RECURSION: usize = 1_200;
 pub(crate) struct Reader<'a> {
     parser: Parser<'a>,
     /// The whole input.
-    pub(crate) source: &'a Source<'a>,
+    pub(crate) source: &'a SourceText<'a>,
     /// The character offset (from 0) where the statement ends.
     end: usize,
 }
 
 impl<'a> Reader<'a> {
     /// A reader at the beginning of a statement.
-    pub(crate) fn new(dialect: &'a KeyspanDialect, source: &'a Source<'a>, tokens: Vec<TokenWithSpan>) -> Self {
+    pub(crate) fn new(dialect: &'a KeyspanDialect, source: &'a SourceText<'a>, tokens: Vec<TokenWithSpan>) -> Self {
         let end = tokens.last().map_or(0, |last| end(last.span));
         let parser = Parser::new(dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens);
         Reader { parser, source, end }

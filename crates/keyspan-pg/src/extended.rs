@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::engine::Zone;
 use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus};
 use crate::failure::{Failure, protocol};
-use crate::rows::{Format, RowSource, row_description, spread};
+use crate::rows::{RowSource, ValueFormat, row_description, spread};
 use crate::types::PgType;
 use crate::types::array::read_array;
 use crate::types::parameter::{read_binary, read_text, utf8};
@@ -35,7 +35,7 @@ pub(crate) struct Stored {
 pub(crate) struct Portal {
     statement: Stored,
     values: Vec<Value>,
-    formats: Vec<Format>,
+    formats: Vec<ValueFormat>,
     state: State,
 }
 
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    fn describe_columns(&mut self, stored: &Stored, formats: &[Format]) -> Result<(), Failure> {
+    fn describe_columns(&mut self, stored: &Stored, formats: &[ValueFormat]) -> Result<(), Failure> {
         let schema = stored.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
         match schema {
             Some(schema) => self.out.message(&row_description(schema, formats)?)?,
@@ -294,7 +294,7 @@ impl Stored {
         schema.map_or(0, |schema| schema.fields().len())
     }
 
-    fn value(&self, index: usize, bytes: Option<&[u8]>, format: Format, zone: &Zone) -> Result<Value> {
+    fn value(&self, index: usize, bytes: Option<&[u8]>, format: ValueFormat, zone: &Zone) -> Result<Value> {
         let Some(bytes) = bytes else { return Ok(Value::Null) };
         let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
@@ -302,17 +302,17 @@ impl Stored {
         let arrays = self.statement.as_ref().map(|statement| &statement.1.arrays);
         if arrays.is_some_and(|arrays| arrays.contains_key(&index)) {
             return match (format, PgType::of_oid(declared).element) {
-                (Format::Binary, Some(element)) => read_array(bytes, element, index + 1),
+                (ValueFormat::Binary, Some(element)) => read_array(bytes, element, index + 1),
                 _ => utf8(bytes).map(|text| Value::Text(text.to_owned())),
             };
         }
         match format {
             // What a client sends as a numeric may be written as one: `1E+30`.
-            Format::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {
+            ValueFormat::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {
                 read_text(bytes, ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: 0 }, zone)?.cast(ty)
             }
-            Format::Text => read_text(bytes, ty, zone),
-            Format::Binary => read_binary(bytes, declared, ty, index + 1),
+            ValueFormat::Text => read_text(bytes, ty, zone),
+            ValueFormat::Binary => read_binary(bytes, declared, ty, index + 1),
         }
     }
 }

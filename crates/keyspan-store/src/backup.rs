@@ -16,7 +16,7 @@ mod target;
 
 pub use listing::{Contents, Listing, is_backup};
 pub use restore::{RestoreReport, is_half_restored, restore, restore_files};
-pub use target::{BackupReport, Source, Target};
+pub use target::{BackupReport, BackupSource, BackupTarget};
 
 use keyspan_model::Result;
 

@@ -24,4 +24,4 @@ pub use committer::{Commit, CommitLog, LogOptions};
 pub use frame::file_header;
 pub use replay::{LogFile, Replay, log_files, needed_files};
 pub use salvage::{frames_bytes, salvaged};
-pub use wire::Reader;
+pub use wire::ByteReader;

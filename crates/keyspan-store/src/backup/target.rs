@@ -25,7 +25,7 @@ pub const LOCK_FILE: &str = "BACKUP.LOCK";
 const LOG_DIRECTORY: &str = "log";
 
 /// Where the files of a backup come from.
-pub struct Source<'a> {
+pub struct BackupSource<'a> {
     /// The store's files. Those of the listing's segments stay while the backup is written.
     pub files: &'a dyn Files,
     /// The log's files, as the listing has them.
@@ -56,17 +56,17 @@ impl fmt::Display for BackupReport {
 }
 
 /// A directory taken for a backup.
-pub struct Target {
+pub struct BackupTarget {
     files: Arc<dyn Files>,
     last: Option<Listing>,
     _lock: Box<dyn FileLock>,
 }
 
-impl Target {
+impl BackupTarget {
     /// Takes a directory that is empty, or holds an earlier backup of this store, whole or not.
     ///
     /// Errors: 55006 while another backup is written there; 55000 if it holds anything else.
-    pub fn take(files: Arc<dyn Files>, store: Uuid) -> Result<Target> {
+    pub fn take(files: Arc<dyn Files>, store: Uuid) -> Result<BackupTarget> {
         let name = files.display("");
         let refused = |what: &str| {
             Error::new(ErrorKind::ObjectNotReady, format!("directory \"{name}\" {what}"))
@@ -88,11 +88,11 @@ impl Target {
         if last.as_ref().is_some_and(|last| last.format.store != store) {
             return Err(refused("holds a backup of another database"));
         }
-        Ok(Target { files, last, _lock: lock })
+        Ok(BackupTarget { files, last, _lock: lock })
     }
 
     /// Writes the backup. After an error the one before is whole.
-    pub fn write(&self, listing: &Listing, source: &Source<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
+    pub fn write(&self, listing: &Listing, source: &BackupSource<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
         let report = match self.bring(listing, source, go_on) {
             Ok(report) => report,
             Err(error) => {
@@ -107,7 +107,7 @@ impl Target {
         Ok(report)
     }
 
-    fn bring(&self, listing: &Listing, source: &Source<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
+    fn bring(&self, listing: &Listing, source: &BackupSource<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
         let mut report = BackupReport { seq: listing.manifest.marks.durable_seq, ..BackupReport::default() };
         let files = self.files.as_ref();
         files.create_dir(SEGMENT_DIRECTORY)?;

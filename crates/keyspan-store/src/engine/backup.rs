@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 
 use super::core::{Core, closed};
-use crate::backup::{BackupReport, Contents, Listing, Source, Target};
+use crate::backup::{BackupReport, BackupSource, BackupTarget, Contents, Listing};
 use crate::files::{FileReader, Files};
 use crate::format::Format;
 use crate::log::needed_files;
@@ -44,9 +44,9 @@ impl Core {
         if let Some(error) = self.lane.lock().closed.clone() {
             return Err(error);
         }
-        let target = Target::take(target()?, self.store)?;
+        let target = BackupTarget::take(target()?, self.store)?;
         let Moment { listing, log, _segments } = self.moment()?;
-        target.write(&listing, &Source { files: self.files.as_ref(), log }, &go_on)
+        target.write(&listing, &BackupSource { files: self.files.as_ref(), log }, &go_on)
     }
 
     fn moment(&self) -> Result<Moment> {

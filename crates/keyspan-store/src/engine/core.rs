@@ -49,7 +49,7 @@ pub struct Core {
     /// files stay until a later checkpoint says that they are nothing.
     pub doubtful: Mutex<Vec<(SegmentId, u64)>>,
     /// What the workers are asked to do.
-    pub work: Mutex<Work>,
+    pub work: Mutex<WorkerRequests>,
     /// Wakes the workers.
     pub wake: Condvar,
     /// Told when memory or log was freed.
@@ -77,19 +77,19 @@ pub struct Core {
 }
 
 /// Where an answer to a request goes.
-pub type Answer = oneshot::Sender<Result<()>>;
+pub type Reply = oneshot::Sender<Result<()>>;
 
 /// What the workers are asked to do.
 #[derive(Debug, Default)]
-pub struct Work {
+pub struct WorkerRequests {
     /// Something has changed that the flusher may have to act on.
     pub nudged: bool,
     /// Something was flushed that may have to be merged.
     pub merge: bool,
     /// Who waits for a flush of everything.
-    pub flush: Vec<Answer>,
+    pub flush: Vec<Reply>,
     /// Who waits for a merge of everything.
-    pub compact: Vec<Answer>,
+    pub compact: Vec<Reply>,
     /// The workers are to end.
     pub closing: bool,
 }

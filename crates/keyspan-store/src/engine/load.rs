@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use super::core::{Core, closed};
 use super::staging::{check_arrays, known_columns};
 use super::write::ROW_BYTES;
-use crate::compact::{Output, SEGMENT_BYTES, write_batches};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_batches};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
 use crate::policy::{output_level, window_level};
@@ -309,7 +309,7 @@ fn write_to<S>(
 where
     S: FnMut() -> Result<Option<RunBatch>>,
 {
-    let output = Output {
+    let output = MergeOutput {
         files: &core.files,
         relation,
         plan,

@@ -53,9 +53,9 @@ pub use load::Loaded;
 pub use options::{RelationStats, StoreOptions, StoreStats};
 pub use snapshot::StoreSnapshot;
 
-use self::core::{Core, Work, closed};
+use self::core::{Core, WorkerRequests, closed};
 use self::load::StoreLoad;
-use self::staging::Prepared;
+use self::staging::PreparedBatch;
 use self::version::RelationVersion;
 
 /// Bytes in memory above which closing flushes, so that the next start is quick.
@@ -166,7 +166,7 @@ impl EmbeddedStore {
         }
     }
 
-    async fn enter(&self, prepared: Prepared) -> Result<Applied> {
+    async fn enter(&self, prepared: PreparedBatch) -> Result<Applied> {
         let entered = self.core.enter(prepared)?;
         if !self.core.options.threads && entered.durable.is_some() {
             // Others may enter meanwhile, and then share the sync.
@@ -185,7 +185,7 @@ impl EmbeddedStore {
     }
 
     /// Hands a request to the workers and waits for its answer.
-    async fn ask(&self, request: impl FnOnce(&mut Work, self::core::Answer)) -> Result<()> {
+    async fn ask(&self, request: impl FnOnce(&mut WorkerRequests, self::core::Reply)) -> Result<()> {
         if !self.core.options.threads {
             yield_once().await;
             let (answer, mut answered) = oneshot::channel();
@@ -253,7 +253,7 @@ impl Store for EmbeddedStore {
         if !batch.mutations.is_empty() {
             self.core.wait_for_room(&batch).await?;
         }
-        let prepared = Prepared::change(base, next, batch)?;
+        let prepared = PreparedBatch::change(base, next, batch)?;
         let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
         self.enter(prepared).await?;
         self.core.nudge();
@@ -263,7 +263,7 @@ impl Store for EmbeddedStore {
     async fn apply(&self, batch: WriteBatch) -> Result<Applied> {
         self.core.wait_for_room(&batch).await?;
         let schema = self.core.state.lock().newest_schema().clone();
-        self.enter(Prepared::batch(&schema, batch)?).await
+        self.enter(PreparedBatch::batch(&schema, batch)?).await
     }
 
     fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>> {

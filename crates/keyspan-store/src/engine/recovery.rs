@@ -16,7 +16,7 @@ use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::Notify;
 
-use super::core::{Core, Work};
+use super::core::{Core, WorkerRequests};
 use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
@@ -84,7 +84,7 @@ impl Core {
             next_segment: AtomicU64::new(next_segment),
             graveyard: Mutex::default(),
             doubtful: Mutex::default(),
-            work: Mutex::new(Work::default()),
+            work: Mutex::new(WorkerRequests::default()),
             wake: Condvar::new(),
             room: Notify::new(),
             stuck: Mutex::new(None),

@@ -10,7 +10,7 @@ use super::EmbeddedStore;
 use super::core::Core;
 use super::version::RelationVersion;
 use super::write::ROW_BYTES;
-use crate::compact::{Output, SEGMENT_BYTES, write_batches};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_batches};
 use crate::manifest::Edit;
 use crate::policy::{output_level, window_level};
 use crate::repair::{RepairReport, keep_damaged};
@@ -72,7 +72,7 @@ impl Core {
         let mut plan = SystemPlan::default();
         salvage.segment().observe(definition, &mut plan)?;
         let extents = [record.meta.all.clone()];
-        let output = Output {
+        let output = MergeOutput {
             files: &self.files,
             relation: definition,
             plan,

@@ -33,13 +33,13 @@ pub const MAX_CELL_BYTES: usize = 10 << 20;
 
 /// A batch made ready for the lane.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedBatch {
     /// What it does, in order.
     pub staged: Vec<Staged>,
     /// What the log will say; its place is not filled in.
     pub record: Record,
     /// What must hold.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<Precondition>,
     /// Answer before the sync.
     pub relaxed: bool,
     /// The catalog as it was, and the new one.
@@ -76,7 +76,7 @@ pub enum Effect {
 
 /// A precondition with encoded keys.
 #[derive(Debug)]
-pub struct Condition {
+pub struct Precondition {
     /// The relation.
     pub relation: RelationId,
     /// First key.
@@ -89,17 +89,17 @@ pub struct Condition {
     pub seq: u64,
 }
 
-impl Prepared {
+impl PreparedBatch {
     /// Makes a batch ready under a schema.
-    pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<Prepared> {
-        Prepared::new(schema, batch, None, None)
+    pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<PreparedBatch> {
+        PreparedBatch::new(schema, batch, None, None)
     }
 
     /// Makes a change of the catalog ready, with a batch that is written under the new one.
-    pub fn change(base: u64, next: Catalog, batch: WriteBatch) -> Result<Prepared> {
+    pub fn change(base: u64, next: Catalog, batch: WriteBatch) -> Result<PreparedBatch> {
         let schema = Schema::new(Arc::new(next));
         let catalog = schema.catalog.clone();
-        Prepared::new(&schema.clone(), batch, Some(catalog.as_ref()), Some((base, schema)))
+        PreparedBatch::new(&schema.clone(), batch, Some(catalog.as_ref()), Some((base, schema)))
     }
 
     fn new(
@@ -107,14 +107,14 @@ impl Prepared {
         batch: WriteBatch,
         catalog: Option<&Catalog>,
         change: Option<(u64, Arc<Schema>)>,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedBatch> {
         let mut conditions = Vec::with_capacity(batch.unchanged.len());
         for unchanged in &batch.unchanged {
             let relation = schema.relation(unchanged.relation)?;
             let (start, end) = KeyEncoder::new(&relation.key).span_bytes(&unchanged.span)?;
             let whole_key = matches!((&unchanged.span.start, &unchanged.span.end),
                 (Bound::Included(first), Bound::Included(last)) if first == last && first.len() == relation.key.len());
-            conditions.push(Condition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
+            conditions.push(Precondition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
         }
         let loads = batch.mutations.iter().filter_map(|mutation| match mutation {
             Mutation::Load(rows) => Some(Loaded::of(rows)),
@@ -124,7 +124,7 @@ impl Prepared {
         let logged = logged(schema, batch.mutations)?;
         let record = encode_body(catalog, &logged)?;
         let staged = stage(schema, logged)?;
-        Ok(Prepared { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
+        Ok(PreparedBatch { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
     }
 
     /// How many timestamps `Stamp::Server` asks for beyond the first.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keyspan_model::{Error, ErrorKind, Mutation, RelationId, Result, WriteBatch};
 
-use super::core::{Answer, Core, closed};
+use super::core::{Core, Reply, closed};
 use super::version::RelationVersion;
 
 /// How often the flusher looks at the disk and at graves by itself.
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    fn flush_round(&self, answers: Vec<Answer>) -> Result<()> {
+    fn flush_round(&self, answers: Vec<Reply>) -> Result<()> {
         self.look_at_disk();
         let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
         if self.disk_low.load(Ordering::Relaxed) {
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Waits for something to flush; `None` when the store closes.
-    fn next_flush(&self) -> Option<Vec<Answer>> {
+    fn next_flush(&self) -> Option<Vec<Reply>> {
         let mut work = self.work.lock();
         if !work.closing && !work.nudged && work.flush.is_empty() {
             let _ = self.wake.wait_for(&mut work, TICK);
@@ -164,7 +164,7 @@ impl Core {
         }
     }
 
-    fn merge_round(&self, answers: Vec<Answer>) -> Result<()> {
+    fn merge_round(&self, answers: Vec<Reply>) -> Result<()> {
         let outcome =
             if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
         if let Err(error) = &outcome {
@@ -176,7 +176,7 @@ impl Core {
         outcome
     }
 
-    fn next_merge(&self) -> Option<Vec<Answer>> {
+    fn next_merge(&self) -> Option<Vec<Reply>> {
         let mut work = self.work.lock();
         while !work.closing && !work.merge && work.compact.is_empty() {
             self.wake.wait(&mut work);

@@ -7,7 +7,7 @@ use keyspan_model::{RelationDef, Result, SegmentId};
 
 use super::core::{Core, closed};
 use super::version::RelationVersion;
-use crate::compact::{Output, SEGMENT_BYTES, write_merged};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
 use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit_disjoint};
@@ -40,7 +40,7 @@ pub struct Inputs {
 impl Core {
     /// Merges runs and writes them as segments, durably. Nothing refers to them yet.
     pub fn write_segments(&self, inputs: &Inputs) -> Result<Vec<SegmentRecord>> {
-        let output = Output {
+        let output = MergeOutput {
             files: &self.files,
             relation: &inputs.relation,
             plan: inputs.plan()?,

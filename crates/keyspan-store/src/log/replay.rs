@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::codec::Record;
 use super::frame::{FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header};
-use super::wire::Reader;
+use super::wire::ByteReader;
 use crate::files::{FileReader, Files, corrupted};
 use crate::format::{bad, named};
 
@@ -252,7 +252,7 @@ pub fn frame_record(header: &FrameHeader, kind: u8, flags: u8, bytes: Vec<u8>) -
 
 /// The record that a commit frame ends.
 pub fn whole(header: &FrameHeader, body: &[u8], parts: Vec<u8>) -> Result<Record> {
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
     reader.take(2)?;
     if reader.u32()? != crc32c::crc32c(&parts) {

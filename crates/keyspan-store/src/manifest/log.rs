@@ -25,7 +25,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::state::Item;
 use crate::files::{FileWriter, Files, corrupted, io_error};
 use crate::format::bad;
-use crate::log::Reader;
+use crate::log::ByteReader;
 
 /// All items, and the number of the edit that made them so.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -249,7 +249,7 @@ impl Total {
     }
 
     fn decode(bytes: &[u8]) -> Result<Total> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         Ok(Total { values: reader.u64()?, crcs: reader.u32()? })
     }
 }
@@ -280,7 +280,7 @@ fn encode(key: &[u8], edit: u64, chunks: u16, piece: &[u8]) -> Vec<u8> {
 }
 
 fn decode<'a>(key: &[u8], value: &'a [u8]) -> Result<Piece<'a>> {
-    let mut reader = Reader::new(value);
+    let mut reader = ByteReader::new(value);
     if reader.u8()? != VERSION {
         return Err(bad("a value has an unknown version"));
     }

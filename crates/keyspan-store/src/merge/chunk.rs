@@ -30,7 +30,7 @@ const LONG_STRETCH: usize = 64;
 
 /// Rows as they are collected.
 #[derive(Debug, Default)]
-pub(crate) struct Chunk {
+pub(crate) struct RowChunk {
     /// Which rows of a stretch are left out.
     selection: Option<Arc<Selection>>,
     sources: Vec<Source>,
@@ -77,14 +77,14 @@ pub(crate) struct Gathered {
     pub(crate) covered: Int64s,
 }
 
-impl Chunk {
+impl RowChunk {
     /// A chunk that leaves out rows of stretches that are outside the selection.
-    pub(crate) fn of_selected(selection: Option<Arc<Selection>>) -> Chunk {
-        Chunk { selection, ..Chunk::default() }
+    pub(crate) fn of_selected(selection: Option<Arc<Selection>>) -> RowChunk {
+        RowChunk { selection, ..RowChunk::default() }
     }
 
     /// The chunk for the rows that follow, read in the same way.
-    pub(crate) fn next(mut self) -> Chunk {
+    pub(crate) fn next(mut self) -> RowChunk {
         let mut last: Vec<Source> = Vec::with_capacity(self.sources.len());
         for source in self.sources.drain(..).rev() {
             if !last.iter().any(|later| Arc::ptr_eq(&later.run, &source.run)) {
@@ -92,7 +92,7 @@ impl Chunk {
             }
         }
         last.reverse();
-        Chunk { selection: self.selection, known: last.len(), sources: last, ..Chunk::default() }
+        RowChunk { selection: self.selection, known: last.len(), sources: last, ..RowChunk::default() }
     }
 
     pub(crate) fn rows(&self) -> usize {

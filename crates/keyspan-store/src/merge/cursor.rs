@@ -13,7 +13,7 @@ use crate::seam::ScanCounters;
 
 /// A place in one run: the rows still to come, and what is known of the next one's key.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct RunCursor {
     run: Arc<dyn SortedRun>,
     rows: Range<usize>,
     /// Rows to come after those, in the direction of reading: what lies between cannot be wanted.
@@ -136,7 +136,7 @@ impl Window {
     }
 }
 
-impl Cursor {
+impl RunCursor {
     /// At the first (or last) row to take of the run with a key in `[start, end)`; `None` if there is none.
     pub(crate) fn open(
         (run, which): (Arc<dyn SortedRun>, Which),
@@ -144,7 +144,7 @@ impl Cursor {
         reverse: bool,
         skip: &Skip,
         counters: &ScanCounters,
-    ) -> Result<Option<Cursor>> {
+    ) -> Result<Option<RunCursor>> {
         let extent = &run.meta().all;
         if !extent.overlaps(start, end) {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Cursor {
         let head = Head::Bound(bound.to_vec());
         let mut rest = which.of(skip.keep(run.as_ref(), first..last, counters)?);
         let rows = if reverse { rest.pop_back() } else { rest.pop_front() };
-        Ok(rows.map(|rows| Cursor { run, rows, rest, head, window: None, reverse }))
+        Ok(rows.map(|rows| RunCursor { run, rows, rest, head, window: None, reverse }))
     }
 
     pub(crate) fn run(&self) -> &Arc<dyn SortedRun> {
@@ -359,7 +359,7 @@ mod tests {
                 rest.make_contiguous().reverse();
             }
             let run = (Arc::clone(&run), Which::Without(left_out.into()));
-            let cursor = Cursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
+            let cursor = RunCursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
             let mut cursor = cursor.expect("there are rows");
             let mut what = String::new();
             for _ in 0..8 {

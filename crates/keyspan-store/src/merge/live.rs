@@ -16,7 +16,7 @@ use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
 
 /// Which columns a scan delivers and what it must read for them.
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+pub(crate) struct ScanOutput {
     pub(crate) schema: SchemaRef,
     columns: Vec<OutputColumn>,
     pub(crate) wanted: Wanted,
@@ -46,9 +46,9 @@ enum OutputColumn {
     Ttl(usize),
 }
 
-impl Output {
+impl ScanOutput {
     /// The output of these columns, read as deep as the runs need.
-    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<Output> {
+    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<ScanOutput> {
         let schema = crate::scan::output_schema(relation, columns)?;
         let system = depth != Depth::Plain;
         let mut wanted = Wanted { keys: vec![false; relation.key.len()], system, coded: true, ..Wanted::default() };
@@ -76,7 +76,7 @@ impl Output {
         wanted.system |= outputs.iter().any(|o| matches!(o, OutputColumn::WriteTime(_) | OutputColumn::Ttl(_)));
         let ty = |id| relation.value(id).map(|column| column.ty).ok_or_else(|| Error::internal("no such value column"));
         let types = wanted.values.iter().map(|id| ty(*id)).collect::<Result<_>>()?;
-        Ok(Output { schema, columns: outputs, wanted, types, depth, coded })
+        Ok(ScanOutput { schema, columns: outputs, wanted, types, depth, coded })
     }
 
     /// Which rows live; `None`: all.

@@ -14,7 +14,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::nullif;
 use keyspan_model::{ColumnType, KeyEncoder, RelationDef, Result};
 
-use super::chunk::{Chunk, Gathered};
+use super::chunk::{Gathered, RowChunk};
 use super::cursor::{Skip, Which};
 use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
@@ -56,7 +56,7 @@ pub struct Compaction {
     now: i64,
     versions: Option<VersionFilter>,
     /// The last chunk: what it holds of blocks is used on.
-    chunk: Chunk,
+    chunk: RowChunk,
     counters: Arc<ScanCounters>,
 }
 
@@ -70,7 +70,7 @@ impl Compaction {
         let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
-        let chunk = Chunk::default();
+        let chunk = RowChunk::default();
         let key = KeyEncoder::new(&relation.key);
         Ok(Compaction { relation, key, sweep, wanted, types, outside, keep_tombstones, now, versions, chunk, counters })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 
-use super::cursor::{Cursor, Skip, Which};
+use super::cursor::{RunCursor, Skip, Which};
 use crate::run::{Cover, SortedRun};
 use crate::seam::ScanCounters;
 
@@ -29,7 +29,7 @@ pub(crate) enum Step {
 /// A merge in progress.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    cursors: Vec<Cursor>,
+    cursors: Vec<RunCursor>,
     cover: Arc<Cover>,
     reverse: bool,
 }
@@ -46,7 +46,7 @@ impl Sweep {
     ) -> Result<Sweep> {
         let mut cursors = Vec::new();
         for run in runs {
-            cursors.extend(Cursor::open(run, keys, reverse, skip, counters)?);
+            cursors.extend(RunCursor::open(run, keys, reverse, skip, counters)?);
         }
         Ok(Sweep { cursors, cover, reverse })
     }

@@ -6,7 +6,7 @@ use keyspan_model::{ColumnId, KeyEncoder, Order, Scan, ScanColumn};
 use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
 use super::plan::{Chosen, Size, Sizes};
-use super::split::{Part, PartRuns, encode_split};
+use super::split::{PartRuns, SplitPart, encode_split};
 use crate::seam::Split;
 
 /// Sampled keys a split, from which its ends are taken.
@@ -17,7 +17,7 @@ const VALUES_A_ROW: u64 = 4;
 const MOST_LOOKED_AT: usize = 512;
 
 /// What is divided among tasks.
-pub(crate) struct Work {
+pub(crate) struct ScanWork {
     pub(crate) sizes: Sizes,
     /// Of all runs together.
     pub(crate) rows: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Work {
 impl ScanSource {
     /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
     /// and so are decoded whole, if that keeps several tasks busy.
-    pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> Work {
+    pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> ScanWork {
         let rows = sizes.of(&chosen.runs).1;
         let columns = scan.columns.iter().filter_map(|column| match column {
             ScanColumn::Column(id) => self.relation.value(*id).map(|value| value.id),
@@ -41,10 +41,10 @@ impl ScanSource {
             let rows = undecoded.of(&chosen.runs).1;
             let tasks = (rows * columns.len() as u64 / (VALUES_A_ROW * least)).min(want);
             if tasks > 1 {
-                return Work { sizes: undecoded, rows, least: rows / tasks };
+                return ScanWork { sizes: undecoded, rows, least: rows / tasks };
             }
         }
-        Work { sizes, rows, least }
+        ScanWork { sizes, rows, least }
     }
 
     /// Rows of the blocks in which the scan's rows are, and of which this column must be decoded.
@@ -156,7 +156,7 @@ impl ScanSource {
             between(cuts, PartRuns::Group(group as u32)).into_iter().for_each(|part| splits.push(part, each));
         }
         for (group, rows) in groups.shared_groups() {
-            splits.push(Part { runs: PartRuns::Shared(group as u32), start: Vec::new(), end: None }, rows);
+            splits.push(SplitPart { runs: PartRuns::Shared(group as u32), start: Vec::new(), end: None }, rows);
         }
         let encoded = splits.splits.into_iter();
         encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()
@@ -166,11 +166,11 @@ impl ScanSource {
 /// Splits that are filled up to about `target` rows, one after another.
 struct Packed {
     target: u64,
-    splits: Vec<(Vec<Part>, u64)>,
+    splits: Vec<(Vec<SplitPart>, u64)>,
 }
 
 impl Packed {
-    fn push(&mut self, part: Part, rows: u64) {
+    fn push(&mut self, part: SplitPart, rows: u64) {
         match self.splits.last_mut() {
             Some((parts, taken)) if *taken + rows <= self.target => {
                 parts.push(part);
@@ -182,11 +182,11 @@ impl Packed {
 }
 
 /// The keys before, between and after these cuts.
-fn between(cuts: Vec<Vec<u8>>, runs: PartRuns) -> Vec<Part> {
+fn between(cuts: Vec<Vec<u8>>, runs: PartRuns) -> Vec<SplitPart> {
     let mut start = Vec::new();
     let part = |end: Option<Vec<u8>>| {
         let next = end.clone().unwrap_or_default();
-        Part { runs, start: std::mem::replace(&mut start, next), end }
+        SplitPart { runs, start: std::mem::replace(&mut start, next), end }
     };
     cuts.into_iter().map(Some).chain([None]).map(part).collect()
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use keyspan_model::{Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::plan::{Chosen, KeyRange};
+use super::plan::{Chosen, EncodedSpan};
 use crate::run::{Extent, Prefixes};
 use crate::seam::ScanCounters;
 
@@ -139,10 +139,10 @@ impl ScanSource {
     }
 
     /// How many rows a run has in these ranges. What cannot be read counts as nothing: who reads it is told why.
-    fn rows_within(&self, ranges: &[KeyRange], at: usize) -> usize {
+    fn rows_within(&self, ranges: &[EncodedSpan], at: usize) -> usize {
         let Some(run) = self.runs[at].sorted() else { return 0 };
         let (counters, all) = (ScanCounters::default(), run.meta().all.rows as usize);
-        let count = |(start, end): &KeyRange| {
+        let count = |(start, end): &EncodedSpan| {
             let end = end.as_ref().map_or(Ok(all), |end| run.lower_bound(end, &counters))?;
             Ok(end - run.lower_bound(start, &counters)?)
         };

@@ -9,7 +9,7 @@ use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
 use super::plan::Chosen;
 use super::reader::{Grouping, Orders, Task};
-use super::split::{Part, PartRuns};
+use super::split::{PartRuns, SplitPart};
 use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
@@ -17,7 +17,7 @@ use crate::run::{Cover, Extent};
 
 impl ScanSource {
     /// What a reader is to do for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[Part])) -> Result<Orders> {
+    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[SplitPart])) -> Result<Orders> {
         let chosen = self.choose_first(scan)?;
         let groups = self.overlap_groups(&chosen, looked)?;
         let reverse = scan.order == Order::Reverse;
@@ -52,7 +52,13 @@ impl ScanSource {
     }
 
     /// What is read of a part, span by span.
-    fn tasks(&self, chosen: &Chosen, groups: &OverlapGroups, part: &Part, whole_groups: bool) -> Result<Vec<Task>> {
+    fn tasks(
+        &self,
+        chosen: &Chosen,
+        groups: &OverlapGroups,
+        part: &SplitPart,
+        whole_groups: bool,
+    ) -> Result<Vec<Task>> {
         let all = 0..chosen.runs.len();
         let (places, apart): (Vec<(usize, Which)>, bool) = match part.runs {
             PartRuns::All => (all.map(|place| (place, Which::All)).collect(), groups.all_disjoint()),

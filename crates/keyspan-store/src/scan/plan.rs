@@ -6,7 +6,7 @@ use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::divide::Work;
+use super::divide::ScanWork;
 use super::overlap_groups::OverlapGroups;
 use crate::merge::versions::VersionFilter;
 use crate::run::{EncodedRange, Extent, Run, WholeKey};
@@ -18,7 +18,7 @@ const SPLIT_ROWS: u64 = 65_536;
 const MOST_PROBES: usize = 64;
 
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
-pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type EncodedSpan = (Vec<u8>, Option<Vec<u8>>);
 
 /// Index of a key column, and what its values must be.
 type KeyColumnRange = (usize, EncodedRange);
@@ -30,7 +30,7 @@ type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub(crate) struct Chosen {
     /// Encoded spans, ascending.
-    pub(crate) ranges: Vec<KeyRange>,
+    pub(crate) ranges: Vec<EncodedSpan>,
     /// Indexes of the runs that are read.
     pub(crate) runs: Vec<usize>,
     pub(crate) pruned: Vec<(&'static str, usize)>,
@@ -55,7 +55,7 @@ impl ScanSource {
         let form = self.form(scan, &chosen, &groups);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
         let any_order = scan.order == Order::Any && !self.is_grouped(scan);
-        let Work { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
+        let ScanWork { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
@@ -85,7 +85,7 @@ impl ScanSource {
             bounds.extend(self.columns_of_spans(&scan.spans)?);
         }
         // Newer versions count although they stand before the span.
-        let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
+        let group_start = |range: &EncodedSpan| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
         let keys = self.whole_keys(&reach);
         let mut pruned = [("spans", 0), ("ranges", 0), ("bloom", 0), ("expired", 0)];
@@ -110,7 +110,7 @@ impl ScanSource {
         Ok(Chosen { ranges, runs, pruned })
     }
 
-    fn key_ranges(&self, scan: &Scan) -> Result<Vec<KeyRange>> {
+    fn key_ranges(&self, scan: &Scan) -> Result<Vec<EncodedSpan>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let mut ranges = Vec::with_capacity(scan.spans.len());
         for span in &scan.spans {
@@ -121,7 +121,7 @@ impl ScanSource {
         }
         ranges.sort();
         // Spans come disjoint; were they not, a row would be read twice.
-        let mut disjoint: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+        let mut disjoint: Vec<EncodedSpan> = Vec::with_capacity(ranges.len());
         for (start, end) in ranges {
             match disjoint.last_mut() {
                 Some((_, Some(before))) if start < *before => {
@@ -172,9 +172,9 @@ impl ScanSource {
     }
 
     /// The ranges as whole keys, where they are a few of those: boxes and bloom filters are asked for each.
-    fn whole_keys<'a>(&self, ranges: &'a [KeyRange]) -> Option<Vec<WholeKey<'a>>> {
+    fn whole_keys<'a>(&self, ranges: &'a [EncodedSpan]) -> Option<Vec<WholeKey<'a>>> {
         let encoder = KeyEncoder::new(&self.relation.key);
-        let whole = |range: &KeyRange| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
+        let whole = |range: &EncodedSpan| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
         let are_whole = ranges.len() <= MOST_PROBES && ranges.iter().all(whole);
         are_whole.then(|| ranges.iter().map(|(key, _)| WholeKey::new(&encoder, key)).collect())
     }
@@ -271,16 +271,16 @@ fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
 }
 
 /// Rows of a run in these ranges, which ascend and are disjoint.
-fn rows_in(run: &Run, ranges: &[KeyRange]) -> Size {
+fn rows_in(run: &Run, ranges: &[EncodedSpan]) -> Size {
     let extent = &run.meta().all;
-    let overlapping: Vec<&KeyRange> =
+    let overlapping: Vec<&EncodedSpan> =
         ranges.iter().filter(|(start, end)| extent.overlaps(start, end.as_deref())).collect();
     let Some(sorted) = run.sorted() else {
         let rows = extent.rows * overlapping.len() as u64;
         return Size { vague: !overlapping.is_empty(), rows, places: Vec::new() };
     };
     let holds_all =
-        |(start, end): &KeyRange| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
+        |(start, end): &EncodedSpan| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
     let all = extent.rows as usize;
     match overlapping.as_slice() {
         [] => return Size::default(),

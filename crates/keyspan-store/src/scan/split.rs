@@ -25,14 +25,14 @@ pub(crate) enum PartRuns {
 
 /// Keys to read, and out of which runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct SplitPart {
     pub(crate) runs: PartRuns,
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
 }
 
 /// `compared`: whether keys were compared to find the groups of overlapping runs.
-pub(crate) fn encode_split(compared: bool, parts: &[Part]) -> Bytes {
+pub(crate) fn encode_split(compared: bool, parts: &[SplitPart]) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(compared.into());
     bytes.put_u32(parts.len() as u32);
@@ -50,7 +50,7 @@ pub(crate) fn encode_split(compared: bool, parts: &[Part]) -> Bytes {
     bytes.freeze()
 }
 
-pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
+pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<SplitPart>)> {
     let mut bytes = payload.clone();
     let compared = bytes.try_get_u8().map_err(|_| foreign())? != 0;
     let count = number(&mut bytes)?;
@@ -67,7 +67,7 @@ pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
             NONE => None,
             length => Some(take(&mut bytes, length)?),
         };
-        parts.push(Part { runs, start, end });
+        parts.push(SplitPart { runs, start, end });
     }
     Ok((compared, parts))
 }
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn a_split_reads_back_and_a_cut_one_is_refused() {
         let parts = vec![
-            Part { runs: PartRuns::All, start: vec![], end: None },
-            Part { runs: PartRuns::Group(3), start: b"a".to_vec(), end: Some(vec![]) },
-            Part { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
+            SplitPart { runs: PartRuns::All, start: vec![], end: None },
+            SplitPart { runs: PartRuns::Group(3), start: b"a".to_vec(), end: Some(vec![]) },
+            SplitPart { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
         ];
         let bytes = encode_split(true, &parts);
         assert_eq!(decode_split(&bytes).expect("whole"), (true, parts));

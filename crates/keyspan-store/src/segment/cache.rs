@@ -40,7 +40,7 @@ pub(super) const INDEX: u32 = u32::MAX - 1;
 
 type Entry = Arc<dyn Any + Send + Sync>;
 
-struct Kept {
+struct Cached {
     entry: Entry,
     bytes: usize,
     touched: AtomicBool,
@@ -48,7 +48,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<BlockKey, Kept, FixedState>,
+    entries: HashMap<BlockKey, Cached, FixedState>,
     clock: VecDeque<BlockKey>,
     bytes: usize,
 }
@@ -162,7 +162,7 @@ impl BlockCache {
         shard.make_room(budget - bytes);
         shard.bytes += bytes;
         shard.clock.push_back(key);
-        shard.entries.insert(key, Kept { entry, bytes, touched: AtomicBool::new(false) });
+        shard.entries.insert(key, Cached { entry, bytes, touched: AtomicBool::new(false) });
         // One step for the sum, under the shard's lock: `bytes()` never shows more than the budget.
         if shard.bytes >= before {
             self.bytes.fetch_add(shard.bytes - before, Ordering::Relaxed);

@@ -26,15 +26,15 @@ pub(super) const DICTIONARY_BYTES: usize = 64 * 1024;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// The columns of a segment in their order in the file.
-pub(super) struct Layout {
+pub(super) struct SegmentLayout {
     pub(super) columns: Vec<IndexColumn>,
     pub(super) fields: Vec<FieldRef>,
     parquet: Vec<TypePtr>,
 }
 
-impl Layout {
-    pub(super) fn new(relation: &RelationDef, plan: &SystemPlan) -> Result<Layout> {
-        let mut layout = Layout { columns: Vec::new(), fields: Vec::new(), parquet: Vec::new() };
+impl SegmentLayout {
+    pub(super) fn new(relation: &RelationDef, plan: &SystemPlan) -> Result<SegmentLayout> {
+        let mut layout = SegmentLayout { columns: Vec::new(), fields: Vec::new(), parquet: Vec::new() };
         let mut names = HashSet::new();
         for column in &relation.key {
             let name = unique(&mut names, column.name.clone());

@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 
 use super::bloom;
 use super::cache::{BlockCache, BlockKey, ENCODED_KEYS, INDEX, Stream};
-use super::index::{Group, Index, Zone};
+use super::index::{Group, Index, ZoneMap};
 use super::leaf::Leaf;
 use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
-use super::plan::{Shape, SystemPlan};
+use super::plan::{SystemPlan, SystemShape};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_as_key;
@@ -117,9 +117,9 @@ impl Segment {
         let cells = relation.values.iter().flat_map(|value| CellSystem::ALL.map(|system| Role::Cell(value.id, system)));
         for role in RowSystem::ALL.into_iter().map(Role::Row).chain(cells) {
             let shape = match (opened.index.column(role), opened.index.constant(role)) {
-                (Some(_), _) => Shape::Column,
-                (None, Some(number)) => Shape::Constant(number + self.base(role)),
-                (None, None) => Shape::Absent,
+                (Some(_), _) => SystemShape::Column,
+                (None, Some(number)) => SystemShape::Constant(number + self.base(role)),
+                (None, None) => SystemShape::Absent,
             };
             plan.widen(role, shape);
         }
@@ -480,8 +480,8 @@ impl RangeTest {
                 group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.overlaps(least, greatest))
             }
             Place::Value(id) => match group.zones.iter().find(|zone| zone.0 == *id && values) {
-                Some((_, Zone::Range(least, greatest))) => self.range.overlaps(least, greatest),
-                Some((_, Zone::Empty)) => false,
+                Some((_, ZoneMap::Range(least, greatest))) => self.range.overlaps(least, greatest),
+                Some((_, ZoneMap::Empty)) => false,
                 _ => true,
             },
         }
@@ -593,9 +593,9 @@ impl SortedRun for Segment {
         let mut whole: Option<(Vec<u8>, Vec<u8>)> = None;
         for group in &opened.index.groups {
             match &group.zones.iter().find(|zone| zone.0 == column)?.1 {
-                Zone::Unknown => return None,
-                Zone::Empty => {}
-                Zone::Range(least, greatest) => {
+                ZoneMap::Unknown => return None,
+                ZoneMap::Empty => {}
+                ZoneMap::Range(least, greatest) => {
                     whole = Some(match whole {
                         None => (least.clone(), greatest.clone()),
                         Some((own, owns)) => (own.min(least.clone()), owns.max(greatest.clone())),

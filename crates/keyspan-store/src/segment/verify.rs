@@ -7,7 +7,7 @@ use keyspan_model::{Error, KeyEncoder, RelationDef, Result};
 
 use super::BlockCache;
 use super::bloom::{self, Bloom};
-use super::index::{Group, Index, Zone};
+use super::index::{Group, Index, ZoneMap};
 use super::pages::{CheckedFile, PageAt};
 use super::reader::{Segment, read_index};
 use super::record::{SegmentRecord, data_path};
@@ -136,8 +136,8 @@ impl Check<'_> {
                 continue;
             };
             let bound = match group.zones.iter().find(|zone| zone.0 == value.id) {
-                Some((_, Zone::Range(least, greatest))) => (least.as_slice(), greatest.as_slice()),
-                Some((_, Zone::Empty)) => return Err(self.wrong("a zone says that a column has no values")),
+                Some((_, ZoneMap::Range(least, greatest))) => (least.as_slice(), greatest.as_slice()),
+                Some((_, ZoneMap::Empty)) => return Err(self.wrong("a zone says that a column has no values")),
                 _ => continue,
             };
             let present: ArrayRef = arrow::compute::filter(values, &arrow::compute::is_not_null(values)?)?;

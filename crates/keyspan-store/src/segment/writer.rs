@@ -24,8 +24,8 @@ use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
 use super::encoding::is_smaller_without_codes;
-use super::index::{Chunk, Group, Index, IndexColumn, Keys, Page, Zone};
-use super::layout::Layout;
+use super::index::{ColumnChunk, Group, Index, IndexColumn, Keys, Page, ZoneMap};
+use super::layout::SegmentLayout;
 use super::leaf::{Codec, to_stored};
 use super::plan::{SystemPlan, system_array};
 use super::record::{SegmentRecord, data_path, index_path};
@@ -51,7 +51,7 @@ pub struct SegmentWriter {
     relation: Arc<RelationDef>,
     encoder: KeyEncoder,
     plan: SystemPlan,
-    layout: Layout,
+    layout: SegmentLayout,
     parquet: SerializedFileWriter<Recorder>,
     with_dictionaries: ArrowRowGroupWriterFactory,
     without_dictionaries: ArrowRowGroupWriterFactory,
@@ -96,7 +96,7 @@ impl SegmentWriter {
         plan: SystemPlan,
         seq: (u64, u64),
     ) -> Result<SegmentWriter> {
-        let layout = Layout::new(&relation, &plan)?;
+        let layout = SegmentLayout::new(&relation, &plan)?;
         let writer = |dictionaries| {
             let properties = Arc::new(layout.properties(dictionaries));
             SerializedFileWriter::new(Recorder::default(), layout.root()?, properties).map_err(parquet_error)
@@ -322,7 +322,7 @@ impl SegmentWriter {
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         self.put(&bytes)?;
         let ids = self.relation.values.iter().map(|value| value.id);
-        let zones: Vec<(_, Zone)> = ids.zip(&mut self.zones).map(|(id, zone)| (id, zone.take())).collect();
+        let zones: Vec<(_, ZoneMap)> = ids.zip(&mut self.zones).map(|(id, zone)| (id, zone.take())).collect();
         self.groups.push(Group {
             extent: group.extent.finish(),
             block_rows: group.block_rows as u32,
@@ -451,7 +451,7 @@ fn chunk_of(
     pages: &[(u32, u32)],
     base: u64,
     bytes: &[u8],
-) -> Result<Chunk> {
+) -> Result<ColumnChunk> {
     let misfit = || Error::internal("a row group is not laid out as its metadata says");
     let codec = Codec::of_parquet(compression).ok_or_else(misfit)?;
     let mut at = start.checked_sub(base).ok_or_else(misfit)? as usize;
@@ -466,7 +466,7 @@ fn chunk_of(
     let pages = pages
         .iter()
         .map(|(first_row, len)| Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? }));
-    Ok(Chunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
+    Ok(ColumnChunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
 }
 
 pub(super) fn parquet_error(error: ParquetError) -> Error {
