@@ -1,9 +1,9 @@
-//! Backups: a directory that holds all of a database at one moment, and how it becomes a database again.
+//! Backups: a directory that holds all of a database at one moment. [`crate::restore`] makes a database of it again.
 //!
 //! ```text
 //! BACKUP            the listing: what belongs to the backup           listing.rs
 //! BACKUP.LOCK       held while a backup is written; says whose directory it is
-//! seg/  log/        copies of the store's files                       target.rs writes them, restore.rs brings them back
+//! seg/  log/        copies of the store's files                       target.rs writes them
 //! ```
 //!
 //! Rules: what the listing does not name is nothing. The listing is replaced by a rename when all that it names is
@@ -11,12 +11,10 @@
 //! none. A backup is no data directory, since it has no file `KEYSPAN`: opening it would make two stores of one id.
 
 mod listing;
-mod restore;
 mod target;
 
 pub use listing::{Contents, Listing, is_backup};
-pub use restore::{RestoreReport, is_half_restored, restore, restore_files};
-pub use target::{BackupReport, BackupSource, BackupTarget};
+pub use target::{BackupReport, BackupSource, BackupTarget, no_backup};
 
 use keyspan_model::Result;
 
@@ -29,7 +27,14 @@ const PIECE: u64 = 1 << 20;
 pub type GoOn<'a> = &'a dyn Fn() -> Result<()>;
 
 /// Writes a new file, durably: `head`, and then what the other file holds behind as many bytes, up to `length`.
-fn copy(from: &dyn FileReader, head: &[u8], length: u64, to: &dyn Files, path: &str, go_on: GoOn<'_>) -> Result<()> {
+pub fn copy(
+    from: &dyn FileReader,
+    head: &[u8],
+    length: u64,
+    to: &dyn Files,
+    path: &str,
+    go_on: GoOn<'_>,
+) -> Result<()> {
     to.remove(path)?;
     let mut file = to.create(path)?;
     let refused = |error| io_error("write", &to.display(path), &error);

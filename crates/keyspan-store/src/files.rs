@@ -8,6 +8,7 @@
 //!
 //! Paths are relative to the store's directory, with `/` between their parts.
 
+mod damaged;
 mod local;
 mod memory;
 mod reserve;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 
+pub use damaged::{DAMAGED, keep_damaged};
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use reserve::{missing_reserve, reserve, with_reserve};

@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 use keyspan_model::{
-    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn,
-    Span, Stamp, Value, WriteBatch,
+    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Error, ErrorKind, Mutation, RelationDef, RelationId, Result,
+    Scan, ScanColumn, Span, Stamp, Value, WriteBatch,
 };
 
 /// Batches of rows as they are read; dropping it stops the read.
@@ -243,4 +243,33 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 /// Whether a scan asks for less than the whole relation.
 pub fn is_bounded(spans: &[Span], ranges: &[ColumnRange]) -> bool {
     !ranges.is_empty() || !spans.iter().any(Span::is_all)
+}
+
+/// The Arrow schema of a scan of `relation`: the columns' types, key columns not null.
+pub fn output_schema(relation: &RelationDef, columns: &[ScanColumn]) -> Result<SchemaRef> {
+    let fields: Vec<Field> = columns.iter().map(|column| output_field(relation, *column)).collect::<Result<_>>()?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+fn output_field(relation: &RelationDef, column: ScanColumn) -> Result<Field> {
+    use arrow::datatypes::DataType;
+    match column {
+        ScanColumn::Column(id) => match (relation.key_index(id), relation.value(id)) {
+            (Some(at), _) => Ok(relation.key[at].ty.field(&relation.key[at].name, false)),
+            (None, Some(column)) => Ok(column.ty.field(&column.name, true)),
+            (None, None) => Err(no_column(relation, id)),
+        },
+        ScanColumn::WriteTime(id) => {
+            Ok(Field::new(format!("writetime({})", value_name(relation, id)?), DataType::Int64, true))
+        }
+        ScanColumn::Ttl(id) => Ok(Field::new(format!("ttl({})", value_name(relation, id)?), DataType::Int32, true)),
+    }
+}
+
+fn value_name(relation: &RelationDef, id: ColumnId) -> Result<&str> {
+    relation.value(id).map(|column| column.name.as_str()).ok_or_else(|| no_column(relation, id))
+}
+
+fn no_column(relation: &RelationDef, id: ColumnId) -> Error {
+    Error::new(ErrorKind::UndefinedColumn, format!("relation {} has no column {id}", relation.id))
 }

@@ -12,20 +12,19 @@ mod backup;
 mod compaction;
 mod core;
 mod disk;
-#[cfg(test)]
-mod faults;
 mod flush;
 mod lane;
 #[cfg(test)]
 mod live_tests;
 mod load;
 mod options;
+pub(crate) mod overlay;
 mod recovery;
 mod repair;
 mod snapshot;
 mod staging;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tiers;
 mod version;
 mod worker;
@@ -49,7 +48,6 @@ use crate::run::SortedRun;
 use crate::seam::{Caps, Load, ReadAt, Snapshot, Store};
 use crate::segment::SegmentRecord;
 
-pub use load::Loaded;
 pub use options::{RelationStats, StoreOptions, StoreStats};
 pub use snapshot::StoreSnapshot;
 

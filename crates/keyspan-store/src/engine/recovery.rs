@@ -21,11 +21,12 @@ use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
-use crate::backup::{is_backup, is_half_restored};
+use crate::backup::is_backup;
 use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
 use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
+use crate::restore::is_half_restored;
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
 
 const LOCK_FILE: &str = "LOCK";

@@ -11,11 +11,14 @@ use keyspan_model::{
 use parking_lot::Mutex;
 
 use super::core::Core;
+use super::overlay::with_writes;
 use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
-use crate::run::{Extent, Run, SortedRun};
-use crate::scan::{ScanSource, output_schema};
-use crate::seam::{Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split};
+use crate::run::{Extent, SortedRun};
+use crate::scan::{Run, ScanSource};
+use crate::seam::{
+    Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
+};
 
 /// A snapshot of an embedded store. It outlives the store.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl StoreSnapshot {
         }
         let mut source = ScanSource { relation, runs, tombstones, now: self.now };
         for (batch, timestamp) in &self.own {
-            source = source.with_writes(batch, *timestamp)?;
+            source = with_writes(&source, batch, *timestamp)?;
         }
         Ok(source)
     }
@@ -83,7 +86,7 @@ impl StoreSnapshot {
     fn own_source(&self, relation: &Arc<RelationDef>) -> Result<ScanSource> {
         let nothing =
             ScanSource { relation: relation.clone(), runs: Vec::new(), tombstones: Vec::new(), now: self.now };
-        self.own.iter().try_fold(nothing, |source, (batch, timestamp)| source.with_writes(batch, *timestamp))
+        self.own.iter().try_fold(nothing, |source, (batch, timestamp)| with_writes(&source, batch, *timestamp))
     }
 
     fn add_runs(&self, version: &RelationVersion, runs: &mut Vec<Run>) {

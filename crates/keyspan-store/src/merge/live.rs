@@ -13,6 +13,7 @@ use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn, decoded}
 
 use super::chunk::Gathered;
 use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
+use crate::seam::output_schema;
 
 /// Which columns a scan delivers and what it must read for them.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ enum OutputColumn {
 impl ScanOutput {
     /// The output of these columns, read as deep as the runs need.
     pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<ScanOutput> {
-        let schema = crate::scan::output_schema(relation, columns)?;
+        let schema = output_schema(relation, columns)?;
         let system = depth != Depth::Plain;
         let mut wanted = Wanted { keys: vec![false; relation.key.len()], system, coded: true, ..Wanted::default() };
         if depth == Depth::Cells {

@@ -1,7 +1,7 @@
-//! Bringing versions together: the rules that say which version of a cell wins, and the merge of sorted runs.
+//! The merge of sorted runs: versions of a row brought together, for a reader or for a compaction.
 //!
 //! [`sweep`] says in key order which rows only one run has and which several have; [`chunk`] collects them and makes
-//! arrays, resolving rows that several runs have ([`resolve`], [`rules`]); [`live`] leaves the live ones to a reader,
+//! arrays, resolving rows that several runs have ([`resolve`], by [`crate::row::rules`]); [`live`] leaves the live ones to a reader,
 //! [`purge`] what must be kept to a compaction; [`versions`] applies a family's GC rule for both.
 
 pub(crate) mod chunk;
@@ -9,7 +9,6 @@ pub(crate) mod cursor;
 pub(crate) mod live;
 mod purge;
 mod resolve;
-pub mod rules;
 pub(crate) mod select;
 pub(crate) mod sweep;
 pub(crate) mod versions;

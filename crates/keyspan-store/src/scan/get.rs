@@ -7,12 +7,12 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
 
-use super::ScanSource;
 use super::split::{PartRuns, SplitPart, encode_split};
+use super::{Run, ScanSource};
 use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::RowChunk;
 use crate::merge::live::{Depth, ScanOutput};
-use crate::run::{Extent, Run, SortedRun, WholeKey};
+use crate::run::{Extent, SortedRun, WholeKey};
 use crate::seam::{ScanCounters, Split};
 
 impl ScanSource {

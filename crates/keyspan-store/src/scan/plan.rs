@@ -5,11 +5,11 @@ use std::ops::{Bound, Range};
 use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
-use super::ScanSource;
 use super::divide::ScanWork;
 use super::overlap_groups::OverlapGroups;
+use super::{Run, ScanSource};
 use crate::merge::versions::VersionFilter;
-use crate::run::{EncodedRange, Extent, Run, WholeKey};
+use crate::run::{EncodedRange, Extent, WholeKey};
 use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.

@@ -2,9 +2,9 @@
 
 use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 
-use super::ScanSource;
 use super::plan::Chosen;
-use crate::run::{Cover, Extent, Overlap, Run};
+use super::{Run, ScanSource};
+use crate::run::{Cover, Extent, Overlap};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {

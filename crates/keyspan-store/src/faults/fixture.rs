@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, carry_out, contents, options, script, states};
+use crate::engine::{EmbeddedStore, StoreOptions};
 
 /// The first format; with indexes that name the codecs of segments' pages.
 const FORMATS: [&str; 2] = ["format-1", "format-1-index-2"];

@@ -1,4 +1,4 @@
-//! A backup becomes a data directory.
+//! Restoring: a backup becomes a data directory.
 //!
 //! ```text
 //! segments, log up to the moment asked for ─▶ checkpoint ─▶ all of it verified ─▶ KEYSPAN
@@ -16,9 +16,7 @@ use std::sync::Arc;
 
 use keyspan_model::{Error, ErrorKind, Result, timestamp_text};
 
-use super::copy;
-use super::listing::Listing;
-use super::target::no_backup;
+use crate::backup::{Listing, copy, no_backup};
 use crate::check::{CheckReport, check_store};
 use crate::files::{ASIDE, FileLock, Files, LocalFiles};
 use crate::format::{FORMAT_FILE, Format};

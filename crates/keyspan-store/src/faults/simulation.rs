@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Waker};
 use keyspan_model::{Applied, Error, ErrorKind, Result, Span, Stamp, Unchanged, WriteBatch};
 use parking_lot::Mutex;
 
-use super::super::tests::{START, key, table};
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, Op, Step, contents, contents_of, named, options, random_ops, stamped, wait};
 use crate::clock::ManualClock;
+use crate::engine::tests::{START, key, table};
+use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::simulated::{Crash, Failure, Fault, SimulatedDisk};
 use crate::random::Random;
 use crate::seam::{ReadAt, Snapshot, Store};
