@@ -1,12 +1,12 @@
 //! Keyspan's language: text to tokens to statements.
 //!
-//! One language is two here: CQL's definitions and writes, and all of SQL's SELECT as DataFusion plans it. [`parse`] reads
-//! a text in four steps, each in modules of its own:
+//! The language is a union of two: CQL's definitions and writes, and SQL's SELECT as DataFusion plans it. [`parse`]
+//! reads a text in four steps, each in modules of its own:
 //!
 //! ```text
 //! text ─▶ tokens            lexer, literal, operator: our own; spans count characters of the whole input
 //!      ─▶ cut at `;`        parse
-//!      ─▶ mended tokens     budget (54001), parameter ($n), misread, chain (long ORs)
+//!      ─▶ rewritten tokens  budget (54001), parameter ($n), misread, chain (long ORs)
 //!      ─▶ Statement         one module per family, by first words; expressions and queries by sqlparser
 //! ```
 //!
@@ -19,7 +19,8 @@
 //! - Source text is kept wherever something is stored, since SQL printed from a tree is never executed.
 //! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would change
 //!   what a statement means.
-//! - Any text gets an answer or an error with a position; nothing here panics, overflows the stack or runs away.
+//! - Any text gives a statement or an error with a position; nothing here panics, overflows the stack or takes
+//!   unbounded time.
 //!
 //! | module | what it reads |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What `sqlparser` would take for something else: mended on the tokens before it reads them.
+//! Token sequences that `sqlparser` would misread, rewritten before it reads them.
 //!
 //! | text | would be | is made |
 //! |---|---|---|
@@ -16,8 +16,8 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 use crate::budget::bare;
 use crate::source::start;
 
-/// Mends a statement's tokens.
-pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+/// Rewrites a statement's tokens.
+pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     refuse_json(&tokens)?;
     let users_are_columns = users_are_columns(&tokens);
     for index in 0..tokens.len() {

@@ -1,4 +1,5 @@
-//! From the text to its statements: tokens, cut at semicolons, mended, read by their first words.
+//! From the text to its statements: tokens, cut at semicolons, rewritten where `sqlparser` would misread them, read by
+//! their first words.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -14,7 +15,7 @@ use crate::{
     misread, parameter, prepare, refuse, scan, session, table, transaction, update, view,
 };
 
-/// Parses a text of statements separated by semicolons. Empty statements count for nothing.
+/// Parses a text of statements separated by semicolons. Empty statements are skipped.
 ///
 /// Everything is parsed before anything is answered, as PostgreSQL does with a message of several statements.
 ///
@@ -76,7 +77,7 @@ pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
 fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<Parameter>)> {
     budget::check(&tokens)?;
     let parameters = parameter::number(&mut tokens)?;
-    let tokens = chain::fold(misread::mend(tokens)?)?;
+    let tokens = chain::fold(misread::rewrite(tokens)?)?;
     Ok((tokens, parameters))
 }
 
@@ -106,7 +107,7 @@ fn share_parameters(statement: &mut Statement, parameters: Vec<Parameter>) -> Ve
 }
 
 /// One statement, by its first words.
-pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.at_query() {
         return crate::query::statement(reader);
     }
@@ -122,7 +123,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "update" => update::statement(reader),
         "delete" => delete::statement(reader),
         "scan" => scan::statement(reader),
-        "explain" => explain::statement(reader),
+        "explain" => explain::statement(reader, statement),
         "describe" | "desc" => describe::statement(reader),
         "show" => describe::show(reader),
         "set" => session::set(reader),
@@ -131,7 +132,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "begin" | "start" => transaction::begin(reader),
         "commit" | "end" | "rollback" | "abort" => transaction::end(reader),
         "savepoint" | "release" => transaction::savepoint(reader),
-        "prepare" => prepare::prepare(reader),
+        "prepare" => prepare::prepare(reader, statement),
         "execute" => prepare::execute(reader),
         "deallocate" => prepare::deallocate(reader),
         "declare" => cursor::declare(reader),

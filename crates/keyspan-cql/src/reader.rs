@@ -11,10 +11,13 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use crate::dialect::KeyspanDialect;
 use crate::keyword::{is_reserved, keywords, nearest_keyword};
 use crate::source::{SourceText, end, start, syntax};
-use crate::statement::{ColumnName, ObjectName, Query, SourceExpression, cql_tails};
+use crate::statement::{ColumnName, ObjectName, Parsed, SourceExpression, Statement};
 
 /// How deep `sqlparser` may recurse. Beyond what the token budget lets through it is only prefix operators.
 const MAX_RECURSION: usize = 1_200;
+
+/// Reads one statement of any kind.
+pub(crate) type ParseStatement = fn(&mut Reader<'_>) -> Result<Statement>;
 
 /// The tokens of one statement and where we are in them.
 pub(crate) struct Reader<'a> {
@@ -279,16 +282,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A query with its text.
-    pub(crate) fn query(&mut self) -> Result<Query> {
-        if !self.at_query() {
-            return Err(self.unexpected());
-        }
-        let from = self.offset();
-        let query = self.parse(Parser::parse_query)?;
-        crate::query::refuse_writes(&query, from)?;
-        let tails = cql_tails(&query);
-        Ok(Query { query, text: self.text_from(from), tails })
+    /// A statement inside another, read by `parse`. Whoever cut the tokens fills in its parameters.
+    pub(crate) fn nested(&mut self, parse: ParseStatement) -> Result<Parsed> {
+        let offset = self.offset();
+        let statement = parse(self)?;
+        Ok(Parsed { statement, text: self.text_from(offset), offset, parameters: Vec::new() })
     }
 
     /// `RETURNING …`, if it comes next.

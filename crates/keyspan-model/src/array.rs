@@ -3,6 +3,9 @@
 //! Rule: an array made here has exactly the type [`ColumnType::arrow`] says; an array read here may be of any Arrow
 //! type whose values mean the same.
 
+mod cast;
+mod value;
+
 use std::sync::Arc;
 
 use arrow::array::builder::{
@@ -19,8 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
 use crate::value::{Value, canonical_double, canonical_real};
 
-pub use crate::array_cast::coerce;
-pub use crate::array_value::value_at;
+pub use cast::coerce;
+pub use value::value_at;
 
 enum Builder {
     Boolean(BooleanBuilder),
@@ -232,8 +235,9 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own_bytes).sum()
 }
 
-/// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or share
-/// buffers with others, and then holds all of them. One that shows at least half of what it holds is passed on.
+/// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or
+/// share buffers with others, and then holds all of them. An array that shows at least half of what it holds is
+/// returned unchanged.
 pub fn compacted(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View if is_wasteful(array.as_string_view()) => Arc::new(array.as_string_view().gc()),
@@ -289,5 +293,4 @@ pub fn tie_bytes(value: &Value) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "array_tests.rs"]
 mod tests;

@@ -12,9 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
-use crate::key::KeyEncoder;
 use crate::types::ColumnType;
-use crate::value::Value;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -163,19 +161,6 @@ pub struct KeyColumn {
     pub descending: bool,
 }
 
-impl KeyColumn {
-    /// Least and greatest value between encoded bounds of this column, whichever its direction.
-    ///
-    /// # Errors
-    /// XX001 for bytes that no value encodes to.
-    pub fn decoded_bounds(&self, (first, last): (&[u8], &[u8])) -> Result<(Value, Value)> {
-        let encoder = KeyEncoder::new(std::slice::from_ref(self));
-        let value = |bytes| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
-        let (first, last) = (value(first)?, value(last)?);
-        Ok(if self.descending { (last, first) } else { (first, last) })
-    }
-}
-
 /// A value column of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,8 +235,8 @@ pub struct ViewDef {
     pub rollup: Option<RollupDef>,
 }
 
-/// The rows of a materialized view: what its query said of the source as of one batch. What has changed since is computed
-/// when the view is read.
+/// The rows of a materialized view: the result of its query as of one batch. What has changed since is computed when
+/// the view is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RollupDef {

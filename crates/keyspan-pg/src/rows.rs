@@ -90,7 +90,7 @@ impl Ready {
     }
 }
 
-/// What became of a wish for rows.
+/// The result of sending rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Rows sent.
