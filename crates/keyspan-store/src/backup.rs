@@ -6,9 +6,10 @@
 //! seg/  log/        copies of the store's files                       target.rs writes them
 //! ```
 //!
-//! Rules: what the listing does not name is nothing. The listing is replaced by a rename when all that it names is
-//! durable, and only then are files of the one before removed: so a backup that is cut short leaves the one before, or
-//! none. A backup is no data directory, since it has no file `KEYSPAN`: opening it would make two stores of one id.
+//! Rules: a file that the listing does not name does not belong to the backup. The listing is replaced by a rename when
+//! all that it names is durable, and only then are files of the one before removed: so a backup that is cut short
+//! leaves the one before, or none. A backup is no data directory, since it has no file `KEYSPAN`: opening it would make
+//! two stores of one id.
 
 mod listing;
 mod target;
@@ -23,7 +24,7 @@ use crate::files::{ASIDE, FileReader, Files, io_error};
 /// Bytes copied at once.
 const PIECE: u64 = 1 << 20;
 
-/// Asked now and then: an error ends the work.
+/// Called between pieces of work: an error ends the work.
 pub type GoOn<'a> = &'a dyn Fn() -> Result<()>;
 
 /// Writes a new file, durably: `head`, and then what the other file holds behind as many bytes, up to `length`.
@@ -49,7 +50,7 @@ pub fn copy(
     file.sync_data()
 }
 
-/// As [`copy`], of a file that takes the place of another: at no time is there half of it.
+/// As [`copy`], of a file that takes the place of another: so that it is never there half.
 fn replace(from: &dyn FileReader, length: u64, to: &dyn Files, path: &str, go_on: GoOn<'_>) -> Result<()> {
     let aside = format!("{path}{ASIDE}");
     copy(from, &[], length, to, &aside, go_on)?;

@@ -1,8 +1,8 @@
-//! Checking a data directory: every file that the manifest names is there and undamaged, and says what it should.
+//! Checking a data directory: every file that the manifest names exists, is undamaged and consistent.
 //!
-//! Rule: checking goes on after what is wrong, and changes nothing that is whole. It takes the directory's lock, so
-//! nobody writes meanwhile. A manifest log that cannot be read is rebuilt from the newest checkpoint, as opening
-//! the store would, and that is reported. A backup is checked as it would be restored, and not changed.
+//! Rule: checking goes on after a problem, and changes nothing that is whole. It holds the directory's lock, so that
+//! nobody writes meanwhile. A manifest log that cannot be read is rebuilt from the newest checkpoint, as opening the
+//! store would, and that is reported. A backup is checked as it would be restored, and not changed.
 
 use std::collections::BTreeSet;
 use std::path::Path;

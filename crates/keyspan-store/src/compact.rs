@@ -1,11 +1,11 @@
-//! Carrying out a flush or a compaction: merged rows become new segments, divided by window and cut by size.
+//! Flush and compaction: merged rows become new segments, divided by window and cut by size.
 //!
 //! ```text
 //! merged batches in key order ─▶ split by window ─▶ one writer a window ─▶ cut at 192 MB ─▶ records for one manifest edit
 //! ```
 //!
-//! Rule: on any error, and when asked to stop, no file of an unfinished output is left. The inputs are not touched:
-//! they die by the manifest edit that adds the outputs.
+//! Rule: on any error, and when asked to stop, no file of an unfinished output is left. The inputs are not touched: the
+//! manifest edit that adds the outputs removes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ pub struct MergeOutput<'a> {
     pub segment_bytes: u64,
     /// A segment id that was never used.
     pub new_id: &'a dyn Fn() -> SegmentId,
-    /// Asked after every batch; an error ends the work. A background thread yields or waits here.
+    /// Called after every batch; an error ends the work. A background thread yields or waits here.
     pub pause: &'a dyn Fn() -> Result<()>,
 }
 
-/// Merges and writes; answers the records of the new segments, whose files are durable. `open` begins the merge; it is
+/// Merges and writes; returns the records of the new segments, whose files are durable. `open` begins the merge; it is
 /// called again where rows turn out to need system columns that no input had.
 pub fn write_merged(
     output: &MergeOutput<'_>,

@@ -1,14 +1,15 @@
-//! The manifest: which segments are alive, up to where each relation is flushed, the catalog, and the marks that must
-//! never go back. It decides what exists; a file that it does not name is a left-over.
+//! The manifest: which segments are alive, up to where each relation is flushed, the catalog, and counters that never
+//! decrease. It decides what exists; a file that it does not name is garbage.
 //!
 //! ```text
 //! edit ──▶ checkpoint `manifest/<edit>` (put if absent), where asked for ──▶ manifest log (sled in `edits/`) ──▶ state
 //! ```
 //!
-//! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the
-//! commit log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint
-//! and the commit log are always enough to recover, also when the manifest log is lost. Edit numbers only grow: one that failed is
-//! never used again, since nobody knows whether it is on disk. It does no harm there: what comes after it says all.
+//! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the commit
+//! log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint and the
+//! commit log are always enough to recover, also when the manifest log is lost. Edit numbers only grow: a failed one is
+//! never used again, since it may be on disk. There it does no harm: the next edit that succeeds is complete without
+//! it.
 
 mod checkpoint;
 mod log;
@@ -55,8 +56,8 @@ impl Manifest {
     /// Reads what there is. A damaged manifest log is rebuilt from the newest checkpoint, which is never behind what
     /// the commit log still needs.
     ///
-    /// Errors: a newest checkpoint that is damaged, and no manifest log that knows as much, is `Corrupted`: what it said is
-    /// not known, and an older state would take live files for left-overs.
+    /// Errors: a newest checkpoint that is damaged, and no manifest log that knows as much, is `Corrupted`: its
+    /// contents are unknown, and an older state would delete live files as garbage.
     pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
         with_reserve(files.as_ref(), || files.create_dir(CHECKPOINT_DIRECTORY))?;
         let newest = newest(files.as_ref(), store)?;
@@ -72,7 +73,7 @@ impl Manifest {
         Ok(Manifest { files, store, log, state, next, checkpoint: newest.whole, rebuilt })
     }
 
-    /// What the manifest says now.
+    /// The current state.
     pub fn state(&self) -> &ManifestState {
         &self.state
     }
@@ -92,8 +93,7 @@ impl Manifest {
         self.checkpoint
     }
 
-    /// Lets go of the manifest log, which only one may hold: the store may be opened again before this one is dropped. No edit
-    /// comes after.
+    /// Closes the manifest log, so that the store may be opened again before this one is dropped. No edit may follow.
     pub fn close(&mut self) {
         self.log = None;
     }
@@ -112,7 +112,7 @@ impl Manifest {
             self.write_checkpoint(&next)?;
         }
         if let Some(Err(error)) = self.log.as_mut().map(|log| log.commit(number, &puts, &removes)) {
-            // What it holds is not known any more. The checkpoint is ahead of it, and wins when the store is opened.
+            // Its contents are unknown now. The checkpoint is newer, and wins when the store is opened.
             tracing::warn!(%error, "the manifest log failed: every edit is a checkpoint until the next start");
             self.log = None;
             if self.checkpoint < number {

@@ -42,7 +42,7 @@ impl MemoryRun {
         columns: Vec<ColumnId>,
         seq: (u64, u64),
     ) -> Result<MemoryRun> {
-        // What it holds is to be what it counts.
+        // Without spare capacity, so that the bytes counted are the bytes held.
         let values = batch.cells.iter_mut().filter_map(|cells| cells.values.as_mut());
         batch.keys.iter_mut().flatten().chain(values).for_each(|array| *array = compacted(array));
         let mut extent = ExtentBuilder::new(relation, 0);
@@ -91,8 +91,9 @@ impl MemoryRun {
         MemoryRun::new(relation, batch, write.columns[key_len..].to_vec(), (seq, seq))
     }
 
-    /// A run made by [`MemoryRun::from_write`] with the stamp that its batch got later: written at `ts`, at the server's
-    /// clock `now` (both in microseconds), as part of batch `seq`. So that rows are sorted before they have their place.
+    /// A run made by [`MemoryRun::from_write`] with the stamp that its batch got later: written at `ts`, at the
+    /// server's clock `now` (both in microseconds), as part of batch `seq`. Rows are sorted before the batch has its
+    /// place in the commit order, and stamped after.
     pub fn stamped(mut self, ts: i64, ttl: u32, now: i64, seq: u64) -> MemoryRun {
         let stamp = CellStamp::new(ts, ttl, now);
         let row = &mut self.batch.row;

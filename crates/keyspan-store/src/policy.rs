@@ -5,13 +5,13 @@
 //!                   ─ runs that overlap it and each other, newest last  ─── ─── ──  ┘ at most 4
 //! ```
 //!
-//! Windows are sized so that a closed one holds 1–16 M rows. In a window, **depth** is the greatest number of segments
-//! that overlap in one key. Beyond [`MAX_DEPTH`] the smallest are merged first, together with every one not much larger
-//! than all smaller ones together: so late rows are merged among themselves before they are merged into the level.
-//! A window in which nothing is written any more is merged into one level, once that is worth its cost.
+//! Windows are sized so that a closed one holds 1–16 M rows. In a window, the **depth** is the greatest number of
+//! segments that overlap in one key. Beyond [`MAX_DEPTH`] the smallest are merged first, together with every one not
+//! much larger than all smaller ones together: so late rows are merged among themselves before they are merged into the
+//! level. A window in which nothing is written any more is merged into one level, once that is worth its cost.
 //!
-//! A segment of which deletions of spans cover a good part is merged alone: else rows that nothing overlaps any more would
-//! take their space for ever.
+//! A segment that span tombstones cover to a good part is merged alone: if nothing overlapped it any more, its deleted
+//! rows would take their space for ever.
 //!
 //! A segment is dropped whole only when all of it has expired and its newest write is older than the oldest of
 //! everything that it overlaps, log and memtables included: until then an expired cell shadows older ones
@@ -73,7 +73,8 @@ pub fn output_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
     (level..63).find(fits).unwrap_or(WHOLE)
 }
 
-/// The next merge, if one should be done. `all`: also those that only tidy up ([`crate::seam::Store::compact`]).
+/// The next merge, if one should be done. `all`: also merges that only reduce the number of segments
+/// ([`crate::seam::Store::compact`]).
 pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Option<Pick> {
     let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
     let newest = segments.iter().map(|segment| segment.meta.seq.1).max()?;
@@ -203,7 +204,7 @@ fn level_bytes(group: &[&SegmentRecord], segment: &SegmentRecord) -> u64 {
     group.iter().filter(|other| other.meta.seq == segment.meta.seq).map(|other| other.meta.bytes).sum()
 }
 
-/// All that overlap others, if the small ones together are worth rewriting the largest.
+/// All that overlap others, if the small ones together are large enough to be worth rewriting the largest.
 fn worth_tidying<'a>(group: &[&'a SegmentRecord]) -> Option<Vec<&'a SegmentRecord>> {
     let inputs = overlapping(group);
     let largest = inputs.iter().map(|segment| level_bytes(group, segment)).max()?;

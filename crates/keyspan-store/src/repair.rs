@@ -4,8 +4,8 @@
 //! KEYSPAN ─▶ checkpoints, manifest log ─▶ log ─▶ opened, all of it flushed ─▶ segments ─▶ closed ─▶ checked
 //! ```
 //!
-//! Rules: nothing that is damaged is thrown away: it is put into `damaged/`. What is lost is counted and named. Where it
-//! cannot be told what a database was, as with no whole checkpoint, nothing is changed and the error says so.
+//! Rules: nothing that is damaged is thrown away: it is put into `damaged/`. What is lost is counted and named. Where
+//! the state of the database is unknown, as without a whole checkpoint, nothing is changed and the error says so.
 
 mod log;
 
@@ -23,7 +23,7 @@ use crate::log::log_files;
 use crate::manifest::{Edit, Manifest, ManifestState, Marks, checkpoint_store, checkpoints, read_checkpoint};
 use crate::segment::{data_path, index_path};
 
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     /// What was done, a sentence each.
@@ -69,7 +69,7 @@ pub fn repair_files(files: &Arc<dyn Files>, options: StoreOptions) -> Result<Rep
     Ok(report)
 }
 
-/// What comes after a lost change of the catalog cannot be understood.
+/// Batches after a lost catalog change cannot be decoded.
 fn too_much_lost(error: Error, report: &RepairReport) -> Error {
     if report.batches_lost == 0 {
         return error;
@@ -79,7 +79,7 @@ fn too_much_lost(error: Error, report: &RepairReport) -> Error {
         .with_hint(format!("Restore a backup. The files as they were are in the directory \"{DAMAGED}\"."))
 }
 
-/// Makes the file KEYSPAN anew if it is damaged: a checkpoint says which store it is.
+/// Rebuilds a damaged file KEYSPAN with the store id of a checkpoint.
 fn repair_format(files: &dyn Files, report: &mut RepairReport) -> Result<Uuid> {
     let error = match Format::read(files) {
         Ok(Some(format)) => return Ok(format.store),

@@ -62,7 +62,7 @@ impl Cell {
     }
 }
 
-/// What is known of a row in one place: a marker, a row tombstone, cells.
+/// The entry of a row in one run or memtable: a marker, a row tombstone, cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowEntry {
     /// The row marker that an INSERT writes.

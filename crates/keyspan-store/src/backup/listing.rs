@@ -36,11 +36,11 @@ pub struct Listing {
     pub format: Format,
     /// The manifest. Its `durable_seq` is the last batch of the backup.
     pub manifest: ManifestState,
-    /// What else.
+    /// What the manifest does not know.
     pub contents: Contents,
 }
 
-/// What the manifest does not say.
+/// What a backup has besides the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contents {

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Rules: a segment that the listing names is never changed; a file of the log may grow, since a longer one begins with
-//! the same bytes. The log is written each time: its files have no checksum by which they could be known. A segment is taken to be there only if the listing names it just so: what a backup that was cut
-//! short has left is copied again.
+//! the same bytes. The log is written each time: its files have no checksum by which they could be known. A segment is
+//! not copied again only if the listing before names it with the same record: what an interrupted backup has left is
+//! copied again.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,7 +33,7 @@ pub struct BackupSource<'a> {
     pub log: Vec<Arc<dyn FileReader>>,
 }
 
-/// What a backup came to.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Segments in it.
@@ -101,7 +102,7 @@ impl BackupTarget {
                 return Err(error);
             }
         };
-        // From here on nobody knows which listing is there, until this has worked.
+        // Until this has succeeded it is unknown which listing is there.
         listing.put(self.files.as_ref())?;
         self.clean(Some(listing));
         Ok(report)
@@ -155,7 +156,7 @@ impl BackupTarget {
         verify_segment_bytes(files, record).or_else(|error| verify_segment_bytes(source, record).and(Err(error)))
     }
 
-    /// Removes what a listing does not name. What cannot be removed stays, and is nothing.
+    /// Removes files that the listing does not name. One that cannot be removed does no harm.
     fn clean(&self, listing: Option<&Listing>) {
         if let Err(error) = self.remove_others(listing) {
             tracing::warn!(%error, "files that belong to no backup are left in the backup's directory");

@@ -1,4 +1,4 @@
-//! Taking a backup of an open store: one moment of it is fixed, and written out while it goes on.
+//! Taking a backup of an open store: its state at one moment is fixed, and written out while the store goes on.
 //!
 //! Rules: everything acknowledged before is in it, since the log is made durable up to there first. Manifest, log and
 //! segments are taken under the manifest's lock, so that they fit together; then nothing is locked. Files stay readable
@@ -19,7 +19,7 @@ use crate::manifest::{Edit, ManifestState};
 use crate::run::SortedRun;
 use crate::segment::{Segment, SegmentRecord};
 
-/// A moment of the store.
+/// The state of the store at one moment.
 struct Moment {
     listing: Listing,
     log: Vec<Arc<dyn FileReader>>,

@@ -1,4 +1,4 @@
-//! Merging segments: choosing is the policy's, here is how a merge becomes part of the store.
+//! Merging segments: the policy chooses them; here the merge is run and becomes part of the store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Core {
         ids.into_iter().try_for_each(|id| self.compact_relation(id, true))
     }
 
-    /// Merges and drops what the policy says is due, relation by relation.
+    /// Merges and drops the segments that the policy chooses, relation by relation.
     pub fn compact_due(&self) -> Result<()> {
         let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
         ids.into_iter().try_for_each(|id| self.compact_relation(id, false))
@@ -34,7 +34,7 @@ impl Core {
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
                 relation.flushed_segments().map(|segment| segment.record().clone()).collect();
-            // What makes more of it waits while there is no room.
+            // Merges that need space wait while the disk is full.
             let low = self.disk_low.load(Ordering::Relaxed);
             let pick = if low && !all { None } else { pick(&relation.definition, &records, all) };
             let pick = match pick {
@@ -69,14 +69,14 @@ impl Core {
         Ok(Some(Pick { inputs: vec![segment.id()], level }))
     }
 
-    /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may go for good.
+    /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may be dropped for good.
     pub fn final_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
         let limit = self.durable().min(self.state.lock().visible);
         let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= limit);
         tombstones.map(|tombstone| tombstone.span.clone()).collect()
     }
 
-    /// Drops segments whole of which nothing lives any more.
+    /// Drops segments that have expired as a whole.
     fn drop_expired(&self, id: RelationId) -> Result<()> {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
@@ -86,7 +86,7 @@ impl Core {
         elsewhere.extend(relation.unflushed_segments().map(|segment| segment.record().meta.all.clone()));
         let mut gone: BTreeSet<SegmentId> =
             expired(&relation.definition, &records, &elsewhere, now).into_iter().collect();
-        // What is deleted, unlike what has expired, must be seen by those who follow the relation.
+        // Followers of the relation must see deletions, but not expiry.
         let seen = self.seen(id);
         let unseen = |record: &&SegmentRecord| record.meta.seq.1 > seen && record.meta.all.deleted_at.is_some();
         for record in records.iter().filter(unseen) {

@@ -22,7 +22,7 @@ use crate::run::{SortedRun, SpanTombstone, WholeKey};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord};
 
-/// What the lane keeps from batch to batch.
+/// The state of the lane.
 #[derive(Debug)]
 pub struct Lane {
     /// The last batch.
@@ -37,7 +37,7 @@ pub struct Lane {
     pub closed: Option<Error>,
 }
 
-/// A batch in the lane: where the answer comes from.
+/// A batch that has passed the lane.
 pub struct Entered {
     /// What to say.
     pub applied: Applied,
@@ -230,7 +230,7 @@ impl RelationVersion {
 }
 
 /// Whether a batch after the condition's seq wrote to its keys. Of a segment that was flushed since, only boxes and
-/// bloom filter are asked: a conflict too many costs a retry, one too few a lost update.
+/// bloom filter are asked: a false conflict costs a retry, a missed one a lost update.
 fn touched_after(relation: &RelationVersion, condition: &Precondition) -> Result<bool> {
     let (start, end) = (condition.start.as_slice(), condition.end.as_deref());
     let memtables = relation.memtables().filter(|memtable| memtable.seqs().is_some_and(|seqs| seqs.1 > condition.seq));

@@ -147,7 +147,7 @@ impl EmbeddedStore {
         self.core.backup(target, stop)
     }
 
-    /// What the store tells of itself.
+    /// Statistics of the store.
     pub fn stats(&self) -> StoreStats {
         let (log_bytes, log_syncs) = self.core.log().size();
         let state = self.core.state.lock();
@@ -167,7 +167,7 @@ impl EmbeddedStore {
     async fn enter(&self, prepared: PreparedBatch) -> Result<Applied> {
         let entered = self.core.enter(prepared)?;
         if !self.core.options.threads && entered.durable.is_some() {
-            // Others may enter meanwhile, and then share the sync.
+            // Yields, so that other batches may enter and share the sync.
             yield_once().await;
             self.core.log().step();
         }
@@ -177,7 +177,7 @@ impl EmbeddedStore {
         Ok(entered.applied)
     }
 
-    /// Without threads: does what they would do by themselves by now. Blocks.
+    /// Without threads: does the background work that is due. Blocks.
     pub fn tick(&self) -> Result<()> {
         self.core.tick()
     }
@@ -204,7 +204,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Lets others go on first.
+/// Yields once to other tasks.
 async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! A source with a transaction's own uncommitted writes on top.
+//! The overlay: a scan source with a transaction's own uncommitted writes on top.
 
 use std::sync::Arc;
 

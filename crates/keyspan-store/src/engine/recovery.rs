@@ -1,4 +1,4 @@
-//! Opening a store: what is found on disk becomes the state that was acknowledged.
+//! Opening a store: the acknowledged state is recovered from disk.
 //!
 //! ```text
 //! KEYSPAN known? ─▶ lock ─▶ manifest ─▶ replay of the log, flushing as memory fills ─▶ left-overs removed ─▶ open
@@ -43,7 +43,7 @@ impl Core {
             Some(format) => format,
             None => new_store(files.as_ref())?,
         };
-        // Its name may be new and not durable: its making may have failed at the very last step.
+        // Its name may not be durable yet, if creating it failed at the last step.
         files.sync_dir("")?;
         let manifest = Manifest::open(files.clone(), format.store)?;
         let core = Arc::new(Core::of(files, options, format, manifest, lock)?);
@@ -180,7 +180,7 @@ impl Core {
             };
             match largest {
                 Some((memory, id)) if memory > 0 => match self.flush_relation(id) {
-                    // Opening must work, since only an open store can free space. The log bounds what is held.
+                    // Opening must succeed, since only an open store can free space. The log bounds the memory.
                     Err(error) if error.kind == ErrorKind::DiskFull => return Ok(()),
                     flushed => flushed?,
                 },

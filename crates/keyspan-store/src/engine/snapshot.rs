@@ -31,7 +31,7 @@ pub struct StoreSnapshot {
     timestamp: i64,
     /// A transaction's own writes, with what `Stamp::Server(0)` means in each, in microseconds.
     own: Vec<(Arc<WriteBatch>, i64)>,
-    /// Relations that were read, so that they are put together once.
+    /// Relations that were read: their sources, made once.
     sources: Mutex<HashMap<RelationId, Arc<ScanSource>>>,
 }
 
@@ -101,7 +101,7 @@ impl StoreSnapshot {
     }
 }
 
-/// What is known of everything that holds a batch after `since`.
+/// The extents of everything that holds a batch after `since`.
 fn changed_extents(version: &RelationVersion, since: u64) -> Vec<Extent> {
     let later = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.1 > since);
     let memtables = version.memtables().filter(later).map(|memtable| memtable.extent());

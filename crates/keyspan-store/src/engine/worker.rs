@@ -14,11 +14,12 @@ use keyspan_model::{Error, ErrorKind, Mutation, RelationId, Result, WriteBatch};
 use super::core::{Core, Reply, closed};
 use super::version::RelationVersion;
 
-/// How often the flusher looks at the disk and at graves by itself.
+/// How often the flusher checks the free space and deletes the files of dead segments.
 const TICK: Duration = Duration::from_millis(500);
-/// A disk can fill up between two ticks: so writers look at it too, before each columnar write and once in so many others.
+/// Writers check the free space before each columnar write, and once in so many other batches: a disk can fill up
+/// between two ticks.
 const WRITES_PER_LOOK: u64 = 16;
-/// How long a worker rests after a failure.
+/// How long a worker waits after a failure.
 const REST: Duration = Duration::from_millis(200);
 
 /// Starts both workers.
@@ -44,7 +45,7 @@ impl Core {
         self.look_at_disk();
         let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
         if self.disk_low.load(Ordering::Relaxed) {
-            // Something may have been freed, or may be now.
+            // Space may have been freed.
             self.look_at_disk();
             self.ask_for_merge();
         }
@@ -62,7 +63,7 @@ impl Core {
         if merge { self.merge_round(Vec::new()) } else { Ok(()) }
     }
 
-    /// Answers what was asked of the workers, for a store without threads.
+    /// Runs the requests to the workers, for a store without threads.
     pub fn answer_requests(&self) {
         let (flush, compact) = {
             let mut work = self.work.lock();
@@ -71,7 +72,7 @@ impl Core {
         if self.lane.lock().closed.is_some() {
             return;
         }
-        // Who asked is told of an error.
+        // Errors are sent to the callers.
         if !flush.is_empty() {
             let _ = self.flush_round(flush);
         }
@@ -236,7 +237,7 @@ impl Core {
                 return Err(error);
             }
             if !self.options.threads {
-                // Unless it is asked for by somebody who goes on while memory is flushed.
+                // Unless the caller goes on while memory is flushed.
                 return if self.flushing.is_locked() { Ok(()) } else { self.flush_round(Vec::new()) };
             }
             self.nudge();

@@ -1,4 +1,4 @@
-//! Merging runs, into segments above all: what a flush, a merge of segments and one in memory have in common.
+//! Merging runs: what flushes, compactions and merges in memory have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +14,10 @@ use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit_dis
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
 
-/// Bytes that a row is taken to have on disk, where a segment is to be cut by rows.
+/// Assumed bytes of a row on disk, for cutting segments by rows.
 pub const ROW_BYTES: u64 = 32;
 
-/// What is merged into segments.
+/// The inputs of a merge.
 pub struct Inputs {
     /// The newest definition.
     pub relation: Arc<RelationDef>,
@@ -27,7 +27,7 @@ pub struct Inputs {
     pub segments: Vec<Arc<Segment>>,
     /// Every span tombstone of the relation.
     pub tombstones: Vec<SpanTombstone>,
-    /// Everything of the relation that is not merged.
+    /// Extents of everything of the relation that is not merged.
     pub outside: Vec<Extent>,
     /// The batch up to which deletions may be forgotten.
     pub seen: u64,
@@ -53,7 +53,7 @@ impl Core {
         write_merged(&output, || inputs.merge())
     }
 
-    /// Asked between two batches of a segment: fails when the store is closed in haste, and when there is no room.
+    /// Called between two batches of a segment: fails when the store is being closed, and when the disk is full.
     pub fn may_go_on_writing(&self) -> Result<()> {
         match self.aborting.load(Ordering::Relaxed) {
             true => Err(closed()),

@@ -1,4 +1,4 @@
-//! Damaged files put aside: whoever wants to look at them finds them in the directory `damaged`.
+//! Damaged files, kept in the directory `damaged` so that they can be examined.
 
 use keyspan_model::Result;
 
@@ -7,7 +7,7 @@ use super::Files;
 /// Where damaged files are put.
 pub const DAMAGED: &str = "damaged";
 
-/// Puts a copy of a damaged file aside; the file itself is left. Durable. Returns a sentence that says so.
+/// Links a damaged file into the directory, durably; the file itself stays. Returns a sentence for the report.
 pub fn keep_damaged(files: &dyn Files, path: &str) -> Result<String> {
     files.create_dir(DAMAGED)?;
     let name = path.replace('/', ".");

@@ -86,7 +86,7 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef) -> Result<()> {
 fn put_fixed(out: &mut Vec<u8>, bytes: &[u8], width: usize, nulls: Option<&NullBuffer>) {
     let start = out.len();
     out.extend_from_slice(bytes);
-    // What stands under a null is no one's business, and zeroes compress.
+    // The value under a null is arbitrary; zeroes compress best.
     for row in nulls.into_iter().flat_map(|nulls| (0..nulls.len()).filter(|row| nulls.is_null(*row))) {
         out[start + row * width..start + (row + 1) * width].fill(0);
     }

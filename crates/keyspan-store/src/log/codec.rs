@@ -1,7 +1,8 @@
-//! What a record of the commit log says: the mutations of one batch, or a new catalog and mutations.
+//! The body of a record of the commit log: the mutations of one batch, or a new catalog and mutations.
 //!
 //! Keys are already encoded, values carry their own tag, and bulk writes go column by column ([`super::array_codec`]).
-//! Stamps stay relative to the record's server timestamp, so that a body can be made before the batch has its place.
+//! Stamps stay relative to the record's server timestamp, so that a body can be encoded before the batch has its place
+//! in the commit order.
 //!
 //! ```text
 //! body      = [catalog: bytes, JSON; only of a catalog change]  count  mutation*
@@ -134,7 +135,7 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
-/// What a record's body says.
+/// A decoded record body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordBody {
     /// The new catalog of a change.

@@ -33,7 +33,7 @@ pub fn checkpoints(files: &dyn Files) -> Result<Vec<(u64, String)>> {
     Ok(numbered.collect())
 }
 
-/// What the checkpoints say.
+/// What was found among the checkpoints.
 #[derive(Debug, Default)]
 pub struct Newest {
     /// Those of the newest one that is whole.

@@ -1,8 +1,8 @@
 //! The manifest log: manifest edits in sled, in the directory `edits`. The one module that touches sled.
 //!
-//! What sled 0.34 does not promise is done here: its `flush` is no fsync on Linux, so its file is synced by us; a
-//! `snap.*.generating` left by a kill makes it refuse to open, so it is deleted first; large values leak files, so items
-//! are cut in chunks; and it has no checksums to trust, so every value carries its own.
+//! What sled 0.34 does not guarantee is done here: its `flush` is no fsync on Linux, so its file is synced by us; a
+//! `snap.*.generating` left by a kill makes it refuse to open, so it is deleted first; large values leak files, so
+//! items are cut in chunks; and it has no checksums to trust, so every value carries its own.
 //!
 //! ```text
 //! key   = item key, chunk number (u16, big endian)
@@ -11,7 +11,7 @@
 //! value = version (1) crc32c as above (u32) edit (u64) 0 (u16) values (u64) all their crcs combined by xor (u32)
 //! ```
 //!
-//! The total is part of every edit: where sled, on damaged bytes, forgets a page and says nothing, it does not fit.
+//! The total is part of every edit, so that pages which sled drops in silence on damaged bytes are noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -39,8 +39,8 @@ pub struct Items {
 const DIRECTORY: &str = "edits";
 /// Where a damaged manifest log is moved, so that it can be examined.
 const DAMAGED: &str = "edits.damaged";
-/// How often sled's lock is asked for. We hold the directory's own lock, so whoever has sled's is a log of this process
-/// that was closed a moment ago and whose threads have not ended yet.
+/// How often opening is tried while sled's lock is held. We hold the directory's own lock, so whoever has sled's is a
+/// log of this process that was closed a moment ago and whose threads have not ended yet.
 const LOCK_TRIES: usize = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Key of the total; no item's key looks like it.
@@ -59,7 +59,7 @@ pub struct ManifestLog {
     name: String,
     /// In how many chunks each item is.
     chunks: BTreeMap<Vec<u8>, u16>,
-    /// What [`TOTAL`] says.
+    /// The total under [`TOTAL`].
     total: Total,
 }
 
@@ -324,13 +324,13 @@ fn guarded<T>(name: &str, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     }
 }
 
-/// What the system reports without a doubt about what is in the file.
+/// IO errors that do not mean that the file is damaged.
 const NOT_DAMAGE: [io::ErrorKind; 3] =
     [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::PermissionDenied];
 
 fn failure(name: &str, error: &sled::Error) -> Error {
     match error {
-        // sled says it in words only.
+        // sled reports this only in its message.
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
             Error::new(ErrorKind::ObjectInUse, format!("\"{name}\" is in use: {error}"))
         }

@@ -1,7 +1,7 @@
 //! From resolved rows to what a reader sees: live rows, and in them live cells.
 //!
 //! A cell is live iff it was written after every deletion that covers it and has not expired; a row is live iff its
-//! marker or any of its cells is. Where everything lives the arrays pass as they are.
+//! marker or any of its cells is. Where all rows live the arrays are passed on unchanged.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct ScanOutput {
     coded: bool,
 }
 
-/// How much of a row must be read to know whether it lives.
+/// How much of a row must be read to know whether it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
     /// Nothing: every row is its marker's, no other run has it, nothing has expired and nothing is deleted.

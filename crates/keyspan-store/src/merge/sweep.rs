@@ -1,4 +1,5 @@
-//! The merge of sorted runs as a sequence of steps: stretches of rows that only one run has, and rows that several have.
+//! The sweep: a merge of sorted runs as a sequence of steps, each a stretch of rows that only one run has, or a row
+//! that several have.
 //!
 //! All four scan forms are this one sweep. Where runs are disjoint a stretch ends at a block's end and no key is looked
 //! at (concatenate); where they are disjoint in a later column stretches end where the leading columns change
@@ -18,7 +19,7 @@ use crate::seam::ScanCounters;
 pub(crate) enum Step {
     /// Nothing.
     End,
-    /// The next row lies beyond the fence.
+    /// The next row lies beyond the fence, the key at which the caller wants to stop.
     Fence,
     /// Rows of one run, within one of its blocks, ascending also when the sweep goes backward.
     Stretch { run: Arc<dyn SortedRun>, rows: Range<usize>, covered: Option<i64> },

@@ -1,4 +1,4 @@
-//! Repairing the commit log: what is whole in it is written anew, without gaps.
+//! Repairing the commit log: its whole records are written to a new file, without gaps.
 //!
 //! ```text
 //! files, at any place: a frame with right checksums and a greater seq? ─▶ one new file, empty batches in the gaps
@@ -78,7 +78,7 @@ fn is_whole(files: &Arc<dyn Files>, store: Uuid, found: Vec<LogFile>, durable: u
     }
 }
 
-/// The last batch of which the manifest knows anything.
+/// The last batch that the manifest names.
 fn reached(state: &ManifestState) -> u64 {
     let segments = state.segments.values().map(|record| record.meta.seq.1);
     let known = segments.chain(state.flushed.values().copied()).chain([state.catalog_seq, state.marks.durable_seq]);

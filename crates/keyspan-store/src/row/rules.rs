@@ -1,4 +1,4 @@
-//! Which of two versions of a cell wins: Cassandra's rules (`research/cql.md`, semantics 1), in one place.
+//! Which of two versions of a cell wins: Cassandra's rules (`Cells.reconcile`), in one place.
 
 use std::cmp::Ordering;
 

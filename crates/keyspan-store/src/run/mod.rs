@@ -35,9 +35,9 @@ pub use whole_key::WholeKey;
 
 use crate::seam::ScanCounters;
 
-/// A sorted sequence of rows whose place does not matter: in memory or in a file.
+/// A sorted sequence of rows, in memory or in a file.
 ///
-/// All methods block; reading counts what it does in the counters it is given.
+/// All methods block. Reads add what they do to the counters they are given.
 pub trait SortedRun: Debug + Send + Sync + 'static {
     /// What is known of the run without reading it.
     fn meta(&self) -> &RunMeta;
@@ -68,9 +68,9 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
     fn sample(&self, row: usize) -> Option<Vec<u8>>;
 
-    /// The rows that are cheapest read together with this row: what is decoded at once.
+    /// The block of this row: the rows that are decoded together.
     ///
-    /// Blocks are aligned: every row of the block answers the same block.
+    /// Every row of a block returns the same block.
     fn block(&self, row: usize) -> Range<usize>;
 
     /// Rows of the blocks that must be decoded when this column of these rows is read.
@@ -105,7 +105,7 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether reading costs nothing.
+    /// Whether the run is in memory, so that reading needs no decoding.
     fn in_memory(&self) -> bool {
         false
     }

@@ -41,7 +41,8 @@ impl SpanTombstone {
     }
 }
 
-/// Several span tombstones laid flat: at which keys the covering timestamp changes, and to what.
+/// Span tombstones as a step function: the keys at which the covering timestamp changes, and the timestamp from there
+/// on.
 ///
 /// ```text
 /// tombstones   a|────7────|e       from: a  c  e  g
@@ -53,7 +54,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Lays these tombstones flat.
+    /// The step function of these tombstones.
     pub fn new<'a>(tombstones: impl IntoIterator<Item = &'a SpanTombstone>) -> Cover {
         let tombstones: Vec<&SpanTombstone> = tombstones.into_iter().collect();
         let mut events: Vec<(&[u8], bool, i64)> = Vec::with_capacity(tombstones.len() * 2);

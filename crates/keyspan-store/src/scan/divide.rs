@@ -9,14 +9,14 @@ use super::plan::{Chosen, Size, Sizes};
 use super::split::{PartRuns, SplitPart, encode_split};
 use crate::seam::Split;
 
-/// Sampled keys a split, from which its ends are taken.
+/// Sampled keys per split, from which its ends are taken.
 const SAMPLES: u64 = 16;
 /// Decoding so many values takes as long as reading a row of blocks that are decoded.
 const VALUES_A_ROW: u64 = 4;
-/// Ranges of runs up to which it is found out how much is to be decoded.
+/// Most ranges of runs for which the rows to decode are counted.
 const MOST_LOOKED_AT: usize = 512;
 
-/// What is divided among tasks.
+/// The work of a scan, to be divided among tasks.
 pub(crate) struct ScanWork {
     pub(crate) sizes: Sizes,
     /// Of all runs together.
@@ -26,8 +26,8 @@ pub(crate) struct ScanWork {
 }
 
 impl ScanSource {
-    /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
-    /// and so are decoded whole, if that keeps several tasks busy.
+    /// The work to divide among tasks. It is the rows of the scan; where those are few, the rows of blocks that must be
+    /// decoded, if decoding them keeps several tasks busy.
     pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> ScanWork {
         let rows = sizes.of(&chosen.runs).1;
         let columns = scan.columns.iter().filter_map(|column| match column {
@@ -111,7 +111,8 @@ impl ScanSource {
         cuts
     }
 
-    /// Where a slice of time begins for the one series whose keys these are: less than a block of them has no samples.
+    /// The first key of a time slice within the one series of this span, where it has less than a block of rows and so
+    /// no sample.
     fn begin_of_slice(&self, at: usize, start: &[u8], end: Option<&[u8]>) -> Option<Vec<u8>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let end = end?;

@@ -9,7 +9,7 @@
 //! 09:00–10:00   a         left out
 //! ```
 //!
-//! Rule: a run counts as one of the others only if all its rows are certain to live, whatever other runs say of them.
+//! Rule: a run counts as having later rows only if all its rows are certainly live, whatever versions other runs have.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::plan::{Chosen, EncodedSpan};
 use crate::run::{Extent, Prefixes};
 use crate::seam::ScanCounters;
 
-/// Prefixes asked for up to which no run is left out: their first rows are sought in every run.
+/// Up to so many prefixes their first rows are sought in every run, and no run is left out.
 const FEW: usize = 64;
 
-/// Of which rows the first are asked for.
+/// Whose first rows the scan wants.
 #[derive(Clone, Copy)]
 enum Asked {
     /// So many of each prefix.
@@ -138,7 +138,8 @@ impl ScanSource {
         apart
     }
 
-    /// How many rows a run has in these ranges. What cannot be read counts as nothing: who reads it is told why.
+    /// How many rows a run has in these ranges. A run that cannot be read counts as empty: the scan that reads it gets
+    /// the error.
     fn rows_within(&self, ranges: &[EncodedSpan], at: usize) -> usize {
         let Some(run) = self.runs[at].sorted() else { return 0 };
         let (counters, all) = (ScanCounters::default(), run.meta().all.rows as usize);
@@ -159,7 +160,7 @@ impl ScanSource {
         interval.map_or((&[], &[]), |(least, greatest)| (least, greatest))
     }
 
-    /// Whether every row of a run lives, whatever versions it has in others.
+    /// Whether every row of a run is live, whatever versions it has in others.
     fn lives(&self, at: usize) -> bool {
         let own = self.extent(at);
         let harmless = |other: &Extent| other.is_plain(self.now) || other.disjoint(own);
@@ -168,8 +169,8 @@ impl ScanSource {
             && self.runs.iter().all(|run| harmless(&run.meta().all))
     }
 
-    /// Whether each prefix in a run has so many rows in one of the others. Where keys cannot be read that is not known: who
-    /// reads these rows is told why.
+    /// Whether each prefix in a run has so many rows in one of the others. False where keys cannot be read: the scan
+    /// that reads these rows gets the error.
     fn all_have_rows(&self, at: usize, others: &[usize], columns: usize, rows: usize) -> bool {
         let prefixes = |at: usize| Prefixes::of(self.runs[at].sorted()?, &self.relation, columns).ok()?;
         let Some(own) = prefixes(at) else { return false };

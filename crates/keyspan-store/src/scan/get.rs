@@ -61,7 +61,7 @@ impl ScanSource {
         runs
     }
 
-    /// Where the key is.
+    /// The runs that have the key, and its row in each.
     fn find(&self, key: &WholeKey<'_>, counters: &ScanCounters) -> Result<Vec<(Arc<dyn SortedRun>, usize)>> {
         let mut found: Vec<(Arc<dyn SortedRun>, usize)> = Vec::new();
         for run in self.candidates(key) {
@@ -103,7 +103,7 @@ impl ScanSource {
         if self.runs.iter().all(simple) { Depth::Marker } else { Depth::Cells }
     }
 
-    /// Versions of a family count among their neighbours, so each key is a scan.
+    /// Whether a version is kept depends on the newer ones, so each key is a scan.
     fn get_versions(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         let mut parts = Vec::new();
         for key in keys {

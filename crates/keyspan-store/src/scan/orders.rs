@@ -1,4 +1,4 @@
-//! What a reader is told to do: tasks in the order of delivery, grouping, and how deep rows must be read.
+//! The orders of a split reader: its tasks in the order of delivery, the grouping, and how deep rows must be read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, Extent};
 
 impl ScanSource {
-    /// What a reader is to do for some parts of a scan.
+    /// The orders for some parts of a scan.
     pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[SplitPart])) -> Result<Orders> {
         let chosen = self.choose_first(scan)?;
         let groups = self.overlap_groups(&chosen, looked)?;
@@ -122,7 +122,7 @@ impl ScanSource {
         }
     }
 
-    /// Whether every row of the chosen runs lives, whatever versions it has.
+    /// Whether every row of the chosen runs is live, whatever versions it has.
     fn is_certain(&self, chosen: &Chosen) -> bool {
         self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
     }

@@ -1,4 +1,4 @@
-//! From spans to runs, forms and splits: what will be read, and what need not be.
+//! Planning a scan: from spans to runs, scan form and splits.
 
 use std::ops::{Bound, Range};
 
@@ -14,7 +14,7 @@ use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
-/// Whole keys up to which runs are asked one by one whether they may have one.
+/// Most whole keys that are looked up in bounding boxes and bloom filters.
 const MOST_PROBES: usize = 64;
 
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
@@ -49,7 +49,7 @@ impl ScanSource {
         let statistics = self.statistics(scan, &all, sizes.of(&all.runs))?;
         let chosen = self.without_later(scan, all);
         let rows = sizes.of(&chosen.runs).1;
-        // Of few rows a merge costs less than to find out whether one is needed.
+        // For few rows a merge costs less than comparing keys to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
         let groups = self.overlap_groups(&chosen, look)?;
         let form = self.form(scan, &chosen, &groups);
@@ -84,7 +84,7 @@ impl ScanSource {
             bounds = self.key_column_ranges(&scan.ranges)?;
             bounds.extend(self.columns_of_spans(&scan.spans)?);
         }
-        // Newer versions count although they stand before the span.
+        // Newer versions count even where they are before the span.
         let group_start = |range: &EncodedSpan| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
         let keys = self.whole_keys(&reach);
@@ -145,8 +145,8 @@ impl ScanSource {
         of_key.map(|(at, range)| Ok((at, EncodedRange::new(&self.relation.key[at], range)?))).collect()
     }
 
-    /// Between which values all spans keep key columns behind the first: `('a', [1 .. 2])` and `('z', [2 .. 3])` the second
-    /// between 1 and 3. Runs are slices of time more often than of series, and their first columns do not tell.
+    /// The bounds that all spans together set for key columns after the first: `('a', [1 .. 2])` and `('z', [2 .. 3])`
+    /// keep the second column between 1 and 3. Most runs are slices of time, which the first columns do not prune.
     fn columns_of_spans(&self, spans: &[Span]) -> Result<Vec<KeyColumnRange>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let mut bounds = Vec::new();

@@ -1,6 +1,6 @@
 //! Reading one split: batches of live rows, one at a time.
 //!
-//! Rows are delivered plainly, or group by group: for a limit a prefix the sweep jumps to the next prefix once a
+//! Rows are delivered plainly, or group by group: for a limit per prefix the sweep jumps to the next prefix once a
 //! group has its rows (skip-scan); a family read backward is read group by group forward, since a GC rule counts
 //! versions from the newest.
 
@@ -53,7 +53,7 @@ pub(crate) enum Grouping {
     Versions { columns: usize },
 }
 
-/// What a reader is told.
+/// The orders of a reader.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pub(crate) tasks: VecDeque<Task>,
@@ -62,7 +62,7 @@ pub(crate) struct Orders {
     pub(crate) grouping: Grouping,
     pub(crate) versions: Option<VersionFilter>,
     pub(crate) prefix: Option<PrefixFilter>,
-    /// Whether every row that the sweep gives is known to live, so that rows need not be looked at to be counted.
+    /// Whether every row of the sweep is known to be live, so that rows can be counted without reading them.
     pub(crate) certain: bool,
     /// Rows outside may be left out.
     pub(crate) ranges: Vec<ColumnRange>,
@@ -95,9 +95,9 @@ pub(crate) struct SplitReader {
     task: Option<Task>,
     sweep: Option<Sweep>,
     opened: HashMap<usize, Arc<dyn SortedRun>>,
-    /// The last chunk and the form it was read in: what it holds of blocks is used on.
+    /// The last chunk and the form it was read in; the next chunk may use its blocks.
     chunk: Option<(Arc<Form>, RowChunk)>,
-    /// What a batch too large left over.
+    /// The rest of a batch that was too large.
     pending: Option<RecordBatch>,
     counters: Arc<ScanCounters>,
 }
@@ -158,7 +158,7 @@ impl SplitReader {
         self.forms.last().ok_or_else(|| Error::internal("rows are read inside a task"))
     }
 
-    /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
+    /// The next batch; `None` at the end. Does about one batch of work; the batch may be empty.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.orders.limit == Some(0) {
             return Ok(None);
@@ -400,7 +400,7 @@ impl SplitReader {
             if chunk.rows() == 0 {
                 break;
             }
-            // The limit a prefix counts in the order of delivery, so it is kept for later.
+            // The limit per prefix counts in the order of delivery, so it is kept for later.
             let prefix = self.orders.prefix.take();
             parts.push(self.deliver(&chunk, false)?);
             self.orders.prefix = prefix;
@@ -412,7 +412,7 @@ impl SplitReader {
         Ok(self.first_of_group(prefix, reversed))
     }
 
-    /// Applies the limit a prefix to the rows of one group of versions.
+    /// Applies the limit per prefix to the rows of one group of versions.
     fn first_of_group(&mut self, prefix: &[u8], rows: RecordBatch) -> RecordBatch {
         match &mut self.orders.prefix {
             Some(filter) => rows.slice(0, filter.take(prefix, rows.num_rows())),

@@ -46,7 +46,7 @@ impl Stream for SplitStream {
         let Some(reader) = &mut self.reader else { return Poll::Ready(None) };
         match reader.next_batch() {
             Ok(Some(batch)) if batch.num_rows() == 0 => {
-                // A batch of dead rows: let others run before the next one.
+                // A batch without live rows: yield before the next one.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::role::{CellSystem, Role, RowSystem};
 use crate::run::{Bits, Int64s, RunBatch};
 
-/// What a system column is throughout some rows.
+/// The contents of a system column over some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SystemShape {
     /// Null, or a flag that no row has.
@@ -32,7 +32,8 @@ pub struct SystemPlan {
 }
 
 impl SystemPlan {
-    /// Widens the plan by what stands in these rows, whose `cells` are all of the relation's value columns in order.
+    /// Widens the plan by the system columns of these rows, whose `cells` are all of the relation's value columns in
+    /// order.
     pub fn observe(&mut self, relation: &RelationDef, batch: &RunBatch) {
         if batch.rows == 0 {
             return;
@@ -49,7 +50,7 @@ impl SystemPlan {
             .or_insert(shape);
     }
 
-    /// Makes every system column a column: nothing misfits any more.
+    /// Makes every system column a physical column: then any batch fits.
     pub(crate) fn widen_all(&mut self, relation: &RelationDef) {
         self.shapes = roles(relation).map(|role| (role, SystemShape::Column)).collect();
     }

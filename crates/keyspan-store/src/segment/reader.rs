@@ -1,9 +1,9 @@
 //! Reading a segment: rows by number, block by block, through the cache of decoded blocks.
 //!
-//! Nothing of a segment is in memory but its manifest record until it is touched; then its index is read and kept
-//! under the cache's budget. A read decodes only the pages of its block and columns. Where blocks are read one after
-//! another a reader stays open behind the block, so that a scan decodes each dictionary once per row group and reads
-//! ahead; such blocks do not push others out of the cache.
+//! Until a segment is first read, only its manifest record is in memory; then its index is read and cached. A read
+//! decodes only the pages of its block and columns. Where blocks are read one after another a reader stays open behind
+//! the block, so that a scan decodes each dictionary once per row group and reads ahead; such blocks do not push others
+//! out of the cache.
 //!
 //! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
 
@@ -34,7 +34,7 @@ use crate::run::{
 };
 use crate::seam::ScanCounters;
 
-/// A segment, opened when first touched.
+/// A segment, opened at the first read.
 pub struct Segment {
     record: SegmentRecord,
     key: Vec<KeyColumn>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// What is in memory of a touched segment.
+/// What is in memory of an opened segment.
 struct Opened {
     index: Index,
     file: CheckedFile,
@@ -307,7 +307,7 @@ pub(super) fn read_index(files: &dyn Files, record: &SegmentRecord) -> Result<In
     let name = files.display(&path);
     let bytes = files.read(&path)?;
     if bytes.len() as u64 != record.index_bytes || crc32c::crc32c(&bytes) != record.index_crc {
-        // A file of another format version is named as such before its bytes are doubted.
+        // Another format version is reported as such, not as damage.
         Index::decode(&bytes, &name)?;
         return Err(corrupted(&name, "it is not the file that the manifest names"));
     }

@@ -48,7 +48,7 @@ impl ZoneBuilder {
         if self.zone == ZoneMap::Unknown {
             return;
         }
-        // An error is a value beyond the limit of keys: then nothing is known.
+        // A value beyond the length limit of keys cannot be encoded: then the zone is unknown.
         let found = match self.ty.arrow_order_is_key_order().then(|| extremes(values)).flatten() {
             Some((least, greatest)) => self.encode(&least).ok().zip(self.encode(&greatest).ok()),
             None => self.encoded_extremes(values).unwrap_or(None),
