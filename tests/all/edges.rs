@@ -1,8 +1,11 @@
-//! The crate edges of DESIGN.md: dependencies point one way, and each foreign engine has one room.
+//! The edges of docs/architecture.md: crates depend on each other in one direction, modules of a crate too, and each
+//! foreign engine has one room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::modules::{graph, in_cycles, weakest};
 
 /// What each crate may depend on of the workspace.
 const EDGES: &[(&str, &[&str])] = &[
@@ -25,10 +28,27 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clap", &["keyspan-cli"]),
 ];
 
+/// Modules that still import each other in a cycle. The list may only shrink.
+const CYCLES: &[(&str, &str)] = &[
+    (
+        "keyspan",
+        "arrays bulk cursor database ddl dml explain maintain names point prepare prepared query rollup session show \
+         transaction",
+    ),
+    (
+        "keyspan-query",
+        "asof brief engine expression functions gapfill grouped kept merged names optimizer pg_catalog planning prefix \
+         rewrite rollup scan semantics session spans spread table",
+    ),
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
+}
+
 fn dependencies() -> BTreeMap<String, Vec<String>> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(crates).unwrap() {
+    for entry in fs::read_dir(crates()).unwrap() {
         let folder = entry.unwrap().path();
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         let section = manifest.split("[dependencies]").nth(1).unwrap();
@@ -60,6 +80,66 @@ fn each_engine_has_one_room() {
                 !names.iter().any(|n| n == engine) || rooms.contains(&name.as_str()),
                 "{name} may not use {engine}"
             );
+        }
+    }
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    let mut wrong = String::new();
+    for (name, _) in EDGES {
+        let graph = graph(&crates().join(name).join("src"));
+        let found = in_cycles(&graph);
+        let listed = CYCLES.iter().find(|(listed, _)| listed == name).map_or("", |(_, modules)| modules);
+        let listed: BTreeSet<String> = listed.split_whitespace().map(str::to_string).collect();
+        let new: Vec<_> = found.difference(&listed).cloned().collect();
+        if !new.is_empty() {
+            let (from, to, files) = weakest(&graph).unwrap();
+            let files = files.into_iter().collect::<Vec<_>>().join(", ");
+            wrong += &format!("{name}: {} import themselves through others. ", new.join(", "));
+            wrong += &format!("Fewer would without the import of {to} in {files} ({from} → {to}).\n");
+        }
+        let free: Vec<_> = listed.difference(&found).cloned().collect();
+        if !free.is_empty() {
+            wrong += &format!("{name}: {} are in no cycle: take them off the list.\n", free.join(", "));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The layers of docs/architecture.md: for each crate rows of modules, the lowest first.
+fn layers() -> BTreeMap<String, Vec<Vec<String>>> {
+    let text = fs::read_to_string(crates().join("../docs/architecture.md")).unwrap();
+    let section = text.split("## Layers").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut layers: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
+    let mut name = String::new();
+    for row in section.lines().filter(|line| line.starts_with('|')).skip(2) {
+        let cells: Vec<Vec<String>> = row.split('|').skip(1).map(quoted).collect();
+        name = cells[0].first().cloned().unwrap_or(name);
+        layers.entry(name.clone()).or_default().push(cells[1].clone());
+    }
+    layers
+}
+
+/// The words between backquotes.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+#[test]
+fn each_module_stands_in_a_layer_and_imports_no_higher_one() {
+    for (name, rows) in layers() {
+        let layer = |module: &str| rows.iter().position(|row| row.iter().any(|own| own == module));
+        let graph = graph(&crates().join(&name).join("src"));
+        for module in rows.iter().flatten() {
+            assert!(graph.contains_key(module), "docs/architecture.md: {name} has no module {module}");
+        }
+        for (module, imports) in &graph {
+            let own = layer(module);
+            assert!(own.is_some(), "docs/architecture.md names no layer of the module {module} of {name}");
+            for (import, files) in imports {
+                assert!(layer(import) <= own, "{name}: {module} ({files:?}) imports {import}, of a higher layer");
+            }
         }
     }
 }

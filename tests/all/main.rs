@@ -8,6 +8,7 @@ mod isolation;
 mod layout;
 mod live;
 mod model;
+mod modules;
 mod order;
 mod predicate;
 mod queries;
