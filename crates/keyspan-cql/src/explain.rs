@@ -6,7 +6,8 @@ use sqlparser::tokenizer::Token;
 use crate::reader::{ParseStatement, Reader};
 use crate::statement::{Explain, Statement};
 
-/// `EXPLAIN [ANALYZE] [VERBOSE] [FORMAT name] statement` and `EXPLAIN (options) statement`. `parse` reads the statement.
+/// `EXPLAIN [ANALYZE] [VERBOSE] [FORMAT name] statement` and `EXPLAIN (options) statement`. `parse` reads the
+/// statement.
 pub(crate) fn statement(reader: &mut Reader, parse: ParseStatement) -> Result<Statement> {
     reader.expect("explain")?;
     let (mut analyze, mut verbose, mut options) = (false, false, Vec::new());

@@ -427,7 +427,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The token of a folded word. Words that `sqlparser` takes for other systems' keywords and PostgreSQL does not are plain names.
+/// The token of a folded word. Words that `sqlparser` takes for other systems' keywords and PostgreSQL does not are
+/// plain names.
 pub(crate) fn word(folded: &str) -> Token {
     const PLAIN: &[&str] = &["convert", "lambda", "prewhere", "safe_cast", "settings", "try_convert"];
     match Token::make_word(folded, None) {

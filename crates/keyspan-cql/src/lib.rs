@@ -11,14 +11,14 @@
 //! ```
 //!
 //! Why not `sqlparser` alone: its statements have no room for CQL (`USING TTL`, `IF`, `PRIMARY KEY ((a, b), c)`), its
-//! tokenizer misreads CQL's literals in silence, and its trees recurse as deep as the text asks. Why `sqlparser` at all:
-//! DataFusion plans exactly its trees. This crate is the only one that imports it.
+//! tokenizer misreads CQL's literals in silence, and its trees recurse as deep as the text asks. Why `sqlparser` at
+//! all: DataFusion plans exactly its trees. This crate is the only one that imports it.
 //!
 //! Rules that hold throughout:
 //! - Names are folded in the lexer; a statement's names need no further care.
 //! - Source text is kept wherever something is stored, since SQL printed from a tree is never executed.
-//! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would change
-//!   what a statement means.
+//! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would
+//!   change what a statement means.
 //! - Any text gives a statement or an error with a position; nothing here panics, overflows the stack or takes
 //!   unbounded time.
 //!

@@ -110,7 +110,8 @@ fn open_in(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     out
 }
 
-/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's type.
+/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's
+/// type.
 fn refuse_json(tokens: &[TokenWithSpan]) -> Result<()> {
     for window in tokens.windows(4) {
         let [select, json, next, after] = window else { continue };
@@ -242,8 +243,8 @@ impl Level {
         }
     }
 
-    /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the text
-    /// of what was read so far can still be cut out.
+    /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the
+    /// text of what was read so far can still be cut out.
     fn flush(&mut self, out: &mut Vec<TokenWithSpan>, last: Span) {
         let (limit, filtering) = (self.per_partition_limit.take(), self.allow_filtering.take());
         let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering) else { return };

@@ -1,7 +1,7 @@
 //! Reads one statement's tokens: words and names ourselves, expressions and queries through `sqlparser`.
 //!
-//! The rule: words are compared as text, not as `sqlparser`'s keywords, so that no word is special before our grammar says
-//! so; and every error has a position and PostgreSQL's wording.
+//! The rule: words are compared as text, not as `sqlparser`'s keywords, so that no word is special before our grammar
+//! says so; and every error has a position and PostgreSQL's wording.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::ast::{Expr, SelectItem, Value};

@@ -1,7 +1,7 @@
 //! The text of the input, addressed by characters as error positions are, and cut by bytes as Rust's strings are.
 //!
-//! The rule: every span in every tree says line 1 and, as column, a character position counted from 1 over the whole input.
-//! So the source text of anything parsed can be cut out again, and no error position needs line arithmetic.
+//! The rule: every span in every tree says line 1 and, as column, a character position counted from 1 over the whole
+//! input. So the source text of anything parsed can be cut out again, and no error position needs line arithmetic.
 
 use keyspan_model::{Error, ErrorKind};
 use sqlparser::tokenizer::{Location, Span};

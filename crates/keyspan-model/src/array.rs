@@ -224,7 +224,8 @@ fn shown<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
     if array.data_buffers().is_empty() { 0 } else { array.total_buffer_bytes_used() }
 }
 
-/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
+/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with
+/// others.
 pub fn own_bytes(array: &ArrayRef) -> usize {
     // Arrow counts only the views.
     long_bytes(array) + array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
@@ -254,8 +255,8 @@ fn is_wasteful<T: ByteViewType>(array: &GenericByteViewArray<T>) -> bool {
 /// Bytes below which nothing is worth copying.
 const COMPACT_FROM: usize = 64 << 10;
 
-/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are looked
-/// up, any other array is passed on.
+/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are
+/// looked up, any other array is passed on.
 pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
     match array.as_dictionary_opt::<UInt8Type>() {
         Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),

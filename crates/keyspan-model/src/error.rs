@@ -1,4 +1,5 @@
-//! The one public error: a kind (what the caller should do), a message, and where known a detail, a hint and a position.
+//! The one public error: a kind (what the caller should do), a message, and where known a detail, a hint and a
+//! position.
 //!
 //! The server maps each kind to one SQLSTATE; every crate builds these, so that no layer re-words another's errors.
 

@@ -88,7 +88,8 @@ impl KeyEncoder {
 
     /// The bytes of each column of an encoded key, in key order.
     ///
-    /// For keys of this encoder; of bytes that are no key some part takes all that is left, and those behind it nothing.
+    /// For keys of this encoder; of bytes that are no key some part takes all that is left, and those behind it
+    /// nothing.
     pub fn columns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.parts.iter().scan(bytes, |rest, part| {
             let (own, behind) = rest.split_at(part_len(part, rest).unwrap_or(rest.len()));

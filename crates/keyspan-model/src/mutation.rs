@@ -51,7 +51,8 @@ pub struct BatchWrite {
     pub relation: RelationId,
     /// The column of each of the batch's arrays: all key columns in key order, then any value columns.
     pub columns: Vec<ColumnId>,
-    /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key the later wins.
+    /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key
+    /// the later wins.
     pub batch: RecordBatch,
     /// Whether row markers are written.
     pub marker: bool,
@@ -91,8 +92,8 @@ pub struct SpanDelete {
 pub struct LoadedRows {
     /// The relation.
     pub relation: RelationId,
-    /// Write timestamp of the first part; under a server's stamp each further part counts as one more statement, so that
-    /// of two rows with one key the later wins.
+    /// Write timestamp of the first part; under a server's stamp each further part counts as one more statement, so
+    /// that of two rows with one key the later wins.
     pub stamp: Stamp,
     /// How many statements the parts count for: at least 1.
     pub parts: u32,

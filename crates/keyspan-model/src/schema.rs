@@ -3,7 +3,8 @@
 //! Invariant: ids (table, relation, column, segment) are never reused; names live in the catalog only. TRUNCATE and
 //! re-CREATE give a table new relation ids, so that nothing written before can show through.
 //!
-//! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next change.
+//! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
+//! change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

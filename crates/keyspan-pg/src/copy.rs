@@ -1,7 +1,8 @@
 //! COPY FROM STDIN and COPY TO STDOUT.
 //!
 //! The rule: one CopyData message per row out, as in Postgres (clients count on it); data in is taken in any pieces. A
-//! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's loop.
+//! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's
+//! loop.
 
 use bytes::{Bytes, BytesMut};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};

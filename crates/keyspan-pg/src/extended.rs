@@ -58,8 +58,8 @@ impl Connection {
         Ok(StoredStatement { statement: Some(Arc::new((parsed, prepared))), parameters })
     }
 
-    /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision, so in a
-    /// write the column's own decimal type comes first: digits must not be rounded on their way.
+    /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision,
+    /// so in a write the column's own decimal type comes first: digits must not be rounded on their way.
     async fn resolve_types(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
         self.control.begin_statement();
         let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);

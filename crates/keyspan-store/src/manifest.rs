@@ -274,7 +274,8 @@ mod tests {
         SpanTombstone { start: vec![1], end: None, ts: 5, deleted_at: 6, seq }
     }
 
-    /// One of all that an edit can do, to one of four relations, of which a segment, a tombstone and a mark may be there.
+    /// One of all that an edit can do, to one of four relations, of which a segment, a tombstone and a mark may be
+    /// there.
     fn random_edit(random: &mut Random, state: &ManifestState, at: u64) -> Edit {
         let relation = RelationId(random.below(4) as u32);
         let some = |random: &mut Random, count: usize| random.below(count as u64 + 1) as usize;
@@ -312,8 +313,8 @@ mod tests {
         next
     }
 
-    /// The state after each edit is the expected one, and the one that is read back: from the manifest log, from one that a crash
-    /// has left behind the checkpoint, and from the checkpoint alone.
+    /// The state after each edit is the expected one, and the one that is read back: from the manifest log, from one
+    /// that a crash has left behind the checkpoint, and from the checkpoint alone.
     #[test]
     fn random_edits_do_what_they_say_and_are_read_back_from_log_and_checkpoint() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! The policy of compaction: which segments to merge next, and which to drop. Pure functions of what the manifest knows.
+//! The policy of compaction: which segments to merge next, and which to drop. Pure functions of what the manifest
+//! knows.
 //!
 //! ```text
 //! window of a table ─ sorted level: segments whose boxes are disjoint ─────────────┐ one run
@@ -100,8 +101,8 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Op
     picks.into_iter().max_by_key(|(depth, _)| *depth).map(|(_, pick)| pick)
 }
 
-/// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What is
-/// left of it may take `room` bytes.
+/// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What
+/// is left of it may take `room` bytes.
 pub fn worth_freeing(meta: &RunMeta, deleted: u64, all: bool, room: u64) -> bool {
     let left = meta.bytes - meta.bytes * deleted / meta.all.rows.max(1);
     deleted > 0 && (all || deleted * LEVEL_SHARE >= meta.all.rows) && left <= room

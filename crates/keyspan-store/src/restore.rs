@@ -4,9 +4,9 @@
 //! segments, log up to the moment asked for ─▶ checkpoint ─▶ all of it verified ─▶ KEYSPAN
 //! ```
 //!
-//! Rules: the file `KEYSPAN` comes last, so that what was not verified to its end cannot be opened. The new store has an
-//! id of its own, which its log and checkpoints carry: the old and the new one give the same ids to different segments
-//! from now on, and a backup of one must never go on with a backup of the other.
+//! Rules: the file `KEYSPAN` comes last, so that what was not verified to its end cannot be opened. The new store has
+//! an id of its own, which its log and checkpoints carry: the old and the new one give the same ids to different
+//! segments from now on, and a backup of one must never go on with a backup of the other.
 //!
 //! A moment can be chosen that lies in the backup's log: behind the last batch of which any effect stands in a segment
 //! or in the manifest, since merged batches cannot be separated again.

@@ -1,5 +1,5 @@
-//! One row as a value of its own, in the memtable and where versions are resolved one by one; [`rules`] says which of two
-//! versions wins.
+//! One row as a value of its own, in the memtable and where versions are resolved one by one; [`rules`] says which of
+//! two versions wins.
 
 pub mod rules;
 

@@ -210,8 +210,8 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// What of the scan is answered exactly. Cheap, no IO.
     fn accept(&self, scan: &Scan) -> Accepted;
 
-    /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no data but
-    /// keys.
+    /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no
+    /// data but keys.
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
     /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of

@@ -129,8 +129,9 @@ impl EmbeddedStore {
         }
     }
 
-    /// Writes everything that was acknowledged before to a directory, which is made if it does not exist, while the store
-    /// goes on. What an earlier backup in the directory has is not written again. Blocks; `stop` ends it with 57014.
+    /// Writes everything that was acknowledged before to a directory, which is made if it does not exist, while the
+    /// store goes on. What an earlier backup in the directory has is not written again. Blocks; `stop` ends it with
+    /// 57014.
     ///
     /// Errors: 55000 if the directory holds anything but a backup of this store, 55006 while another backup is written
     /// there, 53100 if there is no space, XX001 naming the damaged file. An earlier backup in the directory stays.

@@ -25,7 +25,8 @@ pub struct StoreOptions {
     /// reached.
     pub background: bool,
     /// Whether threads of the store's own write the log, flush and merge. Without, whoever calls does that work: a run
-    /// on one thread is then the same every time. Nothing happens in the background but in [`crate::EmbeddedStore::tick`].
+    /// on one thread is then the same every time. Nothing happens in the background but in
+    /// [`crate::EmbeddedStore::tick`].
     pub threads: bool,
     /// Longest frame of the commit log in bytes; a longer record goes in parts. Small in tests.
     pub log_frame: usize,

@@ -141,8 +141,8 @@ impl Core {
         (state.memory >= share).then(largest).flatten()
     }
 
-    /// Whether the disk is almost full, and the log takes more of it than what it is kept for would as segments: after a
-    /// DROP most of it may be of rows that are gone. Those segments must have room beside it.
+    /// Whether the disk is almost full, and the log takes more of it than what it is kept for would as segments: after
+    /// a DROP most of it may be of rows that are gone. Those segments must have room beside it.
     fn log_takes_scarce_room(&self) -> bool {
         let memory = self.state.lock().memory as u64;
         let has_room = |free: u64| free / 2 > memory;
@@ -209,8 +209,8 @@ impl Core {
         memory >= self.options.memory_budget || self.log().size().0 > self.options.log_limit.saturating_mul(2)
     }
 
-    /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must be
-    /// almost out.
+    /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must
+    /// be almost out.
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
     pub async fn wait_for_room(&self, batch: &WriteBatch) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The promise of the format: a directory written in each format is kept, and opened by every later program.
 //!
-//! The directories were made by [`write_fixture`]; none is ever made again. A new format, also of one kind of file, gets a
-//! directory of its own.
+//! The directories were made by [`write_fixture`]; none is ever made again. A new format, also of one kind of file,
+//! gets a directory of its own.
 
 use std::path::{Path, PathBuf};
 

@@ -230,8 +230,8 @@ fn rewritten(disk: &SimulatedDisk, change: impl Fn(&mut Vec<Item>)) {
     disk.damage(&path, |bytes| *bytes = encode_checkpoint(store, &items));
 }
 
-/// The newest file there with another version, and with the checksum that belongs to it: of the bytes before `crc_at`, or of
-/// all but the last four.
+/// The newest file there with another version, and with the checksum that belongs to it: of the bytes before `crc_at`,
+/// or of all but the last four.
 fn of_version_2(disk: &SimulatedDisk, directory: &str, crc_at: Option<usize>) {
     let path = paths(disk, directory).pop().expect("a file");
     disk.damage(&path, |bytes| {

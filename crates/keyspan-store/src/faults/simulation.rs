@@ -1,4 +1,5 @@
-//! Deterministic simulation: sessions, flushes, merges, faults and restarts in one run on one thread, all from one seed.
+//! Deterministic simulation: sessions, flushes, merges, faults and restarts in one run on one thread, all from one
+//! seed.
 //!
 //! ```text
 //! scheduler ─▶ begin or poll a session │ tick, flush, compact │ take or look at a snapshot │ fault │ crash, reopen

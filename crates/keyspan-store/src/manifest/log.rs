@@ -73,9 +73,9 @@ impl std::fmt::Debug for ManifestLog {
 pub type Opened = (Option<ManifestLog>, Items, Option<String>);
 
 impl ManifestLog {
-    /// Opens the log under `root`, the local directory of `files`. A damaged one is rebuilt from the
-    /// checkpoint, one that is behind it (after a crash between the two) is caught up. Where the disk is full the manifest
-    /// goes on with checkpoints alone.
+    /// Opens the log under `root`, the local directory of `files`. A damaged one is rebuilt from the checkpoint, one
+    /// that is behind it (after a crash between the two) is caught up. Where the disk is full the manifest goes on with
+    /// checkpoints alone.
     pub fn open(files: Arc<dyn Files>, root: &Path, checkpoint: Option<Items>) -> Result<Opened> {
         match (ManifestLog::open_existing(&files, root), checkpoint) {
             (Ok((log, items)), None) => Ok((Some(log), items, None)),

@@ -387,7 +387,8 @@ impl Picker<'_> {
         self.column(|batch| batch.cells[column].values.as_ref(), &resolved.collect::<Vec<_>>())
     }
 
-    /// A column of the rows; `None` where no batch has it. `resolved` are rows whose value stands elsewhere, or nowhere.
+    /// A column of the rows; `None` where no batch has it. `resolved` are rows whose value stands elsewhere, or
+    /// nowhere.
     fn column<'b>(
         &'b self,
         of: impl Fn(&'b RunBatch) -> Option<&'b ArrayRef>,

@@ -4,8 +4,9 @@
 //! files, at any place: a frame with right checksums and a greater seq? ─▶ one new file, empty batches in the gaps
 //! ```
 //!
-//! Rules: a batch of which any part is damaged is lost as a whole, and an empty one takes its place: so the order of all
-//! others stays, and the log reaches as far as the manifest says. The new file takes the place of the first one by a rename.
+//! Rules: a batch of which any part is damaged is lost as a whole, and an empty one takes its place: so the order of
+//! all others stays, and the log reaches as far as the manifest says. The new file takes the place of the first one by
+//! a rename.
 
 use std::sync::Arc;
 

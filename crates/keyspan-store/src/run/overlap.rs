@@ -1,7 +1,8 @@
 //! The overlap of two runs: which rows both hold. It is found once for a pair and cached as long as both runs live.
 //!
-//! Runs whose bounding boxes are disjoint share no row. A few late rows make boxes overlap although the runs share hardly
-//! any row, or none. So the keys of the one run's rows that lie in the other's box are looked up in the other run.
+//! Runs whose bounding boxes are disjoint share no row. A few late rows make boxes overlap although the runs share
+//! hardly any row, or none. So the keys of the one run's rows that lie in the other's box are looked up in the other
+//! run.
 //!
 //! ```text
 //! run of 10:00–10:30   ────────────────       box: 09:40–10:30   rows in the box of the other: 40
@@ -9,8 +10,8 @@
 //! run of 09:30–10:00 ──────────────
 //! ```
 //!
-//! Rule: the first answer for a pair stays, so that a scan is planned and read by the same answer. It stays right, since
-//! runs never change.
+//! Rule: the first answer for a pair stays, so that a scan is planned and read by the same answer. It stays right,
+//! since runs never change.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -111,8 +112,8 @@ impl Overlap {
         }
     }
 
-    /// The overlap of two runs: the cached one, else found by comparing keys. Where keys cannot be read it is unknown; the
-    /// reader of these rows gets the error.
+    /// The overlap of two runs: the cached one, else found by comparing keys. Where keys cannot be read it is unknown;
+    /// the reader of these rows gets the error.
     pub fn find(relation: &RelationDef, one: &Arc<dyn SortedRun>, other: &Arc<dyn SortedRun>) -> Overlap {
         if let Some(known) = Overlap::known(one, other) {
             return known;
@@ -131,8 +132,8 @@ impl Overlap {
     }
 }
 
-/// Records that `merged`, made of `inputs`, shares no row with those of `others` that no input shares a row with. Only for
-/// others that were compared with an input before: the rest is found when a scan needs it.
+/// Records that `merged`, made of `inputs`, shares no row with those of `others` that no input shares a row with. Only
+/// for others that were compared with an input before: the rest is found when a scan needs it.
 pub fn inherit_disjoint(
     relation: &RelationDef,
     inputs: &[Arc<dyn SortedRun>],

@@ -94,8 +94,8 @@ impl ScanSource {
         chosen
     }
 
-    /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what comes later
-    /// may have to be read.
+    /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what
+    /// comes later may have to be read.
     fn asked(&self, scan: &Scan) -> Option<(usize, Asked)> {
         let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
         if scan.order == Order::Any || !plain {
@@ -109,7 +109,8 @@ impl ScanSource {
         asked.filter(|(columns, _)| *columns < self.relation.key.len())
     }
 
-    /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in question.
+    /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in
+    /// question.
     fn first_rows(&self, scan: &Scan) -> Option<(usize, usize)> {
         let (columns, rows) = scan.per_prefix?;
         let one = |span: &Span| match (&span.start, &span.end) {

@@ -5,8 +5,8 @@
 //! - a **shared group**: runs of different merge groups that share known rows, directly or through other runs. Only the
 //!   shared rows are merged.
 //!
-//! A run's other rows are read with its merge group alone; where that is one run, without a merge. Groups are kept small
-//! because a merge holds a block of each of its runs in memory.
+//! A run's other rows are read with its merge group alone; where that is one run, without a merge. Groups are kept
+//! small because a merge holds a block of each of its runs in memory.
 //!
 //! ```text
 //! a ═══════════════     merge group 1: a without x ─▶ as it is

@@ -220,8 +220,8 @@ impl SplitReader {
         Ok(Some(batch))
     }
 
-    /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of other
-    /// runs and so begin anew in key order, or, where versions are counted, belong to another group of them.
+    /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of
+    /// other runs and so begin anew in key order, or, where versions are counted, belong to another group of them.
     fn goes_on(&self, chunk: &RowChunk) -> bool {
         let Some(next) = self.orders.tasks.front() else { return true };
         let same_depth = self.forms.last().is_some_and(|form| form.depth == next.depth);

@@ -73,8 +73,8 @@ fn delta_bits(numbers: &[i64]) -> usize {
     blocks.sum()
 }
 
-/// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct values
-/// than a dictionary holds.
+/// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct
+/// values than a dictionary holds.
 fn code_bits<T: Copy + Eq + std::hash::Hash>(values: &[T], width: usize) -> Option<usize> {
     let distinct = values.iter().copied().collect::<HashSet<T, FixedState>>().len();
     let runs = values.chunk_by(|a, b| a == b).map(<[T]>::len);

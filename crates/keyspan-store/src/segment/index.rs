@@ -11,8 +11,8 @@
 //!       first key of every block, front-coded      bloom filter of the partition keys
 //! ```
 //!
-//! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
-//! of it can change unseen. A file of a newer version with a right crc is `FormatVersion`, never guessed at. Version 1 had
+//! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte of
+//! it can change unseen. A file of a newer version with a right crc is `FormatVersion`, never guessed at. Version 1 had
 //! no codecs: all its pages are LZ4.
 
 use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};

@@ -1,9 +1,10 @@
 //! The layout of a segment's Parquet file: its columns, their names, types and encodings.
 //!
-//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary and,
-//! where there are too many distinct values for one, goes on with what suits the type: integers and times by delta, texts by
-//! length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no dictionary from the start,
-//! and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split floats that never had a dictionary.
+//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary
+//! and, where there are too many distinct values for one, goes on with what suits the type: integers and times by
+//! delta, texts by length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no
+//! dictionary from the start, and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split
+//! floats that never had a dictionary.
 
 use std::collections::HashSet;
 

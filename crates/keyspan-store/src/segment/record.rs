@@ -28,8 +28,8 @@ pub struct SegmentRecord {
     pub index_crc: u32,
     /// Counts and boxes of the whole segment; `groups` is empty here and filled when the index is read.
     pub meta: RunMeta,
-    /// What is added to every write timestamp in the segment's files, in microseconds. A segment that was written before
-    /// its batch had its place counts its timestamps from 0, and its files' seq does not count; `meta` is final.
+    /// What is added to every write timestamp in the segment's files, in microseconds. A segment that was written
+    /// before its batch had its place counts its timestamps from 0, and its files' seq does not count; `meta` is final.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ts_base: i64,
 }

@@ -8,7 +8,8 @@
 //!
 //! A block is cut to fewer rows where rows are wide, so that neither a page nor a decoded block grows beyond some
 //! megabytes. Memory held: one row group, encoded, and less than one block. Order of durability: the Parquet file is
-//! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is dropped.
+//! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is
+//! dropped.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ use super::{BLOCK_ROWS, GROUP_ROWS};
 use crate::files::{FileWriter, Files, io_error};
 use crate::run::{ExtentBuilder, RunBatch};
 
-/// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are most of
-/// what is decoded for one row, and of what a merge of many runs must hold of each.
+/// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are
+/// most of what is decoded for one row, and of what a merge of many runs must hold of each.
 const BLOCK_BYTES: usize = 4 << 20;
 const TEXT_WEIGHT: usize = 32;
 /// Encoded bytes after which a row group is closed early.
