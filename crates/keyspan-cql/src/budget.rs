@@ -19,7 +19,7 @@ const MAX_JOINS: usize = 500;
 /// The most ARRAY< and the like in one statement.
 const MAX_ANGLES: usize = 32;
 
-/// What is counted between two brackets.
+/// The counts between two brackets.
 #[derive(Default)]
 struct Level {
     operators: usize,

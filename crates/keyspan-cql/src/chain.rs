@@ -1,8 +1,9 @@
 //! Long chains of OR and AND, made flat on the tokens.
 //!
-//! `a = 1 OR a = 2 OR …` becomes `a IN (1, 2, …)`, and `a <> 1 AND a <> 2 AND …` becomes `a NOT IN (…)`: the same answer
-//! without a tree as deep as the chain is long. What is left of a long chain is grouped in brackets, so that 2,000 terms
-//! make a tree of depth 90 and not of 2,000; more are refused with 54001. Short chains stay as they are written.
+//! `a = 1 OR a = 2 OR …` becomes `a IN (1, 2, …)`, and `a <> 1 AND a <> 2 AND …` becomes `a NOT IN (…)`: the same
+//! answer without a tree as deep as the chain is long. What is left of a long chain is grouped in brackets, so that
+//! 2,000 terms make a tree of depth 90 and not of 2,000; more are refused with 54001. Short chains stay as they are
+//! written.
 
 use std::collections::HashMap;
 
@@ -100,7 +101,8 @@ fn rebuild(out: &mut Vec<TokenWithSpan>, stretch: &Stretch) -> Result<()> {
     Ok(())
 }
 
-/// The tokens between the operators at `places`, each with the place where it begins; `begin` is the first token's place.
+/// The tokens between the operators at `places`, each with the place where it begins; `begin` is the first token's
+/// place.
 fn split(tokens: Vec<TokenWithSpan>, begin: usize, places: &[usize]) -> Vec<(usize, Vec<TokenWithSpan>)> {
     let mut terms = vec![(begin, Vec::new())];
     let mut places = places.iter().peekable();
@@ -162,7 +164,8 @@ fn connect(terms: Vec<Vec<TokenWithSpan>>, operator: &str) -> Vec<TokenWithSpan>
     tokens
 }
 
-/// `column = literal` terms of an OR chain (`<>` of an AND chain) as one `column IN (…)` per column and kind of literal.
+/// `column = literal` terms of an OR chain (`<>` of an AND chain) as one `column IN (…)` per column and kind of
+/// literal.
 fn fold_equals(terms: Vec<Vec<TokenWithSpan>>, operator: &str) -> Vec<Vec<TokenWithSpan>> {
     let comparison = if operator == "or" { Token::Eq } else { Token::Neq };
     let mut groups: HashMap<String, usize> = HashMap::new();
@@ -217,8 +220,8 @@ fn strip(term: &[TokenWithSpan]) -> &[TokenWithSpan] {
     term
 }
 
-/// Of `column = literal`: the column, the place of the operator, and the kind of the literal. Only literals of one kind may
-/// share a list, since a list has one type.
+/// Of `column = literal`: the column, the place of the operator, and the kind of the literal. Only literals of one kind
+/// may share a list, since a list has one type.
 fn equality(term: &[TokenWithSpan], comparison: &Token) -> Option<(String, usize, String)> {
     let term = strip(term);
     let at = term.iter().take(8).position(|token| token.token == *comparison)?;

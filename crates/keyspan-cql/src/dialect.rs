@@ -1,8 +1,8 @@
 //! The dialect we show to `sqlparser`: PostgreSQL's, with three differences.
 //!
-//! Geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), and
-//! expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which for nested nonsense
-//! takes time exponential in the depth. Beyond a number of steps in proportion to the text it stops.
+//! Geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it),
+//! and expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
+//! exponential time on some nested input. Beyond a number of steps in proportion to the text it stops.
 
 use std::any::TypeId;
 use std::cell::Cell;

@@ -3,12 +3,12 @@
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
-use crate::parse::statement as any_statement;
-use crate::reader::Reader;
-use crate::statement::{Explain, Parsed, Statement};
+use crate::reader::{ParseStatement, Reader};
+use crate::statement::{Explain, Statement};
 
-/// `EXPLAIN [ANALYZE] [VERBOSE] [FORMAT name] statement` and `EXPLAIN (options) statement`.
-pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+/// `EXPLAIN [ANALYZE] [VERBOSE] [FORMAT name] statement` and `EXPLAIN (options) statement`. `parse` reads the
+/// statement.
+pub(crate) fn statement(reader: &mut Reader, parse: ParseStatement) -> Result<Statement> {
     reader.expect("explain")?;
     let (mut analyze, mut verbose, mut options) = (false, false, Vec::new());
     if *reader.token(0) == Token::LParen && !reader.at_query() {
@@ -30,15 +30,8 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.at("explain") {
         return Err(reader.unexpected());
     }
-    let statement = Box::new(inner(reader)?);
+    let statement = Box::new(reader.nested(parse)?);
     Ok(Statement::Explain(Explain { analyze, verbose, options, statement }))
-}
-
-/// The statement inside another; whoever cut the tokens fills in its parameters.
-pub(crate) fn inner(reader: &mut Reader) -> Result<Parsed> {
-    let offset = reader.offset();
-    let statement = any_statement(reader)?;
-    Ok(Parsed { statement, text: reader.text_from(offset), offset, parameters: Vec::new() })
 }
 
 fn option(reader: &mut Reader) -> Result<(String, String)> {

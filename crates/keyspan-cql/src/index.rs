@@ -1,4 +1,4 @@
-//! `CREATE INDEX`: read in full, so that whoever runs it can say what it means here.
+//! `CREATE INDEX`, parsed in full; the session decides what it means.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;

@@ -1,7 +1,7 @@
 //! The words of the language: which begin a statement, which the shell completes, which an identifier must quote.
 //!
-//! The rule: Keyspan reserves what PostgreSQL reserves and nothing more, so that Cassandra's column names (`key`, `value`,
-//! `token`, `ttl`, `user`) need no quotes where the place alone says that a name must follow.
+//! The rule: Keyspan reserves what PostgreSQL reserves and nothing more, so that Cassandra's column names (`key`,
+//! `value`, `token`, `ttl`, `user`) need no quotes where the place alone says that a name must follow.
 
 /// Words that begin a statement, for misspellings.
 pub(crate) const FIRST: &[&str] = &[

@@ -1,7 +1,8 @@
 //! Text to tokens: PostgreSQL's lexical rules with CQL's comments and literals.
 //!
-//! Our own lexer emits `sqlparser`'s tokens, without space and comments. What is glued here cannot be misread later:
-//! `1h30m` would be `1 AS h30m`, an all-digit uuid would be arithmetic, `x > ?-1` would be the operator `?-`.
+//! Our own lexer emits `sqlparser`'s tokens, without space and comments. Literals become one token here, so that the
+//! parser cannot misread them: `1h30m` would be `1 AS h30m`, an all-digit uuid would be arithmetic, `x > ?-1` would be
+//! the operator `?-`.
 //!
 //! | text | token |
 //! |---|---|
@@ -55,7 +56,7 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, LexError> {
 struct Lexer<'a> {
     text: &'a str,
     ascii: bool,
-    /// Where we are, in bytes and in characters.
+    /// The position, in bytes and in characters.
     byte: usize,
     character: usize,
     /// Where the token began, in bytes and in characters.
@@ -426,7 +427,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The token of a folded word. Words that `sqlparser` takes for other systems' keywords and PostgreSQL does not are plain names.
+/// The token of a folded word. Words that `sqlparser` takes for other systems' keywords and PostgreSQL does not are
+/// plain names.
 pub(crate) fn word(folded: &str) -> Token {
     const PLAIN: &[&str] = &["convert", "lambda", "prewhere", "safe_cast", "settings", "try_convert"];
     match Token::make_word(folded, None) {

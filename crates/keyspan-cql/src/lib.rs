@@ -1,25 +1,26 @@
 //! Keyspan's language: text to tokens to statements.
 //!
-//! One language is two here: CQL's definitions and writes, and all of SQL's SELECT as DataFusion plans it. [`parse`] reads
-//! a text in four steps, each in modules of its own:
+//! The language is a union of two: CQL's definitions and writes, and SQL's SELECT as DataFusion plans it. [`parse`]
+//! reads a text in four steps, each in modules of its own:
 //!
 //! ```text
 //! text ─▶ tokens            lexer, literal, operator: our own; spans count characters of the whole input
 //!      ─▶ cut at `;`        parse
-//!      ─▶ mended tokens     budget (54001), parameter ($n), misread, chain (long ORs)
+//!      ─▶ rewritten tokens  budget (54001), parameter ($n), misread, chain (long ORs)
 //!      ─▶ Statement         one module per family, by first words; expressions and queries by sqlparser
 //! ```
 //!
 //! Why not `sqlparser` alone: its statements have no room for CQL (`USING TTL`, `IF`, `PRIMARY KEY ((a, b), c)`), its
-//! tokenizer misreads CQL's literals in silence, and its trees recurse as deep as the text asks. Why `sqlparser` at all:
-//! DataFusion plans exactly its trees. This crate is the only one that imports it.
+//! tokenizer misreads CQL's literals in silence, and its trees recurse as deep as the text asks. Why `sqlparser` at
+//! all: DataFusion plans exactly its trees. This crate is the only one that imports it.
 //!
 //! Rules that hold throughout:
 //! - Names are folded in the lexer; a statement's names need no further care.
 //! - Source text is kept wherever something is stored, since SQL printed from a tree is never executed.
-//! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would change
-//!   what a statement means.
-//! - Any text gets an answer or an error with a position; nothing here panics, overflows the stack or runs away.
+//! - What is not supported is refused by name, with what to write instead; nothing is parsed and ignored that would
+//!   change what a statement means.
+//! - Any text gives a statement or an error with a position; nothing here panics, overflows the stack or takes
+//!   unbounded time.
 //!
 //! | module | what it reads |
 //! |---|---|

@@ -31,7 +31,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     Ok(Statement::Maintain(statement))
 }
 
-/// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH DATA]`: readers are never held up.
+/// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH DATA]`: a refresh never blocks readers.
 fn refreshed(reader: &mut Reader) -> Result<ObjectName> {
     reader.expect_all(&["materialized", "view"])?;
     reader.eat("concurrently");

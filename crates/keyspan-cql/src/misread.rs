@@ -1,4 +1,4 @@
-//! What `sqlparser` would take for something else: mended on the tokens before it reads them.
+//! Token sequences that `sqlparser` would misread, rewritten before it reads them.
 //!
 //! | text | would be | is made |
 //! |---|---|---|
@@ -16,8 +16,8 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 use crate::budget::bare;
 use crate::source::start;
 
-/// Mends a statement's tokens.
-pub(crate) fn mend(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+/// Rewrites a statement's tokens.
+pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     refuse_json(&tokens)?;
     let users_are_columns = users_are_columns(&tokens);
     for index in 0..tokens.len() {
@@ -110,7 +110,8 @@ fn open_in(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     out
 }
 
-/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's type.
+/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's
+/// type.
 fn refuse_json(tokens: &[TokenWithSpan]) -> Result<()> {
     for window in tokens.windows(4) {
         let [select, json, next, after] = window else { continue };
@@ -242,8 +243,8 @@ impl Level {
         }
     }
 
-    /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the text
-    /// of what was read so far can still be cut out.
+    /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the
+    /// text of what was read so far can still be cut out.
     fn flush(&mut self, out: &mut Vec<TokenWithSpan>, last: Span) {
         let (limit, filtering) = (self.per_partition_limit.take(), self.allow_filtering.take());
         let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering) else { return };

@@ -1,7 +1,7 @@
 //! Parameters: `$1`, `?` and `:name` all become `$n`, since that is the one form that DataFusion and the wire know.
 //!
-//! `?` are numbered from left to right; `:name` by first appearance, the same name the same number. One statement keeps to
-//! one kind, since a mixture has no order that everyone would guess.
+//! `?` are numbered from left to right; `:name` by first appearance, the same name the same number. One statement keeps
+//! to one kind, since a mixture has no order that everyone would guess.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Token, TokenWithSpan};

@@ -1,4 +1,5 @@
-//! From the text to its statements: tokens, cut at semicolons, mended, read by their first words.
+//! From the text to its statements: tokens, cut at semicolons, rewritten where `sqlparser` would misread them, read by
+//! their first words.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -7,14 +8,14 @@ use crate::dialect::KeyspanDialect;
 use crate::keyword::{FIRST, nearest_keyword};
 use crate::lexer::tokenize;
 use crate::reader::Reader;
-use crate::source::{Source, end, start};
+use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
     budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, index, insert, keyspace, maintain,
     misread, parameter, prepare, refuse, scan, session, table, transaction, update, view,
 };
 
-/// Parses a text of statements separated by semicolons. Empty statements count for nothing.
+/// Parses a text of statements separated by semicolons. Empty statements are skipped.
 ///
 /// Everything is parsed before anything is answered, as PostgreSQL does with a message of several statements.
 ///
@@ -22,7 +23,7 @@ use crate::{
 /// The first error of the text, with its position in characters from 1 over the whole text: [`ErrorKind::Syntax`],
 /// [`ErrorKind::NotSupported`] for what is refused by name, [`ErrorKind::TooComplex`] beyond the budget.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
-    let source = Source::new(sql);
+    let source = SourceText::new(sql);
     let tokens = tokenize(sql).map_err(|error| error.error)?;
     let mut statements = Vec::new();
     let mut tokens = tokens.into_iter();
@@ -62,7 +63,7 @@ pub fn parse_one(sql: &str) -> Result<Parsed> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
-    let source = Source::new(sql);
+    let source = SourceText::new(sql);
     let tokens = tokenize(sql).map_err(|error| error.error)?;
     let (tokens, _) = prepared(tokens)?;
     let dialect = KeyspanDialect::new(tokens.len());
@@ -76,11 +77,11 @@ pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
 fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<Parameter>)> {
     budget::check(&tokens)?;
     let parameters = parameter::number(&mut tokens)?;
-    let tokens = chain::fold(misread::mend(tokens)?)?;
+    let tokens = chain::fold(misread::rewrite(tokens)?)?;
     Ok((tokens, parameters))
 }
 
-fn statement_of(source: &Source, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
+fn statement_of(source: &SourceText, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let offset = tokens.first().map_or(0, |first| start(first.span));
     let last = tokens.last().map_or(0, |last| end(last.span));
     let (tokens, parameters) = prepared(tokens)?;
@@ -106,7 +107,7 @@ fn share_parameters(statement: &mut Statement, parameters: Vec<Parameter>) -> Ve
 }
 
 /// One statement, by its first words.
-pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
+fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.at_query() {
         return crate::query::statement(reader);
     }
@@ -122,7 +123,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "update" => update::statement(reader),
         "delete" => delete::statement(reader),
         "scan" => scan::statement(reader),
-        "explain" => explain::statement(reader),
+        "explain" => explain::statement(reader, statement),
         "describe" | "desc" => describe::statement(reader),
         "show" => describe::show(reader),
         "set" => session::set(reader),
@@ -131,7 +132,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         "begin" | "start" => transaction::begin(reader),
         "commit" | "end" | "rollback" | "abort" => transaction::end(reader),
         "savepoint" | "release" => transaction::savepoint(reader),
-        "prepare" => prepare::prepare(reader),
+        "prepare" => prepare::prepare(reader, statement),
         "execute" => prepare::execute(reader),
         "deallocate" => prepare::deallocate(reader),
         "declare" => cursor::declare(reader),

@@ -3,13 +3,12 @@
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
-use crate::explain::inner;
-use crate::reader::Reader;
+use crate::reader::{ParseStatement, Reader};
 use crate::statement::{Execute, Prepare, Statement};
 use crate::types;
 
-/// `PREPARE name [(types)] AS statement`.
-pub(crate) fn prepare(reader: &mut Reader) -> Result<Statement> {
+/// `PREPARE name [(types)] AS statement`. `parse` reads the statement.
+pub(crate) fn prepare(reader: &mut Reader, parse: ParseStatement) -> Result<Statement> {
     reader.expect("prepare")?;
     if reader.at("transaction") && matches!(reader.token(1), Token::SingleQuotedString(_)) {
         return Err(reader.not_supported("two-phase commit is not supported").with_hint("Write COMMIT."));
@@ -22,7 +21,7 @@ pub(crate) fn prepare(reader: &mut Reader) -> Result<Statement> {
     if !reader.at_query() && !matches!(reader.word(0), Some("insert" | "update" | "delete")) {
         return Err(reader.unexpected());
     }
-    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(inner(reader)?) }))
+    Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(reader.nested(parse)?) }))
 }
 
 /// `EXECUTE name [(arguments)]`.

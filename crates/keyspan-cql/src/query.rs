@@ -4,18 +4,33 @@ use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
 use sqlparser::ast::{Query, SetExpr, Visit, Visitor};
+use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
 use crate::source::start;
-use crate::statement::Statement;
+use crate::statement::{self, Statement, cql_tails};
 
 /// A query, or one of the statements that may begin with WITH.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.query().map(Statement::Query)
 }
 
+impl Reader<'_> {
+    /// A query with its text.
+    pub(crate) fn query(&mut self) -> Result<statement::Query> {
+        if !self.at_query() {
+            return Err(self.unexpected());
+        }
+        let from = self.offset();
+        let query = self.parse(Parser::parse_query)?;
+        refuse_writes(&query, from)?;
+        let tails = cql_tails(&query);
+        Ok(statement::Query { query, text: self.text_from(from), tails })
+    }
+}
+
 /// Refuses INSERT, UPDATE, DELETE and MERGE inside a query, and SELECT INTO.
-pub(crate) fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
+fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
     struct Writes {
         offset: usize,
     }

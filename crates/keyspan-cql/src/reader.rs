@@ -1,7 +1,7 @@
 //! Reads one statement's tokens: words and names ourselves, expressions and queries through `sqlparser`.
 //!
-//! The rule: words are compared as text, not as `sqlparser`'s keywords, so that no word is special before our grammar says
-//! so; and every error has a position and PostgreSQL's wording.
+//! The rule: words are compared as text, not as `sqlparser`'s keywords, so that no word is special before our grammar
+//! says so; and every error has a position and PostgreSQL's wording.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::ast::{Expr, SelectItem, Value};
@@ -10,24 +10,27 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use crate::dialect::KeyspanDialect;
 use crate::keyword::{is_reserved, keywords, nearest_keyword};
-use crate::source::{Source, end, start, syntax};
-use crate::statement::{ColumnName, ObjectName, Query, SourceExpression, cql_tails};
+use crate::source::{SourceText, end, start, syntax};
+use crate::statement::{ColumnName, ObjectName, Parsed, SourceExpression, Statement};
 
 /// How deep `sqlparser` may recurse. Beyond what the token budget lets through it is only prefix operators.
 const MAX_RECURSION: usize = 1_200;
+
+/// Reads one statement of any kind.
+pub(crate) type ParseStatement = fn(&mut Reader<'_>) -> Result<Statement>;
 
 /// The tokens of one statement and where we are in them.
 pub(crate) struct Reader<'a> {
     parser: Parser<'a>,
     /// The whole input.
-    pub(crate) source: &'a Source<'a>,
+    pub(crate) source: &'a SourceText<'a>,
     /// The character offset (from 0) where the statement ends.
     end: usize,
 }
 
 impl<'a> Reader<'a> {
     /// A reader at the beginning of a statement.
-    pub(crate) fn new(dialect: &'a KeyspanDialect, source: &'a Source<'a>, tokens: Vec<TokenWithSpan>) -> Self {
+    pub(crate) fn new(dialect: &'a KeyspanDialect, source: &'a SourceText<'a>, tokens: Vec<TokenWithSpan>) -> Self {
         let end = tokens.last().map_or(0, |last| end(last.span));
         let parser = Parser::new(dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens);
         Reader { parser, source, end }
@@ -279,16 +282,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A query with its text.
-    pub(crate) fn query(&mut self) -> Result<Query> {
-        if !self.at_query() {
-            return Err(self.unexpected());
-        }
-        let from = self.offset();
-        let query = self.parse(Parser::parse_query)?;
-        crate::query::refuse_writes(&query, from)?;
-        let tails = cql_tails(&query);
-        Ok(Query { query, text: self.text_from(from), tails })
+    /// A statement inside another, read by `parse`. Whoever cut the tokens fills in its parameters.
+    pub(crate) fn nested(&mut self, parse: ParseStatement) -> Result<Parsed> {
+        let offset = self.offset();
+        let statement = parse(self)?;
+        Ok(Parsed { statement, text: self.text_from(offset), offset, parameters: Vec::new() })
     }
 
     /// `RETURNING …`, if it comes next.

@@ -1,7 +1,7 @@
 //! The text of the input, addressed by characters as error positions are, and cut by bytes as Rust's strings are.
 //!
-//! The rule: every span in every tree says line 1 and, as column, a character position counted from 1 over the whole input.
-//! So the source text of anything parsed can be cut out again, and no error position needs line arithmetic.
+//! The rule: every span in every tree says line 1 and, as column, a character position counted from 1 over the whole
+//! input. So the source text of anything parsed can be cut out again, and no error position needs line arithmetic.
 
 use keyspan_model::{Error, ErrorKind};
 use sqlparser::tokenizer::{Location, Span};
@@ -10,14 +10,14 @@ use sqlparser::tokenizer::{Location, Span};
 const STRIDE: usize = 256;
 
 /// The input, with what finds a character's byte quickly.
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceText<'a> {
     /// The text.
     pub(crate) text: &'a str,
     /// The byte offset of every [`STRIDE`]th character; empty for ASCII, where both counts agree.
     marks: Vec<usize>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceText<'a> {
     /// Prepares a text.
     pub(crate) fn new(text: &'a str) -> Self {
         let marks = if text.is_ascii() {
@@ -25,7 +25,7 @@ impl<'a> Source<'a> {
         } else {
             text.char_indices().step_by(STRIDE).map(|(byte, _)| byte).collect()
         };
-        Source { text, marks }
+        SourceText { text, marks }
     }
 
     /// The byte offset of a character offset (from 0).
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn text_is_cut_by_characters() {
-        let ascii = Source::new("SELECT 1");
+        let ascii = SourceText::new("SELECT 1");
         assert_eq!(ascii.slice(7, 8), "1");
         assert_eq!(ascii.slice(7, 99), "1");
         let long = "é".repeat(700) + "xyz";
-        let wide = Source::new(&long);
+        let wide = SourceText::new(&long);
         assert_eq!(wide.slice(700, 702), "xy");
         assert_eq!(wide.of(span(699, 701)), "éx");
     }

@@ -1,7 +1,7 @@
 //! `CREATE TABLE` and `CREATE TABLE AS`.
 //!
-//! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL. What
-//! would change the meaning of a table if it were ignored (REFERENCES, UNIQUE, SERIAL) is refused, never dropped.
+//! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL.
+//! What would change the meaning of a table if it were ignored (REFERENCES, UNIQUE, SERIAL) is refused, never dropped.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};

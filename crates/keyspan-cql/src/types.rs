@@ -7,7 +7,7 @@ use sqlparser::tokenizer::Token;
 use crate::dialect::KeyspanDialect;
 use crate::lexer::tokenize;
 use crate::reader::Reader;
-use crate::source::Source;
+use crate::source::SourceText;
 
 /// A type as it was read.
 pub(crate) struct ReadType {
@@ -99,7 +99,7 @@ fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
 /// [`ErrorKind::UndefinedObject`] for an unknown type, [`ErrorKind::NotSupported`] for arrays, collections and serials.
 pub fn column_type(data_type: &DataType) -> Result<ColumnType> {
     let text = data_type.to_string();
-    let source = Source::new(&text);
+    let source = SourceText::new(&text);
     let tokens = tokenize(&text).map_err(|error| error.error)?;
     let dialect = KeyspanDialect::new(tokens.len());
     let mut reader = Reader::new(&dialect, &source, tokens);

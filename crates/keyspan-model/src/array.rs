@@ -3,6 +3,9 @@
 //! Rule: an array made here has exactly the type [`ColumnType::arrow`] says; an array read here may be of any Arrow
 //! type whose values mean the same.
 
+mod cast;
+mod value;
+
 use std::sync::Arc;
 
 use arrow::array::builder::{
@@ -19,8 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
 use crate::value::{Value, canonical_double, canonical_real};
 
-pub use crate::array_cast::coerce;
-pub use crate::array_value::value_at;
+pub use cast::coerce;
+pub use value::value_at;
 
 enum Builder {
     Boolean(BooleanBuilder),
@@ -221,7 +224,8 @@ fn shown<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
     if array.data_buffers().is_empty() { 0 } else { array.total_buffer_bytes_used() }
 }
 
-/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with others.
+/// Bytes of an array's own values: of texts and blobs those that it shows, not the buffers that it may share with
+/// others.
 pub fn own_bytes(array: &ArrayRef) -> usize {
     // Arrow counts only the views.
     long_bytes(array) + array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
@@ -232,8 +236,9 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own_bytes).sum()
 }
 
-/// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or share
-/// buffers with others, and then holds all of them. One that shows at least half of what it holds is passed on.
+/// The same values without bytes that it does not show: a text or blob array may be a slice of a far larger one, or
+/// share buffers with others, and then holds all of them. An array that shows at least half of what it holds is
+/// returned unchanged.
 pub fn compacted(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View if is_wasteful(array.as_string_view()) => Arc::new(array.as_string_view().gc()),
@@ -250,8 +255,8 @@ fn is_wasteful<T: ByteViewType>(array: &GenericByteViewArray<T>) -> bool {
 /// Bytes below which nothing is worth copying.
 const COMPACT_FROM: usize = 64 << 10;
 
-/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are looked
-/// up, any other array is passed on.
+/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are
+/// looked up, any other array is passed on.
 pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
     match array.as_dictionary_opt::<UInt8Type>() {
         Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
@@ -289,5 +294,4 @@ pub fn tie_bytes(value: &Value) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "array_tests.rs"]
 mod tests;

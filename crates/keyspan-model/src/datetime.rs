@@ -3,7 +3,7 @@
 //! Rule: a text whose day and month could be swapped, or whose century is missing, is refused, not guessed.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::text::{invalid, shown};
+use crate::input_error::{invalid, shown};
 use crate::types::ColumnType;
 
 /// Microseconds of a day.

@@ -3,7 +3,7 @@
 //! Months, days and nanoseconds are kept apart, since neither a month nor a day has a fixed length.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::text::{invalid, shown};
+use crate::input_error::{invalid, shown};
 use crate::types::ColumnType;
 
 const BILLION: i128 = 1_000_000_000;

@@ -1,8 +1,7 @@
-//! The one public error: a kind (what the caller should do), a message, and where known a detail, a hint and a position.
+//! The one public error: a kind (what the caller should do), a message, and where known a detail, a hint and a
+//! position.
 //!
 //! The server maps each kind to one SQLSTATE; every crate builds these, so that no layer re-words another's errors.
-
-use std::fmt;
 
 /// The result of anything in Keyspan that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -105,7 +104,8 @@ kinds! {
 }
 
 /// The error of every public operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{}{}", bracketed(.detail), labelled(.hint))]
 pub struct Error {
     /// What the caller should do.
     pub kind: ErrorKind,
@@ -159,20 +159,13 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        if let Some(detail) = &self.detail {
-            write!(f, " ({detail})")?;
-        }
-        if let Some(hint) = &self.hint {
-            write!(f, "; hint: {hint}")?;
-        }
-        Ok(())
-    }
+fn bracketed(detail: &Option<String>) -> String {
+    detail.as_ref().map_or(String::new(), |detail| format!(" ({detail})"))
 }
 
-impl std::error::Error for Error {}
+fn labelled(hint: &Option<String>) -> String {
+    hint.as_ref().map_or(String::new(), |hint| format!("; hint: {hint}"))
+}
 
 impl From<arrow::error::ArrowError> for Error {
     fn from(error: arrow::error::ArrowError) -> Self {
@@ -223,6 +216,13 @@ fn edit_distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_shows_its_message_detail_and_hint() {
+        let error = Error::internal("it broke");
+        assert_eq!(error.to_string(), "it broke");
+        assert_eq!(error.with_detail("twice").with_hint("Mend it.").to_string(), "it broke (twice); hint: Mend it.");
+    }
 
     #[test]
     fn nearest_name_is_found_only_when_near() {

@@ -1,4 +1,4 @@
-//! Row keys as byte strings whose order is the order of the values (an invariant of `docs/architecture.md`).
+//! Row keys as byte strings whose order is the order of the values.
 //!
 //! A key is its parts one after another, in key order, with nothing before, between or after them. Each part says
 //! itself where it ends, so that the bytes of a prefix of a key are a prefix of the key's bytes.
@@ -23,24 +23,13 @@
 use std::ops::Bound;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::key_part::{decode_part, encode_part, part_len};
+use crate::key_part::{KeyPart, corrupted, decode_part, encode_part, part_len};
 use crate::schema::KeyColumn;
 use crate::span::Span;
-use crate::types::ColumnType;
 use crate::value::Value;
 
 /// Largest encoded key, in bytes.
 pub const MAX_KEY_BYTES: usize = 65_536;
-
-/// One column of a key, as the encoding needs it.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyPart {
-    /// For error messages.
-    pub(crate) name: String,
-    pub(crate) ty: ColumnType,
-    /// FF inverts the bytes of a DESC column, 00 leaves them.
-    pub(crate) mask: u8,
-}
 
 /// Encodes and decodes the keys of one relation.
 #[derive(Clone, Debug)]
@@ -99,7 +88,8 @@ impl KeyEncoder {
 
     /// The bytes of each column of an encoded key, in key order.
     ///
-    /// For keys of this encoder; of bytes that are no key some part takes all that is left, and those behind it nothing.
+    /// For keys of this encoder; of bytes that are no key some part takes all that is left, and those behind it
+    /// nothing.
     pub fn columns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.parts.iter().scan(bytes, |rest, part| {
             let (own, behind) = rest.split_at(part_len(part, rest).unwrap_or(rest.len()));
@@ -140,6 +130,19 @@ impl KeyEncoder {
     }
 }
 
+impl KeyColumn {
+    /// Least and greatest value between encoded bounds of this column, whichever its direction.
+    ///
+    /// # Errors
+    /// XX001 for bytes that no value encodes to.
+    pub fn decoded_bounds(&self, (first, last): (&[u8], &[u8])) -> Result<(Value, Value)> {
+        let encoder = KeyEncoder::new(std::slice::from_ref(self));
+        let value = |bytes| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
+        let (first, last) = (value(first)?, value(last)?);
+        Ok(if self.descending { (last, first) } else { (first, last) })
+    }
+}
+
 /// The least byte string above every string that begins with `prefix`; `None` if there is none (all bytes FF).
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
@@ -156,11 +159,6 @@ pub(crate) fn check_key_len(len: usize) -> Result<()> {
     let message = format!("key of {len} bytes is larger than the limit of {MAX_KEY_BYTES} bytes");
     Err(Error::new(ErrorKind::LimitExceeded, message)
         .with_hint("Keep long texts in value columns, or put a hash of them in the key."))
-}
-
-/// XX001: bytes that no key encodes to.
-pub(crate) fn corrupted(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupted, format!("malformed key: {what}"))
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use arrow::datatypes as dt;
 
 use crate::array::ColumnBuilder;
 use crate::error::{Error, ErrorKind, Result};
-use crate::key::{KeyEncoder, KeyPart, check_key_len, corrupted};
+use crate::key::{KeyEncoder, check_key_len};
 use crate::key_part::{
-    bigint_bytes, decimal_bytes, decode_part, double_bytes, int_bytes, invert, null_in_key, part_len, push_inet,
-    real_bytes, smallint_bytes, timeuuid_bytes, tinyint_bytes, unescape,
+    KeyPart, bigint_bytes, corrupted, decimal_bytes, decode_part, double_bytes, int_bytes, invert, null_in_key,
+    part_len, push_inet, real_bytes, smallint_bytes, timeuuid_bytes, tinyint_bytes, unescape,
 };
 use crate::text::parse_inet;
 use crate::types::ColumnType;

@@ -7,9 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::key::{KeyPart, corrupted};
+use crate::input_error::numeric_overflow;
 use crate::number::{fits_precision, rescale};
-use crate::text::numeric_overflow;
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::{Value, canonical_double, canonical_real, is_timeuuid, timeuuid_time};
 
@@ -17,6 +16,16 @@ use crate::value::{Value, canonical_double, canonical_real, is_timeuuid, timeuui
 const INET_V4: u8 = 4;
 /// First byte of an IPv6 address.
 const INET_V6: u8 = 6;
+
+/// One column of a key, as the encoding needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyPart {
+    /// For error messages.
+    pub(crate) name: String,
+    pub(crate) ty: ColumnType,
+    /// FF inverts the bytes of a DESC column, 00 leaves them.
+    pub(crate) mask: u8,
+}
 
 /// An 8-bit integer in key order.
 pub(crate) fn tinyint_bytes(value: i8) -> [u8; 1] {
@@ -303,4 +312,9 @@ pub(crate) fn decode_part(part: &KeyPart, bytes: &[u8]) -> Result<(Value, usize)
         ColumnType::Duration | ColumnType::Json => return Err(corrupted("its column cannot be in a key")),
     };
     Ok((value, len))
+}
+
+/// XX001: bytes that no key encodes to.
+pub(crate) fn corrupted(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupted, format!("malformed key: {what}"))
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::array::{array_of, value_at};
 use crate::schema::ColumnId;
+use crate::types::ColumnType;
 
 const MONEY: ColumnType = ColumnType::Decimal { precision: 10, scale: 2 };
 

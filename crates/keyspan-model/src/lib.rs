@@ -11,13 +11,12 @@
 //! - [`mutation`]: what a write asks of a store.
 
 pub mod array;
-mod array_cast;
-mod array_value;
 mod cast;
 mod datetime;
 pub mod display;
 mod duration;
 pub mod error;
+mod input_error;
 pub mod key;
 mod key_batch;
 mod key_part;

@@ -51,7 +51,8 @@ pub struct BatchWrite {
     pub relation: RelationId,
     /// The column of each of the batch's arrays: all key columns in key order, then any value columns.
     pub columns: Vec<ColumnId>,
-    /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key the later wins.
+    /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key
+    /// the later wins.
     pub batch: RecordBatch,
     /// Whether row markers are written.
     pub marker: bool,
@@ -85,14 +86,14 @@ pub struct SpanDelete {
     pub stamp: Stamp,
 }
 
-/// Rows of one statement that a store has written out beforehand, in parts. Nobody sees them until this mutation is
-/// applied; if its last clone is dropped before that, they are gone.
+/// Rows of one statement that a store has written out beforehand, in parts. They become visible when this mutation is
+/// applied; if its last clone is dropped before that, they are removed.
 #[derive(Clone, Debug)]
 pub struct LoadedRows {
     /// The relation.
     pub relation: RelationId,
-    /// Write timestamp of the first part; under a server's stamp each further part counts as one more statement, so that
-    /// of two rows with one key the later wins.
+    /// Write timestamp of the first part; under a server's stamp each further part counts as one more statement, so
+    /// that of two rows with one key the later wins.
     pub stamp: Stamp,
     /// How many statements the parts count for: at least 1.
     pub parts: u32,
@@ -146,7 +147,7 @@ impl Mutation {
         }
     }
 
-    /// Whether it brings no value and no row, but takes some.
+    /// Whether it only deletes.
     pub fn is_deletion(&self) -> bool {
         match self {
             Mutation::Row(write) => {
@@ -188,15 +189,16 @@ pub struct Unchanged {
 /// An atomic set of mutations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WriteBatch {
-    /// In order: of two equal stamps on one cell the tie rules of `docs/decisions.md` decide.
+    /// In order: of two equal stamps on one cell Cassandra's rules for ties decide: a tombstone beats a value, an
+    /// expiring cell one that does not expire, then the later expiry and the larger bytes.
     pub mutations: Vec<Mutation>,
     /// All must hold when the batch is applied.
     pub unchanged: Vec<Unchanged>,
-    /// Answer before the log is on disk: `SET durability = 'relaxed'`.
+    /// Acknowledge before the log is on disk: `SET durability = 'relaxed'`.
     pub relaxed: bool,
 }
 
-/// What a store says of an applied batch.
+/// The result of applying a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The batch's place in the commit order.

@@ -3,7 +3,8 @@
 //! Invariant: ids (table, relation, column, segment) are never reused; names live in the catalog only. TRUNCATE and
 //! re-CREATE give a table new relation ids, so that nothing written before can show through.
 //!
-//! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next change.
+//! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
+//! change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +13,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
-use crate::key::KeyEncoder;
 use crate::types::ColumnType;
-use crate::value::Value;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -163,19 +162,6 @@ pub struct KeyColumn {
     pub descending: bool,
 }
 
-impl KeyColumn {
-    /// Least and greatest value between encoded bounds of this column, whichever its direction.
-    ///
-    /// # Errors
-    /// XX001 for bytes that no value encodes to.
-    pub fn decoded_bounds(&self, (first, last): (&[u8], &[u8])) -> Result<(Value, Value)> {
-        let encoder = KeyEncoder::new(std::slice::from_ref(self));
-        let value = |bytes| encoder.decode(bytes).map(|mut values| values.pop().unwrap_or(Value::Null));
-        let (first, last) = (value(first)?, value(last)?);
-        Ok(if self.descending { (last, first) } else { (first, last) })
-    }
-}
-
 /// A value column of a relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,8 +236,8 @@ pub struct ViewDef {
     pub rollup: Option<RollupDef>,
 }
 
-/// The rows of a materialized view: what its query said of the source as of one batch. What has changed since is computed
-/// when the view is read.
+/// The rows of a materialized view: the result of its query as of one batch. What has changed since is computed when
+/// the view is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RollupDef {

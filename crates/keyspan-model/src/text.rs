@@ -2,7 +2,6 @@
 //!
 //! Rule: a text that the two languages read differently is refused or documented here, never guessed.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde::de::IgnoredAny;
@@ -11,12 +10,10 @@ use uuid::Uuid;
 use crate::datetime::{ZoneResolver, parse_date, parse_time, parse_timestamp, utc_only};
 use crate::duration::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
+use crate::input_error::{float_out_of_range, invalid, numeric_overflow, value_out_of_range};
 use crate::number::{NumberFault, parse_decimal, parse_integer};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::{Value, canonical_double, canonical_real, is_timeuuid};
-
-/// Characters of a user's text that an error message shows at most.
-const SHOWN_CHARACTERS: usize = 200;
 
 impl Value {
     /// The value of type `ty` that `text` stands for; an instant without a zone is UTC.
@@ -66,36 +63,6 @@ impl Value {
     }
 }
 
-/// The text as an error message shows it: long ones are cut.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(SHOWN_CHARACTERS) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-        None => Cow::Borrowed(text),
-    }
-}
-
-/// Postgres' error for text that is not a value of the type.
-pub(crate) fn invalid(ty: ColumnType, text: &str) -> Error {
-    let kind = match ty {
-        ColumnType::Date | ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp => {
-            ErrorKind::InvalidDatetime
-        }
-        ColumnType::Duration => ErrorKind::InvalidDatetime,
-        _ => ErrorKind::InvalidText,
-    };
-    Error::new(kind, format!("invalid input syntax for type {}: \"{}\"", input_name(ty), shown(text)))
-}
-
-/// The name that Postgres' input functions give a type: shorter than `format_type`'s.
-fn input_name(ty: ColumnType) -> String {
-    match ty {
-        ColumnType::LocalTimestamp => "timestamp".into(),
-        ColumnType::Time => "time".into(),
-        ColumnType::Decimal { .. } => "numeric".into(),
-        ty => ty.postgres_name(),
-    }
-}
-
 fn parse_boolean(text: &str) -> Result<bool> {
     let lower = text.trim().to_ascii_lowercase();
     let begins = |word: &str, least: usize| lower.len() >= least && word.starts_with(lower.as_str());
@@ -128,11 +95,6 @@ fn number_error(fault: NumberFault, text: &str, ty: ColumnType) -> Error {
     }
 }
 
-fn value_out_of_range(text: &str, ty: ColumnType) -> Error {
-    let message = format!("value \"{}\" is out of range for type {}", shown(text.trim()), input_name(ty));
-    Error::new(ErrorKind::NumericOverflow, message)
-}
-
 fn parse_numeric(text: &str, precision: u8, scale: i8) -> Result<i128> {
     let trimmed = text.trim().trim_start_matches(['+', '-']).to_ascii_lowercase();
     if matches!(trimmed.as_str(), "nan" | "inf" | "infinity") {
@@ -145,25 +107,12 @@ fn parse_numeric(text: &str, precision: u8, scale: i8) -> Result<i128> {
     })
 }
 
-/// Postgres' error for a number with too many digits before the point.
-pub(crate) fn numeric_overflow(precision: u8, scale: i8) -> Error {
-    let power = i32::from(precision) - i32::from(scale);
-    let bound = if power == 0 { "1".to_string() } else { format!("10^{power}") };
-    Error::new(ErrorKind::NumericOverflow, "numeric field overflow").with_detail(format!(
-        "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
-    ))
-}
-
 fn is_float_syntax(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'))
 }
 
 fn has_significant_digit(text: &str) -> bool {
     text.bytes().take_while(|b| !matches!(b, b'e' | b'E')).any(|b| (b'1'..=b'9').contains(&b))
-}
-
-fn float_out_of_range(text: &str, ty: ColumnType) -> Error {
-    Error::new(ErrorKind::NumericOverflow, format!("\"{}\" is out of range for type {}", shown(text), input_name(ty)))
 }
 
 fn parse_double(text: &str) -> Result<f64> {

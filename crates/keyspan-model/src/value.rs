@@ -1,7 +1,7 @@
 //! One typed value and the total order of values.
 //!
-//! The order is the order of row keys (see `docs/architecture.md`): [`crate::key`] writes bytes that sort as
-//! [`Value::compare_as`] says. Text forms live in `text` and [`crate::display`], casts in `cast`.
+//! The order is the order of row keys: [`crate::key`] writes bytes that sort as [`Value::compare_as`] says. Text forms
+//! live in `text` and [`crate::display`], casts in `cast`.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;

@@ -15,20 +15,20 @@ use pgwire::messages::startup::ParameterStatus;
 use crate::control::Control;
 use crate::engine::Zone;
 use crate::engine::{Outcome, Prepared, Session, TransactionStatus};
-use crate::extended::{Portal, Stored};
 use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
 use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
+use crate::portal::{Portal, StoredStatement};
 use crate::request::{Request, decode, is_extended};
 
-/// A client that has been let in.
+/// A client whose start-up is complete.
 pub(crate) struct Connection {
     pub(crate) reader: FrameReader,
     pub(crate) out: Output,
     pub(crate) session: Session,
     pub(crate) control: Control,
     /// Prepared statements by name; the unnamed one has the empty name.
-    pub(crate) statements: HashMap<String, Stored>,
+    pub(crate) statements: HashMap<String, StoredStatement>,
     /// Portals by name; the unnamed one has the empty name. They end with the transaction.
     pub(crate) portals: HashMap<String, Portal>,
     /// Whether statements between two Syncs run in one implicit transaction that is open.
@@ -166,7 +166,7 @@ impl Connection {
         self.control.run(&mut self.reader, &mut self.out, self.session.end_implicit(true)).await
     }
 
-    /// Tells the client of an error, and the session that its transaction has failed.
+    /// Sends an error to the client, and marks the session's transaction as failed.
     async fn fail(&mut self, error: &Error) -> Result<(), Failure> {
         if std::mem::take(&mut self.implicit) {
             // The statement's error is the one to tell.
@@ -177,7 +177,7 @@ impl Connection {
         Ok(self.out.message(&error_response("ERROR", error))?)
     }
 
-    /// Says that the next request may come. Portals end with their transaction.
+    /// Sends ReadyForQuery. Portals end with their transaction.
     fn ready(&mut self) -> Result<(), Failure> {
         let status = match self.session.status() {
             TransactionStatus::Idle => Status::Idle,
@@ -190,7 +190,7 @@ impl Connection {
         Ok(self.out.message(&ReadyForQuery::new(status))?)
     }
 
-    /// Runs a statement. Its notices and changed settings are told.
+    /// Runs a statement and sends its notices and changed settings.
     pub(crate) async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome, Failure> {
         self.control.begin_statement();
         let before = self.session.status();
@@ -222,7 +222,7 @@ impl Connection {
     }
 }
 
-/// Resolves after so long; without a limit never.
+/// Resolves after this time; without a limit never.
 async fn idle(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
@@ -241,7 +241,7 @@ pub(crate) async fn farewell(reader: &mut FrameReader, out: &mut Output, error: 
             reader.drain().await;
         }
     };
-    // A client that does not read is not waited for.
+    // Does not wait for a client that does not read.
     let _ = tokio::time::timeout(Duration::from_secs(2), send).await;
 }
 

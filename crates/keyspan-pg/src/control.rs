@@ -1,4 +1,4 @@
-//! What other tasks may ask of a connection: to cancel its statement, to end.
+//! Control of a connection by other tasks: cancelling its statement, ending it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::output::Output;
 /// How long answers that have gathered wait for a statement that runs: long enough that quick ones go in one piece.
 const FLUSH_DELAY: Duration = Duration::from_millis(5);
 
-/// How far the server is on its way down.
+/// The phases of the server's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Clients are served.
     Serving,
-    /// Idle clients are sent away; running statements and transactions may end.
+    /// Idle clients are disconnected; running statements and transactions may finish.
     Draining,
     /// Running statements are cancelled, transactions undone.
     Stopping,
 }
 
-/// The side of a connection that cancel requests reach.
+/// The handle by which cancel requests reach a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Canceller {
     handle: CancelHandle,
@@ -40,7 +40,7 @@ impl Canceller {
     }
 }
 
-/// The connection's own side.
+/// The connection's own side of that handle.
 #[derive(Debug)]
 pub(crate) struct Control {
     canceller: Canceller,
@@ -71,8 +71,8 @@ impl Control {
         reached(&mut self.phase, if grace { Phase::Stopping } else { Phase::Draining }).await;
     }
 
-    /// Runs a statement's work to its end. What has gathered for the client leaves when the work takes its time. If the
-    /// client goes, or the server stops, the work is cancelled, but still awaited: the session is whole only after it.
+    /// Runs a statement's work to its end. Buffered messages are sent if the work takes long. If the client goes, or
+    /// the server stops, the work is cancelled, but still awaited: the session is whole only after it.
     pub(crate) async fn run<T>(
         &mut self,
         reader: &mut FrameReader,
@@ -137,7 +137,7 @@ impl Control {
     }
 }
 
-/// Sends what has gathered when a statement takes its time. Resolves only if that fails.
+/// Sends buffered messages when a statement takes long. Resolves only if sending fails.
 async fn late_flush(out: &mut Output) -> std::io::Error {
     tokio::time::sleep(FLUSH_DELAY).await;
     match out.flush().await {

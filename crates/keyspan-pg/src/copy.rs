@@ -1,7 +1,8 @@
 //! COPY FROM STDIN and COPY TO STDOUT.
 //!
 //! The rule: one CopyData message per row out, as in Postgres (clients count on it); data in is taken in any pieces. A
-//! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's loop.
+//! COPY that fails answers its error at once, and what the client still sends of it is skipped by the connection's
+//! loop.
 
 use bytes::{Bytes, BytesMut};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
@@ -12,19 +13,19 @@ use crate::engine::{Copy, CopyCells, CopyDirection, CopyEncoder, CopyFormat, Cop
 use crate::failure::{Failure, protocol};
 use crate::request::{Request, decode};
 use crate::rows::Ready;
-use crate::types::Column;
+use crate::types::WireColumn;
 
-impl CopyCells for Column {
+impl CopyCells for WireColumn {
     fn is_null(&self, row: usize) -> bool {
-        Column::is_null(self, row)
+        WireColumn::is_null(self, row)
     }
 
     fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
-        Column::put_text(self, row, out)
+        WireColumn::put_text(self, row, out)
     }
 
     fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
-        Column::put_binary_field(self, row, out)
+        WireColumn::put_binary_field(self, row, out)
     }
 }
 

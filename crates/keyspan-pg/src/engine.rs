@@ -19,4 +19,10 @@ pub(crate) use keyspan::Zone;
 pub(crate) use keyspan::copy::{CopyCells, CopyEncoder};
 
 #[cfg(test)]
-pub(crate) use crate::scripted::*;
+pub(crate) use crate::scripted::{
+    CopyFormat, ScriptedCancelHandle as CancelHandle, ScriptedCopy as Copy, ScriptedCopyDirection as CopyDirection,
+    ScriptedCopyParser as CopyParser, ScriptedDatabase as Database, ScriptedNotice as Notice,
+    ScriptedOutcome as Outcome, ScriptedParsed as Parsed, ScriptedPrepared as Prepared, ScriptedRows as Rows,
+    ScriptedSession as Session, ScriptedStatement as Statement, ScriptedTag as Tag,
+    ScriptedTransactionStatus as TransactionStatus,
+};

@@ -1,11 +1,8 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
-//!
-//! The rule: a portal keeps its rows as an open stream between two Executes; nothing of a result is gathered.
 
 use std::sync::Arc;
 
-use keyspan_model::types::DECIMAL_DIGITS;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{
     Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete, PortalSuspended,
@@ -13,39 +10,12 @@ use pgwire::messages::extendedquery::{
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
 use crate::connection::Connection;
-use crate::engine::Zone;
 use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus};
 use crate::failure::{Failure, protocol};
-use crate::rows::{Format, RowSource, row_description, spread};
+use crate::portal::{Portal, PortalState, StoredStatement};
+use crate::rows::{RowSource, ValueFormat, row_description, spread};
 use crate::types::PgType;
-use crate::types::array::read_array;
-use crate::types::parameter::{read_binary, read_text, utf8};
 use crate::types::pg_type::oid;
-
-/// A prepared statement.
-#[derive(Clone)]
-pub(crate) struct Stored {
-    /// None for the empty statement.
-    statement: Option<Arc<(Parsed, Prepared)>>,
-    /// The OID of each parameter, as described to the client.
-    parameters: Vec<u32>,
-}
-
-/// A statement with its parameters, run as far as the client has asked.
-pub(crate) struct Portal {
-    statement: Stored,
-    values: Vec<Value>,
-    formats: Vec<Format>,
-    state: State,
-}
-
-enum State {
-    Ready,
-    /// Rows are left.
-    Open(Box<RowSource>, Tag),
-    /// All has been answered; a statement with rows may be asked again and answers none.
-    Done(Option<Tag>),
-}
 
 impl Connection {
     /// Parse: text to a prepared statement.
@@ -63,16 +33,16 @@ impl Connection {
             return Err(Error::new(ErrorKind::Syntax, message).into());
         }
         let stored = match parsed.pop() {
-            None => Stored { statement: None, parameters: Vec::new() },
+            None => StoredStatement { statement: None, parameters: Vec::new() },
             Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
         };
         self.statements.insert(name, stored);
         Ok(self.out.message(&ParseComplete::new())?)
     }
 
-    async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<Stored, Failure> {
+    async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<StoredStatement, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
-        let prepared = self.settle(&parsed, &types).await?;
+        let prepared = self.resolve_types(&parsed, &types).await?;
         let own = |index: usize, ty: ColumnType| match prepared.arrays.get(&index) {
             Some(true) => PgType::array_of(PgType::of_oid(oid::OID)).oid,
             Some(false) => PgType::array_of(PgType::of_column_type(ty)).oid,
@@ -85,12 +55,12 @@ impl Connection {
             _ => Ok(own(index, *ty)),
         });
         let parameters = parameters.collect::<Result<_>>()?;
-        Ok(Stored { statement: Some(Arc::new((parsed, prepared))), parameters })
+        Ok(StoredStatement { statement: Some(Arc::new((parsed, prepared))), parameters })
     }
 
-    /// Settles a statement with the types that the client declared. A declared `numeric` says no precision, so in a
-    /// write the column's own decimal type comes first: digits must not be rounded on their way.
-    async fn settle(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
+    /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision,
+    /// so in a write the column's own decimal type comes first: digits must not be rounded on their way.
+    async fn resolve_types(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
         self.control.begin_statement();
         let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);
         let writes = matches!(parsed.statement, Statement::Insert(_) | Statement::Update(_));
@@ -136,7 +106,7 @@ impl Connection {
             let formats = bind.result_column_format_codes.len();
             protocol(format!("bind message has {formats} result formats but query has {columns} columns"))
         })??;
-        self.portals.insert(name, Portal { statement, values, formats, state: State::Ready });
+        self.portals.insert(name, Portal { statement, values, formats, state: PortalState::Ready });
         Ok(self.out.message(&BindComplete::new())?)
     }
 
@@ -163,7 +133,7 @@ impl Connection {
         }
     }
 
-    fn describe_columns(&mut self, stored: &Stored, formats: &[Format]) -> Result<(), Failure> {
+    fn describe_columns(&mut self, stored: &StoredStatement, formats: &[ValueFormat]) -> Result<(), Failure> {
         let schema = stored.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
         match schema {
             Some(schema) => self.out.message(&row_description(schema, formats)?)?,
@@ -192,17 +162,17 @@ impl Connection {
         let Some(statement) = portal.statement.statement.clone() else {
             return Ok(self.out.message(&EmptyQueryResponse::new())?);
         };
-        match std::mem::replace(&mut portal.state, State::Done(None)) {
-            State::Open(source, tag) => self.send_rows(portal, source, tag, limit).await,
-            State::Done(Some(tag)) => {
+        match std::mem::replace(&mut portal.state, PortalState::Done(None)) {
+            PortalState::Open(source, tag) => self.send_rows(portal, source, tag, limit).await,
+            PortalState::Done(Some(tag)) => {
                 self.complete(tag.text(0))?;
-                portal.state = State::Done(Some(tag));
+                portal.state = PortalState::Done(Some(tag));
                 Ok(())
             }
-            State::Done(None) => {
+            PortalState::Done(None) => {
                 Err(Error::new(ErrorKind::ObjectNotReady, "portal cannot be run: it has been run to its end").into())
             }
-            State::Ready => self.start(portal, &statement, limit).await,
+            PortalState::Ready => self.start(portal, &statement, limit).await,
         }
     }
 
@@ -252,13 +222,13 @@ impl Connection {
         self.control.begin_statement();
         let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, limit).await?;
         if !sent.finished {
-            portal.state = State::Open(source, tag);
+            portal.state = PortalState::Open(source, tag);
             return Ok(self.out.message(&PortalSuspended::new())?);
         }
         drop(source);
         self.tell_changes()?;
         self.complete(tag.text(sent.rows))?;
-        portal.state = State::Done(Some(tag));
+        portal.state = PortalState::Done(Some(tag));
         Ok(())
     }
 
@@ -277,7 +247,7 @@ impl Connection {
         Ok(self.out.message(&CloseComplete::new())?)
     }
 
-    fn stored(&self, name: Option<&str>) -> Result<&Stored> {
+    fn stored(&self, name: Option<&str>) -> Result<&StoredStatement> {
         self.statements.get(name.unwrap_or_default()).ok_or_else(|| {
             let message = match name {
                 Some(name) => format!("prepared statement \"{name}\" does not exist"),
@@ -285,35 +255,6 @@ impl Connection {
             };
             Error::new(ErrorKind::UndefinedStatement, message)
         })
-    }
-}
-
-impl Stored {
-    fn columns(&self) -> usize {
-        let schema = self.statement.as_ref().and_then(|statement| statement.1.schema.as_ref());
-        schema.map_or(0, |schema| schema.fields().len())
-    }
-
-    fn value(&self, index: usize, bytes: Option<&[u8]>, format: Format, zone: &Zone) -> Result<Value> {
-        let Some(bytes) = bytes else { return Ok(Value::Null) };
-        let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
-        let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
-        let declared = self.parameters[index];
-        let arrays = self.statement.as_ref().map(|statement| &statement.1.arrays);
-        if arrays.is_some_and(|arrays| arrays.contains_key(&index)) {
-            return match (format, PgType::of_oid(declared).element) {
-                (Format::Binary, Some(element)) => read_array(bytes, element, index + 1),
-                _ => utf8(bytes).map(|text| Value::Text(text.to_owned())),
-            };
-        }
-        match format {
-            // What a client sends as a numeric may be written as one: `1E+30`.
-            Format::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {
-                read_text(bytes, ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: 0 }, zone)?.cast(ty)
-            }
-            Format::Text => read_text(bytes, ty, zone),
-            Format::Binary => read_binary(bytes, declared, ty, index + 1),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a step of a connection fails, and errors and notices as messages.
+//! Failures of a connection's steps, and errors and notices as messages.
 
 use keyspan_model::{Error, ErrorKind};
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
@@ -6,20 +6,17 @@ use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use crate::engine::Notice;
 
 /// Why a step of a connection ended early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The statement failed; the connection goes on.
-    Statement(Error),
+    #[error(transparent)]
+    Statement(#[from] Error),
     /// The connection must end, and the client is told why.
-    Fatal(Error),
-    /// The client has gone: there is nobody to tell.
+    #[error("the connection ends: {0}")]
+    Fatal(#[source] Error),
+    /// The client has disconnected: nothing can be sent.
+    #[error("the client has disconnected")]
     Gone,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Statement(error)
-    }
 }
 
 impl From<std::io::Error> for Failure {

@@ -1,11 +1,11 @@
-//! Bytes from the socket, cut into frames.
+//! Frames: messages cut out of the bytes from the socket.
 //!
 //! ```text
 //! startup packet:  i32 length (itself included) · body
 //! frame:           u8 kind · i32 length (itself included, the kind not) · body
 //! ```
-//! The rule: a length is believed only after it is compared with the limit of its kind, and memory grows with the bytes
-//! that arrive, never with the bytes that are announced.
+//! The rule: a length is compared with the limit of its kind before it is used, and memory is reserved for the bytes
+//! that have arrived, never for the bytes announced.
 
 use bytes::{Buf, Bytes, BytesMut};
 use keyspan_model::{Error, ErrorKind};
@@ -23,7 +23,7 @@ const READ_AHEAD: usize = 64 * 1024;
 /// A read buffer that grew beyond this is given back once it is empty.
 const KEPT_CAPACITY: usize = 1024 * 1024;
 
-/// A message of the client: what kind, and what stands in it.
+/// A message of the client: its kind and body.
 #[derive(Debug)]
 pub(crate) struct Frame {
     /// The first byte.
@@ -112,7 +112,7 @@ impl FrameReader {
         std::future::pending().await
     }
 
-    /// Reads and forgets until the client closes. Cancel-safe.
+    /// Reads and discards until the client closes. Cancel-safe.
     pub(crate) async fn drain(&mut self) {
         while let Ok(true) = self.fill().await {
             self.buffer.clear();

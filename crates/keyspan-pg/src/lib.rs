@@ -3,11 +3,13 @@
 //! - [`server`]: listening, accepting, counting connections, cancel requests and shutdown.
 //! - `startup`: from the first byte of a connection to its first ReadyForQuery; every error there is fatal.
 //! - `connection`: the loop that reads a request and answers it; `simple`, `extended` and `copy` are its three parts.
+//! - `portal`: prepared statements and portals of the extended protocol.
 //! - `frame` and `request`: bytes from the socket, checked, as messages; no bytes can panic or reserve memory unread.
 //! - `output` and `rows`: messages and rows to the socket, flushed by bytes, so that memory stays bounded.
 //! - `types`: values in Postgres' text and binary formats.
 //!
-//! Messages are `pgwire`'s; its server loop is not used, for the reasons that `docs/architecture.md` gives.
+//! Messages are `pgwire`'s. Its server loop is not used: `wire_tests/defects.rs` has a test for each defect that was
+//! measured in it.
 
 mod connection;
 mod control;
@@ -17,6 +19,7 @@ mod extended;
 mod failure;
 mod frame;
 mod output;
+mod portal;
 mod request;
 mod rows;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::failure::protocol;
 use crate::frame::Frame;
 use crate::types::parameter::utf8;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug)]
 pub(crate) enum Request {
     Query(String),
@@ -26,7 +26,7 @@ pub(crate) enum Request {
     CopyData(Bytes),
     CopyDone,
     CopyFail(String),
-    /// A function call or a password: nothing that is answered here.
+    /// A function call or a password: refused.
     Other(u8),
 }
 

@@ -14,26 +14,26 @@ use crate::engine::Zone;
 use crate::failure::Failure;
 use crate::frame::FrameReader;
 use crate::output::Output;
-use crate::types::{Column, PgType};
+use crate::types::{PgType, WireColumn};
 
 /// Columns that a row of the protocol can have.
 const MAX_COLUMNS: usize = i16::MAX as usize;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum ValueFormat {
     /// As text.
     Text,
     /// In Postgres' binary form.
     Binary,
 }
 
-impl Format {
+impl ValueFormat {
     /// The format with this code.
-    pub(crate) fn of_code(code: i16) -> Result<Format> {
+    pub(crate) fn of_code(code: i16) -> Result<ValueFormat> {
         match code {
-            0 => Ok(Format::Text),
-            1 => Ok(Format::Binary),
+            0 => Ok(ValueFormat::Text),
+            1 => Ok(ValueFormat::Binary),
             _ => Err(Error::new(ErrorKind::InvalidParameter, format!("unsupported format code: {code}"))),
         }
     }
@@ -44,22 +44,22 @@ impl Format {
 }
 
 /// One format for each of `count` things: none given means text, one is for all.
-pub(crate) fn spread(codes: &[i16], count: usize) -> Option<Result<Vec<Format>>> {
+pub(crate) fn spread(codes: &[i16], count: usize) -> Option<Result<Vec<ValueFormat>>> {
     let spread = match codes {
         [] => vec![0; count],
         [one] => vec![*one; count],
         each if each.len() == count => each.to_vec(),
         _ => return None,
     };
-    Some(spread.into_iter().map(Format::of_code).collect())
+    Some(spread.into_iter().map(ValueFormat::of_code).collect())
 }
 
 /// The message that describes rows. Columns beyond `formats` are text.
-pub(crate) fn row_description(schema: &Schema, formats: &[Format]) -> Result<RowDescription> {
+pub(crate) fn row_description(schema: &Schema, formats: &[ValueFormat]) -> Result<RowDescription> {
     check_width(schema)?;
     let fields = schema.fields().iter().enumerate().map(|(index, field)| {
         let ty = PgType::of_field(field);
-        let format = formats.get(index).copied().unwrap_or(Format::Text);
+        let format = formats.get(index).copied().unwrap_or(ValueFormat::Text);
         let name = field.name().replace('\0', "\u{fffd}");
         FieldDescription::new(name, 0, 0, ty.oid, ty.size, ty.modifier, format.code())
     });
@@ -77,7 +77,7 @@ fn check_width(schema: &Schema) -> Result<()> {
 /// A batch made ready to be written row by row.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<WireColumn>,
     pub(crate) rows: usize,
 }
 
@@ -85,12 +85,12 @@ impl Ready {
     /// Prepares a batch.
     pub(crate) fn new(schema: &Schema, batch: &RecordBatch, zone: Zone) -> Result<Ready> {
         let pairs = schema.fields().iter().zip(batch.columns());
-        let columns = pairs.map(|(field, array)| Column::new(field, array, zone)).collect::<Result<_>>()?;
+        let columns = pairs.map(|(field, array)| WireColumn::new(field, array, zone)).collect::<Result<_>>()?;
         Ok(Ready { columns, rows: batch.num_rows() })
     }
 }
 
-/// What became of a wish for rows.
+/// The result of sending rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Rows sent.
@@ -103,7 +103,7 @@ pub(crate) struct Sent {
 pub(crate) struct RowSource {
     rows: Rows,
     schema: SchemaRef,
-    formats: Vec<Format>,
+    formats: Vec<ValueFormat>,
     zone: Zone,
     batch: Option<Ready>,
     next: usize,
@@ -111,7 +111,7 @@ pub(crate) struct RowSource {
 
 impl RowSource {
     /// Rows to be sent in these formats, one per column.
-    pub(crate) fn new(rows: Rows, formats: Vec<Format>, zone: Zone) -> Result<RowSource> {
+    pub(crate) fn new(rows: Rows, formats: Vec<ValueFormat>, zone: Zone) -> Result<RowSource> {
         let schema = rows.schema().clone();
         check_width(&schema)?;
         Ok(RowSource { rows, schema, formats, zone, batch: None, next: 0 })
@@ -153,13 +153,13 @@ impl RowSource {
     }
 }
 
-fn put_row(batch: &Ready, formats: &[Format], row: usize, out: &mut Output) -> Result<()> {
+fn put_row(batch: &Ready, formats: &[ValueFormat], row: usize, out: &mut Output) -> Result<()> {
     out.frame(b'D', |bytes| {
         bytes.put_i16(batch.columns.len() as i16);
         for (column, format) in batch.columns.iter().zip(formats) {
             match format {
-                Format::Text => column.put_text_field(row, bytes)?,
-                Format::Binary => column.put_binary_field(row, bytes)?,
+                ValueFormat::Text => column.put_text_field(row, bytes)?,
+                ValueFormat::Binary => column.put_binary_field(row, bytes)?,
             }
         }
         Ok(())

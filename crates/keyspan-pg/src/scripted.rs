@@ -18,30 +18,34 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 #[derive(Clone, Debug, Default)]
-pub struct Database {
+pub struct ScriptedDatabase {
     /// Bytes that COPY has taken.
     pub copied: Arc<Mutex<Vec<u8>>>,
     /// What has been committed and undone.
     pub ends: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Database {
-    pub fn session(&self) -> Session {
-        Session { database: self.clone(), status: TransactionStatus::Idle, ..Session::default() }
+impl ScriptedDatabase {
+    pub fn session(&self) -> ScriptedSession {
+        ScriptedSession {
+            database: self.clone(),
+            status: ScriptedTransactionStatus::Idle,
+            ..ScriptedSession::default()
+        }
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct CancelHandle(watch::Sender<u64>);
+pub struct ScriptedCancelHandle(watch::Sender<u64>);
 
-impl CancelHandle {
+impl ScriptedCancelHandle {
     pub fn cancel(&self) {
         self.0.send_modify(|count| *count += 1);
     }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TransactionStatus {
+pub enum ScriptedTransactionStatus {
     #[default]
     Idle,
     Open,
@@ -49,7 +53,7 @@ pub enum TransactionStatus {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Statement {
+pub enum ScriptedStatement {
     Insert(()),
     Update(()),
     Deallocate(Option<String>),
@@ -57,13 +61,13 @@ pub enum Statement {
 }
 
 #[derive(Clone, Debug)]
-pub struct Parsed {
-    pub statement: Statement,
+pub struct ScriptedParsed {
+    pub statement: ScriptedStatement,
     pub text: String,
 }
 
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct ScriptedPrepared {
     pub parameters: Vec<ColumnType>,
     pub arrays: std::collections::BTreeMap<usize, bool>,
     pub schema: Option<SchemaRef>,
@@ -71,9 +75,9 @@ pub struct Prepared {
 }
 
 #[derive(Clone, Debug)]
-pub struct Tag(&'static str, Option<u64>);
+pub struct ScriptedTag(&'static str, Option<u64>);
 
-impl Tag {
+impl ScriptedTag {
     pub fn command(&self) -> &str {
         self.0
     }
@@ -87,28 +91,28 @@ impl Tag {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Severity;
+pub struct ScriptedSeverity;
 
-impl Severity {
+impl ScriptedSeverity {
     pub fn name(self) -> &'static str {
         "NOTICE"
     }
 }
 
 #[derive(Debug)]
-pub struct Notice {
-    pub severity: Severity,
+pub struct ScriptedNotice {
+    pub severity: ScriptedSeverity,
     pub sqlstate: &'static str,
     pub message: String,
     pub hint: Option<String>,
 }
 
-pub struct Rows {
+pub struct ScriptedRows {
     schema: SchemaRef,
     stream: BoxStream<'static, Result<RecordBatch>>,
 }
 
-impl Rows {
+impl ScriptedRows {
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -119,28 +123,28 @@ impl Rows {
 }
 
 #[derive(Debug)]
-pub struct Copy {
+pub struct ScriptedCopy {
     pub options: CopyOptions,
 }
 
 #[derive(Debug)]
-pub enum CopyDirection {
-    In(Box<Copy>),
-    Out(Box<Copy>),
+pub enum ScriptedCopyDirection {
+    In(Box<ScriptedCopy>),
+    Out(Box<ScriptedCopy>),
 }
 
-pub struct Outcome {
-    pub tag: Tag,
-    pub rows: Option<Rows>,
-    pub copy: Option<CopyDirection>,
+pub struct ScriptedOutcome {
+    pub tag: ScriptedTag,
+    pub rows: Option<ScriptedRows>,
+    pub copy: Option<ScriptedCopyDirection>,
 }
 
 #[derive(Debug, Default)]
-pub struct Settings {
+pub struct ScriptedSettings {
     zone: String,
 }
 
-impl Settings {
+impl ScriptedSettings {
     pub fn time_zone(&self) -> &str {
         if self.zone.is_empty() { "UTC" } else { &self.zone }
     }
@@ -159,22 +163,22 @@ impl Settings {
 }
 
 #[derive(Debug)]
-pub struct Session {
-    database: Database,
-    settings: Settings,
-    status: TransactionStatus,
+pub struct ScriptedSession {
+    database: ScriptedDatabase,
+    settings: ScriptedSettings,
+    status: ScriptedTransactionStatus,
     implicit: bool,
     cancels: watch::Sender<u64>,
-    notices: Vec<Notice>,
+    notices: Vec<ScriptedNotice>,
     changes: Vec<(&'static str, String)>,
 }
 
-impl Default for Session {
-    fn default() -> Session {
-        Session {
-            database: Database::default(),
-            settings: Settings::default(),
-            status: TransactionStatus::Idle,
+impl Default for ScriptedSession {
+    fn default() -> ScriptedSession {
+        ScriptedSession {
+            database: ScriptedDatabase::default(),
+            settings: ScriptedSettings::default(),
+            status: ScriptedTransactionStatus::Idle,
             implicit: false,
             cancels: watch::Sender::new(0),
             notices: Vec::new(),
@@ -183,7 +187,7 @@ impl Default for Session {
     }
 }
 
-impl Session {
+impl ScriptedSession {
     pub fn connect_as(&mut self, user: &str, _database: &str) -> Result<()> {
         match user {
             "mallory" => Err(Error::new(ErrorKind::InvalidPassword, "password authentication failed")),
@@ -203,7 +207,7 @@ impl Session {
         Ok(())
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ScriptedSettings {
         &self.settings
     }
 
@@ -211,28 +215,33 @@ impl Session {
         (name == "cursor").then(numbers_schema)
     }
 
-    pub fn cancel_handle(&self) -> CancelHandle {
-        CancelHandle(self.cancels.clone())
+    pub fn cancel_handle(&self) -> ScriptedCancelHandle {
+        ScriptedCancelHandle(self.cancels.clone())
     }
 
-    pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>> {
+    pub fn parse(&self, sql: &str) -> Result<Vec<ScriptedParsed>> {
         let texts = sql.split(';').map(str::trim).filter(|text| !text.is_empty());
         texts
             .map(|text| match text.split_once(' ') {
                 Some(("syntax", _)) => Err(Error::new(ErrorKind::Syntax, "syntax error at or near \"syntax\"").at(1)),
-                Some(("insert", _)) => Ok(Parsed { statement: Statement::Insert(()), text: text.to_owned() }),
-                Some(("update", _)) => Ok(Parsed { statement: Statement::Update(()), text: text.to_owned() }),
-                Some(("deallocate", name)) => {
-                    Ok(Parsed { statement: Statement::Deallocate(Some(name.to_owned())), text: text.to_owned() })
+                Some(("insert", _)) => {
+                    Ok(ScriptedParsed { statement: ScriptedStatement::Insert(()), text: text.to_owned() })
                 }
-                _ => Ok(Parsed { statement: Statement::Other, text: text.to_owned() }),
+                Some(("update", _)) => {
+                    Ok(ScriptedParsed { statement: ScriptedStatement::Update(()), text: text.to_owned() })
+                }
+                Some(("deallocate", name)) => Ok(ScriptedParsed {
+                    statement: ScriptedStatement::Deallocate(Some(name.to_owned())),
+                    text: text.to_owned(),
+                }),
+                _ => Ok(ScriptedParsed { statement: ScriptedStatement::Other, text: text.to_owned() }),
             })
             .collect()
     }
 
-    pub async fn prepare(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared> {
+    pub async fn prepare(&mut self, parsed: &ScriptedParsed, types: &[Option<ColumnType>]) -> Result<ScriptedPrepared> {
         let text = parsed.text.clone();
-        if self.status == TransactionStatus::Failed && text != "rollback" {
+        if self.status == ScriptedTransactionStatus::Failed && text != "rollback" {
             return Err(Error::new(ErrorKind::FailedTransaction, "current transaction is aborted"));
         }
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
@@ -251,13 +260,13 @@ impl Session {
             _ => None,
         };
         let schema = schema.filter(|_| text != "fail");
-        Ok(Prepared { parameters, arrays: Default::default(), schema, text })
+        Ok(ScriptedPrepared { parameters, arrays: Default::default(), schema, text })
     }
 
-    pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    pub async fn run(&mut self, prepared: &ScriptedPrepared, parameters: &[Value]) -> Result<ScriptedOutcome> {
         let (word, rest) = prepared.text.split_once(' ').unwrap_or((&prepared.text, ""));
-        let done = |tag| Ok(Outcome { tag: Tag(tag, None), rows: None, copy: None });
-        let select = Tag("SELECT", Some(0));
+        let done = |tag| Ok(ScriptedOutcome { tag: ScriptedTag(tag, None), rows: None, copy: None });
+        let select = ScriptedTag("SELECT", Some(0));
         let count: u64 = rest.parse().unwrap_or(u64::MAX);
         let stream: BoxStream<'static, Result<RecordBatch>> = match (word, rest) {
             ("hang", "") => {
@@ -286,13 +295,18 @@ impl Session {
                 futures::stream::iter([Ok(RecordBatch::try_new(schema, arrays)?)]).boxed()
             }
             ("copy", "in") => {
-                let copy = Copy { options: CopyOptions::default() };
-                let copy = Some(CopyDirection::In(Box::new(copy)));
-                return Ok(Outcome { tag: Tag("COPY", Some(0)), rows: None, copy });
+                let copy = ScriptedCopy { options: CopyOptions::default() };
+                let copy = Some(ScriptedCopyDirection::In(Box::new(copy)));
+                return Ok(ScriptedOutcome { tag: ScriptedTag("COPY", Some(0)), rows: None, copy });
             }
             ("copy", format) => return Ok(copy_out(format)),
             ("notice", _) => {
-                self.notices.push(Notice { severity: Severity, sqlstate: "00000", message: "note".into(), hint: None });
+                self.notices.push(ScriptedNotice {
+                    severity: ScriptedSeverity,
+                    sqlstate: "00000",
+                    message: "note".into(),
+                    hint: None,
+                });
                 return done("NOTE");
             }
             ("set", zone) => {
@@ -301,11 +315,11 @@ impl Session {
                 return done("SET");
             }
             ("begin" | "BEGIN" | "START", _) => {
-                self.status = TransactionStatus::Open;
+                self.status = ScriptedTransactionStatus::Open;
                 return done("BEGIN");
             }
             ("commit" | "rollback" | "COMMIT", _) => {
-                self.status = TransactionStatus::Idle;
+                self.status = ScriptedTransactionStatus::Idle;
                 return done(if word == "rollback" { "ROLLBACK" } else { "COMMIT" });
             }
             _ => return done("DONE"),
@@ -325,20 +339,20 @@ impl Session {
             futures::future::ready(go_on)
         });
         let stream = stream.filter_map(futures::future::ready).boxed();
-        Ok(Outcome { tag: select, rows: Some(Rows { schema, stream }), copy: None })
+        Ok(ScriptedOutcome { tag: select, rows: Some(ScriptedRows { schema, stream }), copy: None })
     }
 
     async fn canceled(&self) {
         let _ = self.cancels.subscribe().changed().await;
     }
 
-    pub fn status(&self) -> TransactionStatus {
+    pub fn status(&self) -> ScriptedTransactionStatus {
         self.status
     }
 
     pub fn fail(&mut self) {
-        if self.status == TransactionStatus::Open {
-            self.status = TransactionStatus::Failed;
+        if self.status == ScriptedTransactionStatus::Open {
+            self.status = ScriptedTransactionStatus::Failed;
         }
     }
 
@@ -353,7 +367,7 @@ impl Session {
         Ok(())
     }
 
-    pub fn take_notices(&mut self) -> Vec<Notice> {
+    pub fn take_notices(&mut self) -> Vec<ScriptedNotice> {
         std::mem::take(&mut self.notices)
     }
 
@@ -361,9 +375,9 @@ impl Session {
         std::mem::take(&mut self.changes)
     }
 
-    pub fn copy_in(&mut self, _copy: &Copy) -> Result<CopyIn> {
+    pub fn copy_in(&mut self, _copy: &ScriptedCopy) -> Result<ScriptedCopyIn> {
         let schema = Arc::new(Schema::new(vec![ColumnType::Text.field("line", true)]));
-        Ok(CopyIn { schema, table: Table { name: "t".into() }, lines: 0 })
+        Ok(ScriptedCopyIn { schema, table: Table { name: "t".into() }, lines: 0 })
     }
 }
 
@@ -371,13 +385,13 @@ pub struct Table {
     pub name: String,
 }
 
-pub struct CopyIn {
+pub struct ScriptedCopyIn {
     schema: SchemaRef,
     table: Table,
     lines: u64,
 }
 
-impl CopyIn {
+impl ScriptedCopyIn {
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -386,25 +400,30 @@ impl CopyIn {
         &self.table
     }
 
-    pub async fn push(&mut self, session: &Session, batch: &RecordBatch) -> Result<()> {
+    pub async fn push(&mut self, session: &ScriptedSession, batch: &RecordBatch) -> Result<()> {
         let text = batch.column(0).as_string_view().value(0);
         self.lines += text.matches('\n').count() as u64;
         session.database.copied.lock().extend_from_slice(text.as_bytes());
         Ok(())
     }
 
-    pub async fn finish(self, _session: &mut Session) -> Result<u64> {
+    pub async fn finish(self, _session: &mut ScriptedSession) -> Result<u64> {
         Ok(self.lines)
     }
 }
 
 /// Makes one value of each piece.
-pub struct CopyParser(SchemaRef);
+pub struct ScriptedCopyParser(SchemaRef);
 
-impl CopyParser {
-    pub fn new(_table: &str, columns: &[(String, ColumnType)], _: &CopyOptions, _zone: &str) -> Result<CopyParser> {
+impl ScriptedCopyParser {
+    pub fn new(
+        _table: &str,
+        columns: &[(String, ColumnType)],
+        _: &CopyOptions,
+        _zone: &str,
+    ) -> Result<ScriptedCopyParser> {
         let fields: Vec<_> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
-        Ok(CopyParser(Arc::new(Schema::new(fields))))
+        Ok(ScriptedCopyParser(Arc::new(Schema::new(fields))))
     }
 
     pub async fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {
@@ -421,7 +440,7 @@ impl CopyParser {
     }
 }
 
-fn copy_out(format: &str) -> Outcome {
+fn copy_out(format: &str) -> ScriptedOutcome {
     let format = match format {
         "csv" => CopyFormat::Csv,
         "binary" => CopyFormat::Binary,
@@ -435,8 +454,8 @@ fn copy_out(format: &str) -> Outcome {
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new(schema.clone(), vec![numbers, Arc::new(texts)]).expect("columns fit");
     let stream = futures::stream::iter([Ok(batch)]).boxed();
-    let copy = Some(CopyDirection::Out(Box::new(Copy { options })));
-    Outcome { tag: Tag("COPY", Some(0)), rows: Some(Rows { schema, stream }), copy }
+    let copy = Some(ScriptedCopyDirection::Out(Box::new(ScriptedCopy { options })));
+    ScriptedOutcome { tag: ScriptedTag("COPY", Some(0)), rows: Some(ScriptedRows { schema, stream }), copy }
 }
 
 fn numbers_schema() -> SchemaRef {

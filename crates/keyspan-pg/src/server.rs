@@ -1,7 +1,7 @@
-//! Listening for clients, and the way down.
+//! Listening for clients, and shutting down.
 //!
-//! The rule: without authentication only loopback is served. A connection is one task; it holds its place in the table
-//! of connections as long as it lives, and whatever happens in it ends with it.
+//! The rule: without authentication only loopback is served. A connection is one task; it has an entry in the table of
+//! connections as long as it lives, and a panic in it ends only this task.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// Serves in a task of its own, until the answer is stopped or dropped.
+    /// Serves in a task of its own, until the returned handle is stopped or dropped.
     pub fn start(self) -> RunningServer {
         let address = self.address;
         let (stop, stopped) = oneshot::channel();

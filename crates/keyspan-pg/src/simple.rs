@@ -7,7 +7,7 @@ use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 use crate::connection::Connection;
 use crate::engine::{Outcome, Parsed, Statement};
 use crate::failure::Failure;
-use crate::rows::{Format, RowSource, row_description};
+use crate::rows::{RowSource, ValueFormat, row_description};
 
 impl Connection {
     /// Answers a Query message, up to but not including ReadyForQuery.
@@ -62,7 +62,7 @@ impl Connection {
         }
         let Outcome { tag, rows, .. } = outcome;
         let Some(rows) = rows else { return Ok(tag.text(0)) };
-        let formats = vec![Format::Text; rows.schema().fields().len()];
+        let formats = vec![ValueFormat::Text; rows.schema().fields().len()];
         self.out.message(&row_description(rows.schema(), &formats)?)?;
         let mut source = RowSource::new(rows, formats, self.zone())?;
         let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, None).await?;

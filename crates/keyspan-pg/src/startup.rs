@@ -20,7 +20,7 @@ const GSS_REQUEST: u32 = 80_877_104;
 /// The newest minor version of protocol 3 that is spoken.
 const NEWEST_MINOR: u16 = 2;
 
-/// What a new client wants.
+/// What a new client asks for.
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// A session.
@@ -130,7 +130,7 @@ impl Startup {
         Ok(())
     }
 
-    /// Tells the client that it is in, on what terms, and how to cancel.
+    /// Sends AuthenticationOk, the parameters of the session, and the key for cancel requests.
     pub(crate) fn welcome(&self, session: &mut Session, process: i32, secret: &Bytes, out: &mut Output) -> Result<()> {
         let unknown: Vec<String> =
             self.parameters.iter().map(|(name, _)| name.clone()).filter(|name| name.starts_with("_pq_.")).collect();

@@ -1,8 +1,8 @@
-//! Checking a data directory: every file that the manifest names is there and undamaged, and says what it should.
+//! Checking a data directory: every file that the manifest names exists, is undamaged and consistent.
 //!
-//! Rule: checking goes on after what is wrong, and changes nothing that is whole. It takes the directory's lock, so
-//! nobody writes meanwhile. A manifest ledger that cannot be read is made anew from the newest checkpoint, as opening
-//! the store would, and that is reported. A backup is checked as it would be restored, and not changed.
+//! Rule: checking goes on after a problem, and changes nothing that is whole. It holds the directory's lock, so that
+//! nobody writes meanwhile. A manifest log that cannot be read is rebuilt from the newest checkpoint, as opening the
+//! store would, and that is reported. A backup is checked as it would be restored, and not changed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -90,7 +90,7 @@ pub fn check_store(files: &Arc<dyn Files>, store: Uuid, report: &mut CheckReport
     if let Some(why) = manifest.rebuilt() {
         report
             .problems
-            .push(corrupted(&files.display("edits"), format!("{why}; it was made anew from the newest checkpoint")));
+            .push(corrupted(&files.display("edits"), format!("{why}; it was rebuilt from the newest checkpoint")));
     }
     check_segments(files, manifest.state(), report);
     let found = log_files(files.as_ref()).map(|found| needed_files(found, manifest.state().marks.log_start));

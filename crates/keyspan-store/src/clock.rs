@@ -1,4 +1,4 @@
-//! The clock: the one place where the time of day comes in.
+//! The clock: the one source of the time of day.
 //!
 //! Rule: nothing in the store reads the system's time but through [`Clock`], so that tests decide what time it is.
 

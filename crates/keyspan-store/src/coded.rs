@@ -1,4 +1,4 @@
-//! Columns held small: few distinct values as one-byte codes, evenly stepping numbers as steps.
+//! Compact columns of the block cache: few distinct values as one-byte codes, evenly stepping numbers as steps.
 //!
 //! A decoded block of a time series mostly repeats itself: a tag has a handful of values, a gauge some hundred, time
 //! goes on by the second. So the block cache keeps
@@ -45,7 +45,7 @@ pub(crate) enum Coded {
 }
 
 impl Coded {
-    /// The smallest form of an array.
+    /// The array in its smallest form.
     pub(crate) fn new(array: ArrayRef) -> Result<Coded> {
         if array.len() < LEAST_ROWS {
             return Ok(Coded::Array(array));
@@ -97,7 +97,7 @@ fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
     let limit = range / i64::from(u16::MAX);
     let mut before = *least;
     for value in values {
-        // Most are one step behind the one before: no division.
+        // Fast path without a division: most numbers are one step after the one before.
         if unit > 1 && value - before != unit {
             unit = common_divisor(value - least, unit);
         }
@@ -191,7 +191,7 @@ fn primitive<P: ArrowPrimitiveType, K: Copy + Eq + Hash>(
         .or_else(|| codes(values.iter().map(|value| key(*value)), |row| key(values[row]), nulls))
 }
 
-/// As [`codes`], of whole numbers near to each other: their places in a table tell them apart, without a hash.
+/// As [`codes`], of whole numbers near each other: a table indexed by the number takes the place of a hash map.
 fn table_codes<T: Copy>(values: &[T], whole: impl Fn(T) -> Option<i64>, nulls: Option<&NullBuffer>) -> Option<Codes> {
     let first = nulls.map_or(Some(0), |nulls| nulls.valid_indices().next())?;
     let least = whole(*values.get(first)?)?.wrapping_sub(TABLE as i64 / 2);

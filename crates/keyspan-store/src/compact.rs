@@ -1,11 +1,11 @@
-//! Carrying out a flush or a compaction: merged rows become new segments, divided by window and cut by size.
+//! Flush and compaction: merged rows become new segments, divided by window and cut by size.
 //!
 //! ```text
 //! merged batches in key order ─▶ split by window ─▶ one writer a window ─▶ cut at 192 MB ─▶ records for one manifest edit
 //! ```
 //!
-//! Rule: on any error, and when asked to stop, no file of an unfinished output is left. The inputs are not touched:
-//! they die by the manifest edit that adds the outputs.
+//! Rule: on any error, and when asked to stop, no file of an unfinished output is left. The inputs are not touched: the
+//! manifest edit that adds the outputs removes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub const SEGMENT_BYTES: u64 = 192 << 20;
 const ATTEMPTS: usize = 3;
 
 /// Where and how merged rows are written.
-pub struct Output<'a> {
+pub struct MergeOutput<'a> {
     /// The files.
     pub files: &'a Arc<dyn Files>,
     /// The newest definition of the relation.
@@ -40,13 +40,16 @@ pub struct Output<'a> {
     pub segment_bytes: u64,
     /// A segment id that was never used.
     pub new_id: &'a dyn Fn() -> SegmentId,
-    /// Asked after every batch; an error ends the work. A background thread yields or waits here.
+    /// Called after every batch; an error ends the work. A background thread yields or waits here.
     pub pause: &'a dyn Fn() -> Result<()>,
 }
 
-/// Merges and writes; answers the records of the new segments, whose files are durable. `open` begins the merge; it is
+/// Merges and writes; returns the records of the new segments, whose files are durable. `open` begins the merge; it is
 /// called again where rows turn out to need system columns that no input had.
-pub fn write_merged(output: &Output<'_>, mut open: impl FnMut() -> Result<Compaction>) -> Result<Vec<SegmentRecord>> {
+pub fn write_merged(
+    output: &MergeOutput<'_>,
+    mut open: impl FnMut() -> Result<Compaction>,
+) -> Result<Vec<SegmentRecord>> {
     write_batches(output, || {
         let mut merge = open()?;
         Ok(move || merge.next_batch())
@@ -55,7 +58,7 @@ pub fn write_merged(output: &Output<'_>, mut open: impl FnMut() -> Result<Compac
 
 /// As [`write_merged`], of batches from anywhere: in key order, with encoded keys, all key columns, and the cells of
 /// all of the relation's value columns in order.
-pub fn write_batches<S>(output: &Output<'_>, mut open: impl FnMut() -> Result<S>) -> Result<Vec<SegmentRecord>>
+pub fn write_batches<S>(output: &MergeOutput<'_>, mut open: impl FnMut() -> Result<S>) -> Result<Vec<SegmentRecord>>
 where
     S: FnMut() -> Result<Option<RunBatch>>,
 {
@@ -74,7 +77,7 @@ where
 }
 
 struct Work<'a> {
-    output: &'a Output<'a>,
+    output: &'a MergeOutput<'a>,
     plan: SystemPlan,
     writers: BTreeMap<Window, SegmentWriter>,
     records: Vec<SegmentRecord>,
@@ -104,7 +107,7 @@ impl Work<'_> {
             return Ok(());
         }
         if !self.writers.contains_key(&window) {
-            let Output { files, relation, seq, new_id, .. } = self.output;
+            let MergeOutput { files, relation, seq, new_id, .. } = self.output;
             let writer =
                 SegmentWriter::new(Arc::clone(files), new_id(), Arc::clone(relation), self.plan.clone(), *seq)?;
             self.writers.insert(window, writer);

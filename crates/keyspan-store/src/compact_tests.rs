@@ -19,8 +19,8 @@ fn output<'a>(
     segment_bytes: u64,
     new_id: &'a dyn Fn() -> SegmentId,
     pause: &'a dyn Fn() -> Result<()>,
-) -> Output<'a> {
-    Output { files, relation, plan: SystemPlan::default(), level, seq: (1, 2), segment_bytes, new_id, pause }
+) -> MergeOutput<'a> {
+    MergeOutput { files, relation, plan: SystemPlan::default(), level, seq: (1, 2), segment_bytes, new_id, pause }
 }
 
 fn once(batches: Vec<RunBatch>) -> impl FnMut() -> Result<Option<RunBatch>> {

@@ -1,13 +1,13 @@
-//! Files: the one seam for everything the store does to a disk.
+//! Files: the trait through which the store does everything to a disk.
 //!
 //! Rule: nothing else in this crate opens, writes, syncs, renames or removes a file, so that a test can put a failing
-//! or forgetful disk underneath. sled, behind `manifest`, opens and writes its own files; that they are durable is made
-//! sure here ([`Files::adopt`]). The shape is an object
-//! store's: whole files written once, read by ranges, listed, deleted, and put only if absent; a later object store
-//! plugs in here.
+//! or forgetful disk underneath. sled, behind `manifest`, opens and writes its own files; they are made durable here
+//! ([`Files::adopt`]). The shape is an object store's: whole files written once, read by ranges, listed, deleted, and
+//! put only if absent; a later object store plugs in here.
 //!
 //! Paths are relative to the store's directory, with `/` between their parts.
 
+mod damaged;
 mod local;
 mod memory;
 mod reserve;
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 
+pub use damaged::{DAMAGED, keep_damaged};
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use reserve::{missing_reserve, reserve, with_reserve};
@@ -52,8 +53,8 @@ pub trait Files: Debug + Send + Sync + 'static {
 
     /// Writes a whole file, durably, unless one of this name exists. Returns whether it was written.
     ///
-    /// Written aside and linked, so that the name never stands for half a file. After an error the file is there
-    /// whole or not at all, and nobody knows which.
+    /// Written aside and linked, so that the name never stands for half a file. After an error the file is there whole
+    /// or not at all; which of the two is not known.
     fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<bool> {
         if self.len(path)?.is_some() {
             return Ok(false);

@@ -10,8 +10,8 @@
 //! 44      4   crc32c of bytes 0 to 43
 //! ```
 //!
-//! All numbers in the store's own files are little endian. A newer version, a required feature that this program does not
-//! know, and whatever else a newer program wrote are refused by name, never guessed at.
+//! All numbers in the store's own files are little endian. A newer version, a required feature that this program does
+//! not know, and whatever else a newer program wrote are refused by name, never guessed at.
 
 use keyspan_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ const MAGIC: &[u8; 8] = b"KEYSPAN\0";
 /// Bytes of the file.
 pub const FORMAT_BYTES: usize = 48;
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// The format's version.
@@ -116,7 +116,7 @@ pub fn unknown(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::FormatVersion, what)
 }
 
-/// The error of what is whole and not known to this program: a newer one wrote it. `name` is the file.
+/// The error of data that is whole but unknown to this program: a newer one wrote it. `name` is the file.
 pub fn newer(name: &str, what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::FormatVersion, format!("\"{name}\" is of a newer program: {what}"))
         .with_hint("Open it with a newer keyspan.")
@@ -131,9 +131,8 @@ pub fn named(name: &str, error: Error) -> Error {
     }
 }
 
-/// Reads JSON whose bytes a checksum has covered. Fields and words that this program does not know are a newer one's: to
-/// leave them out would be to read less than was said, and to lose them with the next change. Who knows the file adds its
-/// name ([`named`]).
+/// Reads JSON whose bytes a checksum has covered. Fields and words that this program does not know are a newer one's:
+/// ignoring them would lose them with the next change. Who knows the file adds its name ([`named`]).
 pub fn read_json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => unknown(error.to_string()),

@@ -3,7 +3,7 @@
 //! ```text
 //! mutations ─▶ apply lane ─▶ commit log ─▶ memtable ──freeze──▶ segment (Parquet) ──compact──▶ segment
 //!              seq, stamps   fdatasync     sorted runs in RAM   fsync, manifest edit  by time window
-//! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs meet ─▶ batches of live rows
+//! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs overlap ─▶ batches of live rows
 //! ```
 //!
 //! Everything above sees only [`seam`].
@@ -14,6 +14,8 @@ pub mod clock;
 mod coded;
 mod compact;
 pub mod engine;
+#[cfg(test)]
+mod faults;
 pub mod files;
 mod format;
 mod log;
@@ -25,6 +27,7 @@ mod policy;
 #[cfg(test)]
 mod random;
 pub mod repair;
+pub mod restore;
 pub mod row;
 pub mod run;
 pub mod scan;
@@ -32,7 +35,8 @@ pub mod seam;
 pub mod segment;
 mod window;
 
-pub use backup::{BackupReport, RestoreReport, restore};
+pub use backup::BackupReport;
 pub use check::{CheckReport, check};
 pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
 pub use repair::{RepairReport, repair};
+pub use restore::{RestoreReport, restore};

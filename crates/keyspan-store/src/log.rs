@@ -5,9 +5,10 @@
 //! numbers, without gaps. One committer thread ([`committer`]) writes them in groups: whatever waits goes out in one
 //! write and one fdatasync, then all of it is answered. [`replay`] reads them back; [`codec`] is what a record says.
 //!
-//! Rules: a failed write or sync poisons the log until the store is opened again, since what the disk holds is not
-//! known any more (a sync is never retried). Every frame says up to which record the log was synced when it was
-//! written: so a damaged frame that had been synced is told from a torn tail that nobody was promised.
+//! Rules: a failed write or sync poisons the log until the store is opened again, since it is unknown then what the
+//! disk holds (a sync is never retried). Every frame says up to which record the log was synced when it was written: so
+//! a damaged frame that had been synced can be told from the torn tail of a crash, whose records were never
+//! acknowledged.
 
 mod array_codec;
 mod codec;
@@ -24,4 +25,4 @@ pub use committer::{Commit, CommitLog, LogOptions};
 pub use frame::file_header;
 pub use replay::{LogFile, Replay, log_files, needed_files};
 pub use salvage::{frames_bytes, salvaged};
-pub use wire::Reader;
+pub use wire::ByteReader;

@@ -1,17 +1,18 @@
-//! The manifest: which segments are alive, up to where each relation is flushed, the catalog, and the marks that must
-//! never go back. It decides what exists; a file that it does not name is a left-over.
+//! The manifest: which segments are alive, up to where each relation is flushed, the catalog, and counters that never
+//! decrease. It decides what exists; a file that it does not name is garbage.
 //!
 //! ```text
-//! edit ──▶ checkpoint `manifest/<edit>` (put if absent), where asked for ──▶ ledger (sled in `edits/`) ──▶ state
+//! edit ──▶ checkpoint `manifest/<edit>` (put if absent), where asked for ──▶ manifest log (sled in `edits/`) ──▶ state
 //! ```
 //!
-//! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the
-//! commit log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint
-//! and the log are always enough to recover, also when the ledger is lost. Edit numbers only grow: one that failed is
-//! never used again, since nobody knows whether it is on disk. It does no harm there: what comes after it says all.
+//! Rules: a segment is named here only after its files and their directory are synced. Files are deleted and the commit
+//! log is shortened only after a checkpoint that no longer needs them was read back; so the newest checkpoint and the
+//! commit log are always enough to recover, also when the manifest log is lost. Edit numbers only grow: a failed one is
+//! never used again, since it may be on disk. There it does no harm: the next edit that succeeds is complete without
+//! it.
 
 mod checkpoint;
-mod ledger;
+mod log;
 mod state;
 
 use std::sync::Arc;
@@ -25,11 +26,11 @@ pub use checkpoint::{
     checkpoints, decode as decode_checkpoint, encode as encode_checkpoint, read as read_checkpoint,
     store_of as checkpoint_store, write as write_checkpoint,
 };
-pub use ledger::Items;
+pub use log::Items;
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};
 
 use checkpoint::{newest, write};
-use ledger::Ledger;
+use log::ManifestLog;
 
 /// Directory of the checkpoints.
 pub const CHECKPOINT_DIRECTORY: &str = "manifest";
@@ -42,7 +43,7 @@ pub struct Manifest {
     files: Arc<dyn Files>,
     store: Uuid,
     /// None where there is no local disk, and after it has failed: then every edit is a checkpoint.
-    ledger: Option<Ledger>,
+    log: Option<ManifestLog>,
     state: ManifestState,
     /// Number of the next edit, greater than any that may be on disk.
     next: u64,
@@ -52,16 +53,16 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads what there is. A damaged ledger is made anew from the newest checkpoint, which is never behind what the
-    /// commit log still holds.
+    /// Reads what there is. A damaged manifest log is rebuilt from the newest checkpoint, which is never behind what
+    /// the commit log still needs.
     ///
-    /// Errors: a newest checkpoint that is damaged, and no ledger that knows as much, is `Corrupted`: what it said is
-    /// not known, and an older state would take live files for left-overs.
+    /// Errors: a newest checkpoint that is damaged, and no manifest log that knows as much, is `Corrupted`: its
+    /// contents are unknown, and an older state would delete live files as garbage.
     pub fn open(files: Arc<dyn Files>, store: Uuid) -> Result<Manifest> {
         with_reserve(files.as_ref(), || files.create_dir(CHECKPOINT_DIRECTORY))?;
         let newest = newest(files.as_ref(), store)?;
-        let (ledger, items, rebuilt) = match files.local_root() {
-            Some(root) => Ledger::open(files.clone(), root, newest.items)?,
+        let (log, items, rebuilt) = match files.local_root() {
+            Some(root) => ManifestLog::open(files.clone(), root, newest.items)?,
             None => (None, newest.items.unwrap_or_default(), None),
         };
         if let Some((_, error)) = newest.damaged.filter(|(number, _)| *number > items.edit) {
@@ -69,15 +70,15 @@ impl Manifest {
         }
         let state = ManifestState::from_items(&items)?;
         let next = state.edit.max(newest.number) + 1;
-        Ok(Manifest { files, store, ledger, state, next, checkpoint: newest.whole, rebuilt })
+        Ok(Manifest { files, store, log, state, next, checkpoint: newest.whole, rebuilt })
     }
 
-    /// What the manifest says now.
+    /// The current state.
     pub fn state(&self) -> &ManifestState {
         &self.state
     }
 
-    /// Why the ledger was made anew from a checkpoint when the manifest was opened, if it was.
+    /// Why the manifest log was rebuilt from a checkpoint when the manifest was opened, if it was.
     pub fn rebuilt(&self) -> Option<&str> {
         self.rebuilt.as_deref()
     }
@@ -92,10 +93,9 @@ impl Manifest {
         self.checkpoint
     }
 
-    /// Lets go of the ledger, which only one may hold: the store may be opened again before this one is dropped. No edit
-    /// comes after.
+    /// Closes the manifest log, so that the store may be opened again before this one is dropped. No edit may follow.
     pub fn close(&mut self) {
-        self.ledger = None;
+        self.log = None;
     }
 
     /// Makes an edit durable. With `checkpoint`, as a checkpoint that was read back.
@@ -108,13 +108,13 @@ impl Manifest {
         let (puts, removes) = self.state.changes(&edit, number)?;
         let mut next = self.state.clone();
         next.apply(edit, number);
-        if checkpoint || self.ledger.is_none() {
+        if checkpoint || self.log.is_none() {
             self.write_checkpoint(&next)?;
         }
-        if let Some(Err(error)) = self.ledger.as_mut().map(|ledger| ledger.commit(number, &puts, &removes)) {
-            // What it holds is not known any more. The checkpoint is ahead of it, and wins when the store is opened.
-            tracing::warn!(%error, "the manifest's ledger failed: every edit is a checkpoint until the next start");
-            self.ledger = None;
+        if let Some(Err(error)) = self.log.as_mut().map(|log| log.commit(number, &puts, &removes)) {
+            // Its contents are unknown now. The checkpoint is newer, and wins when the store is opened.
+            tracing::warn!(%error, "the manifest log failed: every edit is a checkpoint until the next start");
+            self.log = None;
             if self.checkpoint < number {
                 self.write_checkpoint(&next)?;
             }
@@ -202,14 +202,14 @@ mod tests {
         let of = |name: &str| dir.path().join("edits").join(name);
         let (left, others) = (of("snap.00000001.generating"), [of("snap.txt"), of("x.generating")]);
         others.iter().chain([&left]).for_each(|path| std::fs::write(path, "half").expect("writes"));
-        ledger::remove_leftovers(files.as_ref()).expect("removes");
+        log::remove_leftovers(files.as_ref()).expect("removes");
         assert!(!left.exists() && others.iter().all(|path| path.exists()));
         others.iter().for_each(|path| std::fs::remove_file(path).expect("removes"));
         assert_eq!(reopened(&files, store), before);
     }
 
     #[test]
-    fn a_lost_ledger_is_made_anew_from_the_newest_checkpoint() {
+    fn a_lost_manifest_log_is_rebuilt_from_the_newest_checkpoint() {
         let dir = tempfile::tempdir().expect("a directory");
         let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
         let store = Uuid::new_v4();
@@ -231,11 +231,11 @@ mod tests {
         assert!(manifest.rebuilt().is_some() && *manifest.state() == before, "{:?}", manifest.rebuilt());
         drop(manifest);
         std::fs::remove_dir_all(dir.path().join("manifest")).expect("removes");
-        assert_eq!(reopened(&files, store), before, "from the new ledger alone");
+        assert_eq!(reopened(&files, store), before, "from the new manifest log alone");
     }
 
     #[test]
-    fn a_damaged_checkpoint_does_no_harm_where_the_ledger_knows_as_much() {
+    fn a_damaged_checkpoint_does_no_harm_where_the_manifest_log_knows_as_much() {
         let dir = tempfile::tempdir().expect("a directory");
         let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
         let store = Uuid::new_v4();
@@ -274,7 +274,8 @@ mod tests {
         SpanTombstone { start: vec![1], end: None, ts: 5, deleted_at: 6, seq }
     }
 
-    /// One of all that an edit can do, to one of four relations, of which a segment, a tombstone and a mark may be there.
+    /// One of all that an edit can do, to one of four relations, of which a segment, a tombstone and a mark may be
+    /// there.
     fn random_edit(random: &mut Random, state: &ManifestState, at: u64) -> Edit {
         let relation = RelationId(random.below(4) as u32);
         let some = |random: &mut Random, count: usize| random.below(count as u64 + 1) as usize;
@@ -312,10 +313,10 @@ mod tests {
         next
     }
 
-    /// The state after each edit is the expected one, and the one that is read back: from the ledger, from one that a crash
-    /// has left behind the checkpoint, and from the checkpoint alone.
+    /// The state after each edit is the expected one, and the one that is read back: from the manifest log, from one
+    /// that a crash has left behind the checkpoint, and from the checkpoint alone.
     #[test]
-    fn random_edits_do_what_they_say_and_are_read_back_from_ledger_and_checkpoint() {
+    fn random_edits_do_what_they_say_and_are_read_back_from_log_and_checkpoint() {
         let dir = tempfile::tempdir().expect("a directory");
         let files: Arc<dyn Files> = Arc::new(LocalFiles::new(dir.path()).expect("opens"));
         let (edits, aside) = (dir.path().join("edits"), dir.path().join("aside"));

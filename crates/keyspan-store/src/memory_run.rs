@@ -14,8 +14,8 @@ use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result
 
 use crate::row::{CellStamp, RowEntry};
 use crate::run::{
-    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
-    WholeKey,
+    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
+    Wanted, WholeKey,
 };
 use crate::seam::ScanCounters;
 
@@ -29,7 +29,7 @@ pub struct MemoryRun {
     /// All rows: encoded keys, every key column, and one entry of `columns` a cell column.
     batch: RunBatch,
     columns: Vec<ColumnId>,
-    meetings: Meetings,
+    overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
 }
 
@@ -42,13 +42,19 @@ impl MemoryRun {
         columns: Vec<ColumnId>,
         seq: (u64, u64),
     ) -> Result<MemoryRun> {
-        // What it holds is to be what it counts.
+        // Without spare capacity, so that the bytes counted are the bytes held.
         let values = batch.cells.iter_mut().filter_map(|cells| cells.values.as_mut());
         batch.keys.iter_mut().flatten().chain(values).for_each(|array| *array = compacted(array));
         let mut extent = ExtentBuilder::new(relation, 0);
         extent.add(&batch)?;
         let meta = RunMeta { all: extent.finish(), groups: Vec::new(), seq, bytes: batch.bytes() as u64 };
-        Ok(MemoryRun { meta, batch, columns, meetings: Meetings::default(), prefixes: KnownPrefixes::default() })
+        Ok(MemoryRun {
+            meta,
+            batch,
+            columns,
+            overlap_cache: OverlapCache::default(),
+            prefixes: KnownPrefixes::default(),
+        })
     }
 
     /// The rows of a bulk write, stamped `ts` at the server's clock `now` (both in microseconds), sorted; of two rows
@@ -85,8 +91,9 @@ impl MemoryRun {
         MemoryRun::new(relation, batch, write.columns[key_len..].to_vec(), (seq, seq))
     }
 
-    /// A run made by [`MemoryRun::from_write`] with the stamp that its batch got later: written at `ts`, at the server's
-    /// clock `now` (both in microseconds), as part of batch `seq`. So that rows are sorted before they have their place.
+    /// A run made by [`MemoryRun::from_write`] with the stamp that its batch got later: written at `ts`, at the
+    /// server's clock `now` (both in microseconds), as part of batch `seq`. Rows are sorted before the batch has its
+    /// place in the commit order, and stamped after.
     pub fn stamped(mut self, ts: i64, ttl: u32, now: i64, seq: u64) -> MemoryRun {
         let stamp = CellStamp::new(ts, ttl, now);
         let row = &mut self.batch.row;
@@ -183,8 +190,8 @@ impl SortedRun for MemoryRun {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        Some(&self.meetings)
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        Some(&self.overlap_cache)
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {

@@ -4,7 +4,7 @@
 //! their own seq and fold the entries of one key by the rules of [`crate::merge`].
 //!
 //! Rule: it is frozen at [`FREEZE_ROWS`] or [`FREEZE_BYTES`], and turned into a [`MemoryRun`] only once all it holds
-//! may be seen by everyone (its greatest seq is acknowledged), since a memory run has no seq a row.
+//! may be seen by everyone (its greatest seq is acknowledged), since the rows of a memory run have no seq of their own.
 
 use std::cmp::Reverse;
 use std::ops::Bound;

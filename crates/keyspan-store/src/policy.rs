@@ -1,17 +1,18 @@
-//! The policy of compaction: which segments to merge next, and which to drop. Pure functions of what the manifest knows.
+//! The policy of compaction: which segments to merge next, and which to drop. Pure functions of what the manifest
+//! knows.
 //!
 //! ```text
 //! window of a table ─ sorted level: segments whose boxes are disjoint ─────────────┐ one run
 //!                   ─ runs that overlap it and each other, newest last  ─── ─── ──  ┘ at most 4
 //! ```
 //!
-//! Windows are sized so that a closed one holds 1–16 M rows. In a window, **depth** is the greatest number of segments
-//! that meet in one key. Beyond [`MAX_DEPTH`] the smallest are merged first, together with every one not much larger
-//! than all smaller ones together: so late rows are merged among themselves before they are merged into the level.
-//! A window in which nothing is written any more is merged into one level, once that is worth its cost.
+//! Windows are sized so that a closed one holds 1–16 M rows. In a window, the **depth** is the greatest number of
+//! segments that overlap in one key. Beyond [`MAX_DEPTH`] the smallest are merged first, together with every one not
+//! much larger than all smaller ones together: so late rows are merged among themselves before they are merged into the
+//! level. A window in which nothing is written any more is merged into one level, once that is worth its cost.
 //!
-//! A segment of which deletions of spans cover a good part is merged alone: else rows that nothing overlaps any more would
-//! take their space for ever.
+//! A segment that span tombstones cover to a good part is merged alone: if nothing overlapped it any more, its deleted
+//! rows would take their space for ever.
 //!
 //! A segment is dropped whole only when all of it has expired and its newest write is older than the oldest of
 //! everything that it overlaps, log and memtables included: until then an expired cell shadows older ones
@@ -25,7 +26,7 @@ use crate::run::{Extent, RunMeta};
 use crate::segment::SegmentRecord;
 use crate::window::{WHOLE, Window, times_of};
 
-/// Most segments that may meet in one key of a window before some are merged.
+/// Most segments that may overlap in one key of a window before some are merged.
 pub const MAX_DEPTH: usize = 4;
 /// Rows that a window is sized for; by powers of two, so that a closed one holds between half and twice as many.
 const WINDOW_ROWS: u64 = 4_000_000;
@@ -73,7 +74,8 @@ pub fn output_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
     (level..63).find(fits).unwrap_or(WHOLE)
 }
 
-/// The next merge, if one should be done. `all`: also those that only tidy up ([`crate::seam::Store::compact`]).
+/// The next merge, if one should be done. `all`: also merges that only reduce the number of segments
+/// ([`crate::seam::Store::compact`]).
 pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Option<Pick> {
     let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
     let newest = segments.iter().map(|segment| segment.meta.seq.1).max()?;
@@ -99,14 +101,14 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Op
     picks.into_iter().max_by_key(|(depth, _)| *depth).map(|(_, pick)| pick)
 }
 
-/// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What is
-/// left of it may take `room` bytes.
+/// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What
+/// is left of it may take `room` bytes.
 pub fn worth_freeing(meta: &RunMeta, deleted: u64, all: bool, room: u64) -> bool {
     let left = meta.bytes - meta.bytes * deleted / meta.all.rows.max(1);
     deleted > 0 && (all || deleted * LEVEL_SHARE >= meta.all.rows) && left <= room
 }
 
-/// The greatest number of segments of one window that meet in one key: what a reader of a key may have to merge.
+/// The greatest number of segments of one window that overlap in one key: what a reader of a key may have to merge.
 pub fn most_runs_in_window(relation: &RelationDef, segments: &[SegmentRecord]) -> usize {
     let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
     windows(relation, segments, level).iter().map(|group| depth(group)).max().unwrap_or(0)
@@ -157,30 +159,30 @@ fn windows<'a>(relation: &RelationDef, segments: &'a [SegmentRecord], level: u32
     groups.into_values().collect()
 }
 
-/// The greatest number of segments that meet in one key, by their boxes.
+/// The greatest number of segments that overlap in one key, by their bounding boxes.
 fn depth(group: &[&SegmentRecord]) -> usize {
     deepest(group).len()
 }
 
-/// The segments that meet where most of them do.
+/// The segments that overlap in the key where most do.
 fn deepest<'a>(group: &[&'a SegmentRecord]) -> Vec<&'a SegmentRecord> {
-    let meeting = |segment: &&SegmentRecord| -> Vec<&'a SegmentRecord> {
+    let overlapping = |segment: &&SegmentRecord| -> Vec<&'a SegmentRecord> {
         let own = &segment.meta.all;
-        let meets = |other: &&&SegmentRecord| other.meta.all.spans(&own.key.0) && !other.meta.all.disjoint(own);
-        group.iter().filter(meets).copied().collect()
+        let overlaps = |other: &&&SegmentRecord| other.meta.all.spans(&own.key.0) && !other.meta.all.disjoint(own);
+        group.iter().filter(overlaps).copied().collect()
     };
-    group.iter().map(meeting).max_by_key(Vec::len).unwrap_or_default()
+    group.iter().map(overlapping).max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Those that meet some other.
+/// Those that overlap some other.
 fn overlapping<'a>(group: &[&'a SegmentRecord]) -> Vec<&'a SegmentRecord> {
-    let meets = |segment: &&&SegmentRecord| {
+    let overlaps = |segment: &&&SegmentRecord| {
         group.iter().any(|other| other.id != segment.id && !other.meta.all.disjoint(&segment.meta.all))
     };
-    group.iter().filter(meets).copied().collect()
+    group.iter().filter(overlaps).copied().collect()
 }
 
-/// Where most meet, the smallest: enough of them to bring the depth down, and those not much larger.
+/// Where most overlap, the smallest: enough of them to bring the depth down, and those not much larger.
 fn smallest<'a>(group: &[&'a SegmentRecord], depth: usize) -> Vec<&'a SegmentRecord> {
     let mut by_size = deepest(group);
     by_size.sort_by_key(|segment| (level_bytes(group, segment), segment.id));
@@ -203,7 +205,7 @@ fn level_bytes(group: &[&SegmentRecord], segment: &SegmentRecord) -> u64 {
     group.iter().filter(|other| other.meta.seq == segment.meta.seq).map(|other| other.meta.bytes).sum()
 }
 
-/// All that meet others, if the small ones together are worth rewriting the largest.
+/// All that overlap others, if the small ones together are large enough to be worth rewriting the largest.
 fn worth_tidying<'a>(group: &[&'a SegmentRecord]) -> Option<Vec<&'a SegmentRecord>> {
     let inputs = overlapping(group);
     let largest = inputs.iter().map(|segment| level_bytes(group, segment)).max()?;

@@ -116,7 +116,7 @@ impl Store {
 
     fn check(&self) {
         let most = most_runs_in_window(&self.relation, &self.segments);
-        assert!(most <= MAX_DEPTH, "{most} runs meet");
+        assert!(most <= MAX_DEPTH, "{most} runs overlap");
     }
 }
 

@@ -1,11 +1,11 @@
 //! Repair: a damaged data directory becomes one that verifies, with everything that is not damaged.
 //!
 //! ```text
-//! KEYSPAN ─▶ checkpoints, ledger ─▶ log ─▶ opened, all of it flushed ─▶ segments ─▶ closed ─▶ checked
+//! KEYSPAN ─▶ checkpoints, manifest log ─▶ log ─▶ opened, all of it flushed ─▶ segments ─▶ closed ─▶ checked
 //! ```
 //!
-//! Rules: nothing that is damaged is thrown away: it is put into `damaged/`. What is lost is counted and named. Where it
-//! cannot be told what a database was, as with no whole checkpoint, nothing is changed and the error says so.
+//! Rules: nothing that is damaged is thrown away: it is put into `damaged/`. What is lost is counted and named. Where
+//! the state of the database is unknown, as without a whole checkpoint, nothing is changed and the error says so.
 
 mod log;
 
@@ -17,16 +17,13 @@ use uuid::Uuid;
 
 use crate::check::{CheckReport, check_files};
 use crate::engine::{EmbeddedStore, StoreOptions};
-use crate::files::{Files, LocalFiles};
+use crate::files::{DAMAGED, Files, LocalFiles, keep_damaged};
 use crate::format::{FORMAT_FILE, Format};
 use crate::log::log_files;
 use crate::manifest::{Edit, Manifest, ManifestState, Marks, checkpoint_store, checkpoints, read_checkpoint};
 use crate::segment::{data_path, index_path};
 
-/// Where damaged files are put.
-const DAMAGED: &str = "damaged";
-
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     /// What was done, a sentence each.
@@ -56,20 +53,23 @@ pub fn repair_files(files: &Arc<dyn Files>, options: StoreOptions) -> Result<Rep
     let mut report = RepairReport::default();
     {
         let _lock = files.lock("LOCK")?;
-        let store = mend_format(files.as_ref(), &mut report)?;
-        let state = mend_manifest(files, store, &mut report)?;
-        log::mend(files, store, &state, &mut report)?;
+        let store = repair_format(files.as_ref(), &mut report)?;
+        let state = repair_manifest(files, store, &mut report)?;
+        log::repair(files, store, &state, &mut report)?;
     }
     let opened = EmbeddedStore::open_files(files.clone(), StoreOptions { background: false, ..options });
     let store = opened.map_err(|error| too_much_lost(error, &report))?;
-    let mended = store.mend_segments(&mut report);
+    let repaired = store.repair_segments();
     let closed = store.close();
-    mended.and(closed)?;
+    let segments = repaired?;
+    closed?;
+    report.rows_lost += segments.rows_lost;
+    report.done.extend(segments.done);
     report.check = check_files(files)?;
     Ok(report)
 }
 
-/// What comes after a lost change of the catalog cannot be understood.
+/// Batches after a lost catalog change cannot be decoded.
 fn too_much_lost(error: Error, report: &RepairReport) -> Error {
     if report.batches_lost == 0 {
         return error;
@@ -79,23 +79,8 @@ fn too_much_lost(error: Error, report: &RepairReport) -> Error {
         .with_hint(format!("Restore a backup. The files as they were are in the directory \"{DAMAGED}\"."))
 }
 
-/// Puts a copy of a damaged file aside; the file itself is left. Durable.
-pub fn keep_damaged(files: &dyn Files, path: &str, report: &mut RepairReport) -> Result<()> {
-    files.create_dir(DAMAGED)?;
-    let name = path.replace('/', ".");
-    let mut aside = format!("{DAMAGED}/{name}");
-    let mut number = 2;
-    while !files.link(path, &aside)? {
-        aside = format!("{DAMAGED}/{name}.{number}");
-        number += 1;
-    }
-    files.sync_dir(DAMAGED)?;
-    report.done.push(format!("file \"{}\" was moved to \"{}\"", files.display(path), files.display(&aside)));
-    Ok(())
-}
-
-/// Makes the file KEYSPAN anew if it is damaged: a checkpoint says which store it is.
-fn mend_format(files: &dyn Files, report: &mut RepairReport) -> Result<Uuid> {
+/// Rebuilds a damaged file KEYSPAN with the store id of a checkpoint.
+fn repair_format(files: &dyn Files, report: &mut RepairReport) -> Result<Uuid> {
     let error = match Format::read(files) {
         Ok(Some(format)) => return Ok(format.store),
         Ok(None) => {
@@ -107,15 +92,15 @@ fn mend_format(files: &dyn Files, report: &mut RepairReport) -> Result<Uuid> {
     };
     let mut stores = checkpoints(files)?.into_iter().rev().filter_map(|(_, path)| checkpoint_store(files, &path));
     let Some(store) = stores.next() else { return Err(error) };
-    keep_damaged(files, FORMAT_FILE, report)?;
+    report.done.push(keep_damaged(files, FORMAT_FILE)?);
     files.remove(FORMAT_FILE)?;
     Format { store, ..Format::new() }.put(files)?;
-    report.done.push("the file KEYSPAN was made anew from a checkpoint".to_string());
+    report.done.push("the file KEYSPAN was rebuilt from a checkpoint".to_string());
     Ok(store)
 }
 
-/// Takes damaged checkpoints away and makes a damaged ledger anew; answers what the manifest says then.
-fn mend_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport) -> Result<ManifestState> {
+/// Takes damaged checkpoints away and rebuilds a damaged manifest log; returns what the manifest says then.
+fn repair_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport) -> Result<ManifestState> {
     let mut damaged = checkpoints(files.as_ref())?;
     damaged.retain(|(_, path)| {
         let read = read_checkpoint(files.as_ref(), store, path);
@@ -143,11 +128,11 @@ fn mend_manifest(files: &Arc<dyn Files>, store: Uuid, report: &mut RepairReport)
     };
     for (_, path) in &damaged {
         let aside = format!("{path}.damaged");
-        keep_damaged(files.as_ref(), &aside, report)?;
+        report.done.push(keep_damaged(files.as_ref(), &aside)?);
         files.remove(&aside)?;
     }
     if let Some(why) = manifest.rebuilt() {
-        report.done.push(format!("the manifest's ledger was made anew from the newest checkpoint: {why}"));
+        report.done.push(format!("the manifest log was rebuilt from the newest checkpoint: {why}"));
     }
     Ok(manifest.state().clone())
 }

@@ -1,10 +1,13 @@
-//! One row as a value of its own, in the memtable and where versions are resolved one by one.
+//! One row as a value of its own, in the memtable and where versions are resolved one by one; [`rules`] says which of
+//! two versions wins.
+
+pub mod rules;
 
 use keyspan_model::array::tie_bytes;
 use keyspan_model::{CellWrite, ColumnId, RowWrite, Value};
 
-use crate::merge::rules::{Candidate, stronger};
 use crate::run::Extent;
+use rules::{Candidate, stronger};
 
 /// When something was written and how long it lives. Times in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ impl Cell {
     }
 }
 
-/// What is known of a row in one place: a marker, a row tombstone, cells.
+/// The entry of a row in one run or memtable: a marker, a row tombstone, cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowEntry {
     /// The row marker that an INSERT writes.

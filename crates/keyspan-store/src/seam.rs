@@ -9,13 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 use keyspan_model::{
-    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn,
-    Span, Stamp, Value, WriteBatch,
+    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Error, ErrorKind, Mutation, RelationDef, RelationId, Result,
+    Scan, ScanColumn, Span, Stamp, Value, WriteBatch,
 };
 
 /// Batches of rows as they are read; dropping it stops the read.
@@ -64,8 +64,8 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Errors: 40001 when a precondition fails, 53100 on a full disk, 54000 for an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
 
-    /// Begins to write rows of one statement out, of any number, that are to be seen only when the mutation is applied
-    /// that [`Load::finish`] answers. The relation may be one that is yet to be made.
+    /// Begins a load: rows of one statement, of any number, written out while they come. They become visible when the
+    /// mutation that [`Load::finish`] returns is applied. The relation need not exist yet.
     ///
     /// Errors: 53100 on a full disk.
     fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>>;
@@ -79,13 +79,13 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Flushes, then merges the segments of every relation as far as they can be.
     async fn compact(&self) -> Result<()>;
 
-    /// Says that whoever follows the relation has seen all batches up to this one. A relation is followed when the catalog
-    /// has a materialized view of it; until this is called, for the first time since the store was opened, none of its
-    /// deletions is forgotten, and later none of a later batch: so that [`Snapshot::changed`] tells of it.
+    /// Tells the store that the followers of a relation, its materialized views, have seen all batches up to this one.
+    /// Tombstones of later batches are kept, and all of them until the first call after the store was opened, so that
+    /// [`Snapshot::changed`] finds what was deleted.
     fn followed(&self, relation: RelationId, seq: u64);
 }
 
-/// Rows of one statement on their way out; dropped before its end, nothing is left of them.
+/// A load in progress. Dropped before [`Load::finish`], it leaves nothing behind.
 #[async_trait]
 pub trait Load: Send {
     /// Takes rows. Batches have the same columns, stamp and seconds to live; of two rows with one key the later wins.
@@ -112,12 +112,12 @@ pub struct Accepted {
     pub per_prefix: bool,
 }
 
-/// A number that is known, guessed, or neither.
+/// A value that is exact, estimated or unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known<T> {
     /// True as of the snapshot.
     Exact(T),
-    /// A guess.
+    /// Near the truth, as far as the store can tell without reading.
     Estimate(T),
     /// Unknown.
     Unknown,
@@ -134,7 +134,7 @@ pub struct ScanStatistics {
     pub ranges: Vec<Known<(Value, Value)>>,
 }
 
-/// How the runs of a scan are brought together; EXPLAIN names it.
+/// How the runs of a scan are combined; EXPLAIN names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanForm {
     /// Nothing to read.
@@ -152,7 +152,7 @@ pub enum ScanForm {
 /// One part of a scan that can be read on its own.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// Only the store that made it can read this.
+    /// Opaque: only the store that made the split can read it.
     pub payload: Bytes,
     /// Rows it is expected to deliver.
     pub rows: u64,
@@ -163,7 +163,7 @@ pub struct Split {
 pub struct ScanPlan {
     /// Parts; for an ordered scan their concatenation in this order is in order, and their key ranges are disjoint.
     pub splits: Vec<Split>,
-    /// How runs are brought together.
+    /// How runs are combined.
     pub form: ScanForm,
     /// Runs in memory that are read.
     pub memory_runs: usize,
@@ -184,7 +184,7 @@ pub enum Changes {
     Within(Vec<(Value, Value)>),
 }
 
-/// Counts of what a scan really did; filled in while its stream is read.
+/// Counters of what a scan has done, filled in while its stream is read.
 #[derive(Debug, Default)]
 pub struct ScanCounters {
     /// Rows delivered.
@@ -213,27 +213,28 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// What of the scan is answered exactly. Cheap, no IO.
     fn accept(&self, scan: &Scan) -> Accepted;
 
-    /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no data but
-    /// keys.
+    /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no
+    /// data but keys.
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
-    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of one
-    /// batch are in key order (backward in a reverse scan), also where the scan asks for no order: then the next batch may
-    /// begin anew.
+    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of
+    /// one batch are in key order (backward in a reverse scan), also where the scan asks for no order: then the next
+    /// batch may begin at any key.
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
     fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
 
-    /// In which values of a key column rows were written or deleted by batches after `since`: rather too many than too few.
-    /// What has merely expired is no change. Cheap, no IO. A store that cannot tell answers [`Changes::Anywhere`].
+    /// In which values of a key column rows may have been written or deleted by batches after `since`: a superset,
+    /// never too few. What has merely expired is no change. Cheap, no IO. A store that does not know returns
+    /// [`Changes::Anywhere`].
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes>;
 
     /// This snapshot with a transaction's own uncommitted writes on top.
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>>;
 
-    /// This snapshot under another catalog, that of a transaction's own DDL: columns are known as it says, relations that
-    /// only it names are empty, those that it does not name cannot be read.
+    /// This snapshot under another catalog, that of a transaction's own DDL: columns are as it defines them, relations
+    /// that only it names are empty, and those that it does not name cannot be read.
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>>;
 
     /// Bytes that a relation takes, in memory and on disk, as far as the store knows.
@@ -246,4 +247,33 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 /// Whether a scan asks for less than the whole relation.
 pub fn is_bounded(spans: &[Span], ranges: &[ColumnRange]) -> bool {
     !ranges.is_empty() || !spans.iter().any(Span::is_all)
+}
+
+/// The Arrow schema of a scan of `relation`: the columns' types, key columns not null.
+pub fn output_schema(relation: &RelationDef, columns: &[ScanColumn]) -> Result<SchemaRef> {
+    let fields: Vec<Field> = columns.iter().map(|column| output_field(relation, *column)).collect::<Result<_>>()?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+fn output_field(relation: &RelationDef, column: ScanColumn) -> Result<Field> {
+    use arrow::datatypes::DataType;
+    match column {
+        ScanColumn::Column(id) => match (relation.key_index(id), relation.value(id)) {
+            (Some(at), _) => Ok(relation.key[at].ty.field(&relation.key[at].name, false)),
+            (None, Some(column)) => Ok(column.ty.field(&column.name, true)),
+            (None, None) => Err(no_column(relation, id)),
+        },
+        ScanColumn::WriteTime(id) => {
+            Ok(Field::new(format!("writetime({})", value_name(relation, id)?), DataType::Int64, true))
+        }
+        ScanColumn::Ttl(id) => Ok(Field::new(format!("ttl({})", value_name(relation, id)?), DataType::Int32, true)),
+    }
+}
+
+fn value_name(relation: &RelationDef, id: ColumnId) -> Result<&str> {
+    relation.value(id).map(|column| column.name.as_str()).ok_or_else(|| no_column(relation, id))
+}
+
+fn no_column(relation: &RelationDef, id: ColumnId) -> Error {
+    Error::new(ErrorKind::UndefinedColumn, format!("relation {} has no column {id}", relation.id))
 }

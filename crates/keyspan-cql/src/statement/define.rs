@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP, COMMENT, and the upkeep of tables: what there is.
+//! Definitions: CREATE, ALTER, DROP, COMMENT, and the upkeep of tables.
 
 use std::fmt;
 

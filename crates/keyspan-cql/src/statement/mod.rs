@@ -1,11 +1,12 @@
-//! The statements of the language: what [`crate::parse`] answers and everything else in Keyspan runs.
+//! The statements of the language: what [`crate::parse`] returns and the rest of Keyspan runs.
 //!
 //! The rule: names are folded (lower case unless quoted) by the time they stand here, and whatever is stored for later
 //! (a view's query, a DEFAULT, a CHECK) carries its own source text, because SQL printed from a tree is never executed.
-//! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1 and,
-//! as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
+//! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1
+//! and, as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 //!
-//! - `define`: what there is; `write`: what changes rows; `read`: what is asked; `session`: how the session goes on.
+//! - `define`: definitions; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
+//!   transactions, prepared statements.
 
 mod define;
 mod read;

@@ -1,4 +1,4 @@
-//! EXPLAIN, SHOW, DESCRIBE, and the scan of HBase's shell: what is asked. A SELECT is [`super::Query`].
+//! EXPLAIN, SHOW, DESCRIBE, and the scan of HBase's shell. A SELECT is [`super::Query`].
 
 use super::{ObjectName, Parsed};
 

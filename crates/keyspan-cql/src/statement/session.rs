@@ -1,4 +1,4 @@
-//! Settings, transactions, prepared statements, cursors, NOTIFY: how the session goes on.
+//! Settings, transactions, prepared statements, cursors, NOTIFY.
 
 use keyspan_model::ColumnType;
 use sqlparser::ast;

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE, COPY: what changes rows, or moves many of them.
+//! INSERT, UPDATE, DELETE and COPY.
 
 use sqlparser::ast;
 

@@ -10,8 +10,8 @@ use keyspan_model::{Error, ErrorKind, Result, Value};
 use super::parameter::read_binary;
 use super::pg_type::PgType;
 
-/// The text of an array in binary form. `declared` is the OID of its elements where the bytes name none; `number` counts
-/// parameters from 1 and stands in errors.
+/// The text of an array in binary form. `declared` is the OID of its elements where the bytes name none; `number`
+/// counts parameters from 1 and stands in errors.
 pub(crate) fn read_array(bytes: &[u8], declared: u32, number: usize) -> Result<Value> {
     let junk =
         || Error::new(ErrorKind::InvalidBinary, format!("incorrect binary data format in bind parameter {number}"));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::column::{Column, Form};
+use super::column::{WireColumn, WireForm};
 use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::put_numeric;
 use super::pg_type::{PgType, oid};
@@ -17,7 +17,7 @@ pub(super) const JSONB_VERSION: u8 = 1;
 pub(super) const INET_V4: u8 = 2;
 pub(super) const INET_V6: u8 = 3;
 
-impl Column {
+impl WireColumn {
     /// Writes a value as a field of a DataRow: its length, then its binary form; −1 for null.
     pub(crate) fn put_binary_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         if self.is_null(row) {
@@ -25,44 +25,44 @@ impl Column {
             return Ok(());
         }
         match &self.form {
-            Form::Boolean(values) => put_fixed([u8::from(values.value(row))], out),
-            Form::Int16(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            Form::Int32(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            Form::Int64(values) => put_int64(values.value(row), self.ty, out)?,
-            Form::Real(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            Form::Double(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            Form::Text(values) => put_string(values.value(row), self.ty, out)?,
-            Form::TextView(values) => put_string(values.value(row), self.ty, out)?,
-            Form::Bytes(values) => put_sized(values.value(row), out)?,
-            Form::Uuid(values) => put_sized(values.value(row), out)?,
-            Form::Date(values) => put_fixed(shift(values.value(row).checked_sub(EPOCH_DAYS))?.to_be_bytes(), out),
-            Form::Time(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            Form::Timestamp(values, _) | Form::LocalTimestamp(values) => {
+            WireForm::Boolean(values) => put_fixed([u8::from(values.value(row))], out),
+            WireForm::Int16(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            WireForm::Int32(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            WireForm::Int64(values) => put_int64(values.value(row), self.ty, out)?,
+            WireForm::Real(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            WireForm::Double(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            WireForm::Text(values) => put_string(values.value(row), self.ty, out)?,
+            WireForm::TextView(values) => put_string(values.value(row), self.ty, out)?,
+            WireForm::Bytes(values) => put_sized(values.value(row), out)?,
+            WireForm::Uuid(values) => put_sized(values.value(row), out)?,
+            WireForm::Date(values) => put_fixed(shift(values.value(row).checked_sub(EPOCH_DAYS))?.to_be_bytes(), out),
+            WireForm::Time(values) => put_fixed(values.value(row).to_be_bytes(), out),
+            WireForm::Timestamp(values, _) | WireForm::LocalTimestamp(values) => {
                 put_fixed(shift(values.value(row).checked_sub(EPOCH_MICROS))?.to_be_bytes(), out);
             }
-            Form::Decimal(values) => with_length(out, |out| {
+            WireForm::Decimal(values) => with_length(out, |out| {
                 let mut text = BytesMut::with_capacity(48);
                 put_decimal(values.value(row), values.scale(), &mut text);
                 put_numeric(std::str::from_utf8(&text).expect("digits are ASCII"), out);
                 Ok(())
             })?,
-            Form::Wide(values) => with_length(out, |out| {
+            WireForm::Wide(values) => with_length(out, |out| {
                 put_numeric(&values.value_as_string(row), out);
                 Ok(())
             })?,
-            Form::Duration(values) => with_length(out, |out| {
+            WireForm::Duration(values) => with_length(out, |out| {
                 let value = values.value(row);
                 out.put_i64(value.nanoseconds / 1000);
                 out.put_i32(value.days);
                 out.put_i32(value.months);
                 Ok(())
             })?,
-            Form::List(..) if self.ty.oid != oid::JSONB => with_length(out, |out| self.put_binary_array(row, out))?,
-            Form::List(..) | Form::Struct(_) | Form::Map(..) => with_length(out, |out| {
+            WireForm::List(..) if self.ty.oid != oid::JSONB => with_length(out, |out| self.put_binary_array(row, out))?,
+            WireForm::List(..) | WireForm::Struct(_) | WireForm::Map(..) => with_length(out, |out| {
                 out.put_u8(JSONB_VERSION);
                 self.put_text(row, out)
             })?,
-            Form::Null => out.put_i32(-1),
+            WireForm::Null => out.put_i32(-1),
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Column {
         let mut items = self;
         let (mut start, mut end) = (row, row + 1);
         let mut lengths = Vec::new();
-        while let Form::List(offsets, inner) = &items.form {
+        while let WireForm::List(offsets, inner) = &items.form {
             let length = offsets[start + 1] - offsets[start];
             let even = (start..end).all(|list| !items.is_null(list) && offsets[list + 1] - offsets[list] == length);
             if !even {

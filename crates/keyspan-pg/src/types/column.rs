@@ -21,15 +21,15 @@ use crate::engine::Zone;
 
 /// A column of a batch, and the Postgres type to write it as.
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct WireColumn {
     pub(super) ty: PgType,
     pub(super) nulls: Option<NullBuffer>,
-    pub(super) form: Form,
+    pub(super) form: WireForm,
 }
 
 /// The arrays as which values are written.
 #[derive(Debug)]
-pub(super) enum Form {
+pub(super) enum WireForm {
     /// Every value is null.
     Null,
     Boolean(BooleanArray),
@@ -52,63 +52,63 @@ pub(super) enum Form {
     LocalTimestamp(TimestampMicrosecondArray),
     Duration(IntervalMonthDayNanoArray),
     /// Lists: row `i` has the items from `offsets[i]` to `offsets[i + 1]`.
-    List(Vec<usize>, Box<Column>),
+    List(Vec<usize>, Box<WireColumn>),
     /// Structs: names and columns of the fields.
-    Struct(Vec<(String, Column)>),
+    Struct(Vec<(String, WireColumn)>),
     /// Maps: row `i` has the entries from `offsets[i]` to `offsets[i + 1]`.
-    Map(Vec<usize>, Box<Column>, Box<Column>),
+    Map(Vec<usize>, Box<WireColumn>, Box<WireColumn>),
 }
 
-impl Column {
+impl WireColumn {
     /// Prepares an array of the type that `field` describes.
     ///
     /// # Errors
     /// A value that its Postgres type cannot hold: 22003, 22008.
-    pub(crate) fn new(field: &Field, array: &ArrayRef, zone: Zone) -> Result<Column> {
-        Column::of_type(PgType::of_field(field), array, zone)
+    pub(crate) fn new(field: &Field, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
+        WireColumn::of_type(PgType::of_field(field), array, zone)
     }
 
-    fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<Column> {
+    fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
         let array = widened(array)?;
         let form = form(&array, zone)?;
-        Ok(Column { ty, nulls: array.logical_nulls(), form })
+        Ok(WireColumn { ty, nulls: array.logical_nulls(), form })
     }
 
     /// Whether the value of this row is null.
     pub(crate) fn is_null(&self, row: usize) -> bool {
-        matches!(self.form, Form::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+        matches!(self.form, WireForm::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 }
 
-fn form(array: &ArrayRef, zone: Zone) -> Result<Form> {
+fn form(array: &ArrayRef, zone: Zone) -> Result<WireForm> {
     use arrow::datatypes as t;
     Ok(match array.data_type() {
-        DataType::Null => Form::Null,
-        DataType::Boolean => Form::Boolean(array.as_boolean().clone()),
-        DataType::Int16 => Form::Int16(array.as_primitive::<t::Int16Type>().clone()),
-        DataType::Int32 => Form::Int32(array.as_primitive::<t::Int32Type>().clone()),
-        DataType::Int64 => Form::Int64(array.as_primitive::<t::Int64Type>().clone()),
-        DataType::Float32 => Form::Real(array.as_primitive::<t::Float32Type>().clone()),
-        DataType::Float64 => Form::Double(array.as_primitive::<t::Float64Type>().clone()),
-        DataType::Decimal128(..) => Form::Decimal(array.as_primitive::<t::Decimal128Type>().clone()),
-        DataType::Decimal256(..) => Form::Wide(array.as_primitive::<t::Decimal256Type>().clone()),
-        DataType::Utf8 => Form::Text(array.as_string::<i32>().clone()),
-        DataType::Utf8View => Form::TextView(array.as_string_view().clone()),
-        DataType::Binary => Form::Bytes(array.as_binary::<i32>().clone()),
-        DataType::FixedSizeBinary(_) => Form::Uuid(array.as_fixed_size_binary().clone()),
-        DataType::Date32 => Form::Date(array.as_primitive::<t::Date32Type>().clone()),
-        DataType::Time64(_) => Form::Time(array.as_primitive::<t::Time64MicrosecondType>().clone()),
+        DataType::Null => WireForm::Null,
+        DataType::Boolean => WireForm::Boolean(array.as_boolean().clone()),
+        DataType::Int16 => WireForm::Int16(array.as_primitive::<t::Int16Type>().clone()),
+        DataType::Int32 => WireForm::Int32(array.as_primitive::<t::Int32Type>().clone()),
+        DataType::Int64 => WireForm::Int64(array.as_primitive::<t::Int64Type>().clone()),
+        DataType::Float32 => WireForm::Real(array.as_primitive::<t::Float32Type>().clone()),
+        DataType::Float64 => WireForm::Double(array.as_primitive::<t::Float64Type>().clone()),
+        DataType::Decimal128(..) => WireForm::Decimal(array.as_primitive::<t::Decimal128Type>().clone()),
+        DataType::Decimal256(..) => WireForm::Wide(array.as_primitive::<t::Decimal256Type>().clone()),
+        DataType::Utf8 => WireForm::Text(array.as_string::<i32>().clone()),
+        DataType::Utf8View => WireForm::TextView(array.as_string_view().clone()),
+        DataType::Binary => WireForm::Bytes(array.as_binary::<i32>().clone()),
+        DataType::FixedSizeBinary(_) => WireForm::Uuid(array.as_fixed_size_binary().clone()),
+        DataType::Date32 => WireForm::Date(array.as_primitive::<t::Date32Type>().clone()),
+        DataType::Time64(_) => WireForm::Time(array.as_primitive::<t::Time64MicrosecondType>().clone()),
         DataType::Timestamp(_, at) => {
             let micros = array.as_primitive::<t::TimestampMicrosecondType>().clone();
-            if at.is_some() { Form::Timestamp(micros, zone) } else { Form::LocalTimestamp(micros) }
+            if at.is_some() { WireForm::Timestamp(micros, zone) } else { WireForm::LocalTimestamp(micros) }
         }
-        DataType::Interval(_) => Form::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone()),
+        DataType::Interval(_) => WireForm::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone()),
         DataType::List(item) => {
             let list = array.as_list::<i32>();
-            let items = Column::new(item, list.values(), zone)?;
-            Form::List(usizes(list.offsets()), Box::new(items))
+            let items = WireColumn::new(item, list.values(), zone)?;
+            WireForm::List(usizes(list.offsets()), Box::new(items))
         }
-        DataType::Struct(_) => Form::Struct(fields(array.as_struct(), zone)?),
+        DataType::Struct(_) => WireForm::Struct(fields(array.as_struct(), zone)?),
         DataType::Map(..) => map(array.as_map(), zone)?,
         other => return Err(Error::not_supported(format!("values of type {other} cannot be sent to a client"))),
     })
@@ -118,15 +118,15 @@ fn usizes(offsets: &[i32]) -> Vec<usize> {
     offsets.iter().map(|offset| usize::try_from(*offset).unwrap_or(0)).collect()
 }
 
-fn fields(array: &StructArray, zone: Zone) -> Result<Vec<(String, Column)>> {
+fn fields(array: &StructArray, zone: Zone) -> Result<Vec<(String, WireColumn)>> {
     let pairs = array.fields().iter().zip(array.columns());
-    pairs.map(|(field, values)| Ok((field.name().clone(), Column::new(field, values, zone)?))).collect()
+    pairs.map(|(field, values)| Ok((field.name().clone(), WireColumn::new(field, values, zone)?))).collect()
 }
 
-fn map(array: &MapArray, zone: Zone) -> Result<Form> {
+fn map(array: &MapArray, zone: Zone) -> Result<WireForm> {
     let entries = array.entries();
-    let [key, value] = [0, 1].map(|index| Column::new(&entries.fields()[index], entries.column(index), zone));
-    Ok(Form::Map(usizes(array.offsets()), Box::new(key?), Box::new(value?)))
+    let [key, value] = [0, 1].map(|index| WireColumn::new(&entries.fields()[index], entries.column(index), zone));
+    Ok(WireForm::Map(usizes(array.offsets()), Box::new(key?), Box::new(value?)))
 }
 
 /// The array as one of the types that [`form`] knows.

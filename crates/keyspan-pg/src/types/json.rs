@@ -3,35 +3,35 @@
 use bytes::{BufMut, BytesMut};
 use keyspan_model::Result;
 
-use super::column::{Column, Form, is_json_bare};
+use super::column::{WireColumn, WireForm, is_json_bare};
 
 /// Writes a value as JSON; null is `null`.
-pub(super) fn put_json(column: &Column, row: usize, out: &mut BytesMut) -> Result<()> {
+pub(super) fn put_json(column: &WireColumn, row: usize, out: &mut BytesMut) -> Result<()> {
     if column.is_null(row) {
         out.put_slice(b"null");
         return Ok(());
     }
     match &column.form {
-        Form::List(offsets, items) => {
+        WireForm::List(offsets, items) => {
             put_list(offsets[row]..offsets[row + 1], b"[]", out, |item, out| put_json(items, item, out))
         }
-        Form::Struct(fields) => put_list(0..fields.len(), b"{}", out, |index, out| {
+        WireForm::Struct(fields) => put_list(0..fields.len(), b"{}", out, |index, out| {
             let (name, values) = &fields[index];
             put_string(name.as_bytes(), out);
             out.put_slice(b": ");
             put_json(values, row, out)
         }),
-        Form::Map(offsets, keys, values) => put_list(offsets[row]..offsets[row + 1], b"{}", out, |entry, out| {
+        WireForm::Map(offsets, keys, values) => put_list(offsets[row]..offsets[row + 1], b"{}", out, |entry, out| {
             quoted(out, |out| keys.put_text(entry, out))?;
             out.put_slice(b": ");
             put_json(values, entry, out)
         }),
-        Form::Boolean(values) => {
+        WireForm::Boolean(values) => {
             out.put_slice(if values.value(row) { b"true" } else { b"false" });
             Ok(())
         }
-        Form::Real(values) if !values.value(row).is_finite() => quoted(out, |out| column.put_text(row, out)),
-        Form::Double(values) if !values.value(row).is_finite() => quoted(out, |out| column.put_text(row, out)),
+        WireForm::Real(values) if !values.value(row).is_finite() => quoted(out, |out| column.put_text(row, out)),
+        WireForm::Double(values) if !values.value(row).is_finite() => quoted(out, |out| column.put_text(row, out)),
         _ if is_json_bare(column.ty) => column.put_text(row, out),
         _ => quoted(out, |out| column.put_text(row, out)),
     }

@@ -18,5 +18,5 @@ pub(crate) mod pg_type;
 mod tests;
 pub(crate) mod text;
 
-pub(crate) use column::Column;
+pub(crate) use column::WireColumn;
 pub(crate) use pg_type::PgType;

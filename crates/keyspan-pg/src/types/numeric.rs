@@ -46,7 +46,8 @@ fn group(digits: &[u8]) -> i16 {
     digits.iter().fold(0, |number, digit| number * 10 + i16::from(digit - b'0'))
 }
 
-/// Reads a binary numeric as text: digits with a point, `NaN`, `Infinity` or `-Infinity`. None: the bytes are no numeric.
+/// Reads a binary numeric as text: digits with a point, `NaN`, `Infinity` or `-Infinity`. None: the bytes are no
+/// numeric.
 pub(super) fn read_numeric(mut bytes: &[u8]) -> Option<String> {
     if bytes.len() < 8 {
         return None;

@@ -12,13 +12,13 @@ use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Value, array_of};
 
 use super::parameter::{read_binary, read_text};
-use super::{Column, PgType};
+use super::{PgType, WireColumn};
 use crate::engine::Zone;
 
 const UTC: Zone = Zone::Fixed(0);
 
 fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
-    let column = Column::new(field, array, UTC).expect("a column");
+    let column = WireColumn::new(field, array, UTC).expect("a column");
     let mut out = BytesMut::new();
     column.put_text_field(row, &mut out).expect("text");
     match i32::from_be_bytes(out[..4].try_into().expect("a length")) {
@@ -31,7 +31,7 @@ fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
 }
 
 fn binary(field: &Field, array: &ArrayRef, row: usize) -> Vec<u8> {
-    let column = Column::new(field, array, UTC).expect("a column");
+    let column = WireColumn::new(field, array, UTC).expect("a column");
     let mut out = BytesMut::new();
     column.put_binary_field(row, &mut out).expect("binary");
     out[4..].to_vec()
@@ -133,7 +133,7 @@ fn a_declared_type_is_cast_to_the_wanted_one() {
 fn instants_are_shown_in_the_sessions_zone() {
     let zone = Zone::parse("Asia/Kolkata").expect("a zone");
     let array = array_of(ColumnType::Timestamp, &[Value::Timestamp(1_706_176_800_000_000)]).expect("an array");
-    let column = Column::new(&ColumnType::Timestamp.field("c", true), &array, zone).expect("a column");
+    let column = WireColumn::new(&ColumnType::Timestamp.field("c", true), &array, zone).expect("a column");
     let mut out = BytesMut::new();
     column.put_text(0, &mut out).expect("text");
     assert_eq!(&out[..], b"2024-01-25 15:30:00+05:30");
@@ -196,7 +196,7 @@ fn lists_of_lists_are_arrays_of_two_dimensions() {
     assert_eq!(text(&field, &even, 0), "{{1,2},{3,4}}");
     let expected: Vec<i32> = vec![2, 0, 23, 2, 1, 2, 1, 4, 1, 4, 2, 4, 3, 4, 4];
     assert_eq!(binary(&field, &even, 0), expected.into_iter().flat_map(i32::to_be_bytes).collect::<Vec<u8>>());
-    let ragged = Column::new(&field, &nested([1, 2]), UTC).expect("a column");
+    let ragged = WireColumn::new(&field, &nested([1, 2]), UTC).expect("a column");
     assert!(ragged.put_binary_field(0, &mut BytesMut::new()).is_err());
 }
 

@@ -6,11 +6,11 @@ use bytes::{BufMut, BytesMut};
 use keyspan_model::display::duration_text;
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::column::{Column, Form};
+use super::column::{WireColumn, WireForm};
 use super::pg_type::oid;
 use super::{datetime, float, json};
 
-impl Column {
+impl WireColumn {
     /// Writes a value as a field of a DataRow: its length, then its text; −1 for null.
     pub(crate) fn put_text_field(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         if self.is_null(row) {
@@ -18,8 +18,8 @@ impl Column {
             return Ok(());
         }
         match &self.form {
-            Form::Text(values) => put_sized(values.value(row).as_bytes(), out),
-            Form::TextView(values) => put_sized(values.value(row).as_bytes(), out),
+            WireForm::Text(values) => put_sized(values.value(row).as_bytes(), out),
+            WireForm::TextView(values) => put_sized(values.value(row).as_bytes(), out),
             _ => with_length(out, |out| self.put_text(row, out)),
         }
     }
@@ -27,36 +27,36 @@ impl Column {
     /// Writes the text of a value that is not null.
     pub(crate) fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         match &self.form {
-            Form::Null => {}
-            Form::Boolean(values) => out.put_u8(if values.value(row) { b't' } else { b'f' }),
-            Form::Int16(values) => put_integer(i64::from(values.value(row)), out),
-            Form::Int32(values) => put_integer(i64::from(values.value(row)), out),
-            Form::Int64(values) => put_integer(values.value(row), out),
-            Form::Real(values) => float::put_real(values.value(row), out),
-            Form::Double(values) => float::put_double(values.value(row), out),
-            Form::Decimal(values) => put_decimal(values.value(row), values.scale(), out),
-            Form::Wide(values) => out.put_slice(values.value_as_string(row).as_bytes()),
-            Form::Text(values) => out.put_slice(values.value(row).as_bytes()),
-            Form::TextView(values) => out.put_slice(values.value(row).as_bytes()),
-            Form::Bytes(values) => put_hex(values.value(row), out),
-            Form::Uuid(values) => put_uuid(values.value(row), out),
-            Form::Date(values) => datetime::put_date(values.value(row), out),
-            Form::Time(values) => datetime::put_time(values.value(row), out),
-            Form::Timestamp(values, zone) => datetime::put_timestamp(values.value(row), zone, out),
-            Form::LocalTimestamp(values) => datetime::put_local_timestamp(values.value(row), out),
-            Form::Duration(values) => {
+            WireForm::Null => {}
+            WireForm::Boolean(values) => out.put_u8(if values.value(row) { b't' } else { b'f' }),
+            WireForm::Int16(values) => put_integer(i64::from(values.value(row)), out),
+            WireForm::Int32(values) => put_integer(i64::from(values.value(row)), out),
+            WireForm::Int64(values) => put_integer(values.value(row), out),
+            WireForm::Real(values) => float::put_real(values.value(row), out),
+            WireForm::Double(values) => float::put_double(values.value(row), out),
+            WireForm::Decimal(values) => put_decimal(values.value(row), values.scale(), out),
+            WireForm::Wide(values) => out.put_slice(values.value_as_string(row).as_bytes()),
+            WireForm::Text(values) => out.put_slice(values.value(row).as_bytes()),
+            WireForm::TextView(values) => out.put_slice(values.value(row).as_bytes()),
+            WireForm::Bytes(values) => put_hex(values.value(row), out),
+            WireForm::Uuid(values) => put_uuid(values.value(row), out),
+            WireForm::Date(values) => datetime::put_date(values.value(row), out),
+            WireForm::Time(values) => datetime::put_time(values.value(row), out),
+            WireForm::Timestamp(values, zone) => datetime::put_timestamp(values.value(row), zone, out),
+            WireForm::LocalTimestamp(values) => datetime::put_local_timestamp(values.value(row), out),
+            WireForm::Duration(values) => {
                 let value = values.value(row);
                 out.put_slice(duration_text(value.months, value.days, value.nanoseconds).as_bytes());
             }
-            Form::List(..) if self.ty.oid == oid::JSONB => json::put_json(self, row, out)?,
-            Form::List(offsets, items) => self.put_array(offsets[row], offsets[row + 1], items, out)?,
-            Form::Struct(_) | Form::Map(..) => json::put_json(self, row, out)?,
+            WireForm::List(..) if self.ty.oid == oid::JSONB => json::put_json(self, row, out)?,
+            WireForm::List(offsets, items) => self.put_array(offsets[row], offsets[row + 1], items, out)?,
+            WireForm::Struct(_) | WireForm::Map(..) => json::put_json(self, row, out)?,
         }
         Ok(())
     }
 
     /// `{1,NULL,"a b"}`, or `1 2` for the two vectors of the catalog.
-    fn put_array(&self, start: usize, end: usize, items: &Column, out: &mut BytesMut) -> Result<()> {
+    fn put_array(&self, start: usize, end: usize, items: &WireColumn, out: &mut BytesMut) -> Result<()> {
         let vector = matches!(self.ty.oid, oid::INT2VECTOR | oid::OIDVECTOR);
         if !vector {
             out.put_u8(b'{');
@@ -79,7 +79,7 @@ impl Column {
     fn put_element(&self, item: usize, out: &mut BytesMut) -> Result<()> {
         let start = out.len();
         self.put_text(item, out)?;
-        let is_array = matches!(self.form, Form::List(..)) && self.ty.oid != oid::JSONB;
+        let is_array = matches!(self.form, WireForm::List(..)) && self.ty.oid != oid::JSONB;
         if !is_array && needs_quotes(&out[start..]) {
             let plain = out.split_off(start);
             out.put_u8(b'"');

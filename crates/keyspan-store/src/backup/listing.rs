@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{ASIDE, Files, io_error};
 use crate::format::{FORMAT_BYTES, Format, bad, named, read_json, unknown};
-use crate::log::{LogFile, Reader};
+use crate::log::{ByteReader, LogFile};
 use crate::manifest::{Items, ManifestState, decode_checkpoint, encode_checkpoint};
 use crate::segment::SegmentRecord;
 
@@ -36,11 +36,11 @@ pub struct Listing {
     pub format: Format,
     /// The manifest. Its `durable_seq` is the last batch of the backup.
     pub manifest: ManifestState,
-    /// What else.
+    /// What the manifest does not know.
     pub contents: Contents,
 }
 
-/// What the manifest does not say.
+/// What a backup has besides the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contents {
@@ -100,10 +100,10 @@ impl Listing {
 
 fn decode(bytes: &[u8]) -> Result<Listing> {
     let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
-    if Reader::new(crc).u32()? != crc32c::crc32c(body) {
+    if ByteReader::new(crc).u32()? != crc32c::crc32c(body) {
         return Err(bad("its checksum is wrong"));
     }
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     if reader.take(8)? != MAGIC {
         return Err(bad("it does not begin as the listing of a backup does"));
     }

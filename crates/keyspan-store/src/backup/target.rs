@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Rules: a segment that the listing names is never changed; a file of the log may grow, since a longer one begins with
-//! the same bytes. The log is written each time: its files have no checksum by which they could be known. A segment is taken to be there only if the listing names it just so: what a backup that was cut
-//! short has left is copied again.
+//! the same bytes. The log is written each time: its files have no checksum by which they could be known. A segment is
+//! not copied again only if the listing before names it with the same record: what an interrupted backup has left is
+//! copied again.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,14 +26,14 @@ pub const LOCK_FILE: &str = "BACKUP.LOCK";
 const LOG_DIRECTORY: &str = "log";
 
 /// Where the files of a backup come from.
-pub struct Source<'a> {
+pub struct BackupSource<'a> {
     /// The store's files. Those of the listing's segments stay while the backup is written.
     pub files: &'a dyn Files,
     /// The log's files, as the listing has them.
     pub log: Vec<Arc<dyn FileReader>>,
 }
 
-/// What a backup came to.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Segments in it.
@@ -56,17 +57,17 @@ impl fmt::Display for BackupReport {
 }
 
 /// A directory taken for a backup.
-pub struct Target {
+pub struct BackupTarget {
     files: Arc<dyn Files>,
     last: Option<Listing>,
     _lock: Box<dyn FileLock>,
 }
 
-impl Target {
+impl BackupTarget {
     /// Takes a directory that is empty, or holds an earlier backup of this store, whole or not.
     ///
     /// Errors: 55006 while another backup is written there; 55000 if it holds anything else.
-    pub fn take(files: Arc<dyn Files>, store: Uuid) -> Result<Target> {
+    pub fn take(files: Arc<dyn Files>, store: Uuid) -> Result<BackupTarget> {
         let name = files.display("");
         let refused = |what: &str| {
             Error::new(ErrorKind::ObjectNotReady, format!("directory \"{name}\" {what}"))
@@ -88,11 +89,11 @@ impl Target {
         if last.as_ref().is_some_and(|last| last.format.store != store) {
             return Err(refused("holds a backup of another database"));
         }
-        Ok(Target { files, last, _lock: lock })
+        Ok(BackupTarget { files, last, _lock: lock })
     }
 
     /// Writes the backup. After an error the one before is whole.
-    pub fn write(&self, listing: &Listing, source: &Source<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
+    pub fn write(&self, listing: &Listing, source: &BackupSource<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
         let report = match self.bring(listing, source, go_on) {
             Ok(report) => report,
             Err(error) => {
@@ -101,13 +102,13 @@ impl Target {
                 return Err(error);
             }
         };
-        // From here on nobody knows which listing is there, until this has worked.
+        // Until this has succeeded it is unknown which listing is there.
         listing.put(self.files.as_ref())?;
         self.clean(Some(listing));
         Ok(report)
     }
 
-    fn bring(&self, listing: &Listing, source: &Source<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
+    fn bring(&self, listing: &Listing, source: &BackupSource<'_>, go_on: GoOn<'_>) -> Result<BackupReport> {
         let mut report = BackupReport { seq: listing.manifest.marks.durable_seq, ..BackupReport::default() };
         let files = self.files.as_ref();
         files.create_dir(SEGMENT_DIRECTORY)?;
@@ -155,7 +156,7 @@ impl Target {
         verify_segment_bytes(files, record).or_else(|error| verify_segment_bytes(source, record).and(Err(error)))
     }
 
-    /// Removes what a listing does not name. What cannot be removed stays, and is nothing.
+    /// Removes files that the listing does not name. One that cannot be removed does no harm.
     fn clean(&self, listing: Option<&Listing>) {
         if let Err(error) = self.remove_others(listing) {
             tracing::warn!(%error, "files that belong to no backup are left in the backup's directory");

@@ -1,4 +1,4 @@
-//! Taking a backup of an open store: one moment of it is fixed, and written out while it goes on.
+//! Taking a backup of an open store: its state at one moment is fixed, and written out while the store goes on.
 //!
 //! Rules: everything acknowledged before is in it, since the log is made durable up to there first. Manifest, log and
 //! segments are taken under the manifest's lock, so that they fit together; then nothing is locked. Files stay readable
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 
 use super::core::{Core, closed};
-use crate::backup::{BackupReport, Contents, Listing, Source, Target};
+use crate::backup::{BackupReport, BackupSource, BackupTarget, Contents, Listing};
 use crate::files::{FileReader, Files};
 use crate::format::Format;
 use crate::log::needed_files;
@@ -19,7 +19,7 @@ use crate::manifest::{Edit, ManifestState};
 use crate::run::SortedRun;
 use crate::segment::{Segment, SegmentRecord};
 
-/// A moment of the store.
+/// The state of the store at one moment.
 struct Moment {
     listing: Listing,
     log: Vec<Arc<dyn FileReader>>,
@@ -44,9 +44,9 @@ impl Core {
         if let Some(error) = self.lane.lock().closed.clone() {
             return Err(error);
         }
-        let target = Target::take(target()?, self.store)?;
+        let target = BackupTarget::take(target()?, self.store)?;
         let Moment { listing, log, _segments } = self.moment()?;
-        target.write(&listing, &Source { files: self.files.as_ref(), log }, &go_on)
+        target.write(&listing, &BackupSource { files: self.files.as_ref(), log }, &go_on)
     }
 
     fn moment(&self) -> Result<Moment> {

@@ -1,4 +1,4 @@
-//! Merging segments: choosing is the policy's, here is how a merge becomes part of the store.
+//! Merging segments: the policy chooses them; here the merge is run and becomes part of the store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Core {
         ids.into_iter().try_for_each(|id| self.compact_relation(id, true))
     }
 
-    /// Merges and drops what the policy says is due, relation by relation.
+    /// Merges and drops the segments that the policy chooses, relation by relation.
     pub fn compact_due(&self) -> Result<()> {
         let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
         ids.into_iter().try_for_each(|id| self.compact_relation(id, false))
@@ -34,7 +34,7 @@ impl Core {
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
                 relation.flushed_segments().map(|segment| segment.record().clone()).collect();
-            // What makes more of it waits while there is no room.
+            // Merges that need space wait while the disk is full.
             let low = self.disk_low.load(Ordering::Relaxed);
             let pick = if low && !all { None } else { pick(&relation.definition, &records, all) };
             let pick = match pick {
@@ -54,7 +54,7 @@ impl Core {
 
     /// The next segment to free of deleted rows, if there is one.
     fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
-        let tombstones = self.settled_tombstones(relation);
+        let tombstones = self.final_tombstones(relation);
         let room = match self.disk_low.load(Ordering::Relaxed) {
             true => self.files.free_space()?.map_or(u64::MAX, |free| free / 2),
             false => u64::MAX,
@@ -69,14 +69,14 @@ impl Core {
         Ok(Some(Pick { inputs: vec![segment.id()], level }))
     }
 
-    /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may go for good.
-    pub fn settled_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
-        let settled = self.durable().min(self.state.lock().visible);
-        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= settled);
+    /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may be dropped for good.
+    pub fn final_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
+        let limit = self.durable().min(self.state.lock().visible);
+        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= limit);
         tombstones.map(|tombstone| tombstone.span.clone()).collect()
     }
 
-    /// Drops segments whole of which nothing lives any more.
+    /// Drops segments that have expired as a whole.
     fn drop_expired(&self, id: RelationId) -> Result<()> {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
@@ -86,7 +86,7 @@ impl Core {
         elsewhere.extend(relation.unflushed_segments().map(|segment| segment.record().meta.all.clone()));
         let mut gone: BTreeSet<SegmentId> =
             expired(&relation.definition, &records, &elsewhere, now).into_iter().collect();
-        // What is deleted, unlike what has expired, must be seen by those who follow the relation.
+        // Followers of the relation must see deletions, but not expiry.
         let seen = self.seen(id);
         let unseen = |record: &&SegmentRecord| record.meta.seq.1 > seen && record.meta.all.deleted_at.is_some();
         for record in records.iter().filter(unseen) {
@@ -148,8 +148,8 @@ impl Core {
         });
     }
 
-    /// Removes span tombstones whose grace has passed and that cover nothing any more: every run that meets one is
-    /// younger.
+    /// Removes span tombstones whose grace has passed and that cover nothing any more: every run that overlaps one has
+    /// only younger writes there.
     fn forget_tombstones(&self, id: RelationId) -> Result<()> {
         let now = self.expiry_clock();
         let mut manifest = self.manifest.lock();
@@ -180,7 +180,7 @@ impl Core {
             relation: relation.definition.clone(),
             memory: Vec::new(),
             segments: chosen,
-            tombstones: self.settled_tombstones(relation),
+            tombstones: self.final_tombstones(relation),
             outside,
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
@@ -193,8 +193,8 @@ impl Core {
 fn deleted_rows(segment: &Segment, tombstones: &[SpanTombstone]) -> u64 {
     let all = &segment.record().meta.all;
     let younger = |tombstone: &&SpanTombstone| all.ts.is_some_and(|ts| ts.1 <= tombstone.ts);
-    let meets = |tombstone: &&SpanTombstone| all.meets(&tombstone.start, tombstone.end.as_deref());
-    let covered = tombstones.iter().filter(younger).filter(meets).map(|tombstone| {
+    let overlaps = |tombstone: &&SpanTombstone| all.overlaps(&tombstone.start, tombstone.end.as_deref());
+    let covered = tombstones.iter().filter(younger).filter(overlaps).map(|tombstone| {
         let end = tombstone.end.as_ref().map_or(all.rows as usize, |end| segment.estimate(end).0);
         (segment.estimate(&tombstone.start).1, end)
     });
@@ -217,7 +217,7 @@ fn obsolete_tombstones(relation: &RelationVersion, now: i64, seen: u64) -> BTree
     let old = relation.tombstones.iter().filter(|tombstone| {
         let span = &tombstone.span;
         let needed = |extent: &Extent| {
-            extent.meets(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
+            extent.overlaps(&span.start, span.end.as_deref()) && extent.ts.is_none_or(|ts| ts.0 <= span.ts)
         };
         let flushed = span.seq <= relation.flushed.min(seen);
         flushed && span.deleted_at.saturating_add(grace) <= now && !extents.iter().any(needed)

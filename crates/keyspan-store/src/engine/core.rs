@@ -1,4 +1,4 @@
-//! What the parts of an open store share.
+//! The state that the parts of an open store share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,10 +46,10 @@ pub struct Core {
     /// Dead segments whose files may still be read by somebody.
     pub graveyard: Mutex<Vec<(SegmentId, std::sync::Weak<Segment>)>>,
     /// Segments whose edit failed, with the number of the next one: that edit may be on disk all the same, so their
-    /// files stay until a later checkpoint says that they are nothing.
+    /// files stay until a later checkpoint does not name them.
     pub doubtful: Mutex<Vec<(SegmentId, u64)>>,
     /// What the workers are asked to do.
-    pub work: Mutex<Work>,
+    pub work: Mutex<WorkerRequests>,
     /// Wakes the workers.
     pub wake: Condvar,
     /// Told when memory or log was freed.
@@ -76,20 +76,20 @@ pub struct Core {
     pub lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
-/// Where an answer to a request goes.
-pub type Answer = oneshot::Sender<Result<()>>;
+/// Where the result of a request is sent.
+pub type Reply = oneshot::Sender<Result<()>>;
 
 /// What the workers are asked to do.
 #[derive(Debug, Default)]
-pub struct Work {
+pub struct WorkerRequests {
     /// Something has changed that the flusher may have to act on.
     pub nudged: bool,
     /// Something was flushed that may have to be merged.
     pub merge: bool,
-    /// Who waits for a flush of everything.
-    pub flush: Vec<Answer>,
-    /// Who waits for a merge of everything.
-    pub compact: Vec<Answer>,
+    /// Callers that wait for a flush of everything.
+    pub flush: Vec<Reply>,
+    /// Callers that wait for a merge of everything.
+    pub compact: Vec<Reply>,
     /// The workers are to end.
     pub closing: bool,
 }
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Remembers segments that an edit should have named: it failed, and may be on disk or not.
+    /// Remembers the segments of a failed edit, which may be on disk or not.
     pub fn doubt(&self, manifest: &Manifest, records: &[SegmentRecord]) {
         let next = manifest.next();
         self.doubtful.lock().extend(records.iter().map(|record| (record.id, next)));

@@ -1,6 +1,6 @@
-//! Free space: a mark below which writes are refused, and a quarter of it below which deletions are refused too, and no
-//! segment grows: what was acknowledged before must still come into the log. What frees space at once goes on, on the reserve if
-//! need be ([`crate::files::with_reserve`]).
+//! Free space: below a mark writes are refused; below a quarter of it deletions too, and no segment grows, so that the
+//! log has room for what is under way. Operations that free space at once go on, with the reserve if need be
+//! ([`crate::files::with_reserve`]).
 
 use std::sync::atomic::Ordering;
 
@@ -9,11 +9,11 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::core::Core;
 use crate::files::{missing_reserve, reserve};
 
-/// This part of the mark is for what is acknowledged already: the log.
+/// This part of the mark is left for the log.
 const LAST: u64 = 4;
 
 impl Core {
-    /// Looks at the free space, and refuses or takes writes accordingly.
+    /// Measures the free space, and refuses or accepts writes accordingly.
     pub fn look_at_disk(&self) {
         let mark = self.options.free_space_mark;
         let (low, out) = match self.files.free_space() {

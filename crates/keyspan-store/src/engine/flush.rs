@@ -1,10 +1,10 @@
-//! Flushing: what is in memory becomes segments, and the log can forget it.
+//! Flushing: rows in memory become segments, so that the log can be shortened.
 //!
 //! ```text
 //! seal ─▶ wait until durable ─▶ segments, synced ─▶ manifest edit and checkpoint ─▶ publish ─▶ shorten the log
 //! ```
 //!
-//! Rule: nothing is flushed before the log has it: else a crash could keep half of a batch.
+//! Rule: nothing is flushed before the log has it: else a crash could leave half of a batch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::segment::{SEGMENT_DIRECTORY, Segment, SegmentRecord};
 impl Core {
     /// Flushes every relation that has something in memory.
     pub fn flush_all(&self) -> Result<()> {
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         let ids: Vec<RelationId> = self.state.lock().version.keys().copied().collect();
         ids.into_iter().try_for_each(|id| self.flush_relation(id))?;
         self.shorten_log()
@@ -85,7 +85,7 @@ impl Core {
             relation: relation.definition.clone(),
             memory,
             segments: Vec::new(),
-            tombstones: self.settled_tombstones(relation),
+            tombstones: self.final_tombstones(relation),
             outside: newer.chain(segments).collect(),
             seen: self.seen(relation.definition.id),
             now: self.expiry_clock(),
@@ -143,12 +143,11 @@ impl Core {
         let segments = records.iter().map(|record| self.segment(relation, record.clone()));
         let segments: Vec<Arc<Segment>> = segments.collect();
         let runs: Vec<Arc<dyn SortedRun>> = segments.iter().map(|segment| segment.clone() as _).collect();
-        inputs.inherit(relation, &runs);
+        inputs.inherit_disjoint(relation, &runs);
         segments
     }
 
-    /// An edit that carries what every edit carries: the marks, a catalog that the manifest lacks, relations that are
-    /// named no more, and graves that are closed.
+    /// The beginning of every edit: the marks, and a newer catalog if the manifest lacks it.
     pub fn edit(&self, manifest: &Manifest) -> Edit {
         let state = self.state.lock();
         let (schema, seq) = (state.schema.clone(), state.schema_seq);
@@ -158,7 +157,7 @@ impl Core {
     }
 
     /// Writes an acknowledged change of the catalog to the manifest, and frees what it dropped.
-    pub fn settle_catalog(&self) -> Result<()> {
+    pub fn commit_catalog(&self) -> Result<()> {
         let changed = self.state.lock().schema_seq;
         // A relaxed batch may have made the change visible before it is durable.
         self.wait_durable(changed)?;
@@ -182,7 +181,7 @@ impl Core {
     }
 
     /// Relations of the version, and of the manifest's segments, that no schema names, neither the acknowledged one nor
-    /// one on its way. None if there is a newer schema than the change asked for: its turn comes.
+    /// one on its way. None if there is a newer schema than that of the change: then they are dropped with that one.
     fn dropped_relations(&self, changed: u64, manifest: &Manifest) -> Vec<RelationId> {
         let state = self.state.lock();
         if state.schema_seq != changed {
@@ -191,7 +190,7 @@ impl Core {
         let schemas: Vec<&Arc<Schema>> =
             [&state.schema].into_iter().chain(state.pending.iter().map(|(_, schema)| schema)).collect();
         let named = |id: &RelationId| schemas.iter().any(|schema| schema.relations.contains_key(id));
-        // An edit may have brought the newer catalog, and a crash have come before this one.
+        // An earlier edit may have brought the newer catalog before a crash.
         let left = manifest.state().segments.values().map(|record| record.relation);
         let known: BTreeSet<RelationId> = state.version.keys().copied().chain(left).collect();
         known.into_iter().filter(|id| !named(id)).collect()

@@ -13,7 +13,7 @@ use keyspan_model::{Applied, Error, ErrorKind, KeyEncoder, RelationId, Result, S
 use tokio::sync::oneshot;
 
 use super::core::Core;
-use super::staging::{Condition, Effect, Prepared, Staged};
+use super::staging::{Effect, Precondition, PreparedBatch, Staged};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
 use crate::log::{Commit, Record};
 use crate::memory_run::MemoryRun;
@@ -22,7 +22,7 @@ use crate::run::{SortedRun, SpanTombstone, WholeKey};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord};
 
-/// What the lane keeps from batch to batch.
+/// The state of the lane.
 #[derive(Debug)]
 pub struct Lane {
     /// The last batch.
@@ -37,7 +37,7 @@ pub struct Lane {
     pub closed: Option<Error>,
 }
 
-/// A batch in the lane: where the answer comes from.
+/// A batch that has passed the lane.
 pub struct Entered {
     /// What to say.
     pub applied: Applied,
@@ -56,7 +56,7 @@ struct Arrivals {
 
 impl Core {
     /// Gives a batch its place and makes it part of the newest state.
-    pub fn enter(&self, mut prepared: Prepared) -> Result<Entered> {
+    pub fn enter(&self, mut prepared: PreparedBatch) -> Result<Entered> {
         let mut lane = self.lane.lock();
         if let Some(error) = lane.closed.clone().or_else(|| self.log().failure()) {
             return Err(error);
@@ -117,7 +117,7 @@ impl Core {
         Ok(Some(next))
     }
 
-    fn check(&self, conditions: &[Condition]) -> Result<()> {
+    fn check(&self, conditions: &[Precondition]) -> Result<()> {
         if conditions.is_empty() {
             return Ok(());
         }
@@ -230,8 +230,8 @@ impl RelationVersion {
 }
 
 /// Whether a batch after the condition's seq wrote to its keys. Of a segment that was flushed since, only boxes and
-/// bloom filter are asked: a conflict too many costs a retry, one too few a lost update.
-fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bool> {
+/// bloom filter are asked: a false conflict costs a retry, a missed one a lost update.
+fn touched_after(relation: &RelationVersion, condition: &Precondition) -> Result<bool> {
     let (start, end) = (condition.start.as_slice(), condition.end.as_deref());
     let memtables = relation.memtables().filter(|memtable| memtable.seqs().is_some_and(|seqs| seqs.1 > condition.seq));
     for memtable in memtables {
@@ -239,7 +239,7 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
             return Ok(true);
         }
     }
-    let later = |run: &dyn SortedRun| run.meta().seq.1 > condition.seq && run.meta().all.meets(start, end);
+    let later = |run: &dyn SortedRun| run.meta().seq.1 > condition.seq && run.meta().all.overlaps(start, end);
     let counters = ScanCounters::default();
     for run in relation.runs.iter().filter(|run| later(run.as_ref())) {
         let first = run.lower_bound(start, &counters)?;
@@ -257,6 +257,6 @@ fn touched_after(relation: &RelationVersion, condition: &Condition) -> Result<bo
     let deleted = relation
         .tombstones
         .iter()
-        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.meets(start, end));
+        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.overlaps(start, end));
     Ok(deleted)
 }

@@ -1,5 +1,5 @@
-//! Rows arrive in batches, some late, some over others, some deleted: whatever was merged meanwhile, every scan says what
-//! a model says, and compares no more rows than have several versions.
+//! Rows arrive in batches, some late, some over others, some deleted: whatever was merged meanwhile, every scan says
+//! what a model says, and compares no more rows than have several versions.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Loading: a statement with more rows than memory should hold writes them out while they come.
+//! Loading: the rows of a statement that has more than memory should hold are written out while they come.
 //!
 //! ```text
 //! batches ─▶ part (≤ 64 MB) ─▶ sorted, folded ─▶ segments, synced ─▶ ... ─▶ Mutation::Load ─▶ lane, log: visible, all at once
@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Rules: nothing names the segments until a batch with the [`Mutation::Load`] has its place in the commit order, so a
-//! load that is given up, or killed, leaves only files that are removed (by [`Loaded`], or by opening the store). The
-//! files' timestamps count from 0, one a part; the lane adds the batch's own. Memory: one part is gathered, and as many are
-//! written at a time as the memory budget holds and there are cores for; only one of them is sorted, which takes it twice.
+//! load that is aborted leaves only files that are removed (by [`Loaded`], or by opening the store). The files'
+//! timestamps count from 0, one a part; the lane adds the batch's own. Memory: one part is gathered, and as many are
+//! written at a time as the memory budget holds and there are cores for; only one of them is sorted at a time, which
+//! takes its memory twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use tokio::sync::oneshot;
 use super::core::{Core, closed};
 use super::staging::{check_arrays, known_columns};
 use super::write::ROW_BYTES;
-use crate::compact::{Output, SEGMENT_BYTES, write_batches};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_batches};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
 use crate::policy::{output_level, window_level};
@@ -73,7 +74,7 @@ impl Loaded {
         self.records.lock().clone()
     }
 
-    /// The segments as a snapshot reads them that has them on top.
+    /// The segments as a snapshot with this transaction's writes reads them.
     pub fn segments(&self, relation: &RelationDef, ts: i64, seq: u64) -> Vec<Arc<Segment>> {
         let segment = |record: SegmentRecord| {
             let record = record.placed(ts, seq);
@@ -82,7 +83,7 @@ impl Loaded {
         self.records().into_iter().map(segment).collect()
     }
 
-    /// The segments belong to a batch of this store from now on.
+    /// Keeps the files: the segments belong to a batch of this store now.
     pub fn keep(&self, core: &Core) {
         if std::ptr::eq(Arc::as_ptr(&self.core), core) {
             self.kept.store(true, Ordering::Relaxed);
@@ -228,7 +229,7 @@ fn in_thread(core: &Core, work: impl FnOnce() -> Result<()> + Send + 'static) ->
         return Ok(answered);
     }
     let thread = std::thread::Builder::new().name("keyspan-load".into()).spawn(move || {
-        // Nobody waits any more for a load that was given up.
+        // The receiver is gone if the load was aborted.
         let _ = answer.send(work());
     });
     thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))?;
@@ -309,7 +310,7 @@ fn write_to<S>(
 where
     S: FnMut() -> Result<Option<RunBatch>>,
 {
-    let output = Output {
+    let output = MergeOutput {
         files: &core.files,
         relation,
         plan,
@@ -376,7 +377,7 @@ impl Fold<'_> {
             tombstones: &[],
             keep_tombstones: false,
             outside: Vec::new(),
-            // Before everything: nothing has expired and no tombstone may go.
+            // Time before everything: nothing has expired and no tombstone may be dropped.
             now: i64::MIN,
         };
         Compaction::new(input, Arc::default())

@@ -12,20 +12,19 @@ mod backup;
 mod compaction;
 mod core;
 mod disk;
-#[cfg(test)]
-mod faults;
 mod flush;
 mod lane;
 #[cfg(test)]
 mod live_tests;
 mod load;
 mod options;
+pub(crate) mod overlay;
 mod recovery;
 mod repair;
 mod snapshot;
 mod staging;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tiers;
 mod version;
 mod worker;
@@ -49,13 +48,12 @@ use crate::run::SortedRun;
 use crate::seam::{Caps, Load, ReadAt, Snapshot, Store};
 use crate::segment::SegmentRecord;
 
-pub use load::Loaded;
 pub use options::{RelationStats, StoreOptions, StoreStats};
 pub use snapshot::StoreSnapshot;
 
-use self::core::{Core, Work, closed};
+use self::core::{Core, WorkerRequests, closed};
 use self::load::StoreLoad;
-use self::staging::Prepared;
+use self::staging::PreparedBatch;
 use self::version::RelationVersion;
 
 /// Bytes in memory above which closing flushes, so that the next start is quick.
@@ -131,8 +129,9 @@ impl EmbeddedStore {
         }
     }
 
-    /// Writes everything that was acknowledged before to a directory, which is made if it does not exist, while the store
-    /// goes on. What an earlier backup in the directory has is not written again. Blocks; `stop` ends it with 57014.
+    /// Writes everything that was acknowledged before to a directory, which is made if it does not exist, while the
+    /// store goes on. What an earlier backup in the directory has is not written again. Blocks; `stop` ends it with
+    /// 57014.
     ///
     /// Errors: 55000 if the directory holds anything but a backup of this store, 55006 while another backup is written
     /// there, 53100 if there is no space, XX001 naming the damaged file. An earlier backup in the directory stays.
@@ -149,7 +148,7 @@ impl EmbeddedStore {
         self.core.backup(target, stop)
     }
 
-    /// What the store tells of itself.
+    /// Statistics of the store.
     pub fn stats(&self) -> StoreStats {
         let (log_bytes, log_syncs) = self.core.log().size();
         let state = self.core.state.lock();
@@ -166,10 +165,10 @@ impl EmbeddedStore {
         }
     }
 
-    async fn enter(&self, prepared: Prepared) -> Result<Applied> {
+    async fn enter(&self, prepared: PreparedBatch) -> Result<Applied> {
         let entered = self.core.enter(prepared)?;
         if !self.core.options.threads && entered.durable.is_some() {
-            // Others may enter meanwhile, and then share the sync.
+            // Yields, so that other batches may enter and share the sync.
             yield_once().await;
             self.core.log().step();
         }
@@ -179,13 +178,13 @@ impl EmbeddedStore {
         Ok(entered.applied)
     }
 
-    /// Without threads: does what they would do by themselves by now. Blocks.
+    /// Without threads: does the background work that is due. Blocks.
     pub fn tick(&self) -> Result<()> {
         self.core.tick()
     }
 
     /// Hands a request to the workers and waits for its answer.
-    async fn ask(&self, request: impl FnOnce(&mut Work, self::core::Answer)) -> Result<()> {
+    async fn ask(&self, request: impl FnOnce(&mut WorkerRequests, self::core::Reply)) -> Result<()> {
         if !self.core.options.threads {
             yield_once().await;
             let (answer, mut answered) = oneshot::channel();
@@ -206,7 +205,7 @@ impl EmbeddedStore {
     }
 }
 
-/// Lets others go on first.
+/// Yields once to other tasks.
 async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
@@ -253,7 +252,7 @@ impl Store for EmbeddedStore {
         if !batch.mutations.is_empty() {
             self.core.wait_for_room(&batch).await?;
         }
-        let prepared = Prepared::change(base, next, batch)?;
+        let prepared = PreparedBatch::change(base, next, batch)?;
         let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
         self.enter(prepared).await?;
         self.core.nudge();
@@ -263,7 +262,7 @@ impl Store for EmbeddedStore {
     async fn apply(&self, batch: WriteBatch) -> Result<Applied> {
         self.core.wait_for_room(&batch).await?;
         let schema = self.core.state.lock().newest_schema().clone();
-        self.enter(Prepared::batch(&schema, batch)?).await
+        self.enter(PreparedBatch::batch(&schema, batch)?).await
     }
 
     fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>> {

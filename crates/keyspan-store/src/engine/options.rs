@@ -1,4 +1,4 @@
-//! What the one who opens a store decides, and what the store tells of itself.
+//! Options for opening a store, and its statistics.
 
 use std::sync::Arc;
 
@@ -17,14 +17,16 @@ pub struct StoreOptions {
     pub log_limit: u64,
     /// Bytes of one commit-log file.
     pub log_file: u64,
-    /// Free bytes on the disk below which writes are refused with 53100. Freeing statements go on.
+    /// Free bytes on the disk below which writes are refused with 53100. Statements that free space go on.
     pub free_space_mark: u64,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Whether flushing and compacting happen by themselves. Without, only when asked or when the budget is reached.
+    /// Whether flushing and compaction run in the background. If not, they run only on request or when the budget is
+    /// reached.
     pub background: bool,
     /// Whether threads of the store's own write the log, flush and merge. Without, whoever calls does that work: a run
-    /// on one thread is then the same every time. Nothing happens in the background but in [`crate::EmbeddedStore::tick`].
+    /// on one thread is then the same every time. Nothing happens in the background but in
+    /// [`crate::EmbeddedStore::tick`].
     pub threads: bool,
     /// Longest frame of the commit log in bytes; a longer record goes in parts. Small in tests.
     pub log_frame: usize,
@@ -49,7 +51,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// What a store tells of itself.
+/// Statistics of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// By relation.
@@ -70,7 +72,7 @@ pub struct StoreStats {
     pub log_syncs: u64,
 }
 
-/// What a store tells of one relation.
+/// Statistics of one relation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationStats {
     /// Which.

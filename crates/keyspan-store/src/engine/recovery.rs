@@ -1,4 +1,4 @@
-//! Opening a store: what is found on disk becomes the state that was acknowledged.
+//! Opening a store: the acknowledged state is recovered from disk.
 //!
 //! ```text
 //! KEYSPAN known? ─▶ lock ─▶ manifest ─▶ replay of the log, flushing as memory fills ─▶ left-overs removed ─▶ open
@@ -16,16 +16,17 @@ use keyspan_model::{Error, ErrorKind, Result, SegmentId};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio::sync::Notify;
 
-use super::core::{Core, Work};
+use super::core::{Core, WorkerRequests};
 use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
 use super::version::{Published, RelationVersion, Schema, Tombstone};
-use crate::backup::{is_backup, is_half_restored};
+use crate::backup::is_backup;
 use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
 use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
+use crate::restore::is_half_restored;
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
 
 const LOCK_FILE: &str = "LOCK";
@@ -42,7 +43,7 @@ impl Core {
             Some(format) => format,
             None => new_store(files.as_ref())?,
         };
-        // Its name may be new and not durable: its making may have failed at the very last step.
+        // Its name may not be durable yet, if creating it failed at the last step.
         files.sync_dir("")?;
         let manifest = Manifest::open(files.clone(), format.store)?;
         let core = Arc::new(Core::of(files, options, format, manifest, lock)?);
@@ -84,7 +85,7 @@ impl Core {
             next_segment: AtomicU64::new(next_segment),
             graveyard: Mutex::default(),
             doubtful: Mutex::default(),
-            work: Mutex::new(Work::default()),
+            work: Mutex::new(WorkerRequests::default()),
             wake: Condvar::new(),
             room: Notify::new(),
             stuck: Mutex::new(None),
@@ -179,7 +180,7 @@ impl Core {
             };
             match largest {
                 Some((memory, id)) if memory > 0 => match self.flush_relation(id) {
-                    // Opening must work, since only an open store can free space. The log bounds what is held.
+                    // Opening must succeed, since only an open store can free space. The log bounds the memory.
                     Err(error) if error.kind == ErrorKind::DiskFull => return Ok(()),
                     flushed => flushed?,
                 },
@@ -220,7 +221,7 @@ impl Core {
         if !dead.is_empty() {
             self.manifest.lock().commit(Edit { buried: dead, ..Edit::default() }, false)?;
         }
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         self.shorten_log()
     }
 

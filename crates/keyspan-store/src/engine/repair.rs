@@ -1,4 +1,4 @@
-//! Mending the segments of an open store: what can be read of a damaged one becomes new segments in its place.
+//! Repairing the segments of an open store: what can be read of a damaged one becomes new segments in its place.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,34 +10,45 @@ use super::EmbeddedStore;
 use super::core::Core;
 use super::version::RelationVersion;
 use super::write::ROW_BYTES;
-use crate::compact::{Output, SEGMENT_BYTES, write_batches};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_batches};
+use crate::files::keep_damaged;
 use crate::manifest::Edit;
 use crate::policy::{output_level, window_level};
-use crate::repair::{RepairReport, keep_damaged};
 use crate::segment::{LostRows, Salvage, Segment, SegmentRecord, SystemPlan, data_path, index_path, verify_segment};
 
+/// What became of damaged segments.
+#[derive(Debug, Default)]
+pub struct SegmentRepairs {
+    /// What was done, a sentence each.
+    pub done: Vec<String>,
+    /// Rows that are lost, overwritten ones and tombstones included.
+    pub rows_lost: u64,
+}
+
 impl EmbeddedStore {
-    /// Verifies every segment and mends those that are damaged. Nobody else uses the store meanwhile.
-    pub fn mend_segments(&self, report: &mut RepairReport) -> Result<()> {
+    /// Verifies every segment and repairs those that are damaged. Nobody else uses the store meanwhile.
+    pub fn repair_segments(&self) -> Result<SegmentRepairs> {
+        let mut repairs = SegmentRepairs::default();
         // So that the manifest, and not the log, names all of them.
         self.core.flush_all()?;
         let version = self.core.state.lock().version.clone();
         for relation in version.values() {
             for segment in &relation.segments {
-                self.core.mend_segment(relation, segment, report)?;
+                self.core.repair_segment(relation, segment, &mut repairs)?;
             }
         }
         drop(version);
-        self.core.delete_dead()
+        self.core.delete_dead()?;
+        Ok(repairs)
     }
 }
 
 impl Core {
-    fn mend_segment(
+    fn repair_segment(
         &self,
         relation: &RelationVersion,
         segment: &Arc<Segment>,
-        report: &mut RepairReport,
+        repairs: &mut SegmentRepairs,
     ) -> Result<()> {
         let (definition, record) = (&relation.definition, segment.record());
         let paths = [data_path(record.id), index_path(record.id)];
@@ -51,10 +62,12 @@ impl Core {
                 verified => return verified.map(drop),
             }
         };
-        there.into_iter().try_for_each(|path| keep_damaged(self.files.as_ref(), path, report))?;
+        for path in there {
+            repairs.done.push(keep_damaged(self.files.as_ref(), path)?);
+        }
         let saved = self.save(relation, record, &salvage)?;
         self.replace(relation, segment, saved)?;
-        self.tell(relation, record, &salvage, report);
+        self.report_salvage(relation, record, &salvage, repairs);
         Ok(())
     }
 
@@ -72,7 +85,7 @@ impl Core {
         let mut plan = SystemPlan::default();
         salvage.segment().observe(definition, &mut plan)?;
         let extents = [record.meta.all.clone()];
-        let output = Output {
+        let output = MergeOutput {
             files: &self.files,
             relation: definition,
             plan,
@@ -100,7 +113,13 @@ impl Core {
         Ok(())
     }
 
-    fn tell(&self, relation: &RelationVersion, record: &SegmentRecord, salvage: &Salvage, report: &mut RepairReport) {
+    fn report_salvage(
+        &self,
+        relation: &RelationVersion,
+        record: &SegmentRecord,
+        salvage: &Salvage,
+        repairs: &mut SegmentRepairs,
+    ) {
         let definition = &relation.definition;
         let catalog = self.state.lock().schema.catalog.clone();
         let mut tables = catalog.all_tables();
@@ -110,12 +129,12 @@ impl Core {
         let types: Vec<_> = definition.key.iter().map(|column| column.ty).collect();
         let key = |bytes: &[u8]| encoder.decode(bytes).map_or("?".to_string(), |values| row_key_text(&values, &types));
         for LostRows { rows, first, end } in &salvage.lost {
-            report.rows_lost += rows;
+            repairs.rows_lost += rows;
             let (first, end) = (key(first), key(end));
-            report.done.push(format!("table {table}: {rows} rows from key '{first}' to key '{end}' are lost"));
+            repairs.done.push(format!("table {table}: {rows} rows from key '{first}' to key '{end}' are lost"));
         }
         let lost: u64 = salvage.lost.iter().map(|lost| lost.rows).sum();
         let saved = record.meta.all.rows.saturating_sub(lost);
-        report.done.push(format!("table {table}: {saved} rows of segment {} were saved", record.id));
+        repairs.done.push(format!("table {table}: {saved} rows of segment {} were saved", record.id));
     }
 }

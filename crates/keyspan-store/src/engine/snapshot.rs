@@ -11,11 +11,14 @@ use keyspan_model::{
 use parking_lot::Mutex;
 
 use super::core::Core;
+use super::overlay::with_writes;
 use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
-use crate::run::{Extent, Run, SortedRun};
-use crate::scan::{ScanSource, output_schema};
-use crate::seam::{Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split};
+use crate::run::{Extent, SortedRun};
+use crate::scan::{Run, ScanSource};
+use crate::seam::{
+    Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
+};
 
 /// A snapshot of an embedded store. It outlives the store.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ pub struct StoreSnapshot {
     timestamp: i64,
     /// A transaction's own writes, with what `Stamp::Server(0)` means in each, in microseconds.
     own: Vec<(Arc<WriteBatch>, i64)>,
-    /// Relations that were read, so that they are put together once.
+    /// Relations that were read: their sources, made once.
     sources: Mutex<HashMap<RelationId, Arc<ScanSource>>>,
 }
 
@@ -74,7 +77,7 @@ impl StoreSnapshot {
         }
         let mut source = ScanSource { relation, runs, tombstones, now: self.now };
         for (batch, timestamp) in &self.own {
-            source = source.with_writes(batch, *timestamp)?;
+            source = with_writes(&source, batch, *timestamp)?;
         }
         Ok(source)
     }
@@ -83,7 +86,7 @@ impl StoreSnapshot {
     fn own_source(&self, relation: &Arc<RelationDef>) -> Result<ScanSource> {
         let nothing =
             ScanSource { relation: relation.clone(), runs: Vec::new(), tombstones: Vec::new(), now: self.now };
-        self.own.iter().try_fold(nothing, |source, (batch, timestamp)| source.with_writes(batch, *timestamp))
+        self.own.iter().try_fold(nothing, |source, (batch, timestamp)| with_writes(&source, batch, *timestamp))
     }
 
     fn add_runs(&self, version: &RelationVersion, runs: &mut Vec<Run>) {
@@ -98,7 +101,7 @@ impl StoreSnapshot {
     }
 }
 
-/// What is known of everything that holds a batch after `since`.
+/// The extents of everything that holds a batch after `since`.
 fn changed_extents(version: &RelationVersion, since: u64) -> Vec<Extent> {
     let later = |memtable: &&Arc<Memtable>| memtable.seqs().is_some_and(|seqs| seqs.1 > since);
     let memtables = version.memtables().filter(later).map(|memtable| memtable.extent());

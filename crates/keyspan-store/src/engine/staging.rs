@@ -1,4 +1,5 @@
-//! What a batch does to memory and what it says in the log, made ready before the batch has its place in the order.
+//! Staging: the effects of a batch on memory and its log record, prepared before the batch has its place in the commit
+//! order.
 //!
 //! ```text
 //! WriteBatch ─▶ logged mutations (keys encoded, small bulks as rows) ─▶ record for the log
@@ -31,16 +32,16 @@ pub const BULK_ROWS: usize = 1024;
 /// Largest cell, in bytes.
 pub const MAX_CELL_BYTES: usize = 10 << 20;
 
-/// A batch made ready for the lane.
+/// A batch prepared for the lane.
 #[derive(Debug)]
-pub struct Prepared {
-    /// What it does, in order.
+pub struct PreparedBatch {
+    /// Its effects, in order.
     pub staged: Vec<Staged>,
-    /// What the log will say; its place is not filled in.
+    /// Its log record; the place in the commit order is not filled in.
     pub record: Record,
-    /// What must hold.
-    pub conditions: Vec<Condition>,
-    /// Answer before the sync.
+    /// Its preconditions.
+    pub conditions: Vec<Precondition>,
+    /// Acknowledge before the sync.
     pub relaxed: bool,
     /// The catalog as it was, and the new one.
     pub change: Option<(u64, Arc<Schema>)>,
@@ -48,18 +49,18 @@ pub struct Prepared {
     pub loaded: Vec<Arc<Loaded>>,
 }
 
-/// One mutation made ready.
+/// One staged mutation.
 #[derive(Debug)]
 pub struct Staged {
     /// The relation it changes.
     pub relation: RelationId,
     /// Its write timestamp, as asked for.
     pub stamp: Stamp,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What a mutation does to memory.
+/// The effect of a mutation on memory.
 #[derive(Debug)]
 pub enum Effect {
     /// Cells of the row with this encoded key.
@@ -76,7 +77,7 @@ pub enum Effect {
 
 /// A precondition with encoded keys.
 #[derive(Debug)]
-pub struct Condition {
+pub struct Precondition {
     /// The relation.
     pub relation: RelationId,
     /// First key.
@@ -89,17 +90,17 @@ pub struct Condition {
     pub seq: u64,
 }
 
-impl Prepared {
-    /// Makes a batch ready under a schema.
-    pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<Prepared> {
-        Prepared::new(schema, batch, None, None)
+impl PreparedBatch {
+    /// Stages a batch under a schema.
+    pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<PreparedBatch> {
+        PreparedBatch::new(schema, batch, None, None)
     }
 
-    /// Makes a change of the catalog ready, with a batch that is written under the new one.
-    pub fn change(base: u64, next: Catalog, batch: WriteBatch) -> Result<Prepared> {
+    /// Stages a change of the catalog, with a batch that is written under the new one.
+    pub fn change(base: u64, next: Catalog, batch: WriteBatch) -> Result<PreparedBatch> {
         let schema = Schema::new(Arc::new(next));
         let catalog = schema.catalog.clone();
-        Prepared::new(&schema.clone(), batch, Some(catalog.as_ref()), Some((base, schema)))
+        PreparedBatch::new(&schema.clone(), batch, Some(catalog.as_ref()), Some((base, schema)))
     }
 
     fn new(
@@ -107,14 +108,14 @@ impl Prepared {
         batch: WriteBatch,
         catalog: Option<&Catalog>,
         change: Option<(u64, Arc<Schema>)>,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedBatch> {
         let mut conditions = Vec::with_capacity(batch.unchanged.len());
         for unchanged in &batch.unchanged {
             let relation = schema.relation(unchanged.relation)?;
             let (start, end) = KeyEncoder::new(&relation.key).span_bytes(&unchanged.span)?;
             let whole_key = matches!((&unchanged.span.start, &unchanged.span.end),
                 (Bound::Included(first), Bound::Included(last)) if first == last && first.len() == relation.key.len());
-            conditions.push(Condition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
+            conditions.push(Precondition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
         }
         let loads = batch.mutations.iter().filter_map(|mutation| match mutation {
             Mutation::Load(rows) => Some(Loaded::of(rows)),
@@ -124,7 +125,7 @@ impl Prepared {
         let logged = logged(schema, batch.mutations)?;
         let record = encode_body(catalog, &logged)?;
         let staged = stage(schema, logged)?;
-        Ok(Prepared { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
+        Ok(PreparedBatch { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
     }
 
     /// How many timestamps `Stamp::Server` asks for beyond the first.
@@ -171,7 +172,7 @@ pub fn logged(schema: &Schema, mutations: Vec<Mutation>) -> Result<Vec<LoggedMut
     Ok(logged)
 }
 
-/// Makes logged mutations ready; those of relations that the schema does not name are left out.
+/// Stages logged mutations; those of relations that the schema does not name are left out.
 pub fn stage(schema: &Schema, logged: Vec<LoggedMutation>) -> Result<Vec<Staged>> {
     let mut staged = Vec::with_capacity(logged.len());
     for mutation in logged {

@@ -18,18 +18,18 @@ use crate::clock::ManualClock;
 use crate::format::FORMAT_FILE;
 use crate::seam::ScanCounters;
 
-pub(super) const START: i64 = 1_700_000_000_000_000;
+pub(crate) const START: i64 = 1_700_000_000_000_000;
 
-pub(super) fn options() -> StoreOptions {
+pub(crate) fn options() -> StoreOptions {
     StoreOptions { clock: Arc::new(ManualClock::new(START)), background: false, ..StoreOptions::default() }
 }
 
-pub(super) fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
+pub(crate) fn in_files(files: &MemoryFiles) -> Arc<EmbeddedStore> {
     EmbeddedStore::open_files(Arc::new(files.clone()), options()).expect("opens")
 }
 
 /// A table `name (p text, c bigint, v bigint, primary key (p, c))`.
-pub(super) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
+pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
     let column = |id: ColumnId, name: &str, ty, role| ColumnDef {
         id,
         name: name.into(),
@@ -62,7 +62,7 @@ pub(super) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
     }
 }
 
-pub(super) fn create(store: &EmbeddedStore, name: &str) -> TableDef {
+pub(crate) fn create(store: &EmbeddedStore, name: &str) -> TableDef {
     let mut next = (*store.catalog()).clone();
     next.version += 1;
     let table = table(&mut next, name);
@@ -71,11 +71,18 @@ pub(super) fn create(store: &EmbeddedStore, name: &str) -> TableDef {
     table
 }
 
-pub(super) fn key(p: &str, c: i64) -> Vec<Value> {
+/// The store's files, and the path of one of its segments.
+pub(crate) fn first_segment(store: &EmbeddedStore) -> (Arc<dyn Files>, String) {
+    let state = store.core.state.lock();
+    let segment = state.version.values().flat_map(|relation| &relation.segments).next().expect("a segment");
+    (store.core.files.clone(), crate::segment::data_path(segment.id()))
+}
+
+pub(crate) fn key(p: &str, c: i64) -> Vec<Value> {
     vec![Value::Text(p.into()), Value::BigInt(c)]
 }
 
-pub(super) fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
+pub(crate) fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
     let cells = vec![(table.columns[2].id, CellWrite::Value(Value::BigInt(v)))];
     Mutation::Row(RowWrite {
         relation: table.rows,
@@ -87,11 +94,11 @@ pub(super) fn row(table: &TableDef, p: &str, c: i64, v: i64) -> Mutation {
     })
 }
 
-pub(super) fn write(store: &EmbeddedStore, mutations: Vec<Mutation>) -> Applied {
+pub(crate) fn write(store: &EmbeddedStore, mutations: Vec<Mutation>) -> Applied {
     block_on(store.apply(WriteBatch { mutations, ..WriteBatch::default() })).expect("applies")
 }
 
-pub(super) fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64) -> Mutation {
+pub(crate) fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64) -> Mutation {
     let schema = ArrowSchema::new(
         table.columns.iter().map(|column| Field::new(&column.name, column.ty.arrow(), true)).collect::<Vec<_>>(),
     );
@@ -112,7 +119,7 @@ pub(super) fn bulk(table: &TableDef, p: &str, rows: std::ops::Range<i64>, v: i64
     })
 }
 
-pub(super) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
+pub(crate) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
     let scan = Scan {
         relation: table.rows,
         spans: vec![Span::all()],
@@ -140,11 +147,11 @@ pub(super) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(
     rows
 }
 
-pub(super) fn read(store: &EmbeddedStore, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
+pub(crate) fn read(store: &EmbeddedStore, table: &TableDef) -> Vec<(String, i64, Option<i64>)> {
     read_from(&store.snapshot(ReadAt::Acknowledged).expect("a snapshot"), table)
 }
 
-pub(super) fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, Option<i64>)> {
+pub(crate) fn expected(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, Option<i64>)> {
     rows.iter().map(|(p, c, v)| (p.to_string(), *c, Some(*v))).collect()
 }
 
@@ -321,7 +328,7 @@ fn dropped_and_truncated_tables_free_their_files_and_never_come_back() {
     let reopened = in_files(&killed);
     assert_eq!(read(&reopened, &truncated), []);
     assert_eq!(killed.list("seg").expect("lists").len(), 0);
-    block_on(store.flush()).expect("settles");
+    block_on(store.flush()).expect("flushes");
     assert_eq!(files.list("seg").expect("lists").len(), 0);
     let mut reusing = next.clone();
     reusing.version += 1;

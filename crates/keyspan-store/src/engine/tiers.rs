@@ -1,12 +1,12 @@
-//! Runs in memory are merged in tiers, so that rows that arrive in small batches do not stand in hundreds of runs.
+//! Runs in memory are merged in tiers, so that small batches do not leave hundreds of runs.
 //!
 //! ```text
 //! 8 runs of 1–8 K rows ─▶ one of 8–64 K;  8 of those ─▶ one of 64–512 K, which stays until it is flushed
 //! ```
 //!
-//! Rules: as with frozen memtables, only what everybody may see is merged, since a merged run has no seq a row; and not
-//! while a flush is under way. Span tombstones are left to who reads. Nothing of this is durable: after a restart
-//! the log has the batches as they came.
+//! Rules: as with frozen memtables, only runs that every snapshot shows are merged, since the rows of a merged run have
+//! no seq of their own; and not while a flush is under way. Span tombstones are not applied; readers do that. Nothing
+//! of this is durable: after a restart the log has the batches as they came.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const FIRST_ROWS: u64 = 1024;
 const TIERS: u32 = 2;
 
 impl Core {
-    /// Merges what is due.
+    /// Merges the tiers that are full.
     pub fn merge_memory(&self) -> Result<()> {
         let _flushing = self.flushing.lock();
         let ids: Vec<_> = self.state.lock().version.keys().copied().collect();
@@ -79,7 +79,7 @@ impl Core {
         let columns = compaction.columns().to_vec();
         let run = MemoryRun::new(&relation.definition, RunBatch::concat(&batches)?, columns, inputs.seq())?;
         let run = Arc::new(run);
-        inputs.inherit(relation, &[Arc::<MemoryRun>::clone(&run)]);
+        inputs.inherit_disjoint(relation, &[Arc::<MemoryRun>::clone(&run)]);
         Ok(Some(run))
     }
 }

@@ -1,4 +1,4 @@
-//! What exists at a moment: the catalog, and for each relation its runs. Immutable, shared by snapshots.
+//! Versions: the catalog at one moment and the runs of each relation. Immutable, shared by snapshots.
 //!
 //! ```text
 //! published ─▶ version ─▶ relation ─▶ active memtable, sealed memtables, memory runs, segments, span tombstones
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Rules: whatever one snapshot needs is taken under one lock ([`State`]), so its version holds every batch up to its
-//! seq. A run without a seq a row (a frozen memtable, merged runs, a flushed segment) is put into a version only when its
-//! greatest seq is visible, so no later snapshot can be older than it. Runs of bulk writes and loaded segments are of one
-//! batch each: a snapshot leaves out those that are newer than it.
+//! seq. A run whose rows have no seq of their own (a frozen memtable, merged runs, a flushed segment) is put into a
+//! version only when its greatest seq is visible, so no later snapshot can be older than it. Runs of bulk writes and
+//! loaded segments are of one batch each: a snapshot leaves out those that are newer than it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Schema {
 pub struct Tombstone {
     /// Its place in its batch.
     pub number: u32,
-    /// What it deletes.
+    /// The tombstone.
     pub span: SpanTombstone,
 }
 
@@ -129,12 +129,12 @@ impl RelationVersion {
         self.tombstones.iter().filter(|tombstone| tombstone.span.seq > self.flushed)
     }
 
-    /// What is known of the memtables.
+    /// The metadata of the memtables.
     pub fn memtable_extents(&self) -> impl Iterator<Item = Extent> {
         self.memtables().filter(|memtable| !memtable.is_empty()).map(|memtable| memtable.extent())
     }
 
-    /// What is known of everything that is in memory.
+    /// The extents of everything in memory.
     pub fn memory_extents(&self) -> Vec<Extent> {
         self.memtable_extents().chain(self.runs.iter().map(|run| run.meta().all.clone())).collect()
     }
@@ -183,7 +183,7 @@ impl Published {
         }
     }
 
-    /// Counts memory anew.
+    /// Counts the memory again.
     pub fn recount(&mut self) {
         self.memory = self.version.values().map(|relation| relation.memory()).sum();
     }

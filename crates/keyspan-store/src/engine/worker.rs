@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use keyspan_model::{Error, ErrorKind, Mutation, RelationId, Result, WriteBatch};
 
-use super::core::{Answer, Core, closed};
+use super::core::{Core, Reply, closed};
 use super::version::RelationVersion;
 
-/// How often the flusher looks at the disk and at graves by itself.
+/// How often the flusher checks the free space and deletes the files of dead segments.
 const TICK: Duration = Duration::from_millis(500);
-/// A disk can fill up between two ticks: so writers look at it too, before each columnar write and once in so many others.
+/// Writers check the free space before each columnar write, and once in so many other batches: a disk can fill up
+/// between two ticks.
 const WRITES_PER_LOOK: u64 = 16;
-/// How long a worker rests after a failure.
+/// How long a worker waits after a failure.
 const REST: Duration = Duration::from_millis(200);
 
 /// Starts both workers.
@@ -40,11 +41,11 @@ impl Core {
         }
     }
 
-    fn flush_round(&self, answers: Vec<Answer>) -> Result<()> {
+    fn flush_round(&self, answers: Vec<Reply>) -> Result<()> {
         self.look_at_disk();
         let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
         if self.disk_low.load(Ordering::Relaxed) {
-            // Something may have been freed, or may be now.
+            // Space may have been freed.
             self.look_at_disk();
             self.ask_for_merge();
         }
@@ -62,7 +63,7 @@ impl Core {
         if merge { self.merge_round(Vec::new()) } else { Ok(()) }
     }
 
-    /// Answers what was asked of the workers, for a store without threads.
+    /// Runs the requests to the workers, for a store without threads.
     pub fn answer_requests(&self) {
         let (flush, compact) = {
             let mut work = self.work.lock();
@@ -71,7 +72,7 @@ impl Core {
         if self.lane.lock().closed.is_some() {
             return;
         }
-        // Who asked is told of an error.
+        // Errors are sent to the callers.
         if !flush.is_empty() {
             let _ = self.flush_round(flush);
         }
@@ -81,7 +82,7 @@ impl Core {
     }
 
     /// Waits for something to flush; `None` when the store closes.
-    fn next_flush(&self) -> Option<Vec<Answer>> {
+    fn next_flush(&self) -> Option<Vec<Reply>> {
         let mut work = self.work.lock();
         if !work.closing && !work.nudged && work.flush.is_empty() {
             let _ = self.wake.wait_for(&mut work, TICK);
@@ -95,7 +96,7 @@ impl Core {
     }
 
     fn flush_due(&self) -> Result<()> {
-        self.settle_catalog()?;
+        self.commit_catalog()?;
         self.freeze_sealed()?;
         self.merge_memory()?;
         let mut flushed = false;
@@ -140,8 +141,8 @@ impl Core {
         (state.memory >= share).then(largest).flatten()
     }
 
-    /// Whether the disk is almost full, and the log takes more of it than what it is kept for would as segments: after a
-    /// DROP most of it may be of rows that are gone. Those segments must have room beside it.
+    /// Whether the disk is almost full, and the log takes more of it than what it is kept for would as segments: after
+    /// a DROP most of it may be of rows that are gone. Those segments must have room beside it.
     fn log_takes_scarce_room(&self) -> bool {
         let memory = self.state.lock().memory as u64;
         let has_room = |free: u64| free / 2 > memory;
@@ -164,7 +165,7 @@ impl Core {
         }
     }
 
-    fn merge_round(&self, answers: Vec<Answer>) -> Result<()> {
+    fn merge_round(&self, answers: Vec<Reply>) -> Result<()> {
         let outcome =
             if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
         if let Err(error) = &outcome {
@@ -176,7 +177,7 @@ impl Core {
         outcome
     }
 
-    fn next_merge(&self) -> Option<Vec<Answer>> {
+    fn next_merge(&self) -> Option<Vec<Reply>> {
         let mut work = self.work.lock();
         while !work.closing && !work.merge && work.compact.is_empty() {
             self.wake.wait(&mut work);
@@ -208,8 +209,8 @@ impl Core {
         memory >= self.options.memory_budget || self.log().size().0 > self.options.log_limit.saturating_mul(2)
     }
 
-    /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must be
-    /// almost out.
+    /// Waits until there is room for a batch. Deletions alone take little space, and free more: for them the disk must
+    /// be almost out.
     ///
     /// Errors: 53100 while the disk has less free space than the mark; whatever keeps memory from being freed.
     pub async fn wait_for_room(&self, batch: &WriteBatch) -> Result<()> {
@@ -236,7 +237,7 @@ impl Core {
                 return Err(error);
             }
             if !self.options.threads {
-                // Unless it is asked for by somebody who goes on while memory is flushed.
+                // Unless the caller goes on while memory is flushed.
                 return if self.flushing.is_locked() { Ok(()) } else { self.flush_round(Vec::new()) };
             }
             self.nudge();

@@ -1,4 +1,4 @@
-//! Merging runs, into segments above all: what a flush, a merge of segments and one in memory have in common.
+//! Merging runs: what flushes, compactions and merges in memory have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,17 +7,17 @@ use keyspan_model::{RelationDef, Result, SegmentId};
 
 use super::core::{Core, closed};
 use super::version::RelationVersion;
-use crate::compact::{Output, SEGMENT_BYTES, write_merged};
+use crate::compact::{MergeOutput, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
-use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit};
+use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit_disjoint};
 use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
 
-/// Bytes that a row is taken to have on disk, where a segment is to be cut by rows.
+/// Assumed bytes of a row on disk, for cutting segments by rows.
 pub const ROW_BYTES: u64 = 32;
 
-/// What is merged into segments.
+/// The inputs of a merge.
 pub struct Inputs {
     /// The newest definition.
     pub relation: Arc<RelationDef>,
@@ -27,7 +27,7 @@ pub struct Inputs {
     pub segments: Vec<Arc<Segment>>,
     /// Every span tombstone of the relation.
     pub tombstones: Vec<SpanTombstone>,
-    /// Everything of the relation that is not merged.
+    /// Extents of everything of the relation that is not merged.
     pub outside: Vec<Extent>,
     /// The batch up to which deletions may be forgotten.
     pub seen: u64,
@@ -40,7 +40,7 @@ pub struct Inputs {
 impl Core {
     /// Merges runs and writes them as segments, durably. Nothing refers to them yet.
     pub fn write_segments(&self, inputs: &Inputs) -> Result<Vec<SegmentRecord>> {
-        let output = Output {
+        let output = MergeOutput {
             files: &self.files,
             relation: &inputs.relation,
             plan: inputs.plan()?,
@@ -53,7 +53,7 @@ impl Core {
         write_merged(&output, || inputs.merge())
     }
 
-    /// Asked between two batches of a segment: fails when the store is closed in haste, and when there is no room.
+    /// Called between two batches of a segment: fails when the store is being closed, and when the disk is full.
     pub fn may_go_on_writing(&self) -> Result<()> {
         match self.aborting.load(Ordering::Relaxed) {
             true => Err(closed()),
@@ -79,15 +79,15 @@ impl Inputs {
         memory.chain(self.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>))
     }
 
-    /// Tells the runs that these were merged into what is known of them and the relation's other runs.
-    pub fn inherit(&self, relation: &RelationVersion, merged: &[Arc<dyn SortedRun>]) {
+    /// Records which of the relation's other runs share no row with the runs that these were merged into.
+    pub fn inherit_disjoint(&self, relation: &RelationVersion, merged: &[Arc<dyn SortedRun>]) {
         let inputs: Vec<Arc<dyn SortedRun>> = self.runs().collect();
         let memory = relation.runs.iter().map(|run| run.clone() as Arc<dyn SortedRun>);
         let segments = relation.segments.iter().map(|segment| segment.clone() as Arc<dyn SortedRun>);
         let merged_away =
             |run: &Arc<dyn SortedRun>| inputs.iter().any(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(run)));
         let others = memory.chain(segments).filter(|run| !merged_away(run));
-        inherit(&self.relation, &inputs, merged, others);
+        inherit_disjoint(&self.relation, &inputs, merged, others);
     }
 
     /// Least and greatest commit order of what is merged.

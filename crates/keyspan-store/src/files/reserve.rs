@@ -1,5 +1,5 @@
-//! The reserve: a file of nothing that is given up when the disk is full, so that the log and the manifest can go on
-//! for as long as it takes to free space.
+//! The reserve: a file of zeroes that is deleted when the disk is full, so that the log and the manifest have space
+//! until some is freed.
 
 use keyspan_model::{ErrorKind, Result};
 
@@ -28,8 +28,8 @@ pub fn missing_reserve(files: &dyn Files) -> u64 {
     RESERVE_BYTES.saturating_sub(files.len(RESERVE_FILE).ok().flatten().unwrap_or(0))
 }
 
-/// Does something that needs space; if there is none, once more with the reserve given up. Only for what may be done
-/// again after it has failed: never for a sync.
+/// Runs an operation that needs space; on a full disk deletes the reserve and runs it again. Only for operations that
+/// may be repeated: never for a sync.
 pub fn with_reserve<T>(files: &dyn Files, mut work: impl FnMut() -> Result<T>) -> Result<T> {
     match work() {
         Err(error) if error.kind == ErrorKind::DiskFull && files.len(RESERVE_FILE)?.is_some() => {

@@ -68,7 +68,7 @@ pub struct SimulatedDisk {
     disk: Arc<Mutex<Disk>>,
     watcher: Arc<Mutex<Option<Watcher>>>,
     /// Where sled keeps its files, which it opens itself.
-    ledger: Option<Arc<tempfile::TempDir>>,
+    manifest_log: Option<Arc<tempfile::TempDir>>,
 }
 
 impl std::fmt::Debug for SimulatedDisk {
@@ -214,9 +214,9 @@ impl SimulatedDisk {
     }
 
     /// An empty disk with a real directory for sled.
-    pub fn with_ledger() -> SimulatedDisk {
+    pub fn with_manifest_log() -> SimulatedDisk {
         let directory = tempfile::tempdir().expect("a directory");
-        SimulatedDisk { ledger: Some(Arc::new(directory)), ..SimulatedDisk::default() }
+        SimulatedDisk { manifest_log: Some(Arc::new(directory)), ..SimulatedDisk::default() }
     }
 
     /// Changing operations so far.
@@ -289,14 +289,15 @@ impl SimulatedDisk {
             left.files.entry(*id).or_insert(file);
         }
         (left.durable_names, left.names) = (names.clone(), names);
-        let ledger = self.ledger.as_ref().map(|own| Arc::new(ledger_after(own.path(), &disk, crash, &mut random)));
-        SimulatedDisk { disk: Arc::new(Mutex::new(left)), watcher: Arc::default(), ledger }
+        let manifest_log =
+            self.manifest_log.as_ref().map(|own| Arc::new(manifest_log_after(own.path(), &disk, crash, &mut random)));
+        SimulatedDisk { disk: Arc::new(Mutex::new(left)), watcher: Arc::default(), manifest_log }
     }
 
     /// Where a file of sled's really is.
     fn real(&self, path: &str) -> Option<PathBuf> {
         let inside = path == "edits" || path.starts_with("edits/") || path.starts_with("edits.damaged");
-        self.ledger.as_ref().filter(|_| inside).map(|root| root.path().join(path))
+        self.manifest_log.as_ref().filter(|_| inside).map(|root| root.path().join(path))
     }
 
     /// Counts an operation, and refuses it if it is to fail.
@@ -330,7 +331,7 @@ impl SimulatedDisk {
 }
 
 /// sled's directory as a crash would leave it: its one growing file by sectors, the others as they are.
-fn ledger_after(root: &Path, disk: &Disk, crash: Crash, random: &mut Random) -> tempfile::TempDir {
+fn manifest_log_after(root: &Path, disk: &Disk, crash: Crash, random: &mut Random) -> tempfile::TempDir {
     let left = tempfile::tempdir().expect("a directory");
     let from = root.join("edits");
     let Some(synced) = disk.names.get("edits/db").map(|id| &disk.files[id]) else { return left };
@@ -483,7 +484,7 @@ impl Files for SimulatedDisk {
     }
 
     fn local_root(&self) -> Option<&Path> {
-        self.ledger.as_ref().map(|root| root.path())
+        self.manifest_log.as_ref().map(|root| root.path())
     }
 
     fn display(&self, path: &str) -> String {

@@ -17,7 +17,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{BinaryType, DataType, Field, Schema};
 use keyspan_model::{ColumnId, ColumnType, Error, Result};
 
-use super::wire::{Reader, put_varint};
+use super::wire::{ByteReader, put_varint};
 use crate::format::{bad, unknown};
 
 /// Appends the columns of a batch.
@@ -32,7 +32,7 @@ pub fn put_batch(out: &mut Vec<u8>, columns: &[ColumnId], batch: &RecordBatch) -
 }
 
 /// Reads the columns of a batch. Fields are named by their column's id.
-pub fn get_batch(reader: &mut Reader<'_>) -> Result<(Vec<ColumnId>, RecordBatch)> {
+pub fn get_batch(reader: &mut ByteReader<'_>) -> Result<(Vec<ColumnId>, RecordBatch)> {
     let rows = usize::try_from(reader.varint()?).map_err(|_| bad("a batch has too many rows"))?;
     if rows / 64 > reader.remaining() {
         return Err(bad("a batch has more rows than bytes follow"));
@@ -86,7 +86,7 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef) -> Result<()> {
 fn put_fixed(out: &mut Vec<u8>, bytes: &[u8], width: usize, nulls: Option<&NullBuffer>) {
     let start = out.len();
     out.extend_from_slice(bytes);
-    // What stands under a null is no one's business, and zeroes compress.
+    // The value under a null is arbitrary; zeroes compress best.
     for row in nulls.into_iter().flat_map(|nulls| (0..nulls.len()).filter(|row| nulls.is_null(*row))) {
         out[start + row * width..start + (row + 1) * width].fill(0);
     }
@@ -106,7 +106,7 @@ fn put_varlen<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]> + Cl
     }
 }
 
-fn get_array(reader: &mut Reader<'_>, rows: usize) -> Result<ArrayRef> {
+fn get_array(reader: &mut ByteReader<'_>, rows: usize) -> Result<ArrayRef> {
     let ty = get_type(reader)?;
     let nulls = match reader.u8()? {
         0 => None,
@@ -128,18 +128,18 @@ fn get_array(reader: &mut Reader<'_>, rows: usize) -> Result<ArrayRef> {
     })
 }
 
-fn get_bits(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> {
+fn get_bits(reader: &mut ByteReader<'_>, rows: usize) -> Result<BooleanBuffer> {
     let buffer = Buffer::from_slice_ref(reader.take(rows.div_ceil(8))?);
     Ok(BooleanBuffer::new(buffer, 0, rows))
 }
 
-fn get_lengths<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<impl Iterator<Item = usize> + 'a> {
+fn get_lengths<'a>(reader: &mut ByteReader<'a>, rows: usize) -> Result<impl Iterator<Item = usize> + 'a> {
     let lengths = reader.take(rows.checked_mul(4).ok_or_else(|| bad("an array is too long"))?)?;
     let lengths = lengths.chunks_exact(4);
     Ok(lengths.map(|length| u32::from_le_bytes(length.try_into().expect("four bytes")) as usize))
 }
 
-fn get_text(reader: &mut Reader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
+fn get_text(reader: &mut ByteReader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
     let lengths = get_lengths(reader, rows)?;
     let mut builder = StringViewBuilder::with_capacity(rows);
     for (row, length) in lengths.enumerate() {
@@ -149,7 +149,7 @@ fn get_text(reader: &mut Reader<'_>, rows: usize, nulls: Option<&NullBuffer>) ->
     Ok(Arc::new(builder.finish()))
 }
 
-fn get_binary(reader: &mut Reader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
+fn get_binary(reader: &mut ByteReader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
     let lengths = get_lengths(reader, rows)?;
     let mut builder = GenericByteBuilder::<BinaryType>::new();
     for (row, length) in lengths.enumerate() {
@@ -200,7 +200,7 @@ fn put_type(out: &mut Vec<u8>, ty: &DataType) -> Result<()> {
     Ok(())
 }
 
-fn get_type(reader: &mut Reader<'_>) -> Result<DataType> {
+fn get_type(reader: &mut ByteReader<'_>) -> Result<DataType> {
     let tag = reader.u8()?;
     if tag == DECIMAL {
         return Ok(DataType::Decimal128(reader.u8()?, i8::from_le_bytes(reader.array()?)));
@@ -245,10 +245,10 @@ mod tests {
         for batch in [batch.clone(), batch.slice(1, 2), batch.slice(0, 0), twice.slice(1, 5), twice] {
             let mut bytes = Vec::new();
             put_batch(&mut bytes, &columns, &batch).expect("encodes");
-            let (read, decoded) = get_batch(&mut Reader::new(&bytes)).expect("decodes");
+            let (read, decoded) = get_batch(&mut ByteReader::new(&bytes)).expect("decodes");
             assert_eq!((read, &decoded), (columns.clone(), &batch));
             for length in 0..bytes.len() {
-                get_batch(&mut Reader::new(&bytes[..length])).expect_err("too short");
+                get_batch(&mut ByteReader::new(&bytes[..length])).expect_err("too short");
             }
         }
     }
@@ -273,7 +273,7 @@ mod tests {
         bytes.extend_from_slice(&1u32.to_le_bytes());
         put_type(&mut bytes, &DataType::Int64).expect("a type");
         bytes.push(2);
-        let error = get_batch(&mut Reader::new(&bytes)).expect_err("no such batch");
+        let error = get_batch(&mut ByteReader::new(&bytes)).expect_err("no such batch");
         assert!(error.message.contains("more rows than bytes"), "{error}");
     }
 }

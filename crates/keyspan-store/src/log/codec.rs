@@ -1,7 +1,8 @@
-//! What a record of the commit log says: the mutations of one batch, or a new catalog and mutations.
+//! The body of a record of the commit log: the mutations of one batch, or a new catalog and mutations.
 //!
 //! Keys are already encoded, values carry their own tag, and bulk writes go column by column ([`super::array_codec`]).
-//! Stamps stay relative to the record's server timestamp, so that a body can be made before the batch has its place.
+//! Stamps stay relative to the record's server timestamp, so that a body can be encoded before the batch has its place
+//! in the commit order.
 //!
 //! ```text
 //! body      = [catalog: bytes, JSON; only of a catalog change]  count  mutation*
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 use super::array_codec::{get_batch, put_batch};
 use super::frame::{COMPRESSED, KIND_BATCH, KIND_CHANGE};
-use super::wire::{Reader, put_bytes, put_varint};
+use super::wire::{ByteReader, put_bytes, put_varint};
 use crate::format::{bad, read_json, unknown};
 use crate::segment::SegmentRecord;
 
@@ -134,7 +135,7 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
-/// What a record's body says.
+/// A decoded record body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordBody {
     /// The new catalog of a change.
@@ -175,7 +176,7 @@ pub fn decode_body(kind: u8, flags: u8, bytes: &[u8]) -> Result<RecordBody> {
             .map_err(|error| bad(format!("a body is not LZ4: {error}")))?;
         return decode_body(kind, flags & !COMPRESSED, &raw);
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let catalog = match kind {
         KIND_BATCH => None,
         KIND_CHANGE => Some(read_json(reader.bytes()?)?),
@@ -249,7 +250,7 @@ fn put_mutation(out: &mut Vec<u8>, mutation: &LoggedMutation) -> Result<()> {
     Ok(())
 }
 
-fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
+fn get_mutation(reader: &mut ByteReader<'_>) -> Result<LoggedMutation> {
     let tag = reader.u8()?;
     let relation = RelationId(reader.u32()?);
     let schema_version = reader.u32()?;
@@ -286,7 +287,7 @@ fn get_mutation(reader: &mut Reader<'_>) -> Result<LoggedMutation> {
     })
 }
 
-fn get_cell(reader: &mut Reader<'_>) -> Result<(ColumnId, CellWrite)> {
+fn get_cell(reader: &mut ByteReader<'_>) -> Result<(ColumnId, CellWrite)> {
     let column = ColumnId(reader.u32()?);
     let tag = reader.u8()?;
     let cell = if tag == 0 { CellWrite::Tombstone } else { CellWrite::Value(get_value(tag, reader)?) };
@@ -334,7 +335,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
     Ok(())
 }
 
-fn get_value(tag: u8, reader: &mut Reader<'_>) -> Result<Value> {
+fn get_value(tag: u8, reader: &mut ByteReader<'_>) -> Result<Value> {
     Ok(match tag {
         1 => Value::Boolean(reader.u8()? != 0),
         2 => Value::TinyInt(i8::from_le_bytes(reader.array()?)),
@@ -451,7 +452,7 @@ mod tests {
     fn what_a_newer_program_wrote_is_no_damage() {
         let change = encode_body(Some(&Catalog::initial()), &[]).expect("encodes");
         let mut bytes = Vec::new();
-        let json = Reader::new(&change.bytes).bytes().expect("a catalog").to_vec();
+        let json = ByteReader::new(&change.bytes).bytes().expect("a catalog").to_vec();
         put_bytes(&mut bytes, &[&b"{\"from_the_future\":7,"[..], &json[1..]].concat());
         put_varint(&mut bytes, 0);
         for (kind, bytes, what) in [(change.kind, bytes, "from_the_future"), (99, change.bytes, "kind 99")] {

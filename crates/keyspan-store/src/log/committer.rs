@@ -1,14 +1,14 @@
-//! The committer: one thread that writes what waits, syncs once, and answers everybody.
+//! The committer: one thread that writes all waiting records, syncs once, and acknowledges them (group commit).
 //!
 //! ```text
 //! apply lane ──push──▶ queue ──take all──▶ one write ──▶ one fdatasync ──▶ durable(seq) ──▶ answers
 //!                        ▲ meanwhile the next group gathers
 //! ```
 //!
-//! Without threads the same is done by whoever asks ([`CommitLog::step`], [`CommitLog::wait`]), so that a test's run is
-//! the same every time.
+//! Without threads the callers do the same ([`CommitLog::step`], [`CommitLog::wait`]), so that a test's run is the same
+//! every time.
 //!
-//! A relaxed record is answered when it is pushed; it goes out with the next group, and a group of relaxed records
+//! A relaxed record is acknowledged when it is pushed; it goes out with the next group, and a group of relaxed records
 //! only is synced when [`RELAXED_SYNC`] has passed or somebody waits.
 
 use std::collections::VecDeque;
@@ -45,13 +45,13 @@ pub struct LogOptions {
 pub struct Commit {
     /// The record, its place given.
     pub record: Record,
-    /// Whether nobody waits for the sync.
+    /// Whether the record is acknowledged before the sync.
     pub relaxed: bool,
     /// Where the answer goes.
     pub answer: Option<oneshot::Sender<Result<()>>>,
 }
 
-/// Is told, on the committer's thread and before the answers, up to which record everything is durable.
+/// Called on the committer's thread, before the acknowledgements, with the last durable seq.
 pub type Durable = Box<dyn Fn(u64) + Send + Sync>;
 
 /// Longest time that a relaxed record stays unsynced.
@@ -217,7 +217,7 @@ impl CommitLog {
             return Ok(());
         }
         files.sync_dir("log")?;
-        // Only now: what failed is tried again.
+        // Only now, so that files that could not be removed are tried again.
         self.shared.state.lock().files.retain(|file| !dead.iter().any(|dead| dead.first_seq == file.first_seq));
         Ok(())
     }
@@ -293,7 +293,7 @@ impl Writer {
         }
     }
 
-    /// What the thread does in one round, done by a caller; nothing if the log has failed.
+    /// One round of the thread, run by a caller; does nothing if the log has failed.
     fn step(&mut self) {
         let mut state = self.shared.state.lock();
         if state.failed.is_some() {
@@ -304,7 +304,7 @@ impl Writer {
         self.carry_out(group);
     }
 
-    /// Writes and answers; false: it failed, and so will everything after.
+    /// Writes and acknowledges; returns false if it failed: then every later call fails too.
     fn carry_out(&mut self, group: Group) -> bool {
         if let Err(error) = self.write(&group) {
             self.fail(group.commits, &error);
@@ -394,7 +394,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a file whose first record is `seq`, after everything before it is durable.
+    /// Begins a file whose first record is `seq`; everything before is durable.
     fn begin_file(&mut self, seq: u64) -> Result<()> {
         if self.dirty.is_some() {
             self.sync()?;
@@ -435,7 +435,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Poisons the log: what the disk holds beyond `durable` is not known any more.
+    /// Poisons the log: it is unknown what the disk holds beyond `durable`.
     fn fail(&self, commits: Vec<Commit>, cause: &Error) {
         let error = Error::new(
             ErrorKind::LogPoisoned,

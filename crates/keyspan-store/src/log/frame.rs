@@ -21,7 +21,7 @@ use keyspan_model::Result;
 use uuid::Uuid;
 
 use super::codec::Record;
-use super::wire::Reader;
+use super::wire::ByteReader;
 use crate::format::{bad, unknown};
 
 /// Bytes before the first frame of a file.
@@ -58,7 +58,7 @@ pub fn file_header(store: Uuid, first_seq: u64) -> Vec<u8> {
 
 /// Reads a file's header: the seq of its first record.
 pub fn read_file_header(bytes: &[u8], store: Uuid) -> Result<u64> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     if reader.take(8)? != FILE_MAGIC {
         return Err(bad("it does not begin as a log file does"));
     }
@@ -121,7 +121,7 @@ impl FrameHeader {
 
     /// Reads a header; an error if these bytes are not a whole and undamaged one.
     pub fn decode(bytes: &[u8]) -> Result<FrameHeader> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         if reader.array::<4>()? != FRAME_MAGIC {
             return Err(bad("a frame does not begin as it should"));
         }

@@ -1,7 +1,7 @@
 //! Reading the log back, record by record, when a store is opened.
 //!
-//! A log ends where the last file ends, at zeroes, or at a frame that is not whole. Such a frame is the torn tail of
-//! a crash exactly if nobody was promised its record: if no later frame says that it was synced, no later file
+//! A log ends where the last file ends, at zeroes, or at a frame that is not whole. Such a frame is the torn tail of a
+//! crash exactly if its record was never acknowledged: if no later frame says that it was synced, no later file
 //! follows, and the manifest knows of no later durable record. Otherwise it is damage, and an error naming the file.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::codec::Record;
 use super::frame::{FILE_HEADER, FRAME_HEADER, FRAME_MAGIC, FrameHeader, KIND_COMMIT, KIND_PART, read_file_header};
-use super::wire::Reader;
+use super::wire::ByteReader;
 use crate::files::{FileReader, Files, corrupted};
 use crate::format::{bad, named};
 
@@ -84,7 +84,7 @@ struct Current {
     window_start: u64,
 }
 
-/// What stands at a place of a file.
+/// What is found at a position of a file.
 enum Place {
     Frame(FrameHeader, Bytes),
     End,
@@ -214,7 +214,7 @@ impl Replay {
         }
     }
 
-    /// A frame here is not whole: the end of the log if a crash can have torn it and its record was promised to nobody,
+    /// A frame here is not whole: the end of the log if a crash can have torn it and its record was never acknowledged,
     /// else an error.
     fn torn_or_damaged(&mut self, what: &str, torn: bool) -> Result<Option<Record>> {
         let expected = self.last + 1;
@@ -252,7 +252,7 @@ pub fn frame_record(header: &FrameHeader, kind: u8, flags: u8, bytes: Vec<u8>) -
 
 /// The record that a commit frame ends.
 pub fn whole(header: &FrameHeader, body: &[u8], parts: Vec<u8>) -> Result<Record> {
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     let (kind, flags) = (reader.u8()?, reader.u8()?);
     reader.take(2)?;
     if reader.u32()? != crc32c::crc32c(&parts) {
@@ -296,7 +296,7 @@ impl Current {
         Ok(Some(self.window.slice(offset..offset + length)))
     }
 
-    /// The greatest seq that any whole frame after this place says to have been synced.
+    /// The greatest synced seq recorded in any whole frame after this position.
     fn later_sync(&self) -> Result<u64> {
         let mut greatest = 0;
         each_frame(self.reader.as_ref(), self.position, |header| greatest = greatest.max(header.synced))?;

@@ -1,4 +1,4 @@
-//! What is whole in a damaged log file.
+//! Salvage of a damaged log file: its whole records.
 //!
 //! Rule: a record counts only if all of its frames are there with right checksums, one behind the other.
 
@@ -11,12 +11,12 @@ use super::replay::{frame_record, whole};
 /// Longest frame of a log that is written anew.
 const FRAME_BYTES: usize = 8 << 20;
 
-/// What is whole in a log file.
+/// What was salvaged of a log file.
 #[derive(Debug, Default)]
 pub struct Salvaged {
     /// Its records, in the order in which they stand there.
     pub records: Vec<Record>,
-    /// The greatest seq of which there is any sign.
+    /// The greatest seq that any frame header names.
     pub reached: u64,
 }
 

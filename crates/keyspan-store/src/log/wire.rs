@@ -21,14 +21,14 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Takes values off the front of bytes; ends before their time are an error, never a panic.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct ByteReader<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// Reads from the front of these bytes.
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes }
+    pub fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader { bytes }
     }
 
     /// Whether everything was read.

@@ -15,10 +15,10 @@ use keyspan_model::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::CHECKPOINT_DIRECTORY;
-use super::ledger::Items;
+use super::log::Items;
 use crate::files::{Files, corrupted};
 use crate::format::{bad, named, unknown};
-use crate::log::Reader;
+use crate::log::ByteReader;
 
 const MAGIC: &[u8; 8] = b"KSCHECKP";
 const VERSION: u32 = 1;
@@ -33,7 +33,7 @@ pub fn checkpoints(files: &dyn Files) -> Result<Vec<(u64, String)>> {
     Ok(numbered.collect())
 }
 
-/// What the checkpoints say.
+/// What was found among the checkpoints.
 #[derive(Debug, Default)]
 pub struct Newest {
     /// Those of the newest one that is whole.
@@ -117,10 +117,10 @@ pub fn encode(store: Uuid, items: &Items) -> Vec<u8> {
 /// Reads the bytes of a checkpoint and checks all of them.
 pub fn decode(bytes: &[u8], store: Uuid) -> Result<Items> {
     let (body, crc) = bytes.split_at_checked(bytes.len().saturating_sub(4)).ok_or_else(|| bad("it is empty"))?;
-    if Reader::new(crc).u32()? != crc32c::crc32c(body) {
+    if ByteReader::new(crc).u32()? != crc32c::crc32c(body) {
         return Err(bad("its checksum is wrong"));
     }
-    let mut reader = Reader::new(body);
+    let mut reader = ByteReader::new(body);
     if reader.take(8)? != MAGIC {
         return Err(bad("it does not begin as a checkpoint does"));
     }

@@ -1,4 +1,4 @@
-//! What the manifest says, what an edit changes in it, and both as items: a key and JSON.
+//! The state of the manifest, edits of it, and both as items: a key and JSON.
 //!
 //! ```text
 //! m                       marks, with the number of the edit
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use keyspan_model::{Catalog, Error, RelationId, Result, SegmentId};
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Items;
+use super::log::Items;
 use crate::files::corrupted;
 use crate::format::{named, newer, read_json};
 use crate::run::SpanTombstone;
 use crate::segment::SegmentRecord;
 
-/// Numbers that only grow, over restarts too.
+/// Counters that never decrease, over restarts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Counts the times that the store was opened.
@@ -54,7 +54,7 @@ impl Marks {
 /// Names a span tombstone: relation, seq, and its place among those of one batch.
 pub type TombstoneKey = (RelationId, u64, u32);
 
-/// Everything the manifest says.
+/// The state of the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManifestState {
     /// Number of the last edit.
@@ -82,9 +82,9 @@ pub struct Edit {
     pub catalog: Option<(Arc<Catalog>, u64)>,
     /// Relations that are now flushed up to a seq.
     pub flushed: Vec<(RelationId, u64)>,
-    /// Segments that begin to live. Their files must be durable.
+    /// New segments. Their files must be durable.
     pub add: Vec<SegmentRecord>,
-    /// Segments that are dead from now on.
+    /// Segments that die: they are no longer read, and their files are to be deleted.
     pub remove: Vec<SegmentId>,
     /// Span tombstones that are flushed.
     pub add_tombstones: Vec<(TombstoneKey, SpanTombstone)>,

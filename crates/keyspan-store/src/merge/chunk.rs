@@ -1,10 +1,10 @@
-//! The rows of one output batch while they are collected: which rows of which runs, and then all of them as arrays.
+//! A chunk: the rows of one output batch, first collected as row numbers of runs, then turned into arrays.
 //!
-//! One stretch of one run passes as a slice; several long ones are joined; everything else is picked row by row, by way of
-//! codes where a block has them. Only rows that several runs hold are looked at cell by cell ([`super::resolve`]).
+//! A single stretch of one run is sliced; several long stretches are concatenated; otherwise rows are interleaved one
+//! by one, through codes where a block has them. Only rows in several runs are resolved cell by cell
+//! ([`super::resolve`]).
 //!
-//! A block whose rows come among those of other runs is seldom used up by one batch, so that of each run the block that was
-//! used last stays for the next.
+//! When runs interleave, one batch seldom uses up a block, so the last block of each run is kept for the next batch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::seam::ScanCounters;
 const MOST_SOURCES: usize = 64;
 /// A block of codes of which less than this part is used is not decoded as a whole.
 const SPARSE: usize = 4;
-/// Rows a stretch on average must have for stretches to be joined, not picked.
+/// Average rows of a stretch from which stretches are concatenated, not interleaved.
 const LONG_STRETCH: usize = 64;
 
-/// Rows as they are collected.
+/// Rows being collected.
 #[derive(Debug, Default)]
-pub(crate) struct Chunk {
+pub(crate) struct RowChunk {
     /// Which rows of a stretch are left out.
     selection: Option<Arc<Selection>>,
     sources: Vec<Source>,
-    /// How many of the sources are left from the rows before.
+    /// How many of the sources were taken over from the chunk before.
     known: usize,
     pieces: Vec<Piece>,
     rows: usize,
@@ -77,14 +77,14 @@ pub(crate) struct Gathered {
     pub(crate) covered: Int64s,
 }
 
-impl Chunk {
+impl RowChunk {
     /// A chunk that leaves out rows of stretches that are outside the selection.
-    pub(crate) fn of_selected(selection: Option<Arc<Selection>>) -> Chunk {
-        Chunk { selection, ..Chunk::default() }
+    pub(crate) fn of_selected(selection: Option<Arc<Selection>>) -> RowChunk {
+        RowChunk { selection, ..RowChunk::default() }
     }
 
     /// The chunk for the rows that follow, read in the same way.
-    pub(crate) fn next(mut self) -> Chunk {
+    pub(crate) fn next(mut self) -> RowChunk {
         let mut last: Vec<Source> = Vec::with_capacity(self.sources.len());
         for source in self.sources.drain(..).rev() {
             if !last.iter().any(|later| Arc::ptr_eq(&later.run, &source.run)) {
@@ -92,7 +92,7 @@ impl Chunk {
             }
         }
         last.reverse();
-        Chunk { selection: self.selection, known: last.len(), sources: last, ..Chunk::default() }
+        RowChunk { selection: self.selection, known: last.len(), sources: last, ..RowChunk::default() }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -103,7 +103,7 @@ impl Chunk {
         self.rows >= rows || self.sources.len() - self.known >= MOST_SOURCES
     }
 
-    /// Whether the next stretch could no longer pass as a slice although this chunk could.
+    /// Whether this chunk can be sliced, and could not with the next stretch.
     pub(crate) fn is_one_long_stretch(&self) -> bool {
         self.rows >= 1024 && matches!(self.pieces.as_slice(), [Piece::Stretch { .. } | Piece::Picked { .. }])
     }
@@ -144,7 +144,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Adds one row, reading nothing around it.
+    /// Adds one row, reading only this row.
     pub(crate) fn add_point(
         &mut self,
         rows: &[(Arc<dyn SortedRun>, usize)],
@@ -387,7 +387,8 @@ impl Picker<'_> {
         self.column(|batch| batch.cells[column].values.as_ref(), &resolved.collect::<Vec<_>>())
     }
 
-    /// A column of the rows; `None` where no batch has it. `resolved` are rows whose value stands elsewhere, or nowhere.
+    /// A column of the rows; `None` where no batch has it. `resolved` are rows whose value stands elsewhere, or
+    /// nowhere.
     fn column<'b>(
         &'b self,
         of: impl Fn(&'b RunBatch) -> Option<&'b ArrayRef>,

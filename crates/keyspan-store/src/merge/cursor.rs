@@ -1,4 +1,4 @@
-//! A place in one run, moving forward or backward, that looks at keys only when it must.
+//! A cursor over one run, forward or backward, that reads keys only when it must.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use super::select::Selection;
 use crate::run::{SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
-/// A place in one run: the rows still to come, and what is known of the next one's key.
+/// A cursor over one run: the remaining rows, and what is known of the next row's key.
 #[derive(Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct RunCursor {
     run: Arc<dyn SortedRun>,
     rows: Range<usize>,
-    /// Rows to come after those, in the direction of reading: what lies between cannot be wanted.
+    /// Ranges of rows after those, in the direction of reading; rows between them are outside the scan's ranges.
     rest: VecDeque<Range<usize>>,
     head: Head,
     window: Option<Window>,
@@ -29,7 +29,7 @@ pub(crate) struct Skip {
     pub(crate) ranges: Vec<ColumnRange>,
     /// Whether also by value columns: only where every row stands in one run only and lives.
     pub(crate) values: bool,
-    /// Tells of single rows, by their key columns; asked only of runs in memory.
+    /// Tests single rows by their key columns; only for runs in memory.
     pub(crate) keys: Option<Arc<Selection>>,
 }
 
@@ -115,7 +115,7 @@ fn selected(
 enum Head {
     /// Going forward it is not less than this, going backward not greater.
     Bound(Vec<u8>),
-    /// It is in the window.
+    /// It is in the block of keys that was read.
     Known,
 }
 
@@ -136,7 +136,7 @@ impl Window {
     }
 }
 
-impl Cursor {
+impl RunCursor {
     /// At the first (or last) row to take of the run with a key in `[start, end)`; `None` if there is none.
     pub(crate) fn open(
         (run, which): (Arc<dyn SortedRun>, Which),
@@ -144,9 +144,9 @@ impl Cursor {
         reverse: bool,
         skip: &Skip,
         counters: &ScanCounters,
-    ) -> Result<Option<Cursor>> {
+    ) -> Result<Option<RunCursor>> {
         let extent = &run.meta().all;
-        if !extent.meets(start, end) {
+        if !extent.overlaps(start, end) {
             return Ok(None);
         }
         let (least, greatest) = (extent.key.0.as_slice(), extent.key.1.as_slice());
@@ -159,7 +159,7 @@ impl Cursor {
         let head = Head::Bound(bound.to_vec());
         let mut rest = which.of(skip.keep(run.as_ref(), first..last, counters)?);
         let rows = if reverse { rest.pop_back() } else { rest.pop_front() };
-        Ok(rows.map(|rows| Cursor { run, rows, rest, head, window: None, reverse }))
+        Ok(rows.map(|rows| RunCursor { run, rows, rest, head, window: None, reverse }))
     }
 
     pub(crate) fn run(&self) -> &Arc<dyn SortedRun> {
@@ -189,7 +189,7 @@ impl Cursor {
         if self.reverse { self.rows.end - 1 } else { self.rows.start }
     }
 
-    /// Looks at the next row's key.
+    /// Reads the next row's key.
     pub(crate) fn look(&mut self, counters: &ScanCounters) -> Result<()> {
         let row = self.next_row();
         if !self.window.as_ref().is_some_and(|window| window.holds(row)) {
@@ -222,7 +222,7 @@ impl Cursor {
         }
     }
 
-    /// Leaves rows behind that `stretch` gave, or one row.
+    /// Moves past the rows that `stretch` gave, or past one row.
     pub(crate) fn pass(&mut self, rows: &Range<usize>) {
         let last = if self.reverse { rows.start } else { rows.end - 1 };
         let passed = self.window.as_ref().filter(|window| window.holds(last)).map(|window| window.key(last).to_vec());
@@ -359,7 +359,7 @@ mod tests {
                 rest.make_contiguous().reverse();
             }
             let run = (Arc::clone(&run), Which::Without(left_out.into()));
-            let cursor = Cursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
+            let cursor = RunCursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
             let mut cursor = cursor.expect("there are rows");
             let mut what = String::new();
             for _ in 0..8 {

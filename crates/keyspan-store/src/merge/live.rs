@@ -1,7 +1,7 @@
 //! From resolved rows to what a reader sees: live rows, and in them live cells.
 //!
 //! A cell is live iff it was written after every deletion that covers it and has not expired; a row is live iff its
-//! marker or any of its cells is. Where everything lives the arrays pass as they are.
+//! marker or any of its cells is. Where all rows live the arrays are passed on unchanged.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn, decoded}
 
 use super::chunk::Gathered;
 use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
+use crate::seam::output_schema;
 
 /// Which columns a scan delivers and what it must read for them.
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+pub(crate) struct ScanOutput {
     pub(crate) schema: SchemaRef,
     columns: Vec<OutputColumn>,
     pub(crate) wanted: Wanted,
@@ -27,7 +28,7 @@ pub(crate) struct Output {
     coded: bool,
 }
 
-/// How much of a row must be read to know whether it lives.
+/// How much of a row must be read to know whether it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
     /// Nothing: every row is its marker's, no other run has it, nothing has expired and nothing is deleted.
@@ -46,10 +47,10 @@ enum OutputColumn {
     Ttl(usize),
 }
 
-impl Output {
+impl ScanOutput {
     /// The output of these columns, read as deep as the runs need.
-    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<Output> {
-        let schema = crate::scan::output_schema(relation, columns)?;
+    pub(crate) fn new(relation: &RelationDef, columns: &[ScanColumn], depth: Depth, coded: bool) -> Result<ScanOutput> {
+        let schema = output_schema(relation, columns)?;
         let system = depth != Depth::Plain;
         let mut wanted = Wanted { keys: vec![false; relation.key.len()], system, coded: true, ..Wanted::default() };
         if depth == Depth::Cells {
@@ -76,7 +77,7 @@ impl Output {
         wanted.system |= outputs.iter().any(|o| matches!(o, OutputColumn::WriteTime(_) | OutputColumn::Ttl(_)));
         let ty = |id| relation.value(id).map(|column| column.ty).ok_or_else(|| Error::internal("no such value column"));
         let types = wanted.values.iter().map(|id| ty(*id)).collect::<Result<_>>()?;
-        Ok(Output { schema, columns: outputs, wanted, types, depth, coded })
+        Ok(ScanOutput { schema, columns: outputs, wanted, types, depth, coded })
     }
 
     /// Which rows live; `None`: all.

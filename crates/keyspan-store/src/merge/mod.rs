@@ -1,15 +1,14 @@
-//! Bringing versions together: the rules that say which version of a cell wins, and the merge of sorted runs.
+//! The merge of sorted runs: versions of a row brought together, for a reader or for a compaction.
 //!
-//! [`sweep`] says in key order which rows only one run has and which several have; [`chunk`] collects them and makes
-//! arrays, resolving rows that several runs have ([`resolve`], [`rules`]); [`live`] leaves the live ones to a reader,
-//! [`purge`] what must be kept to a compaction; [`versions`] applies a family's GC rule for both.
+//! [`sweep`] finds in key order the rows that only one run has and those that several have; [`chunk`] collects them and
+//! makes arrays, resolving rows that several runs have ([`resolve`], by [`crate::row::rules`]); [`live`] keeps the live
+//! ones for a reader, [`purge`] what a compaction must keep; [`versions`] applies a family's GC rule for both.
 
 pub(crate) mod chunk;
 pub(crate) mod cursor;
 pub(crate) mod live;
 mod purge;
 mod resolve;
-pub mod rules;
 pub(crate) mod select;
 pub(crate) mod sweep;
 pub(crate) mod versions;

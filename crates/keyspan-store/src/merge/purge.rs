@@ -1,10 +1,10 @@
-//! Merging runs into one for compaction: versions resolved, and what nobody needs any more left out.
+//! The merge for compaction: versions are resolved, and covered, expired and obsolete cells are dropped.
 //!
 //! - What a row or span tombstone covers goes at once.
 //! - An expired cell becomes a tombstone with the cell's stamp: it still shadows what is older elsewhere.
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
-//! - No tombstone goes that a materialized view has still to see.
+//! - A tombstone that a materialized view has not seen yet stays.
 //! - Versions of a family beyond its GC rule go.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::nullif;
 use keyspan_model::{ColumnType, KeyEncoder, RelationDef, Result};
 
-use super::chunk::{Chunk, Gathered};
+use super::chunk::{Gathered, RowChunk};
 use super::cursor::{Skip, Which};
 use super::resolve::cell_in;
 use super::sweep::{Step, Sweep};
@@ -55,8 +55,8 @@ pub struct Compaction {
     keep_tombstones: bool,
     now: i64,
     versions: Option<VersionFilter>,
-    /// The last chunk: what it holds of blocks is used on.
-    chunk: Chunk,
+    /// The last chunk, whose blocks the next one may use.
+    chunk: RowChunk,
     counters: Arc<ScanCounters>,
 }
 
@@ -70,7 +70,7 @@ impl Compaction {
         let wanted = Wanted::everything(&relation);
         let types = relation.values.iter().map(|column| column.ty).collect();
         let versions = VersionFilter::new(&relation, now);
-        let chunk = Chunk::default();
+        let chunk = RowChunk::default();
         let key = KeyEncoder::new(&relation.key);
         Ok(Compaction { relation, key, sweep, wanted, types, outside, keep_tombstones, now, versions, chunk, counters })
     }
@@ -80,7 +80,7 @@ impl Compaction {
         &self.wanted.values
     }
 
-    /// The next rows; `None` at the end. Does about one batch of work and may answer an empty batch.
+    /// The next rows; `None` at the end. Does about one batch of work; the batch may be empty.
     pub fn next_batch(&mut self) -> Result<Option<RunBatch>> {
         let mut chunk = std::mem::take(&mut self.chunk).next();
         while !chunk.is_full(BATCH_ROWS) && !chunk.is_one_long_stretch() {
@@ -209,7 +209,7 @@ impl Compaction {
 /// What becomes of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// It is absent, covered, or may be forgotten.
+    /// Dropped: absent, covered or purgeable.
     Goes,
     /// It is a value that lives.
     Stays,

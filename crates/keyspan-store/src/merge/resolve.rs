@@ -6,7 +6,7 @@ use arrow::datatypes::UInt8Type;
 use keyspan_model::array::{tie_bytes, value_at};
 use keyspan_model::{ColumnType, Result};
 
-use super::rules::{Candidate, stronger};
+use crate::row::rules::{Candidate, stronger};
 use crate::row::{CellStamp, Deletion};
 use crate::run::{CellColumn, RunBatch};
 

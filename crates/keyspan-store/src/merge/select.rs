@@ -1,8 +1,8 @@
-//! Which rows of a block lie inside a scan's ranges: told on codes where the block has codes.
+//! The rows of a block inside a scan's ranges, evaluated on codes where the block has codes.
 //!
-//! Rows outside are left out before anything else of them is looked at. Rule: of value columns this is asked only of rows
-//! that no other run has: what is seen of them is the value or, if it is dead, nothing, and no range has nothing in it. A
-//! key column has one value in all versions of a row.
+//! Rows outside are dropped before anything else of them is read. Rule: value columns are tested only for rows that no
+//! other run has. Such a row shows its value or, if the cell is dead, null, which is inside no range. A key column has
+//! one value in all versions of a row.
 
 use std::ops::Bound;
 

@@ -1,4 +1,5 @@
-//! The merge of sorted runs as a sequence of steps: stretches of rows that only one run has, and rows that several have.
+//! The sweep: a merge of sorted runs as a sequence of steps, each a stretch of rows that only one run has, or a row
+//! that several have.
 //!
 //! All four scan forms are this one sweep. Where runs are disjoint a stretch ends at a block's end and no key is looked
 //! at (concatenate); where they are disjoint in a later column stretches end where the leading columns change
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 
-use super::cursor::{Cursor, Skip, Which};
+use super::cursor::{RunCursor, Skip, Which};
 use crate::run::{Cover, SortedRun};
 use crate::seam::ScanCounters;
 
@@ -18,7 +19,7 @@ use crate::seam::ScanCounters;
 pub(crate) enum Step {
     /// Nothing.
     End,
-    /// The next row lies beyond the fence.
+    /// The next row lies beyond the fence, the key at which the caller wants to stop.
     Fence,
     /// Rows of one run, within one of its blocks, ascending also when the sweep goes backward.
     Stretch { run: Arc<dyn SortedRun>, rows: Range<usize>, covered: Option<i64> },
@@ -29,7 +30,7 @@ pub(crate) enum Step {
 /// A merge in progress.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    cursors: Vec<Cursor>,
+    cursors: Vec<RunCursor>,
     cover: Arc<Cover>,
     reverse: bool,
 }
@@ -46,7 +47,7 @@ impl Sweep {
     ) -> Result<Sweep> {
         let mut cursors = Vec::new();
         for run in runs {
-            cursors.extend(Cursor::open(run, keys, reverse, skip, counters)?);
+            cursors.extend(RunCursor::open(run, keys, reverse, skip, counters)?);
         }
         Ok(Sweep { cursors, cover, reverse })
     }

@@ -53,7 +53,7 @@ impl VersionFilter {
         family.then(|| VersionFilter { group: Group::new(relation, relation.key.len() - 1), rule, now })
     }
 
-    /// Begins anew: what comes next is the first version of its group.
+    /// Resets the filter: the next row is the first version of its group.
     pub(crate) fn reset(&mut self) {
         self.group.prefix = None;
     }

@@ -1,24 +1,25 @@
-//! Mending the commit log: what is whole in it is written anew, without gaps.
+//! Repairing the commit log: its whole records are written to a new file, without gaps.
 //!
 //! ```text
 //! files, at any place: a frame with right checksums and a greater seq? ─▶ one new file, empty batches in the gaps
 //! ```
 //!
-//! Rules: a batch of which any part is damaged is lost as a whole, and an empty one takes its place: so the order of all
-//! others stays, and the log reaches as far as the manifest says. The new file takes the place of the first one by a rename.
+//! Rules: a batch of which any part is damaged is lost as a whole, and an empty one takes its place: so the order of
+//! all others stays, and the log reaches as far as the manifest says. The new file takes the place of the first one by
+//! a rename.
 
 use std::sync::Arc;
 
 use keyspan_model::{ErrorKind, Result};
 use uuid::Uuid;
 
-use super::{RepairReport, keep_damaged};
-use crate::files::{ASIDE, FileWriter, Files, io_error};
+use super::RepairReport;
+use crate::files::{ASIDE, FileWriter, Files, io_error, keep_damaged};
 use crate::log::{LogFile, Record, Replay, encode_body, file_header, frames_bytes, log_files, needed_files, salvaged};
 use crate::manifest::ManifestState;
 
 /// Writes the log anew if some of it is damaged or missing.
-pub fn mend(files: &Arc<dyn Files>, store: Uuid, state: &ManifestState, report: &mut RepairReport) -> Result<()> {
+pub fn repair(files: &Arc<dyn Files>, store: Uuid, state: &ManifestState, report: &mut RepairReport) -> Result<()> {
     let all = log_files(files.as_ref())?;
     let found = needed_files(all.clone(), state.marks.log_start);
     let needed = state.marks.log_start.max(1);
@@ -36,33 +37,33 @@ pub fn mend(files: &Arc<dyn Files>, store: Uuid, state: &ManifestState, report: 
     files.remove(&aside)?;
     let mut file = files.create(&aside)?;
     put(files.as_ref(), file.as_mut(), &file_header(store, start))?;
-    let mut mended = Mended { file, next: start, last: Record::default(), lost: Vec::new() };
+    let mut repaired = RepairedLog { file, next: start, last: Record::default(), lost: Vec::new() };
     let mut reached = reached(state);
     for (at, own) in found.iter().enumerate() {
         let next = found.get(at + 1).map_or(u64::MAX, |next| next.first_seq);
         let whole = salvaged(&files.read(&own.path())?);
         for record in whole.records.into_iter().filter(|record| record.seq < next) {
-            if record.seq >= mended.next {
-                mended.add(files.as_ref(), record)?;
+            if record.seq >= repaired.next {
+                repaired.add(files.as_ref(), record)?;
             }
         }
         reached = reached.max(whole.reached.min(next - 1));
     }
-    mended.reach(files.as_ref(), reached + 1)?;
-    mended.file.sync_data()?;
+    repaired.reach(files.as_ref(), reached + 1)?;
+    repaired.file.sync_data()?;
     for file in &found {
-        keep_damaged(files.as_ref(), &file.path(), report)?;
+        report.done.push(keep_damaged(files.as_ref(), &file.path())?);
     }
     files.rename(&aside, &path)?;
     let others = all.iter().filter(|file| file.first_seq != start);
     others.into_iter().try_for_each(|file| files.remove(&file.path()))?;
     files.sync_dir("log")?;
-    report.batches_lost += mended.lost.iter().map(|(first, last)| last - first + 1).sum::<u64>();
-    for (first, last) in mended.lost {
+    report.batches_lost += repaired.lost.iter().map(|(first, last)| last - first + 1).sum::<u64>();
+    for (first, last) in repaired.lost {
         let what = if first == last { format!("batch {first}") } else { format!("batches {first} to {last}") };
         report.done.push(format!("{what} of the commit log could not be read and are lost"));
     }
-    report.done.push(format!("the commit log was written anew, up to batch {}", mended.next - 1));
+    report.done.push(format!("the commit log was written anew, up to batch {}", repaired.next - 1));
     Ok(())
 }
 
@@ -78,7 +79,7 @@ fn is_whole(files: &Arc<dyn Files>, store: Uuid, found: Vec<LogFile>, durable: u
     }
 }
 
-/// The last batch of which the manifest knows anything.
+/// The last batch that the manifest names.
 fn reached(state: &ManifestState) -> u64 {
     let segments = state.segments.values().map(|record| record.meta.seq.1);
     let known = segments.chain(state.flushed.values().copied()).chain([state.catalog_seq, state.marks.durable_seq]);
@@ -86,7 +87,7 @@ fn reached(state: &ManifestState) -> u64 {
 }
 
 /// The new log.
-struct Mended {
+struct RepairedLog {
     file: Box<dyn FileWriter>,
     /// The batch that comes next.
     next: u64,
@@ -95,7 +96,7 @@ struct Mended {
     lost: Vec<(u64, u64)>,
 }
 
-impl Mended {
+impl RepairedLog {
     fn add(&mut self, files: &dyn Files, record: Record) -> Result<()> {
         self.reach(files, record.seq)?;
         put(files, self.file.as_mut(), &frames_bytes(&record))?;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Rule: a stamp is taken whole. Where a cell's own `ts` is null the cell has the base stamp, and its own `ttl` and
-//! `expires` are null too; where it is not null, null `ttl` and `expires` mean that the cell does not expire.
-//! A tombstone never expires: of a base stamp it has only the timestamp. A tombstone whose *own* stamp expires is a cell
+//! `expires` are null too; where it is not null, null `ttl` and `expires` mean that the cell does not expire. A
+//! tombstone never expires: of a base stamp it has only the timestamp. A tombstone whose *own* stamp expires is a cell
 //! that has expired and lost its value in a compaction; it wins and loses ties as an expiring cell.
 
 use std::sync::Arc;

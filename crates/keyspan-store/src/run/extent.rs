@@ -1,4 +1,4 @@
-//! What is known of rows without reading them: counts, bounding boxes, and extremes of the system columns.
+//! Extents: counts, bounding boxes and extremes of the system columns of some rows, known without reading them.
 //!
 //! A box has one interval for *each* key column, as encoded bytes: two extents disjoint in any one column cannot hold
 //! the same row, whatever their whole keys say (time slices over all series).
@@ -59,7 +59,7 @@ impl Extent {
         self.row_tombstones == 0 && self.markerless == 0 && self.expires.is_none_or(|expires| now < expires.0)
     }
 
-    /// Whether no row of the one can be a row of the other.
+    /// Whether the bounding boxes are disjoint, so that no row can be in both.
     pub fn disjoint(&self, other: &Extent) -> bool {
         let apart = |a: &(Vec<u8>, Vec<u8>), b: &(Vec<u8>, Vec<u8>)| a.1 < b.0 || b.1 < a.0;
         self.rows == 0
@@ -68,8 +68,8 @@ impl Extent {
             || self.columns.iter().zip(&other.columns).any(|(a, b)| apart(a, b))
     }
 
-    /// Whether the whole keys meet `[start, end)`.
-    pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    /// Whether the whole keys overlap `[start, end)`.
+    pub fn overlaps(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         self.rows > 0 && self.key.1.as_slice() >= start && end.is_none_or(|end| self.key.0.as_slice() < end)
     }
 

@@ -11,7 +11,7 @@ mod batch;
 mod bits;
 mod extent;
 mod int64s;
-mod meeting;
+mod overlap;
 mod prefixes;
 mod range;
 mod tombstone;
@@ -19,7 +19,6 @@ mod whole_key;
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::BinaryArray;
 use keyspan_model::{ColumnId, ColumnRange, Error, Result};
@@ -28,19 +27,17 @@ pub use batch::{CellColumn, RowColumns, RunBatch, Wanted};
 pub use bits::Bits;
 pub use extent::{Extent, ExtentBuilder, RunMeta};
 pub use int64s::Int64s;
-pub use meeting::{Meeting, Meetings, inherit};
+pub use overlap::{Overlap, OverlapCache, inherit_disjoint};
 pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
 pub use whole_key::WholeKey;
 
-use crate::memory_run::MemoryRun;
-use crate::memtable::MemtableView;
 use crate::seam::ScanCounters;
 
-/// A sorted sequence of rows whose place does not matter: in memory or in a file.
+/// A sorted sequence of rows, in memory or in a file.
 ///
-/// All methods block; reading counts what it does in the counters it is given.
+/// All methods block. Reads add what they do to the counters they are given.
 pub trait SortedRun: Debug + Send + Sync + 'static {
     /// What is known of the run without reading it.
     fn meta(&self) -> &RunMeta;
@@ -71,9 +68,9 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
     fn sample(&self, row: usize) -> Option<Vec<u8>>;
 
-    /// The rows that are cheapest read together with this row: what is decoded at once.
+    /// The block of this row: the rows that are decoded together.
     ///
-    /// Blocks are aligned: every row of the block answers the same block.
+    /// Every row of a block returns the same block.
     fn block(&self, row: usize) -> Range<usize>;
 
     /// Rows of the blocks that must be decoded when this column of these rows is read.
@@ -108,17 +105,17 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether reading costs nothing.
+    /// Whether the run is in memory, so that reading needs no decoding.
     fn in_memory(&self) -> bool {
         false
     }
 
-    /// Where the run remembers which rows it shares with others; `None`: it does not, and they are looked for each time.
-    fn meetings(&self) -> Option<&Meetings> {
+    /// The cache of the run's overlaps with other runs; `None`: it has none, and overlaps are found anew each time.
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
         None
     }
 
-    /// Where the run remembers the prefixes of its keys; `None`: it does not, and they are looked for each time.
+    /// The cache of the prefixes of the run's keys; `None`: it has none, and prefixes are found anew each time.
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {
         None
     }
@@ -146,68 +143,5 @@ impl<'a> Keys<'a> {
         };
         let (rows, keys) = self.block.insert(block);
         Ok(keys.value(row - rows.start))
-    }
-}
-
-/// A run as a snapshot lists it.
-#[derive(Clone, Debug)]
-pub enum Run {
-    /// A memtable as of a sequence number: rows written later do not show.
-    Memtable(MemtableView),
-    /// A run in memory. Rule: it is listed only in snapshots whose seq is at least the greatest of the run's.
-    Memory(Arc<MemoryRun>),
-    /// A segment, or any other implementation.
-    Segment(Arc<dyn SortedRun>),
-}
-
-impl Run {
-    /// What is known of the run; of a memtable it may cover rows written after the snapshot.
-    pub fn meta(&self) -> &RunMeta {
-        match self {
-            Run::Memtable(view) => view.meta(),
-            Run::Memory(run) => run.meta(),
-            Run::Segment(run) => run.meta(),
-        }
-    }
-
-    /// Whether the run may hold this key.
-    pub fn may_contain(&self, key: &WholeKey<'_>) -> bool {
-        match self {
-            Run::Memtable(view) => view.meta().all.may_contain(key),
-            Run::Memory(run) => run.may_contain(key),
-            Run::Segment(run) => run.may_contain(key),
-        }
-    }
-
-    /// The run's rows by number; `None` for a memtable, which must be opened.
-    pub fn sorted(&self) -> Option<&dyn SortedRun> {
-        match self {
-            Run::Memtable(_) => None,
-            Run::Memory(run) => Some(run.as_ref()),
-            Run::Segment(run) => Some(run.as_ref()),
-        }
-    }
-
-    /// The whole run, ready to be read; a memtable is copied into columns, once for a snapshot.
-    pub fn whole(&self) -> Result<Arc<dyn SortedRun>> {
-        Ok(match self {
-            Run::Memtable(view) => view.whole()?,
-            Run::Memory(run) => Arc::<MemoryRun>::clone(run),
-            Run::Segment(run) => Arc::clone(run),
-        })
-    }
-
-    /// Whether the run is a segment.
-    pub fn is_segment(&self) -> bool {
-        matches!(self, Run::Segment(_))
-    }
-
-    /// The run's rows in these keys at least, ready to be read; of a memtable they are copied into columns here, unless
-    /// all of it was.
-    pub fn open(&self, start: &[u8], end: Option<&[u8]>) -> Result<Arc<dyn SortedRun>> {
-        match self {
-            Run::Memtable(view) if view.known_whole().is_none() => Ok(Arc::new(view.columns(start, end)?)),
-            run => run.whole(),
-        }
     }
 }

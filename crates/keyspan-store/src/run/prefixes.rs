@@ -1,4 +1,4 @@
-//! The distinct prefixes of a run's keys, with how many rows each has: found once, and remembered with the run.
+//! The distinct prefixes of a run's keys and the number of rows of each: found once and cached with the run.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Keys, SortedRun};
 use crate::seam::ScanCounters;
 
-/// Most prefixes that are looked for in one run.
+/// Most prefixes of one run that are cached.
 const MOST: usize = 16_384;
 
 /// The distinct values of some leading key columns in a run.
@@ -27,7 +27,7 @@ pub struct Prefixes {
 /// Numbers of columns, and the prefixes of so many; `None`: there are too many.
 type ByColumns = Vec<(usize, Option<Arc<Prefixes>>)>;
 
-/// What a run remembers of its prefixes.
+/// A run's prefixes, as far as they were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct KnownPrefixes(Arc<Mutex<ByColumns>>);
 

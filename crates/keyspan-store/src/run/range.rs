@@ -37,7 +37,7 @@ impl EncodedRange {
     }
 
     /// Whether some value between these two may be inside.
-    pub(crate) fn meets(&self, least: &[u8], greatest: &[u8]) -> bool {
+    pub(crate) fn overlaps(&self, least: &[u8], greatest: &[u8]) -> bool {
         let from_least = (self.lower.as_ref().map(Vec::as_slice), Bound::Unbounded);
         let to_greatest = (Bound::Unbounded, self.upper.as_ref().map(Vec::as_slice));
         RangeBounds::<[u8]>::contains(&from_least, greatest) && RangeBounds::<[u8]>::contains(&to_greatest, least)
@@ -61,14 +61,14 @@ mod tests {
         for descending in [false, true] {
             let column = KeyColumn { id: ColumnId(1), name: "k".into(), ty: ColumnType::Int, descending };
             let encoder = KeyEncoder::new(std::slice::from_ref(&column));
-            // Whether the range meets, and holds, the values from `a` to `b`.
+            // Whether the range overlaps, and holds, the values from `a` to `b`.
             let asked = |lower: Bound<i32>, upper: Bound<i32>, (a, b): (i32, i32)| {
                 let (lower, upper) = (lower.map(Value::Int), upper.map(Value::Int));
                 let range =
                     EncodedRange::new(&column, &ColumnRange { column: ColumnId(1), lower, upper }).expect("ints");
                 let mut ends = [a, b].map(|value| encoder.encode(&[Value::Int(value)]).expect("an int"));
                 ends.sort();
-                (range.meets(&ends[0], &ends[1]), range.holds(&ends[0], &ends[1]))
+                (range.overlaps(&ends[0], &ends[1]), range.holds(&ends[0], &ends[1]))
             };
             use Bound::{Excluded, Included, Unbounded};
             assert_eq!(asked(Included(3), Excluded(7), (3, 6)), (true, true));

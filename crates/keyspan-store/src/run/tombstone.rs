@@ -22,7 +22,7 @@ pub struct SpanTombstone {
 
 impl SpanTombstone {
     /// Whether the tombstone may be forgotten at `now`: its grace (in microseconds) has passed, and every run that
-    /// meets it, in memory or not, has only younger writes there.
+    /// overlaps it, in memory or not, has only younger writes there.
     pub fn may_go<'a>(&self, runs: impl IntoIterator<Item = &'a RunMeta>, now: i64, grace: i64) -> bool {
         let younger = |extent: &Extent| {
             let apart = extent.rows == 0
@@ -35,13 +35,14 @@ impl SpanTombstone {
         now >= self.deleted_at.saturating_add(grace) && runs.into_iter().all(all_younger)
     }
 
-    /// Whether the tombstone meets the keys `[start, end)`.
-    pub fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+    /// Whether the tombstone overlaps the keys `[start, end)`.
+    pub fn overlaps(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         end.is_none_or(|end| self.start.as_slice() < end) && self.end.as_deref().is_none_or(|own| own > start)
     }
 }
 
-/// Several span tombstones laid flat: at which keys the covering timestamp changes, and to what.
+/// Span tombstones as a step function: the keys at which the covering timestamp changes, and the timestamp from there
+/// on.
 ///
 /// ```text
 /// tombstones   a|────7────|e       from: a  c  e  g
@@ -53,7 +54,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Lays these tombstones flat.
+    /// The step function of these tombstones.
     pub fn new<'a>(tombstones: impl IntoIterator<Item = &'a SpanTombstone>) -> Cover {
         let tombstones: Vec<&SpanTombstone> = tombstones.into_iter().collect();
         let mut events: Vec<(&[u8], bool, i64)> = Vec::with_capacity(tombstones.len() * 2);

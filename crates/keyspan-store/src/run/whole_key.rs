@@ -1,4 +1,4 @@
-//! One whole key and the bytes of each of its columns: what is asked of boxes and bloom filters.
+//! A whole encoded key with the bytes of each of its columns, to be compared with bounding boxes and bloom filters.
 
 use keyspan_model::KeyEncoder;
 

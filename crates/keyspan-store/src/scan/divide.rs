@@ -1,23 +1,23 @@
-//! Dividing a scan: disjoint ranges of keys of about equal size, or parties of runs on their own where order does not
+//! Dividing a scan: disjoint ranges of keys of about equal size, or groups of overlapping runs where order does not
 //! matter.
 
 use keyspan_model::{ColumnId, KeyEncoder, Order, Scan, ScanColumn};
 
 use super::ScanSource;
-use super::party::Parties;
+use super::overlap_groups::OverlapGroups;
 use super::plan::{Chosen, Size, Sizes};
-use super::split::{Part, PartRuns, encode_split};
+use super::split::{PartRuns, SplitPart, encode_split};
 use crate::seam::Split;
 
-/// Sampled keys a split, from which its ends are taken.
+/// Sampled keys per split, from which its ends are taken.
 const SAMPLES: u64 = 16;
 /// Decoding so many values takes as long as reading a row of blocks that are decoded.
 const VALUES_A_ROW: u64 = 4;
-/// Ranges of runs up to which it is found out how much is to be decoded.
+/// Most ranges of runs for which the rows to decode are counted.
 const MOST_LOOKED_AT: usize = 512;
 
-/// What is divided among tasks.
-pub(crate) struct Work {
+/// The work of a scan, to be divided among tasks.
+pub(crate) struct ScanWork {
     pub(crate) sizes: Sizes,
     /// Of all runs together.
     pub(crate) rows: u64,
@@ -26,9 +26,9 @@ pub(crate) struct Work {
 }
 
 impl ScanSource {
-    /// What of a scan is divided, and how finely: its rows; but of few rows those of the blocks that are read for the first time
-    /// and so are decoded whole, if that keeps several tasks busy.
-    pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> Work {
+    /// The work to divide among tasks. It is the rows of the scan; where those are few, the rows of blocks that must be
+    /// decoded, if decoding them keeps several tasks busy.
+    pub(crate) fn work(&self, scan: &Scan, chosen: &Chosen, sizes: Sizes, want: u64, least: u64) -> ScanWork {
         let rows = sizes.of(&chosen.runs).1;
         let columns = scan.columns.iter().filter_map(|column| match column {
             ScanColumn::Column(id) => self.relation.value(*id).map(|value| value.id),
@@ -41,10 +41,10 @@ impl ScanSource {
             let rows = undecoded.of(&chosen.runs).1;
             let tasks = (rows * columns.len() as u64 / (VALUES_A_ROW * least)).min(want);
             if tasks > 1 {
-                return Work { sizes: undecoded, rows, least: rows / tasks };
+                return ScanWork { sizes: undecoded, rows, least: rows / tasks };
             }
         }
-        Work { sizes, rows, least }
+        ScanWork { sizes, rows, least }
     }
 
     /// Rows of the blocks in which the scan's rows are, and of which this column must be decoded.
@@ -111,7 +111,8 @@ impl ScanSource {
         cuts
     }
 
-    /// Where a slice of time begins for the one series whose keys these are: less than a block of them has no samples.
+    /// The first key of a time slice within the one series of this span, where it has less than a block of rows and so
+    /// no sample.
     fn begin_of_slice(&self, at: usize, start: &[u8], end: Option<&[u8]>) -> Option<Vec<u8>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let end = end?;
@@ -137,26 +138,26 @@ impl ScanSource {
             .collect()
     }
 
-    /// Each party on its own, large ones divided, and what they share, put together into splits of about `target` rows.
-    pub(crate) fn party_splits(
+    /// The merge groups, large ones divided, and the shared groups, put together into splits of about `target` rows.
+    pub(crate) fn group_splits(
         &self,
         chosen: &Chosen,
         sizes: &Sizes,
-        parties: &Parties,
+        groups: &OverlapGroups,
         looked: bool,
         target: u64,
     ) -> Vec<Split> {
         let mut splits = Packed { target, splits: Vec::new() };
-        for leader in parties.leaders() {
-            let runs = parties.members(leader).map(|member| chosen.runs[member]).collect();
-            let party = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
-            let rows = sizes.of(&party.runs).1;
-            let cuts = self.cuts(&party, rows.div_ceil(target).max(1), rows, self.relation.key.len());
+        for group in groups.merge_groups() {
+            let runs = groups.runs_merged_in(group).map(|member| chosen.runs[member]).collect();
+            let members = Chosen { ranges: chosen.ranges.clone(), runs, pruned: Vec::new() };
+            let rows = sizes.of(&members.runs).1;
+            let cuts = self.cuts(&members, rows.div_ceil(target).max(1), rows, self.relation.key.len());
             let each = rows / (cuts.len() as u64 + 1);
-            between(cuts, PartRuns::Party(leader as u32)).into_iter().for_each(|part| splits.push(part, each));
+            between(cuts, PartRuns::Group(group as u32)).into_iter().for_each(|part| splits.push(part, each));
         }
-        for (leader, rows) in parties.circles() {
-            splits.push(Part { runs: PartRuns::Shared(leader as u32), start: Vec::new(), end: None }, rows);
+        for (group, rows) in groups.shared_groups() {
+            splits.push(SplitPart { runs: PartRuns::Shared(group as u32), start: Vec::new(), end: None }, rows);
         }
         let encoded = splits.splits.into_iter();
         encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()
@@ -166,11 +167,11 @@ impl ScanSource {
 /// Splits that are filled up to about `target` rows, one after another.
 struct Packed {
     target: u64,
-    splits: Vec<(Vec<Part>, u64)>,
+    splits: Vec<(Vec<SplitPart>, u64)>,
 }
 
 impl Packed {
-    fn push(&mut self, part: Part, rows: u64) {
+    fn push(&mut self, part: SplitPart, rows: u64) {
         match self.splits.last_mut() {
             Some((parts, taken)) if *taken + rows <= self.target => {
                 parts.push(part);
@@ -182,11 +183,11 @@ impl Packed {
 }
 
 /// The keys before, between and after these cuts.
-fn between(cuts: Vec<Vec<u8>>, runs: PartRuns) -> Vec<Part> {
+fn between(cuts: Vec<Vec<u8>>, runs: PartRuns) -> Vec<SplitPart> {
     let mut start = Vec::new();
     let part = |end: Option<Vec<u8>>| {
         let next = end.clone().unwrap_or_default();
-        Part { runs, start: std::mem::replace(&mut start, next), end }
+        SplitPart { runs, start: std::mem::replace(&mut start, next), end }
     };
     cuts.into_iter().map(Some).chain([None]).map(part).collect()
 }

@@ -9,7 +9,7 @@
 //! 09:00–10:00   a         left out
 //! ```
 //!
-//! Rule: a run counts as one of the others only if all its rows are certain to live, whatever other runs say of them.
+//! Rule: a run counts as having later rows only if all its rows are certainly live, whatever versions other runs have.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use keyspan_model::{Order, Result, Scan, Span, Value};
 
 use super::ScanSource;
-use super::plan::{Chosen, KeyRange};
+use super::plan::{Chosen, EncodedSpan};
 use crate::run::{Extent, Prefixes};
 use crate::seam::ScanCounters;
 
-/// Prefixes asked for up to which no run is left out: their first rows are sought in every run.
+/// Up to so many prefixes their first rows are sought in every run, and no run is left out.
 const FEW: usize = 64;
 
-/// Of which rows the first are asked for.
+/// Whose first rows the scan wants.
 #[derive(Clone, Copy)]
 enum Asked {
     /// So many of each prefix.
@@ -94,8 +94,8 @@ impl ScanSource {
         chosen
     }
 
-    /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what comes later
-    /// may have to be read.
+    /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what
+    /// comes later may have to be read.
     fn asked(&self, scan: &Scan) -> Option<(usize, Asked)> {
         let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
         if scan.order == Order::Any || !plain {
@@ -109,7 +109,8 @@ impl ScanSource {
         asked.filter(|(columns, _)| *columns < self.relation.key.len())
     }
 
-    /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in question.
+    /// How many rows of how many leading columns are asked for, where all rows of more than a few prefixes are in
+    /// question.
     fn first_rows(&self, scan: &Scan) -> Option<(usize, usize)> {
         let (columns, rows) = scan.per_prefix?;
         let one = |span: &Span| match (&span.start, &span.end) {
@@ -127,7 +128,7 @@ impl ScanSource {
         scan.spans.iter().all(whole).then_some((columns, rows))
     }
 
-    /// Those of some runs that have no row in several versions: of runs that meet the first.
+    /// Those of some runs that have no row in several versions: of overlapping runs the first.
     fn apart(&self, runs: &[usize]) -> Vec<usize> {
         let mut apart: Vec<usize> = Vec::with_capacity(runs.len());
         for at in runs {
@@ -138,11 +139,12 @@ impl ScanSource {
         apart
     }
 
-    /// How many rows a run has in these ranges. What cannot be read counts as nothing: who reads it is told why.
-    fn rows_within(&self, ranges: &[KeyRange], at: usize) -> usize {
+    /// How many rows a run has in these ranges. A run that cannot be read counts as empty: the scan that reads it gets
+    /// the error.
+    fn rows_within(&self, ranges: &[EncodedSpan], at: usize) -> usize {
         let Some(run) = self.runs[at].sorted() else { return 0 };
         let (counters, all) = (ScanCounters::default(), run.meta().all.rows as usize);
-        let count = |(start, end): &KeyRange| {
+        let count = |(start, end): &EncodedSpan| {
             let end = end.as_ref().map_or(Ok(all), |end| run.lower_bound(end, &counters))?;
             Ok(end - run.lower_bound(start, &counters)?)
         };
@@ -159,7 +161,7 @@ impl ScanSource {
         interval.map_or((&[], &[]), |(least, greatest)| (least, greatest))
     }
 
-    /// Whether every row of a run lives, whatever versions it has in others.
+    /// Whether every row of a run is live, whatever versions it has in others.
     fn lives(&self, at: usize) -> bool {
         let own = self.extent(at);
         let harmless = |other: &Extent| other.is_plain(self.now) || other.disjoint(own);
@@ -168,8 +170,8 @@ impl ScanSource {
             && self.runs.iter().all(|run| harmless(&run.meta().all))
     }
 
-    /// Whether each prefix in a run has so many rows in one of the others. Where keys cannot be read that is not known: who
-    /// reads these rows is told why.
+    /// Whether each prefix in a run has so many rows in one of the others. False where keys cannot be read: the scan
+    /// that reads these rows gets the error.
     fn all_have_rows(&self, at: usize, others: &[usize], columns: usize, rows: usize) -> bool {
         let prefixes = |at: usize| Prefixes::of(self.runs[at].sorted()?, &self.relation, columns).ok()?;
         let Some(own) = prefixes(at) else { return false };

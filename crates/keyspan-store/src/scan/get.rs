@@ -7,12 +7,12 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
 
-use super::ScanSource;
-use super::split::{Part, PartRuns, encode_split};
+use super::split::{PartRuns, SplitPart, encode_split};
+use super::{Run, ScanSource};
 use crate::memory_run::RowsBuilder;
-use crate::merge::chunk::Chunk;
-use crate::merge::live::{Depth, Output};
-use crate::run::{Extent, Run, SortedRun, WholeKey};
+use crate::merge::chunk::RowChunk;
+use crate::merge::live::{Depth, ScanOutput};
+use crate::run::{Extent, SortedRun, WholeKey};
 use crate::seam::{ScanCounters, Split};
 
 impl ScanSource {
@@ -28,7 +28,7 @@ impl ScanSource {
         }
         let encoder = KeyEncoder::new(&self.relation.key);
         let mut output = None;
-        let mut chunk = Chunk::default();
+        let mut chunk = RowChunk::default();
         for key in keys {
             let bytes = encoder.encode(key)?;
             let found = self.find(&WholeKey::new(&encoder, &bytes), counters)?;
@@ -36,7 +36,7 @@ impl ScanSource {
                 continue;
             }
             if output.is_none() {
-                output = Some(Output::new(&self.relation, columns, self.point_depth(), false)?);
+                output = Some(ScanOutput::new(&self.relation, columns, self.point_depth(), false)?);
             }
             if let Some(output) = &output {
                 chunk.add_point(&found, self.cover_at(&bytes), &output.wanted, counters)?;
@@ -61,7 +61,7 @@ impl ScanSource {
         runs
     }
 
-    /// Where the key is.
+    /// The runs that have the key, and its row in each.
     fn find(&self, key: &WholeKey<'_>, counters: &ScanCounters) -> Result<Vec<(Arc<dyn SortedRun>, usize)>> {
         let mut found: Vec<(Arc<dyn SortedRun>, usize)> = Vec::new();
         for run in self.candidates(key) {
@@ -103,7 +103,7 @@ impl ScanSource {
         if self.runs.iter().all(simple) { Depth::Marker } else { Depth::Cells }
     }
 
-    /// Versions of a family count among their neighbours, so each key is a scan.
+    /// Whether a version is kept depends on the newer ones, so each key is a scan.
     fn get_versions(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         let mut parts = Vec::new();
         for key in keys {
@@ -117,7 +117,7 @@ impl ScanSource {
                 per_prefix: None,
                 coded: false,
             };
-            let everything = Part { runs: PartRuns::All, start: Vec::new(), end: None };
+            let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
             let split = Split { payload: encode_split(false, &[everything]), rows: 1 };
             let mut reader = self.reader(&scan, &split, Arc::default())?;
             while let Some(batch) = reader.next_batch()? {

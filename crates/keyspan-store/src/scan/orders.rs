@@ -1,4 +1,4 @@
-//! What a reader is told to do: tasks in the order of delivery, grouping, and how deep rows must be read.
+//! The orders of a split reader: its tasks in the order of delivery, the grouping, and how deep rows must be read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use keyspan_model::{KeyEncoder, Order, RelationKind, Result, Scan};
 
 use super::ScanSource;
-use super::party::Parties;
+use super::overlap_groups::OverlapGroups;
 use super::plan::Chosen;
 use super::reader::{Grouping, Orders, Task};
-use super::split::{Part, PartRuns};
+use super::split::{PartRuns, SplitPart};
 use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, Extent};
 
 impl ScanSource {
-    /// What a reader is to do for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[Part])) -> Result<Orders> {
+    /// The orders for some parts of a scan.
+    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[SplitPart])) -> Result<Orders> {
         let chosen = self.choose_first(scan)?;
-        let parties = self.parties(&chosen, looked)?;
+        let groups = self.overlap_groups(&chosen, looked)?;
         let reverse = scan.order == Order::Reverse;
         let versions = VersionFilter::new(&self.relation, self.now);
         let columns = self.relation.key.len();
@@ -39,7 +39,7 @@ impl ScanSource {
         };
         let mut tasks = VecDeque::new();
         for part in parts {
-            tasks.extend(self.tasks(&chosen, &parties, part, versions.is_some())?);
+            tasks.extend(self.tasks(&chosen, &groups, part, versions.is_some())?);
         }
         if reverse {
             tasks.make_contiguous().reverse();
@@ -52,18 +52,25 @@ impl ScanSource {
     }
 
     /// What is read of a part, span by span.
-    fn tasks(&self, chosen: &Chosen, parties: &Parties, part: &Part, whole_groups: bool) -> Result<Vec<Task>> {
+    fn tasks(
+        &self,
+        chosen: &Chosen,
+        groups: &OverlapGroups,
+        part: &SplitPart,
+        whole_groups: bool,
+    ) -> Result<Vec<Task>> {
         let all = 0..chosen.runs.len();
         let (places, apart): (Vec<(usize, Which)>, bool) = match part.runs {
-            PartRuns::All => (all.map(|place| (place, Which::All)).collect(), parties.all_apart()),
-            PartRuns::Party(leader) => {
-                let own: Vec<_> = parties.members(leader as usize).map(|place| (place, parties.own(place))).collect();
+            PartRuns::All => (all.map(|place| (place, Which::All)).collect(), groups.all_disjoint()),
+            PartRuns::Group(group) => {
+                let own: Vec<_> =
+                    groups.runs_merged_in(group as usize).map(|place| (place, groups.own_rows(place))).collect();
                 let alone = own.len() == 1;
                 (own, alone)
             }
-            PartRuns::Shared(leader) => {
-                let sharing = parties.sharing(leader as usize);
-                (sharing.map(|place| (place, parties.common(place))).collect(), false)
+            PartRuns::Shared(group) => {
+                let sharing = groups.runs_sharing_in(group as usize);
+                (sharing.map(|place| (place, groups.shared_rows(place))).collect(), false)
             }
         };
         let runs = places.into_iter().map(|(place, which)| (chosen.runs[place], which));
@@ -115,7 +122,7 @@ impl ScanSource {
         }
     }
 
-    /// Whether every row of the chosen runs lives, whatever versions it has.
+    /// Whether every row of the chosen runs is live, whatever versions it has.
     fn is_certain(&self, chosen: &Chosen) -> bool {
         self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
     }

@@ -1,24 +1,24 @@
-//! From spans to runs, forms and splits: what will be read, and what need not be.
+//! Planning a scan: from spans to runs, scan form and splits.
 
 use std::ops::{Bound, Range};
 
 use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
-use super::ScanSource;
-use super::divide::Work;
-use super::party::Parties;
+use super::divide::ScanWork;
+use super::overlap_groups::OverlapGroups;
+use super::{Run, ScanSource};
 use crate::merge::versions::VersionFilter;
-use crate::run::{EncodedRange, Extent, Run, WholeKey};
+use crate::run::{EncodedRange, Extent, WholeKey};
 use crate::seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;
-/// Whole keys up to which runs are asked one by one whether they may have one.
+/// Most whole keys that are looked up in bounding boxes and bloom filters.
 const MOST_PROBES: usize = 64;
 
 /// A range of encoded keys: from the first, up to and without the second (`None`: to the end).
-pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type EncodedSpan = (Vec<u8>, Option<Vec<u8>>);
 
 /// Index of a key column, and what its values must be.
 type KeyColumnRange = (usize, EncodedRange);
@@ -30,7 +30,7 @@ type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub(crate) struct Chosen {
     /// Encoded spans, ascending.
-    pub(crate) ranges: Vec<KeyRange>,
+    pub(crate) ranges: Vec<EncodedSpan>,
     /// Indexes of the runs that are read.
     pub(crate) runs: Vec<usize>,
     pub(crate) pruned: Vec<(&'static str, usize)>,
@@ -49,19 +49,19 @@ impl ScanSource {
         let statistics = self.statistics(scan, &all, sizes.of(&all.runs))?;
         let chosen = self.without_later(scan, all);
         let rows = sizes.of(&chosen.runs).1;
-        // Of few rows a merge costs less than to find out whether one is needed.
+        // For few rows a merge costs less than comparing keys to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
-        let parties = self.parties(&chosen, look)?;
-        let form = self.form(scan, &chosen, &parties);
+        let groups = self.overlap_groups(&chosen, look)?;
+        let form = self.form(scan, &chosen, &groups);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
         let any_order = scan.order == Order::Any && !self.is_grouped(scan);
-        let Work { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
+        let ScanWork { sizes, rows, least } = self.work(scan, &chosen, sizes, want as u64, least);
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.party_splits(&chosen, &sizes, &parties, look, target),
-            ScanForm::Merge if any_order && parties.are_several() => {
-                self.party_splits(&chosen, &sizes, &parties, look, target)
+            ScanForm::Unordered => self.group_splits(&chosen, &sizes, &groups, look, target),
+            ScanForm::Merge if any_order && groups.are_several() => {
+                self.group_splits(&chosen, &sizes, &groups, look, target)
             }
             _ => self.ordered_splits(scan, &chosen, rows, look, (want as u64).min(rows / least)),
         };
@@ -84,15 +84,15 @@ impl ScanSource {
             bounds = self.key_column_ranges(&scan.ranges)?;
             bounds.extend(self.columns_of_spans(&scan.spans)?);
         }
-        // Newer versions count although they stand before the span.
-        let group_start = |range: &KeyRange| (self.group_start(&range.0).to_vec(), range.1.clone());
+        // Newer versions count even where they are before the span.
+        let group_start = |range: &EncodedSpan| (self.group_start(&range.0).to_vec(), range.1.clone());
         let reach = if counts_versions { ranges.iter().map(group_start).collect() } else { ranges.clone() };
         let keys = self.whole_keys(&reach);
         let mut pruned = [("spans", 0), ("ranges", 0), ("bloom", 0), ("expired", 0)];
         let mut runs = Vec::new();
         for (at, run) in self.runs.iter().enumerate() {
             let extent = &run.meta().all;
-            let reason = if !reach.iter().any(|(start, end)| extent.meets(start, end.as_deref())) {
+            let reason = if !reach.iter().any(|(start, end)| extent.overlaps(start, end.as_deref())) {
                 0
             } else if !within(extent, &bounds) {
                 1
@@ -110,7 +110,7 @@ impl ScanSource {
         Ok(Chosen { ranges, runs, pruned })
     }
 
-    fn key_ranges(&self, scan: &Scan) -> Result<Vec<KeyRange>> {
+    fn key_ranges(&self, scan: &Scan) -> Result<Vec<EncodedSpan>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let mut ranges = Vec::with_capacity(scan.spans.len());
         for span in &scan.spans {
@@ -121,7 +121,7 @@ impl ScanSource {
         }
         ranges.sort();
         // Spans come disjoint; were they not, a row would be read twice.
-        let mut disjoint: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+        let mut disjoint: Vec<EncodedSpan> = Vec::with_capacity(ranges.len());
         for (start, end) in ranges {
             match disjoint.last_mut() {
                 Some((_, Some(before))) if start < *before => {
@@ -145,8 +145,8 @@ impl ScanSource {
         of_key.map(|(at, range)| Ok((at, EncodedRange::new(&self.relation.key[at], range)?))).collect()
     }
 
-    /// Between which values all spans keep key columns behind the first: `('a', [1 .. 2])` and `('z', [2 .. 3])` the second
-    /// between 1 and 3. Runs are slices of time more often than of series, and their first columns do not tell.
+    /// The bounds that all spans together set for key columns after the first: `('a', [1 .. 2])` and `('z', [2 .. 3])`
+    /// keep the second column between 1 and 3. Most runs are slices of time, which the first columns do not prune.
     fn columns_of_spans(&self, spans: &[Span]) -> Result<Vec<KeyColumnRange>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let mut bounds = Vec::new();
@@ -172,9 +172,9 @@ impl ScanSource {
     }
 
     /// The ranges as whole keys, where they are a few of those: boxes and bloom filters are asked for each.
-    fn whole_keys<'a>(&self, ranges: &'a [KeyRange]) -> Option<Vec<WholeKey<'a>>> {
+    fn whole_keys<'a>(&self, ranges: &'a [EncodedSpan]) -> Option<Vec<WholeKey<'a>>> {
         let encoder = KeyEncoder::new(&self.relation.key);
-        let whole = |range: &KeyRange| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
+        let whole = |range: &EncodedSpan| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
         let are_whole = ranges.len() <= MOST_PROBES && ranges.iter().all(whole);
         are_whole.then(|| ranges.iter().map(|(key, _)| WholeKey::new(&encoder, key)).collect())
     }
@@ -191,14 +191,14 @@ impl ScanSource {
         expired && extent.row_tombstones == 0 && self.runs.iter().enumerate().all(shadows_nothing)
     }
 
-    fn form(&self, scan: &Scan, chosen: &Chosen, parties: &Parties) -> ScanForm {
+    fn form(&self, scan: &Scan, chosen: &Chosen, groups: &OverlapGroups) -> ScanForm {
         if chosen.runs.is_empty() {
             return ScanForm::Empty;
         }
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         if self.one_after_another(&extents) {
             ScanForm::Concatenate
-        } else if !parties.all_apart() {
+        } else if !groups.all_disjoint() {
             ScanForm::Merge
         } else if scan.order == Order::Any && !self.is_grouped(scan) {
             ScanForm::Unordered
@@ -267,32 +267,33 @@ fn values(bound: &Bound<Vec<Value>>) -> &[Value] {
 fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
     ranges
         .iter()
-        .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.meets(least, greatest)))
+        .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.overlaps(least, greatest)))
 }
 
 /// Rows of a run in these ranges, which ascend and are disjoint.
-fn rows_in(run: &Run, ranges: &[KeyRange]) -> Size {
+fn rows_in(run: &Run, ranges: &[EncodedSpan]) -> Size {
     let extent = &run.meta().all;
-    let meeting: Vec<&KeyRange> = ranges.iter().filter(|(start, end)| extent.meets(start, end.as_deref())).collect();
+    let overlapping: Vec<&EncodedSpan> =
+        ranges.iter().filter(|(start, end)| extent.overlaps(start, end.as_deref())).collect();
     let Some(sorted) = run.sorted() else {
-        let rows = extent.rows * meeting.len() as u64;
-        return Size { vague: !meeting.is_empty(), rows, places: Vec::new() };
+        let rows = extent.rows * overlapping.len() as u64;
+        return Size { vague: !overlapping.is_empty(), rows, places: Vec::new() };
     };
     let holds_all =
-        |(start, end): &KeyRange| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
+        |(start, end): &EncodedSpan| start <= &extent.key.0 && end.as_ref().is_none_or(|end| extent.key.1 < *end);
     let all = extent.rows as usize;
-    match meeting.as_slice() {
+    match overlapping.as_slice() {
         [] => return Size::default(),
         [range] if holds_all(range) => {
             return Size { vague: false, rows: extent.rows, places: std::iter::once(0..all).collect() };
         }
         _ => {}
     }
-    let starts: Vec<&[u8]> = meeting.iter().map(|(start, _)| start.as_slice()).collect();
-    let ends: Vec<&[u8]> = meeting.iter().filter_map(|(_, end)| end.as_deref()).collect();
+    let starts: Vec<&[u8]> = overlapping.iter().map(|(start, _)| start.as_slice()).collect();
+    let ends: Vec<&[u8]> = overlapping.iter().filter_map(|(_, end)| end.as_deref()).collect();
     // Only the last range may have no end: it goes on to the last row.
     let lasts = sorted.estimates(&ends).into_iter().chain([(all, all)]);
-    let mut size = Size { places: Vec::with_capacity(meeting.len()), ..Size::default() };
+    let mut size = Size { places: Vec::with_capacity(overlapping.len()), ..Size::default() };
     let middle = |(low, high): (usize, usize)| low + (high - low) / 2;
     for (first, last) in sorted.estimates(&starts).into_iter().zip(lasts) {
         size.vague |= first.0 != first.1 || last.0 != last.1;

@@ -1,6 +1,6 @@
 //! Reading one split: batches of live rows, one at a time.
 //!
-//! Rows are delivered plainly, or group by group: for a limit a prefix the sweep jumps to the next prefix once a
+//! Rows are delivered plainly, or group by group: for a limit per prefix the sweep jumps to the next prefix once a
 //! group has its rows (skip-scan); a family read backward is read group by group forward, since a GC rule counts
 //! versions from the newest.
 
@@ -16,9 +16,9 @@ use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, Error, KeyEncoder, Result, ScanColumn};
 
 use super::ScanSource;
-use crate::merge::chunk::{Chunk, Gathered};
+use crate::merge::chunk::{Gathered, RowChunk};
 use crate::merge::cursor::{Skip, Which};
-use crate::merge::live::{Depth, Output};
+use crate::merge::live::{Depth, ScanOutput};
 use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
@@ -53,7 +53,7 @@ pub(crate) enum Grouping {
     Versions { columns: usize },
 }
 
-/// What a reader is told.
+/// The orders of a reader.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pub(crate) tasks: VecDeque<Task>,
@@ -62,7 +62,7 @@ pub(crate) struct Orders {
     pub(crate) grouping: Grouping,
     pub(crate) versions: Option<VersionFilter>,
     pub(crate) prefix: Option<PrefixFilter>,
-    /// Whether every row that the sweep gives is known to live, so that rows need not be looked at to be counted.
+    /// Whether every row of the sweep is known to be live, so that rows can be counted without reading them.
     pub(crate) certain: bool,
     /// Rows outside may be left out.
     pub(crate) ranges: Vec<ColumnRange>,
@@ -72,7 +72,7 @@ pub(crate) struct Orders {
 #[derive(Debug)]
 struct Form {
     depth: Depth,
-    output: Output,
+    output: ScanOutput,
     /// What may be left out.
     skip: Skip,
     /// Which rows are wanted, where that is told row by row.
@@ -81,7 +81,7 @@ struct Form {
 
 /// Reads one split.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct SplitReader {
     source: Arc<ScanSource>,
     columns: Vec<ScanColumn>,
     /// Whether codes may be delivered.
@@ -95,24 +95,24 @@ pub(crate) struct Reader {
     task: Option<Task>,
     sweep: Option<Sweep>,
     opened: HashMap<usize, Arc<dyn SortedRun>>,
-    /// The last chunk and the form it was read in: what it holds of blocks is used on.
-    chunk: Option<(Arc<Form>, Chunk)>,
-    /// What a batch too large left over.
+    /// The last chunk and the form it was read in; the next chunk may use its blocks.
+    chunk: Option<(Arc<Form>, RowChunk)>,
+    /// The rest of a batch that was too large.
     pending: Option<RecordBatch>,
     counters: Arc<ScanCounters>,
 }
 
-impl Reader {
+impl SplitReader {
     pub(crate) fn new(
         source: Arc<ScanSource>,
         columns: &[ScanColumn],
         coded: bool,
         orders: Orders,
         counters: Arc<ScanCounters>,
-    ) -> Result<Reader> {
+    ) -> Result<SplitReader> {
         let cover = Arc::new(Cover::new(&source.tombstones));
         let encoder = KeyEncoder::new(&source.relation.key);
-        Ok(Reader {
+        Ok(SplitReader {
             schema: source.schema(columns)?,
             source,
             columns: columns.to_vec(),
@@ -133,7 +133,7 @@ impl Reader {
     /// How rows are read at this depth.
     fn form_at(&self, depth: Depth) -> Result<Form> {
         let relation = &self.source.relation;
-        let mut output = Output::new(relation, &self.columns, depth, self.coded)?;
+        let mut output = ScanOutput::new(relation, &self.columns, depth, self.coded)?;
         if self.orders.versions.is_some() || self.orders.prefix.is_some() {
             output.wanted.encoded = true;
             if let Some(last) = output.wanted.keys.last_mut() {
@@ -158,7 +158,7 @@ impl Reader {
         self.forms.last().ok_or_else(|| Error::internal("rows are read inside a task"))
     }
 
-    /// The next batch; `None` at the end. Does about one batch of work and may answer an empty batch.
+    /// The next batch; `None` at the end. Does about one batch of work; the batch may be empty.
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.orders.limit == Some(0) {
             return Ok(None);
@@ -202,7 +202,7 @@ impl Reader {
         let form = Arc::clone(self.form()?);
         let mut chunk = match self.chunk.take() {
             Some((last, chunk)) if Arc::ptr_eq(&last, &form) => chunk.next(),
-            _ => Chunk::of_selected(form.selection.clone()),
+            _ => RowChunk::of_selected(form.selection.clone()),
         };
         while !chunk.is_full(most) && !chunk.is_one_long_stretch() {
             if self.sweep.is_none() && (!self.goes_on(&chunk) || !self.open_next()?) {
@@ -220,9 +220,9 @@ impl Reader {
         Ok(Some(batch))
     }
 
-    /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of other
-    /// runs and so begin anew in key order, or, where versions are counted, belong to another group of them.
-    fn goes_on(&self, chunk: &Chunk) -> bool {
+    /// Whether the rows of the next task may follow in the same chunk: not if they are read at another depth, are of
+    /// other runs and so begin anew in key order, or, where versions are counted, belong to another group of them.
+    fn goes_on(&self, chunk: &RowChunk) -> bool {
         let Some(next) = self.orders.tasks.front() else { return true };
         let same_depth = self.forms.last().is_some_and(|form| form.depth == next.depth);
         let before = |one: &Task, other: &Task| one.end.as_ref().is_some_and(|end| *end <= other.start);
@@ -232,7 +232,7 @@ impl Reader {
     }
 
     /// Takes one step into the chunk; says whether there was one before the fence.
-    fn step(&mut self, chunk: &mut Chunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
+    fn step(&mut self, chunk: &mut RowChunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
         let form = Arc::clone(self.form()?);
         let wanted = &form.output.wanted;
         let Some(sweep) = &mut self.sweep else { return Ok(false) };
@@ -250,14 +250,14 @@ impl Reader {
     }
 
     /// The live rows of a chunk.
-    fn deliver(&mut self, chunk: &Chunk, reverse: bool) -> Result<RecordBatch> {
+    fn deliver(&mut self, chunk: &RowChunk, reverse: bool) -> Result<RecordBatch> {
         let form = Arc::clone(self.form()?);
         let gathered = chunk.finish(&form.output.types, reverse)?;
         let keep = self.keep(&form.output, &gathered);
         form.output.batch(&gathered, keep.as_ref(), self.source.now)
     }
 
-    fn keep(&mut self, output: &Output, rows: &Gathered) -> Option<BooleanBuffer> {
+    fn keep(&mut self, output: &ScanOutput, rows: &Gathered) -> Option<BooleanBuffer> {
         let mut keep = output.live(rows, self.source.now);
         if let Some(versions) = &mut self.orders.versions {
             keep = versions.keep(&rows.batch, keep);
@@ -277,7 +277,7 @@ impl Reader {
     /// Skip-scan: the first rows of each group, then on to the next group.
     fn next_skipping(&mut self, columns: usize, rows: usize) -> Result<Option<RecordBatch>> {
         let most = self.most_rows();
-        let mut chunk = Chunk::default();
+        let mut chunk = RowChunk::default();
         let mut parts: Vec<RecordBatch> = Vec::new();
         let mut delivered = 0;
         while !chunk.is_full(most) && parts.len() < MOST_PARTS && delivered < most {
@@ -316,7 +316,7 @@ impl Reader {
     }
 
     /// Takes rows up to the fence until the chunk has `most`; says whether it stopped before the fence.
-    fn take_certain(&mut self, chunk: &mut Chunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
+    fn take_certain(&mut self, chunk: &mut RowChunk, most: usize, fence: Option<&[u8]>) -> Result<bool> {
         while !chunk.is_full(most) {
             if !self.step(chunk, most, fence)? {
                 return Ok(false);
@@ -350,7 +350,7 @@ impl Reader {
         let (mut parts, mut taken) = (Vec::new(), 0);
         loop {
             let want = (left - taken).min(BATCH_ROWS);
-            let mut chunk = Chunk::default();
+            let mut chunk = RowChunk::default();
             while !chunk.is_full(want) && self.step(&mut chunk, want, fence)? {}
             if chunk.rows() == 0 {
                 return Ok(parts);
@@ -395,12 +395,12 @@ impl Reader {
         }
         let mut parts = Vec::new();
         loop {
-            let mut chunk = Chunk::default();
+            let mut chunk = RowChunk::default();
             while !chunk.is_full(BATCH_ROWS) && self.step(&mut chunk, BATCH_ROWS, None)? {}
             if chunk.rows() == 0 {
                 break;
             }
-            // The limit a prefix counts in the order of delivery, so it is kept for later.
+            // The limit per prefix counts in the order of delivery, so it is kept for later.
             let prefix = self.orders.prefix.take();
             parts.push(self.deliver(&chunk, false)?);
             self.orders.prefix = prefix;
@@ -412,7 +412,7 @@ impl Reader {
         Ok(self.first_of_group(prefix, reversed))
     }
 
-    /// Applies the limit a prefix to the rows of one group of versions.
+    /// Applies the limit per prefix to the rows of one group of versions.
     fn first_of_group(&mut self, prefix: &[u8], rows: RecordBatch) -> RecordBatch {
         match &mut self.orders.prefix {
             Some(filter) => rows.slice(0, filter.take(prefix, rows.num_rows())),
@@ -448,7 +448,7 @@ impl Reader {
     fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
         let mut runs = Vec::with_capacity(task.runs.len());
         for (at, which) in task.runs.iter() {
-            if self.source.runs[*at].meta().all.meets(&task.start, task.end.as_deref()) {
+            if self.source.runs[*at].meta().all.overlaps(&task.start, task.end.as_deref()) {
                 runs.push((self.open_run(*at, task)?, which.clone()));
             }
         }

@@ -1,8 +1,9 @@
 //! The payload of a split: which keys of which runs. Only the snapshot that made it can read it.
 //!
 //! ```text
-//! parties known u8 | count u32 | per part: runs u32 (FFFFFFFF: all, from 80000000: shared) | start length u32, bytes
-//!   | end length u32 (FFFFFFFF: none), bytes
+//! compared u8 | count u32 | per part: runs u32 | start length u32, bytes | end length u32 (FFFFFFFF: none), bytes
+//!
+//! runs: FFFFFFFF all, below 80000000 a merge group, else 80000000 and a shared group
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -16,30 +17,30 @@ const SHARED: u32 = 1 << 31;
 pub(crate) enum PartRuns {
     /// Those of all runs that the scan chooses.
     All,
-    /// Those of the party of this run that no other party has.
-    Party(u32),
-    /// Those of the circle of this run that several parties have.
+    /// Those that only this merge group has.
+    Group(u32),
+    /// Those that the runs of this shared group have in common.
     Shared(u32),
 }
 
 /// Keys to read, and out of which runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct SplitPart {
     pub(crate) runs: PartRuns,
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
 }
 
-/// `looked`: whether keys were looked at to tell parties apart.
-pub(crate) fn encode_split(looked: bool, parts: &[Part]) -> Bytes {
+/// `compared`: whether keys were compared to find the groups of overlapping runs.
+pub(crate) fn encode_split(compared: bool, parts: &[SplitPart]) -> Bytes {
     let mut bytes = BytesMut::new();
-    bytes.put_u8(looked.into());
+    bytes.put_u8(compared.into());
     bytes.put_u32(parts.len() as u32);
     for part in parts {
         bytes.put_u32(match part.runs {
             PartRuns::All => NONE,
-            PartRuns::Party(run) => run,
-            PartRuns::Shared(run) => SHARED | run,
+            PartRuns::Group(group) => group,
+            PartRuns::Shared(group) => SHARED | group,
         });
         bytes.put_u32(part.start.len() as u32);
         bytes.put_slice(&part.start);
@@ -49,16 +50,16 @@ pub(crate) fn encode_split(looked: bool, parts: &[Part]) -> Bytes {
     bytes.freeze()
 }
 
-pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
+pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<SplitPart>)> {
     let mut bytes = payload.clone();
-    let looked = bytes.try_get_u8().map_err(|_| foreign())? != 0;
+    let compared = bytes.try_get_u8().map_err(|_| foreign())? != 0;
     let count = number(&mut bytes)?;
     let mut parts = Vec::new();
     for _ in 0..count {
         let runs = match number(&mut bytes)? {
             NONE => PartRuns::All,
-            run if run >= SHARED => PartRuns::Shared(run - SHARED),
-            run => PartRuns::Party(run),
+            group if group >= SHARED => PartRuns::Shared(group - SHARED),
+            group => PartRuns::Group(group),
         };
         let length = number(&mut bytes)?;
         let start = take(&mut bytes, length)?;
@@ -66,9 +67,9 @@ pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<Part>)> {
             NONE => None,
             length => Some(take(&mut bytes, length)?),
         };
-        parts.push(Part { runs, start, end });
+        parts.push(SplitPart { runs, start, end });
     }
-    Ok((looked, parts))
+    Ok((compared, parts))
 }
 
 fn number(bytes: &mut Bytes) -> Result<u32> {
@@ -93,9 +94,9 @@ mod tests {
     #[test]
     fn a_split_reads_back_and_a_cut_one_is_refused() {
         let parts = vec![
-            Part { runs: PartRuns::All, start: vec![], end: None },
-            Part { runs: PartRuns::Party(3), start: b"a".to_vec(), end: Some(vec![]) },
-            Part { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
+            SplitPart { runs: PartRuns::All, start: vec![], end: None },
+            SplitPart { runs: PartRuns::Group(3), start: b"a".to_vec(), end: Some(vec![]) },
+            SplitPart { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
         ];
         let bytes = encode_split(true, &parts);
         assert_eq!(decode_split(&bytes).expect("whole"), (true, parts));

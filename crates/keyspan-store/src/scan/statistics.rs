@@ -1,14 +1,15 @@
-//! What is known of a scan without reading: exact only where everything that it touches is settled.
+//! Statistics of a scan, without reading rows: exact only where everything in the spans is settled.
 
 use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 
-use super::ScanSource;
 use super::plan::Chosen;
-use crate::run::{Cover, Extent, Meeting, Run};
+use super::{Run, ScanSource};
+use crate::run::{Cover, Extent, Overlap};
 use crate::seam::{Known, ScanStatistics};
 
 impl ScanSource {
-    /// Statistics of a scan, whatever its limit, of whose chosen runs so many rows are in the spans (exactly, or not).
+    /// Statistics of a scan without its limit. `(counted, rows)`: how many rows the chosen runs have in the spans, and
+    /// whether that is exact.
     pub(crate) fn statistics(
         &self,
         scan: &Scan,
@@ -28,7 +29,7 @@ impl ScanSource {
         })
     }
 
-    /// Whether every row of the chosen runs in the spans lives and stands in one run only.
+    /// Whether every row of the chosen runs in the spans is live and in one run only.
     fn is_settled(&self, chosen: &Chosen) -> bool {
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         let in_memtable = chosen.runs.iter().any(|at| matches!(self.runs[*at], Run::Memtable(_)));
@@ -42,7 +43,7 @@ impl ScanSource {
     fn known_apart(&self, chosen: &Chosen) -> bool {
         let runs: Vec<&Run> = chosen.runs.iter().map(|at| &self.runs[*at]).collect();
         let apart = |one: &Run, other: &Run| match (one.whole(), other.whole()) {
-            (Ok(one), Ok(other)) => Meeting::known(&one, &other) == Some(Meeting::Apart),
+            (Ok(one), Ok(other)) => Overlap::known(&one, &other) == Some(Overlap::Disjoint),
             _ => false,
         };
         runs.iter().enumerate().all(|(at, one)| runs[at + 1..].iter().all(|other| apart(one, other)))
@@ -55,8 +56,8 @@ impl ScanSource {
         ty.and_then(|ty| ty.arrow().primitive_width()).map_or(24, |width| width as u64)
     }
 
-    /// The least and the greatest value of a column. Of one that is not in the key only where they are exact: every run says
-    /// its own of every column, and what is near the truth of a few rows' values helps nobody.
+    /// The least and the greatest value of a column. For a value column only where they are exact, since the zones of
+    /// whole runs say little about a few of their rows.
     fn range(&self, column: ScanColumn, chosen: &Chosen, whole: bool) -> Result<Known<(Value, Value)>> {
         let ScanColumn::Column(id) = column else { return Ok(Known::Unknown) };
         if !whole && self.relation.key_index(id).is_none() {

@@ -9,7 +9,7 @@ use futures::Stream;
 use keyspan_model::{Result, Scan};
 
 use super::ScanSource;
-use super::reader::{Grouping, Reader};
+use super::reader::{Grouping, SplitReader};
 use super::split::decode_split;
 use crate::seam::{BatchStream, ScanCounters, Split};
 
@@ -20,18 +20,23 @@ impl ScanSource {
         Ok(Box::pin(SplitStream { reader: Some(reader) }))
     }
 
-    pub(crate) fn reader(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<Reader> {
+    pub(crate) fn reader(
+        self: &Arc<Self>,
+        scan: &Scan,
+        split: &Split,
+        counters: Arc<ScanCounters>,
+    ) -> Result<SplitReader> {
         let (looked, parts) = decode_split(&split.payload)?;
         let orders = self.orders(scan, (looked, &parts))?;
         // Groups are joined from parts, which must be of one type.
         let coded = scan.coded && matches!(orders.grouping, Grouping::Rows);
-        Reader::new(Arc::clone(self), &scan.columns, coded, orders, counters)
+        SplitReader::new(Arc::clone(self), &scan.columns, coded, orders, counters)
     }
 }
 
 struct SplitStream {
     /// `None` once the end or an error was reached.
-    reader: Option<Reader>,
+    reader: Option<SplitReader>,
 }
 
 impl Stream for SplitStream {
@@ -41,7 +46,7 @@ impl Stream for SplitStream {
         let Some(reader) = &mut self.reader else { return Poll::Ready(None) };
         match reader.next_batch() {
             Ok(Some(batch)) if batch.num_rows() == 0 => {
-                // A batch of dead rows: let others run before the next one.
+                // A batch without live rows: yield before the next one.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -11,13 +11,13 @@ use keyspan_model::{
     RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, Value, ValueColumn,
 };
 
-use super::ScanSource;
+use super::{Run, ScanSource};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
-use crate::run::{KnownPrefixes, Meetings, Run, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
-use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics};
+use crate::run::{KnownPrefixes, OverlapCache, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
+use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics, output_schema};
 use crate::segment::fixture;
 
 mod cold;
@@ -68,8 +68,8 @@ impl SortedRun for Blocks {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        self.0.meetings()
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        self.0.overlap_cache()
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {
@@ -213,7 +213,7 @@ fn bulk(relation: &RelationDef, rows: &[Inserted], ttl: u32, null_deletes: bool)
         column(ColumnType::BigInt, &|row| row.1.clone()),
         column(ColumnType::Text, &|row| row.2.clone()),
     ];
-    let schema = super::output_schema(relation, &all_columns()).expect("a schema");
+    let schema = output_schema(relation, &all_columns()).expect("a schema");
     BatchWrite {
         relation: relation.id,
         columns: vec![HOST, TIME, NUMBER, TEXT],

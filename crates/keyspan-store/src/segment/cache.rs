@@ -3,9 +3,9 @@
 //! A block is up to 4,096 rows of one column of one segment, decoded and checked; the encoded keys of a block and the
 //! index of a segment are kept under the same budget. The oldest untouched entries go first: each shard is a clock
 //! (second chance), so that a hit costs one hash look-up and one flag. Rule: the sum of the entries' bytes never
-//! exceeds the budget; an entry larger than half a shard is not kept. Blocks that a long scan passes go to a part of
-//! their own, an eighth of the whole, so that they never push out what point reads need; there, too, stand the open
-//! column readers with which a scan goes on from block to block.
+//! exceeds the budget; an entry larger than half a shard is not kept. Blocks read by long scans have a part of their
+//! own, an eighth of the whole, so that they never evict what point reads need. The open column readers of scans are
+//! kept there too.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::pages::ColumnReader;
 
 const SHARDS: usize = 8;
-/// Most places at which scans may be expected to go on.
+/// Most places at which scans are remembered to go on.
 const MAX_STREAMS: usize = 256;
 
 /// What an entry is a decoded form of.
@@ -40,7 +40,7 @@ pub(super) const INDEX: u32 = u32::MAX - 1;
 
 type Entry = Arc<dyn Any + Send + Sync>;
 
-struct Kept {
+struct Cached {
     entry: Entry,
     bytes: usize,
     touched: AtomicBool,
@@ -48,12 +48,12 @@ struct Kept {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<BlockKey, Kept, FixedState>,
+    entries: HashMap<BlockKey, Cached, FixedState>,
     clock: VecDeque<BlockKey>,
     bytes: usize,
 }
 
-/// How a scan is expected to go on at a block of a column.
+/// How a scan will go on at a block of a column.
 pub(super) enum Stream {
     /// The block before was read to its end: the scan may go on forward.
     Forward,
@@ -135,12 +135,12 @@ impl BlockCache {
         found.and_then(|entry| entry.downcast().ok())
     }
 
-    /// Whether there is an entry. It counts as no look-up.
+    /// Whether there is an entry, without counting a look-up.
     pub(super) fn holds(&self, key: &BlockKey) -> bool {
         self.shard(key).lock().entries.contains_key(key) || self.passing.lock().entries.contains_key(key)
     }
 
-    /// Keeps an entry. `passing`: a long scan goes by; the entry pushes out nothing but what scans left.
+    /// Adds an entry. `passing`: it belongs to a long scan and evicts only entries of other scans.
     pub(super) fn put<T: Any + Send + Sync>(&self, key: BlockKey, entry: Arc<T>, bytes: usize, passing: bool) {
         let shard = self.shard(&key);
         if !passing {
@@ -162,7 +162,7 @@ impl BlockCache {
         shard.make_room(budget - bytes);
         shard.bytes += bytes;
         shard.clock.push_back(key);
-        shard.entries.insert(key, Kept { entry, bytes, touched: AtomicBool::new(false) });
+        shard.entries.insert(key, Cached { entry, bytes, touched: AtomicBool::new(false) });
         // One step for the sum, under the shard's lock: `bytes()` never shows more than the budget.
         if shard.bytes >= before {
             self.bytes.fetch_add(shard.bytes - before, Ordering::Relaxed);
@@ -171,14 +171,14 @@ impl BlockCache {
         }
     }
 
-    /// Whether, and how, a scan was expected to go on at this block.
+    /// Whether, and how, a scan was to go on at this block.
     pub(super) fn take_stream(&self, key: &BlockKey) -> Option<Stream> {
         let mut streams = self.streams.lock();
         let at = streams.iter().position(|(own, _)| own == key)?;
         streams.remove(at).map(|(_, stream)| stream)
     }
 
-    /// Expects a scan to go on at this block.
+    /// Remembers that a scan will go on at this block.
     pub(super) fn put_stream(&self, key: BlockKey, stream: Stream) {
         let mut streams = self.streams.lock();
         if streams.len() >= MAX_STREAMS {

@@ -1,9 +1,9 @@
 //! Which encoding a column gets in a row group: codes into a dictionary, or what suits its type without one.
 //!
-//! Integers that move in small steps, as counters, gauges and times do, are smaller as differences of neighbours than as
-//! codes of their values; those that jump among a few values, or stay for long, are not. Floats of which only some bytes differ
-//! are smaller split by bytes and compressed. Values of which there are too many for a dictionary never begin with one. The
-//! group's first block tells.
+//! Integers that move in small steps, as counters, gauges and times do, are smaller as differences of neighbours than
+//! as codes of their values; those that jump among a few values, or stay for long, are not. Floats of which only some
+//! bytes differ are smaller split by bytes and compressed. Values of which there are too many for a dictionary never
+//! begin with one. The choice is made on the group's first block.
 
 use std::collections::HashSet;
 
@@ -73,8 +73,8 @@ fn delta_bits(numbers: &[i64]) -> usize {
     blocks.sum()
 }
 
-/// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct values
-/// than a dictionary holds.
+/// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct
+/// values than a dictionary holds.
 fn code_bits<T: Copy + Eq + std::hash::Hash>(values: &[T], width: usize) -> Option<usize> {
     let distinct = values.iter().copied().collect::<HashSet<T, FixedState>>().len();
     let runs = values.chunk_by(|a, b| a == b).map(<[T]>::len);
@@ -85,7 +85,8 @@ fn code_bits<T: Copy + Eq + std::hash::Hash>(values: &[T], width: usize) -> Opti
     fits.then(|| packed * bits(of_group.saturating_sub(1) as u64) + of_group * width * 8 / BLOCKS)
 }
 
-/// How many distinct values `more` draws bring where `draws` brought `distinct`, all values being drawn alike often.
+/// Estimated number of distinct values after `more` further draws, where `draws` draws gave `distinct`, if all values
+/// are equally frequent.
 fn distinct_of(distinct: usize, draws: usize, more: usize) -> usize {
     if distinct == draws {
         return more;

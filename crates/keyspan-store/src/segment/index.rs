@@ -11,8 +11,8 @@
 //!       first key of every block, front-coded      bloom filter of the partition keys
 //! ```
 //!
-//! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte
-//! of it can change unseen. A file of a newer version with a right crc is `FormatVersion`, never guessed at. Version 1 had
+//! Rule: the crc covers version, length and body, and the manifest holds the crc of the whole file, so that no byte of
+//! it can change unseen. A file of a newer version with a right crc is `FormatVersion`, never guessed at. Version 1 had
 //! no codecs: all its pages are LZ4.
 
 use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};
@@ -42,7 +42,7 @@ pub(super) struct IndexColumn {
 
 /// Least and greatest value of a value column in a row group, encoded as a key of that one column, ascending.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Zone {
+pub(super) enum ZoneMap {
     /// Not known.
     Unknown,
     /// No row has a value.
@@ -61,7 +61,7 @@ pub(super) struct Page {
 
 /// The pages of one column in one row group, one after another in the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Chunk {
+pub(super) struct ColumnChunk {
     pub(super) start: u64,
     pub(super) codec: Codec,
     /// Length and crc32c of the dictionary page, before the others.
@@ -77,9 +77,9 @@ pub(super) struct Group {
     pub(super) block_rows: u32,
     /// Number of its first block in the segment.
     pub(super) first_block: u32,
-    pub(super) zones: Vec<(ColumnId, Zone)>,
+    pub(super) zones: Vec<(ColumnId, ZoneMap)>,
     /// One for each physical column.
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<ColumnChunk>,
 }
 
 /// Encoded keys, one for each block.
@@ -137,7 +137,7 @@ impl Keys {
     }
 }
 
-impl Chunk {
+impl ColumnChunk {
     pub(super) fn dictionary_at(&self) -> Option<PageAt> {
         self.dictionary.map(|(len, crc)| PageAt { offset: self.start, len, crc })
     }
@@ -294,7 +294,7 @@ impl Index {
         if blocks != self.block_keys.len() as u64 {
             return Err("it has not one key for each block");
         }
-        let inside = |chunk: &Chunk| chunk.end() <= self.footer.0 && !chunk.pages.is_empty();
+        let inside = |chunk: &ColumnChunk| chunk.end() <= self.footer.0 && !chunk.pages.is_empty();
         if !self.groups.iter().flat_map(|group| &group.chunks).all(inside) || self.footer.0 > self.file_bytes {
             return Err("a page lies outside the Parquet file");
         }
@@ -341,9 +341,9 @@ impl Group {
         for (column, zone) in &self.zones {
             put_varint(out, u64::from(column.0));
             match zone {
-                Zone::Unknown => out.push(0),
-                Zone::Empty => out.push(1),
-                Zone::Range(least, greatest) => {
+                ZoneMap::Unknown => out.push(0),
+                ZoneMap::Empty => out.push(1),
+                ZoneMap::Range(least, greatest) => {
                     out.push(2);
                     put_bytes(out, least);
                     put_bytes(out, greatest);
@@ -376,9 +376,9 @@ impl Group {
         let zones = input.list(|input| {
             let column = ColumnId(input.small()?);
             let zone = match input.byte()? {
-                0 => Zone::Unknown,
-                1 => Zone::Empty,
-                2 => Zone::Range(input.bytes()?.to_vec(), input.bytes()?.to_vec()),
+                0 => ZoneMap::Unknown,
+                1 => ZoneMap::Empty,
+                2 => ZoneMap::Range(input.bytes()?.to_vec(), input.bytes()?.to_vec()),
                 _ => return None,
             };
             Some((column, zone))
@@ -393,7 +393,7 @@ fn put_page(out: &mut Vec<u8>, len: u32, crc: u32) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-fn read_chunk(input: &mut Input<'_>, version: u32, rows: u32) -> Option<Chunk> {
+fn read_chunk(input: &mut Input<'_>, version: u32, rows: u32) -> Option<ColumnChunk> {
     let start = input.varint().filter(|start| *start < 1 << 62)?;
     let codec = if version < WITH_CODECS { Codec::Lz4 } else { Codec::of(input.byte()?)? };
     let dictionary = input.option(|input| Some((input.small()?, input.fixed_u32()?)))?;
@@ -404,7 +404,7 @@ fn read_chunk(input: &mut Input<'_>, version: u32, rows: u32) -> Option<Chunk> {
         first_row = first_row.checked_add(count)?;
         Some(page)
     })?;
-    (first_row == rows).then_some(Chunk { start, codec, dictionary, pages })
+    (first_row == rows).then_some(ColumnChunk { start, codec, dictionary, pages })
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
@@ -497,12 +497,12 @@ mod tests {
             ..Extent::default()
         };
         let page = Page { first_row: 0, len: 7, crc: 0x0102_0304 };
-        let chunk = Chunk { start: 4, codec, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
+        let chunk = ColumnChunk { start: 4, codec, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
         let id = ColumnId(1);
         let zones = vec![
-            (ColumnId(2), Zone::Range(vec![1], vec![2])),
-            (ColumnId(3), Zone::Empty),
-            (ColumnId(4), Zone::Unknown),
+            (ColumnId(2), ZoneMap::Range(vec![1], vec![2])),
+            (ColumnId(3), ZoneMap::Empty),
+            (ColumnId(4), ZoneMap::Unknown),
         ];
         let mut block_keys = Keys::default();
         block_keys.push(&[1]);

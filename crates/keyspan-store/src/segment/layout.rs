@@ -1,9 +1,10 @@
 //! The layout of a segment's Parquet file: its columns, their names, types and encodings.
 //!
-//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary and,
-//! where there are too many distinct values for one, goes on with what suits the type: integers and times by delta, texts by
-//! length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no dictionary from the start,
-//! and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split floats that never had a dictionary.
+//! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary
+//! and, where there are too many distinct values for one, goes on with what suits the type: integers and times by
+//! delta, texts by length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no
+//! dictionary from the start, and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split
+//! floats that never had a dictionary.
 
 use std::collections::HashSet;
 
@@ -26,15 +27,15 @@ pub(super) const DICTIONARY_BYTES: usize = 64 * 1024;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// The columns of a segment in their order in the file.
-pub(super) struct Layout {
+pub(super) struct SegmentLayout {
     pub(super) columns: Vec<IndexColumn>,
     pub(super) fields: Vec<FieldRef>,
     parquet: Vec<TypePtr>,
 }
 
-impl Layout {
-    pub(super) fn new(relation: &RelationDef, plan: &SystemPlan) -> Result<Layout> {
-        let mut layout = Layout { columns: Vec::new(), fields: Vec::new(), parquet: Vec::new() };
+impl SegmentLayout {
+    pub(super) fn new(relation: &RelationDef, plan: &SystemPlan) -> Result<SegmentLayout> {
+        let mut layout = SegmentLayout { columns: Vec::new(), fields: Vec::new(), parquet: Vec::new() };
         let mut names = HashSet::new();
         for column in &relation.key {
             let name = unique(&mut names, column.name.clone());

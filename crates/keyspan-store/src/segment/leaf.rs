@@ -1,4 +1,4 @@
-//! Leaves: how one column of a Keyspan type stands in a Parquet file, and how its pages become Arrow blocks again.
+//! Leaves: how a column of a Keyspan type is stored in a Parquet file, and how its pages become Arrow blocks again.
 //!
 //! Every column is one Parquet leaf with a plain logical type, so that DuckDB, Spark and pandas read it: UTC
 //! microseconds, decimals, strings, UUIDs. A duration has no lossless Parquet type and stands as 16 bytes (months,
@@ -18,9 +18,9 @@ use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 /// The codec of a chunk's pages. The numbers stand in index files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
-    /// Of all but what [`Codec::Zstd`] is for: read fastest.
+    /// The default: fastest to read.
     Lz4 = 0,
-    /// Of floats whose bytes are split: little is left of the bytes that hardly differ.
+    /// For floats split by bytes, which compress well: many of the bytes hardly differ.
     Zstd = 1,
 }
 

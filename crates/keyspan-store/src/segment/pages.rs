@@ -1,4 +1,4 @@
-//! Reading pages: bytes come in by whole pages, each checked against its crc32c before anything looks at it.
+//! Reading pages: bytes are read by whole pages, each checked against its crc32c before it is decoded.
 //!
 //! ```text
 //! chunk in the file:   [dictionary][page 0][page 1] … [page n]
@@ -37,7 +37,7 @@ pub(super) struct CheckedFile {
     pub(super) name: Arc<str>,
 }
 
-/// What was really read of segments: files' bytes and pages, nothing that came from the cache.
+/// Counters of what was read from the files of segments, not from the cache.
 #[derive(Debug, Default)]
 pub(super) struct ReadCounts {
     pub(super) bytes: AtomicU64,

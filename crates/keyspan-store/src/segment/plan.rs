@@ -14,9 +14,9 @@ use std::sync::Arc;
 use super::role::{CellSystem, Role, RowSystem};
 use crate::run::{Bits, Int64s, RunBatch};
 
-/// What a system column is throughout some rows.
+/// The contents of a system column over some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum SystemShape {
     /// Null, or a flag that no row has.
     Absent,
     /// This number, or 1 for a flag that every row has.
@@ -28,11 +28,12 @@ pub(super) enum Shape {
 /// The shape of every system column of a segment to be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SystemPlan {
-    shapes: BTreeMap<Role, Shape>,
+    shapes: BTreeMap<Role, SystemShape>,
 }
 
 impl SystemPlan {
-    /// Widens the plan by what stands in these rows, whose `cells` are all of the relation's value columns in order.
+    /// Widens the plan by the system columns of these rows, whose `cells` are all of the relation's value columns in
+    /// order.
     pub fn observe(&mut self, relation: &RelationDef, batch: &RunBatch) {
         if batch.rows == 0 {
             return;
@@ -42,40 +43,40 @@ impl SystemPlan {
         }
     }
 
-    pub(super) fn widen(&mut self, role: Role, shape: Shape) {
+    pub(super) fn widen(&mut self, role: Role, shape: SystemShape) {
         self.shapes
             .entry(role)
-            .and_modify(|own| *own = if *own == shape { shape } else { Shape::Column })
+            .and_modify(|own| *own = if *own == shape { shape } else { SystemShape::Column })
             .or_insert(shape);
     }
 
-    /// Makes every system column a column: nothing misfits any more.
+    /// Makes every system column a physical column: then any batch fits.
     pub(crate) fn widen_all(&mut self, relation: &RelationDef) {
-        self.shapes = roles(relation).map(|role| (role, Shape::Column)).collect();
+        self.shapes = roles(relation).map(|role| (role, SystemShape::Column)).collect();
     }
 
     /// Whether rows can be written under this plan.
     pub(crate) fn fits(&self, relation: &RelationDef, batch: &RunBatch) -> bool {
         batch.rows == 0
             || roles(relation).all(|role| match self.get(role) {
-                Shape::Column => true,
+                SystemShape::Column => true,
                 own => own == shape(relation, batch, role),
             })
     }
 
-    pub(super) fn get(&self, role: Role) -> Shape {
-        self.shapes.get(&role).copied().unwrap_or(Shape::Absent)
+    pub(super) fn get(&self, role: Role) -> SystemShape {
+        self.shapes.get(&role).copied().unwrap_or(SystemShape::Absent)
     }
 
     /// The system columns that must be written.
     pub(super) fn columns(&self) -> impl Iterator<Item = Role> {
-        self.shapes.iter().filter(|(_, shape)| **shape == Shape::Column).map(|(role, _)| *role)
+        self.shapes.iter().filter(|(_, shape)| **shape == SystemShape::Column).map(|(role, _)| *role)
     }
 
     /// The system columns that are one number.
     pub(super) fn constants(&self) -> Vec<(Role, i64)> {
-        let constant = |(role, shape): (&Role, &Shape)| match shape {
-            Shape::Constant(number) => Some((*role, *number)),
+        let constant = |(role, shape): (&Role, &SystemShape)| match shape {
+            SystemShape::Constant(number) => Some((*role, *number)),
             _ => None,
         };
         self.shapes.iter().filter_map(constant).collect()
@@ -122,19 +123,19 @@ fn cell_system<'a>(relation: &RelationDef, batch: &'a RunBatch, column: ColumnId
     }
 }
 
-fn shape(relation: &RelationDef, batch: &RunBatch, role: Role) -> Shape {
+fn shape(relation: &RelationDef, batch: &RunBatch, role: Role) -> SystemShape {
     match system(relation, batch, role) {
         System::Flags(flags) => match flags.count(batch.rows) {
-            0 => Shape::Absent,
-            all if all == batch.rows => Shape::Constant(1),
-            _ => Shape::Column,
+            0 => SystemShape::Absent,
+            all if all == batch.rows => SystemShape::Constant(1),
+            _ => SystemShape::Column,
         },
-        System::Numbers(Int64s::Null) => Shape::Absent,
-        System::Numbers(Int64s::Constant(number)) => Shape::Constant(*number),
+        System::Numbers(Int64s::Null) => SystemShape::Absent,
+        System::Numbers(Int64s::Constant(number)) => SystemShape::Constant(*number),
         System::Numbers(numbers) => match numbers.clone().compact() {
-            Int64s::Null => Shape::Absent,
-            Int64s::Constant(number) => Shape::Constant(number),
-            Int64s::Array(_) => Shape::Column,
+            Int64s::Null => SystemShape::Absent,
+            Int64s::Constant(number) => SystemShape::Constant(number),
+            Int64s::Array(_) => SystemShape::Column,
         },
     }
 }

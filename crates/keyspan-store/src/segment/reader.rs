@@ -1,9 +1,9 @@
 //! Reading a segment: rows by number, block by block, through the cache of decoded blocks.
 //!
-//! Nothing of a segment is in memory but its manifest record until it is touched; then its index is read and kept
-//! under the cache's budget. A read decodes only the pages of its block and columns. Where blocks are read one after
-//! another a reader stays open behind the block, so that a scan decodes each dictionary once per row group and reads
-//! ahead; such blocks do not push others out of the cache.
+//! Until a segment is first read, only its manifest record is in memory; then its index is read and cached. A read
+//! decodes only the pages of its block and columns. Where blocks are read one after another a reader stays open behind
+//! the block, so that a scan decodes each dictionary once per row group and reads ahead; such blocks do not push others
+//! out of the cache.
 //!
 //! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
 
@@ -19,22 +19,22 @@ use parking_lot::Mutex;
 
 use super::bloom;
 use super::cache::{BlockCache, BlockKey, ENCODED_KEYS, INDEX, Stream};
-use super::index::{Group, Index, Zone};
+use super::index::{Group, Index, ZoneMap};
 use super::leaf::Leaf;
 use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
-use super::plan::{Shape, SystemPlan};
+use super::plan::{SystemPlan, SystemShape};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
 use super::zone::value_as_key;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{
-    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, Meetings, RowColumns, RunBatch, RunMeta, SortedRun, Wanted,
-    WholeKey,
+    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
+    Wanted, WholeKey,
 };
 use crate::seam::ScanCounters;
 
-/// A segment, opened when first touched.
+/// A segment, opened at the first read.
 pub struct Segment {
     record: SegmentRecord,
     key: Vec<KeyColumn>,
@@ -47,7 +47,7 @@ pub struct Segment {
     opened: Mutex<Weak<Opened>>,
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
-    meetings: Meetings,
+    overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// What is in memory of a touched segment.
+/// What is in memory of an opened segment.
 struct Opened {
     index: Index,
     file: CheckedFile,
@@ -90,7 +90,7 @@ impl Segment {
             cut_short: false,
             opened: Mutex::new(Weak::new()),
             full_meta: OnceLock::new(),
-            meetings: Meetings::default(),
+            overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
             record,
         }
@@ -117,9 +117,9 @@ impl Segment {
         let cells = relation.values.iter().flat_map(|value| CellSystem::ALL.map(|system| Role::Cell(value.id, system)));
         for role in RowSystem::ALL.into_iter().map(Role::Row).chain(cells) {
             let shape = match (opened.index.column(role), opened.index.constant(role)) {
-                (Some(_), _) => Shape::Column,
-                (None, Some(number)) => Shape::Constant(number + self.base(role)),
-                (None, None) => Shape::Absent,
+                (Some(_), _) => SystemShape::Column,
+                (None, Some(number)) => SystemShape::Constant(number + self.base(role)),
+                (None, None) => SystemShape::Absent,
             };
             plan.widen(role, shape);
         }
@@ -307,7 +307,7 @@ pub(super) fn read_index(files: &dyn Files, record: &SegmentRecord) -> Result<In
     let name = files.display(&path);
     let bytes = files.read(&path)?;
     if bytes.len() as u64 != record.index_bytes || crc32c::crc32c(&bytes) != record.index_crc {
-        // A file of another format version is named as such before its bytes are doubted.
+        // Another format version is reported as such, not as damage.
         Index::decode(&bytes, &name)?;
         return Err(corrupted(&name, "it is not the file that the manifest names"));
     }
@@ -477,11 +477,11 @@ impl RangeTest {
     fn may_match(&self, group: &Group, values: bool) -> bool {
         match &self.place {
             Place::Key(at) => {
-                group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.meets(least, greatest))
+                group.extent.columns.get(*at).is_none_or(|(least, greatest)| self.range.overlaps(least, greatest))
             }
             Place::Value(id) => match group.zones.iter().find(|zone| zone.0 == *id && values) {
-                Some((_, Zone::Range(least, greatest))) => self.range.meets(least, greatest),
-                Some((_, Zone::Empty)) => false,
+                Some((_, ZoneMap::Range(least, greatest))) => self.range.overlaps(least, greatest),
+                Some((_, ZoneMap::Empty)) => false,
                 _ => true,
             },
         }
@@ -593,9 +593,9 @@ impl SortedRun for Segment {
         let mut whole: Option<(Vec<u8>, Vec<u8>)> = None;
         for group in &opened.index.groups {
             match &group.zones.iter().find(|zone| zone.0 == column)?.1 {
-                Zone::Unknown => return None,
-                Zone::Empty => {}
-                Zone::Range(least, greatest) => {
+                ZoneMap::Unknown => return None,
+                ZoneMap::Empty => {}
+                ZoneMap::Range(least, greatest) => {
                     whole = Some(match whole {
                         None => (least.clone(), greatest.clone()),
                         Some((own, owns)) => (own.min(least.clone()), owns.max(greatest.clone())),
@@ -610,8 +610,8 @@ impl SortedRun for Segment {
         true
     }
 
-    fn meetings(&self) -> Option<&Meetings> {
-        Some(&self.meetings)
+    fn overlap_cache(&self) -> Option<&OverlapCache> {
+        Some(&self.overlap_cache)
     }
 
     fn known_prefixes(&self) -> Option<&KnownPrefixes> {

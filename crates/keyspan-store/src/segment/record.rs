@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::RunMeta;
 
-/// The commit order that the files of a segment have which was written before its batch had its place.
+/// The seq in the files of a segment that was written before its batch had a place in the commit order.
 pub const NO_SEQ: (u64, u64) = (0, 0);
 
 /// A segment as the manifest knows it. Some hundred bytes, whatever the segment's size.
@@ -28,8 +28,8 @@ pub struct SegmentRecord {
     pub index_crc: u32,
     /// Counts and boxes of the whole segment; `groups` is empty here and filled when the index is read.
     pub meta: RunMeta,
-    /// What is added to every write timestamp in the segment's files, in microseconds. A segment that was written before
-    /// its batch had its place counts its timestamps from 0, and its files' seq does not count; `meta` is final.
+    /// What is added to every write timestamp in the segment's files, in microseconds. A segment that was written
+    /// before its batch had its place counts its timestamps from 0, and its files' seq does not count; `meta` is final.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ts_base: i64,
 }
@@ -45,7 +45,7 @@ impl SegmentRecord {
         Some((&bounds.0, &bounds.1))
     }
 
-    /// The record of a segment written before its batch had its place: here is the place.
+    /// The record with the place in the commit order of a segment that was written before its batch had one.
     pub fn placed(mut self, ts_base: i64, seq: u64) -> SegmentRecord {
         self.ts_base = ts_base;
         self.meta.all = self.meta.all.shifted(ts_base);
@@ -53,7 +53,7 @@ impl SegmentRecord {
         self
     }
 
-    /// What the files say of the segment, as it counts.
+    /// The counts and boxes in the files of the segment, with its own timestamps and seq.
     pub fn corrected(&self, mut meta: RunMeta) -> RunMeta {
         if meta.seq == NO_SEQ {
             meta.seq = self.meta.seq;

@@ -1,4 +1,4 @@
-//! What is whole in a damaged segment: the blocks that can be read, and what the others held.
+//! Salvage of a damaged segment: the blocks that can be read, and the key ranges of those that cannot.
 //!
 //! Rule: a block of which one column cannot be read is lost as a whole: half a row would be another row.
 

@@ -1,4 +1,4 @@
-//! Verifying a segment: every byte of both files, and every claim that pruning relies on.
+//! Verification of a segment: every byte of both files, and every bound that pruning relies on.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use keyspan_model::{Error, KeyEncoder, RelationDef, Result};
 
 use super::BlockCache;
 use super::bloom::{self, Bloom};
-use super::index::{Group, Index, Zone};
+use super::index::{Group, Index, ZoneMap};
 use super::pages::{CheckedFile, PageAt};
 use super::reader::{Segment, read_index};
 use super::record::{SegmentRecord, data_path};
@@ -16,7 +16,7 @@ use crate::files::{Files, corrupted};
 use crate::run::{ExtentBuilder, RunBatch, SortedRun, Wanted};
 use crate::seam::ScanCounters;
 
-/// What a verification found in order.
+/// What was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// Rows read.
@@ -45,7 +45,7 @@ pub fn verify_segment(files: &Arc<dyn Files>, relation: &RelationDef, record: &S
     Ok(Verified { rows: record.meta.all.rows, bytes: record.disk_bytes() })
 }
 
-/// Reads all of a segment's bytes and checks them against their checksums, without a look at what they say.
+/// Checks all bytes of a segment against their checksums, without decoding them.
 pub fn verify_segment_bytes(files: &dyn Files, record: &SegmentRecord) -> Result<()> {
     verify_bytes(files, record).map(drop)
 }
@@ -136,8 +136,8 @@ impl Check<'_> {
                 continue;
             };
             let bound = match group.zones.iter().find(|zone| zone.0 == value.id) {
-                Some((_, Zone::Range(least, greatest))) => (least.as_slice(), greatest.as_slice()),
-                Some((_, Zone::Empty)) => return Err(self.wrong("a zone says that a column has no values")),
+                Some((_, ZoneMap::Range(least, greatest))) => (least.as_slice(), greatest.as_slice()),
+                Some((_, ZoneMap::Empty)) => return Err(self.wrong("a zone says that a column has no values")),
                 _ => continue,
             };
             let present: ArrayRef = arrow::compute::filter(values, &arrow::compute::is_not_null(values)?)?;

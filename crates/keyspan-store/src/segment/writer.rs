@@ -8,7 +8,8 @@
 //!
 //! A block is cut to fewer rows where rows are wide, so that neither a page nor a decoded block grows beyond some
 //! megabytes. Memory held: one row group, encoded, and less than one block. Order of durability: the Parquet file is
-//! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is dropped.
+//! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is
+//! dropped.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
 use super::encoding::is_smaller_without_codes;
-use super::index::{Chunk, Group, Index, IndexColumn, Keys, Page, Zone};
-use super::layout::Layout;
+use super::index::{ColumnChunk, Group, Index, IndexColumn, Keys, Page, ZoneMap};
+use super::layout::SegmentLayout;
 use super::leaf::{Codec, to_stored};
 use super::plan::{SystemPlan, system_array};
 use super::record::{SegmentRecord, data_path, index_path};
@@ -35,8 +36,8 @@ use super::{BLOCK_ROWS, GROUP_ROWS};
 use crate::files::{FileWriter, Files, io_error};
 use crate::run::{ExtentBuilder, RunBatch};
 
-/// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are most of
-/// what is decoded for one row, and of what a merge of many runs must hold of each.
+/// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are
+/// most of what is decoded for one row, and of what a merge of many runs must hold of each.
 const BLOCK_BYTES: usize = 4 << 20;
 const TEXT_WEIGHT: usize = 32;
 /// Encoded bytes after which a row group is closed early.
@@ -51,7 +52,7 @@ pub struct SegmentWriter {
     relation: Arc<RelationDef>,
     encoder: KeyEncoder,
     plan: SystemPlan,
-    layout: Layout,
+    layout: SegmentLayout,
     parquet: SerializedFileWriter<Recorder>,
     with_dictionaries: ArrowRowGroupWriterFactory,
     without_dictionaries: ArrowRowGroupWriterFactory,
@@ -96,7 +97,7 @@ impl SegmentWriter {
         plan: SystemPlan,
         seq: (u64, u64),
     ) -> Result<SegmentWriter> {
-        let layout = Layout::new(&relation, &plan)?;
+        let layout = SegmentLayout::new(&relation, &plan)?;
         let writer = |dictionaries| {
             let properties = Arc::new(layout.properties(dictionaries));
             SerializedFileWriter::new(Recorder::default(), layout.root()?, properties).map_err(parquet_error)
@@ -322,7 +323,7 @@ impl SegmentWriter {
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         self.put(&bytes)?;
         let ids = self.relation.values.iter().map(|value| value.id);
-        let zones: Vec<(_, Zone)> = ids.zip(&mut self.zones).map(|(id, zone)| (id, zone.take())).collect();
+        let zones: Vec<(_, ZoneMap)> = ids.zip(&mut self.zones).map(|(id, zone)| (id, zone.take())).collect();
         self.groups.push(Group {
             extent: group.extent.finish(),
             block_rows: group.block_rows as u32,
@@ -451,7 +452,7 @@ fn chunk_of(
     pages: &[(u32, u32)],
     base: u64,
     bytes: &[u8],
-) -> Result<Chunk> {
+) -> Result<ColumnChunk> {
     let misfit = || Error::internal("a row group is not laid out as its metadata says");
     let codec = Codec::of_parquet(compression).ok_or_else(misfit)?;
     let mut at = start.checked_sub(base).ok_or_else(misfit)? as usize;
@@ -466,7 +467,7 @@ fn chunk_of(
     let pages = pages
         .iter()
         .map(|(first_row, len)| Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? }));
-    Ok(Chunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
+    Ok(ColumnChunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
 }
 
 pub(super) fn parquet_error(error: ParquetError) -> Error {

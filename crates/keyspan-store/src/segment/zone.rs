@@ -13,7 +13,7 @@ use arrow::compute::{filter, is_not_null};
 use arrow::downcast_primitive_array;
 use keyspan_model::{ColumnId, ColumnType, KeyColumn, KeyEncoder, Result, ValueColumn};
 
-use super::index::Zone;
+use super::index::ZoneMap;
 
 /// Longest bound that is kept, in bytes.
 const MAX_BOUND: usize = 256;
@@ -33,37 +33,37 @@ pub(super) fn value_encoder(id: ColumnId, ty: ColumnType) -> KeyEncoder {
 pub(super) struct ZoneBuilder {
     ty: ColumnType,
     encoder: KeyEncoder,
-    zone: Zone,
+    zone: ZoneMap,
 }
 
 impl ZoneBuilder {
     pub(super) fn new(column: &ValueColumn) -> ZoneBuilder {
-        let zone = if column.ty.allowed_in_key().is_ok() { Zone::Empty } else { Zone::Unknown };
+        let zone = if column.ty.allowed_in_key().is_ok() { ZoneMap::Empty } else { ZoneMap::Unknown };
         ZoneBuilder { ty: column.ty, encoder: value_encoder(column.id, column.ty), zone }
     }
 
     /// Widens the zone by these values; `None`: all null.
     pub(super) fn add(&mut self, values: Option<&ArrayRef>) {
         let Some(values) = values.filter(|values| values.null_count() < values.len()) else { return };
-        if self.zone == Zone::Unknown {
+        if self.zone == ZoneMap::Unknown {
             return;
         }
-        // An error is a value beyond the limit of keys: then nothing is known.
+        // A value beyond the length limit of keys cannot be encoded: then the zone is unknown.
         let found = match self.ty.arrow_order_is_key_order().then(|| extremes(values)).flatten() {
             Some((least, greatest)) => self.encode(&least).ok().zip(self.encode(&greatest).ok()),
             None => self.encoded_extremes(values).unwrap_or(None),
         };
-        self.zone = match (std::mem::replace(&mut self.zone, Zone::Unknown), found) {
-            (_, Some((least, greatest))) if least.len().max(greatest.len()) > MAX_BOUND => Zone::Unknown,
-            (Zone::Empty, Some((least, greatest))) => Zone::Range(least, greatest),
-            (Zone::Range(own, owns), Some((least, greatest))) => Zone::Range(own.min(least), owns.max(greatest)),
-            _ => Zone::Unknown,
+        self.zone = match (std::mem::replace(&mut self.zone, ZoneMap::Unknown), found) {
+            (_, Some((least, greatest))) if least.len().max(greatest.len()) > MAX_BOUND => ZoneMap::Unknown,
+            (ZoneMap::Empty, Some((least, greatest))) => ZoneMap::Range(least, greatest),
+            (ZoneMap::Range(own, owns), Some((least, greatest))) => ZoneMap::Range(own.min(least), owns.max(greatest)),
+            _ => ZoneMap::Unknown,
         };
     }
 
     /// The zone gathered; begins the next one.
-    pub(super) fn take(&mut self) -> Zone {
-        let next = if self.ty.allowed_in_key().is_ok() { Zone::Empty } else { Zone::Unknown };
+    pub(super) fn take(&mut self) -> ZoneMap {
+        let next = if self.ty.allowed_in_key().is_ok() { ZoneMap::Empty } else { ZoneMap::Unknown };
         std::mem::replace(&mut self.zone, next)
     }
 

@@ -46,7 +46,7 @@ fn path_tombstone(relation: &RelationDef, host: &str, qualifier: &str, ts: i64) 
     SpanTombstone { start, end, ts, deleted_at: ts, seq: 1 }
 }
 
-/// Two qualifiers of two hosts, five versions each, in two runs that meet.
+/// Two qualifiers of two hosts, five versions each, in two runs that overlap.
 fn versioned(gc: GcRule, tombstones: &[(&str, &str, i64)]) -> Arc<ScanSource> {
     let relation = family(gc);
     let (mut odd, mut even) = (Vec::new(), Vec::new());

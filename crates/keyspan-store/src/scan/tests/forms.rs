@@ -1,6 +1,7 @@
 //! The scan forms, what they prune, and what they do not compare.
 
 use super::*;
+use crate::engine::overlay::with_writes;
 use std::sync::atomic::Ordering;
 
 fn merged(source: &Arc<ScanSource>, scan: &Scan) -> (ScanForm, usize, u64) {
@@ -174,7 +175,7 @@ fn own_writes_lie_on_top() {
         ],
         ..Default::default()
     };
-    let own = Arc::new(base.with_writes(&batch, 50).expect("an overlay"));
+    let own = Arc::new(with_writes(&base, &batch, 50).expect("an overlay"));
     let rows = read_all(&own, &scan_of(vec![Span::all()], Order::Forward));
     let numbers: Vec<&Value> = rows.iter().map(|row| &row[2]).collect();
     assert_eq!(numbers, [&Value::BigInt(2), &Value::BigInt(42)]);

@@ -1,4 +1,4 @@
-//! Late rows: runs whose boxes meet although they share few rows, or none.
+//! Late rows: runs whose bounding boxes overlap although they share few rows, or none.
 
 use super::*;
 use std::sync::atomic::Ordering;
@@ -77,9 +77,9 @@ fn runs_that_share_rows_are_merged_without_those_that_share_others() {
     ];
     let source = source(relation, runs, vec![], 0);
     let scan = scan_of(vec![Span::all()], Order::Any);
-    let parties = source.parties(&source.choose(&scan).expect("runs"), true).expect("parties");
-    assert_eq!(parties.circles().collect::<Vec<_>>(), [(0, 4), (1, 2)]);
-    assert_eq!((parties.sharing(0).collect(), parties.sharing(1).collect()), (vec![0, 2], vec![1, 3]));
+    let groups = source.overlap_groups(&source.choose(&scan).expect("runs"), true).expect("groups");
+    assert_eq!(groups.shared_groups().collect::<Vec<_>>(), [(0, 4), (1, 2)]);
+    assert_eq!((groups.runs_sharing_in(0).collect(), groups.runs_sharing_in(1).collect()), (vec![0, 2], vec![1, 3]));
     let (form, merged, all) = numbers(&source, &scan);
     assert_eq!((form, merged, all.len()), (ScanForm::Merge, 6, 1206));
     assert_eq!(numbers(&source, &scan_of(vec![Span::all()], Order::Forward)), (form, merged, all));

@@ -1,8 +1,8 @@
 //! Random writes in random runs, read in every way.
 
 use super::*;
-use crate::merge::rules::{Candidate, stronger};
 use crate::random::Random;
+use crate::row::rules::{Candidate, stronger};
 
 /// One version of a cell or marker in the model.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use keyspan_model::{ErrorKind, Result};
 
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, Op, Step, carry_out, contents, options};
+use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::simulated::SimulatedDisk;
 use crate::random::Random;
 

@@ -1,4 +1,5 @@
-//! Deterministic simulation: sessions, flushes, merges, faults and restarts in one run on one thread, all from one seed.
+//! Deterministic simulation: sessions, flushes, merges, faults and restarts in one run on one thread, all from one
+//! seed.
 //!
 //! ```text
 //! scheduler ─▶ begin or poll a session │ tick, flush, compact │ take or look at a snapshot │ fault │ crash, reopen
@@ -17,10 +18,10 @@ use std::task::{Context, Poll, Waker};
 use keyspan_model::{Applied, Error, ErrorKind, Result, Span, Stamp, Unchanged, WriteBatch};
 use parking_lot::Mutex;
 
-use super::super::tests::{START, key, table};
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, Op, Step, contents, contents_of, named, options, random_ops, stamped, wait};
 use crate::clock::ManualClock;
+use crate::engine::tests::{START, key, table};
+use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::simulated::{Crash, Failure, Fault, SimulatedDisk};
 use crate::random::Random;
 use crate::seam::{ReadAt, Snapshot, Store};
@@ -84,7 +85,7 @@ impl Tally {
 /// Runs one seed; panics, saying which, where a rule is broken.
 pub fn simulate(seed: u64, steps: usize) -> Tally {
     let mut random = Random::new(seed);
-    let disk = if random.below(40) == 0 { SimulatedDisk::with_ledger() } else { SimulatedDisk::new() };
+    let disk = if random.below(40) == 0 { SimulatedDisk::with_manifest_log() } else { SimulatedDisk::new() };
     let world = Arc::new(Mutex::new(World {
         seed,
         random,

@@ -13,7 +13,7 @@ use crate::files::simulated::{Crash, SimulatedDisk};
 use crate::random::Random;
 use crate::seam::{ReadAt, Store};
 
-/// A disk with segments, a log that holds more, checkpoints and perhaps a ledger; and what is on it.
+/// A disk with segments, a log that holds more, checkpoints and perhaps a manifest log; and what is on it.
 pub fn written(disk: SimulatedDisk) -> (SimulatedDisk, Contents) {
     let store = open(&disk).expect("opens");
     script().iter().for_each(|step| carry_out(&store, step).expect("works"));
@@ -99,8 +99,8 @@ fn flipped_bits_give_the_same_answer_or_an_error_naming_the_file() {
 }
 
 #[test]
-fn flipped_bits_in_the_ledger_cost_nothing() {
-    let (disk, held) = written(SimulatedDisk::with_ledger());
+fn flipped_bits_in_the_manifest_log_cost_nothing() {
+    let (disk, held) = written(SimulatedDisk::with_manifest_log());
     let paths = ["edits/db".to_string(), "edits/conf".to_string()];
     let tallies = damage(&disk, &held, &paths, 2, 60);
     println!("{tallies:?}");

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use keyspan_model::{ErrorKind, Result};
 
-use super::super::tests::{START, create, read_from, row, write};
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, Op, Step, carry_out, contents, open, options, random_steps, script};
-use crate::backup::{BackupReport, RestoreReport, restore_files};
+use crate::backup::BackupReport;
 use crate::check::check_files;
 use crate::clock::{Clock, ManualClock};
+use crate::engine::tests::{START, create, first_segment, read_from, row, write};
+use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::simulated::{Crash, Failure, Fault, SimulatedDisk};
 use crate::files::{Files, MemoryFiles};
 use crate::random::Random;
+use crate::restore::{RestoreReport, restore_files};
 use crate::seam::{ReadAt, Store};
 
 fn backup(store: &EmbeddedStore, target: &SimulatedDisk) -> Result<BackupReport> {
@@ -152,9 +153,7 @@ fn a_backup_that_fails_leaves_the_one_before_and_the_next_works() {
 #[test]
 fn a_damaged_segment_gets_into_no_backup() {
     let (store, target, before, _) = begun();
-    let files = store.core.files.clone();
-    let damaged = store.core.state.lock().version.values().flat_map(|relation| &relation.segments).next().cloned();
-    let path = crate::segment::data_path(damaged.expect("a segment").id());
+    let (files, path) = first_segment(&store);
     // By its name it is another file from now on, as a disk that rots makes it.
     let mut bytes = files.read(&path).expect("reads").to_vec();
     bytes[100] ^= 1;

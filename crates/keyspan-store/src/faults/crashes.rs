@@ -93,9 +93,9 @@ fn power_may_be_lost_again_while_the_store_is_opened() {
 }
 
 #[test]
-fn power_may_be_lost_with_a_ledger() {
+fn power_may_be_lost_with_a_manifest_log() {
     let plan = Plan { seed: 3, every: 5, torn: 2, reopening: 0 };
-    let images = crash_everywhere(&SimulatedDisk::with_ledger(), script(), plan);
+    let images = crash_everywhere(&SimulatedDisk::with_manifest_log(), script(), plan);
     println!("{images} crashes");
     assert!(images > 100, "{images}");
 }

@@ -9,8 +9,8 @@ use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{self as dt, DataType, TimeUnit};
 
-use crate::array::{ColumnBuilder, canonical_floats};
-use crate::array_value::{to_micros, value_at};
+use super::value::{to_micros, value_at};
+use super::{ColumnBuilder, canonical_floats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::text::{checked_ascii, checked_json, checked_timeuuid};
 use crate::types::ColumnType;

@@ -130,8 +130,8 @@ fn the_disk_may_fail_for_good() {
 }
 
 #[test]
-fn any_operation_may_fail_with_a_ledger() {
-    each_fails(SimulatedDisk::with_ledger, Failure::Io, 1, 11);
+fn any_operation_may_fail_with_a_manifest_log() {
+    each_fails(SimulatedDisk::with_manifest_log, Failure::Io, 1, 11);
 }
 
 #[test]

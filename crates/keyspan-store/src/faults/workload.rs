@@ -15,10 +15,10 @@ use keyspan_model::{
 };
 use parking_lot::Mutex;
 
-use super::super::tests::{START, bulk, key, row, table};
-use super::super::{EmbeddedStore, StoreOptions};
 use crate::check::check_files;
 use crate::clock::ManualClock;
+use crate::engine::tests::{START, bulk, key, row, table};
+use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::Files;
 use crate::files::simulated::SimulatedDisk;
 use crate::random::Random;

@@ -1,8 +1,8 @@
-//! The ledger: manifest edits in sled, in the directory `edits`. The one module that touches sled.
+//! The manifest log: manifest edits in sled, in the directory `edits`. The one module that touches sled.
 //!
-//! What sled 0.34 does not promise is done here: its `flush` is no fsync on Linux, so its file is synced by us; a
-//! `snap.*.generating` left by a kill makes it refuse to open, so it is deleted first; large values leak files, so items
-//! are cut in chunks; and it has no checksums to trust, so every value carries its own.
+//! What sled 0.34 does not guarantee is done here: its `flush` is no fsync on Linux, so its file is synced by us; a
+//! `snap.*.generating` left by a kill makes it refuse to open, so it is deleted first; large values leak files, so
+//! items are cut in chunks; and it has no checksums to trust, so every value carries its own.
 //!
 //! ```text
 //! key   = item key, chunk number (u16, big endian)
@@ -11,7 +11,7 @@
 //! value = version (1) crc32c as above (u32) edit (u64) 0 (u16) values (u64) all their crcs combined by xor (u32)
 //! ```
 //!
-//! The total is part of every edit: where sled, on damaged bytes, forgets a page and says nothing, it does not fit.
+//! The total is part of every edit, so that pages which sled drops in silence on damaged bytes are noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::state::Item;
 use crate::files::{FileWriter, Files, corrupted, io_error};
 use crate::format::bad;
-use crate::log::Reader;
+use crate::log::ByteReader;
 
 /// All items, and the number of the edit that made them so.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,10 +37,10 @@ pub struct Items {
 }
 
 const DIRECTORY: &str = "edits";
-/// Where a damaged ledger is put, for whoever wants to look at it.
+/// Where a damaged manifest log is moved, so that it can be examined.
 const DAMAGED: &str = "edits.damaged";
-/// How often sled's lock is asked for. We hold the directory's own lock, so it is a ledger that was closed a moment ago
-/// and that sled's threads have not let go of yet: it is neither damaged nor another process's.
+/// How often opening is tried while sled's lock is held. We hold the directory's own lock, so whoever has sled's is a
+/// log of this process that was closed a moment ago and whose threads have not ended yet.
 const LOCK_TRIES: usize = 1000;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Key of the total; no item's key looks like it.
@@ -51,7 +51,7 @@ const HEADER: usize = 15;
 const PIECE: usize = 4000;
 
 /// Manifest edits on a local disk.
-pub struct Ledger {
+pub struct ManifestLog {
     db: sled::Db,
     /// sled's own file, opened once more to sync it.
     file: Box<dyn FileWriter>,
@@ -59,38 +59,38 @@ pub struct Ledger {
     name: String,
     /// In how many chunks each item is.
     chunks: BTreeMap<Vec<u8>, u16>,
-    /// What [`TOTAL`] says.
+    /// The total under [`TOTAL`].
     total: Total,
 }
 
-impl std::fmt::Debug for Ledger {
+impl std::fmt::Debug for ManifestLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("name", &self.name).finish()
+        f.debug_struct("ManifestLog").field("name", &self.name).finish()
     }
 }
 
-/// A ledger if it can be used, what the manifest holds, and why the ledger was made anew if it was.
-pub type Opened = (Option<Ledger>, Items, Option<String>);
+/// The log unless it cannot be used, what the manifest holds, and why the log was rebuilt if it was.
+pub type Opened = (Option<ManifestLog>, Items, Option<String>);
 
-impl Ledger {
-    /// Opens the ledger under `root`, the local directory of `files`. One that is damaged is made anew from the
-    /// checkpoint; one that is behind it (a crash between the two) is brought up to it; one that cannot be opened for
-    /// want of space is done without.
+impl ManifestLog {
+    /// Opens the log under `root`, the local directory of `files`. A damaged one is rebuilt from the checkpoint, one
+    /// that is behind it (after a crash between the two) is caught up. Where the disk is full the manifest goes on with
+    /// checkpoints alone.
     pub fn open(files: Arc<dyn Files>, root: &Path, checkpoint: Option<Items>) -> Result<Opened> {
-        match (Ledger::open_existing(&files, root), checkpoint) {
-            (Ok((ledger, items)), None) => Ok((Some(ledger), items, None)),
-            (Ok((mut ledger, items)), Some(checkpoint)) => {
+        match (ManifestLog::open_existing(&files, root), checkpoint) {
+            (Ok((log, items)), None) => Ok((Some(log), items, None)),
+            (Ok((mut log, items)), Some(checkpoint)) => {
                 if items.edit >= checkpoint.edit {
-                    return Ok((Some(ledger), items, None));
+                    return Ok((Some(log), items, None));
                 }
-                tracing::info!(ledger = items.edit, checkpoint = checkpoint.edit, "the manifest's ledger is behind");
-                let caught_up = ledger.catch_up(&items, &checkpoint);
-                Ok((usable(caught_up.map(|()| ledger)), checkpoint, None))
+                tracing::info!(log = items.edit, checkpoint = checkpoint.edit, "the manifest log is behind");
+                let caught_up = log.catch_up(&items, &checkpoint);
+                Ok((usable(caught_up.map(|()| log)), checkpoint, None))
             }
             (Err(error), Some(checkpoint)) if error.kind == ErrorKind::Corrupted => {
-                tracing::warn!(%error, edit = checkpoint.edit, "the manifest's ledger is made anew from a checkpoint");
-                let ledger = Ledger::rebuild(&files, root, &checkpoint);
-                Ok((usable(ledger), checkpoint, Some(error.message)))
+                tracing::warn!(%error, edit = checkpoint.edit, "the manifest log is rebuilt from a checkpoint");
+                let log = ManifestLog::rebuild(&files, root, &checkpoint);
+                Ok((usable(log), checkpoint, Some(error.message)))
             }
             (Err(error), Some(checkpoint)) if error.kind == ErrorKind::DiskFull => {
                 Ok((usable(Err(error)), checkpoint, None))
@@ -99,7 +99,7 @@ impl Ledger {
         }
     }
 
-    fn open_existing(files: &Arc<dyn Files>, root: &Path) -> Result<(Ledger, Items)> {
+    fn open_existing(files: &Arc<dyn Files>, root: &Path) -> Result<(ManifestLog, Items)> {
         remove_leftovers(files.as_ref())?;
         let name = files.display(DIRECTORY);
         let config = sled::Config::new().path(root.join(DIRECTORY)).cache_capacity(4 << 20).flush_every_ms(None);
@@ -113,25 +113,25 @@ impl Ledger {
         }
         let db = opened?;
         let file = files.adopt(&format!("{DIRECTORY}/db"))?;
-        let mut ledger = Ledger { db, file, name, chunks: BTreeMap::new(), total: Total::default() };
-        ledger.file.sync_data()?;
+        let mut log = ManifestLog { db, file, name, chunks: BTreeMap::new(), total: Total::default() };
+        log.file.sync_data()?;
         files.sync_dir(DIRECTORY)?;
         files.sync_dir("")?;
-        let items = ledger.load()?;
-        Ok((ledger, items))
+        let items = log.load()?;
+        Ok((log, items))
     }
 
-    fn rebuild(files: &Arc<dyn Files>, root: &Path, checkpoint: &Items) -> Result<Ledger> {
+    fn rebuild(files: &Arc<dyn Files>, root: &Path, checkpoint: &Items) -> Result<ManifestLog> {
         files.remove_dir(DAMAGED)?;
         if !files.list(DIRECTORY)?.is_empty() {
             files.rename(DIRECTORY, DAMAGED)?;
         }
-        let (mut ledger, _) = Ledger::open_existing(files, root)?;
-        ledger.commit(checkpoint.edit, &checkpoint.items, &[])?;
-        Ok(ledger)
+        let (mut log, _) = ManifestLog::open_existing(files, root)?;
+        log.commit(checkpoint.edit, &checkpoint.items, &[])?;
+        Ok(log)
     }
 
-    /// Makes the ledger say what a newer checkpoint says.
+    /// Brings the log to the state of a newer checkpoint.
     fn catch_up(&mut self, items: &Items, checkpoint: &Items) -> Result<()> {
         let kept: BTreeSet<&Vec<u8>> = checkpoint.items.iter().map(|item| &item.0).collect();
         let gone: Vec<Vec<u8>> =
@@ -146,7 +146,7 @@ impl Ledger {
         let mut chunks = Vec::new();
         for (key, value) in puts {
             let count = value.len().div_ceil(PIECE).max(1) as u16;
-            self.take_out(key, &mut batch, &mut total)?;
+            self.remove_chunks(key, &mut batch, &mut total)?;
             for chunk in 0..count {
                 let start = usize::from(chunk) * PIECE;
                 let piece = &value[start..value.len().min(start + PIECE)];
@@ -158,7 +158,7 @@ impl Ledger {
             chunks.push((key.clone(), count));
         }
         for key in removes {
-            self.take_out(key, &mut batch, &mut total)?;
+            self.remove_chunks(key, &mut batch, &mut total)?;
         }
         batch.insert(TOTAL, encode(TOTAL, edit, 0, &total.encode()));
         guarded(&self.name, || {
@@ -174,8 +174,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes an item's values, and takes them out of the total.
-    fn take_out(&self, key: &[u8], batch: &mut sled::Batch, total: &mut Total) -> Result<()> {
+    /// Removes an item's chunks from sled and from the total.
+    fn remove_chunks(&self, key: &[u8], batch: &mut sled::Batch, total: &mut Total) -> Result<()> {
         for chunk in 0..self.chunks.get(key).copied().unwrap_or(0) {
             let key = chunk_key(key, chunk);
             if let Some(value) = guarded(&self.name, || self.db.get(&key))? {
@@ -249,7 +249,7 @@ impl Total {
     }
 
     fn decode(bytes: &[u8]) -> Result<Total> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         Ok(Total { values: reader.u64()?, crcs: reader.u32()? })
     }
 }
@@ -280,7 +280,7 @@ fn encode(key: &[u8], edit: u64, chunks: u16, piece: &[u8]) -> Vec<u8> {
 }
 
 fn decode<'a>(key: &[u8], value: &'a [u8]) -> Result<Piece<'a>> {
-    let mut reader = Reader::new(value);
+    let mut reader = ByteReader::new(value);
     if reader.u8()? != VERSION {
         return Err(bad("a value has an unknown version"));
     }
@@ -293,9 +293,9 @@ fn decode<'a>(key: &[u8], value: &'a [u8]) -> Result<Piece<'a>> {
     Ok(Piece { edit, chunks, bytes: &value[HEADER..] })
 }
 
-/// The ledger, or none if it cannot be used: checkpoints alone are enough.
-fn usable(ledger: Result<Ledger>) -> Option<Ledger> {
-    ledger.map_err(|error| tracing::warn!(%error, "the manifest goes on without its ledger")).ok()
+/// The log, or none if it cannot be used: checkpoints alone are enough.
+fn usable(log: Result<ManifestLog>) -> Option<ManifestLog> {
+    log.map_err(|error| tracing::warn!(%error, "the manifest goes on without its log")).ok()
 }
 
 /// Deletes what a kill in the middle of sled's own snapshot leaves, and what would keep it from opening.
@@ -324,13 +324,13 @@ fn guarded<T>(name: &str, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     }
 }
 
-/// What the system reports without a doubt about what is in the file.
+/// IO errors that do not mean that the file is damaged.
 const NOT_DAMAGE: [io::ErrorKind; 3] =
     [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::PermissionDenied];
 
 fn failure(name: &str, error: &sled::Error) -> Error {
     match error {
-        // sled says it in words only.
+        // sled reports this only in its message.
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
             Error::new(ErrorKind::ObjectInUse, format!("\"{name}\" is in use: {error}"))
         }
@@ -351,13 +351,13 @@ mod tests {
         let lengths =
             [[3 * PIECE + 5, PIECE, 0, 2 * PIECE], [PIECE + 1, PIECE - 1, 2 * PIECE, 1], [1, 2 * PIECE, PIECE, 0]];
         for (edit, lengths) in (1u64..).zip(lengths) {
-            let (mut ledger, _) = Ledger::open_existing(&files, dir.path()).expect("opens");
+            let (mut log, _) = ManifestLog::open_existing(&files, dir.path()).expect("opens");
             let value = |item: usize, length: usize| (0..length).map(|at| (at / 7 + item) as u8).collect::<Vec<u8>>();
             let puts: Vec<Item> =
                 lengths.iter().enumerate().map(|(item, length)| (vec![item as u8], value(item, *length))).collect();
-            ledger.commit(edit, &puts, &[]).expect("commits");
-            drop(ledger);
-            let (_, items) = Ledger::open_existing(&files, dir.path()).expect("opens");
+            log.commit(edit, &puts, &[]).expect("commits");
+            drop(log);
+            let (_, items) = ManifestLog::open_existing(&files, dir.path()).expect("opens");
             assert_eq!((items.edit, items.items), (edit, puts));
         }
     }

@@ -1,24 +1,22 @@
-//! A backup becomes a data directory.
+//! Restoring: a backup becomes a data directory.
 //!
 //! ```text
 //! segments, log up to the moment asked for ─▶ checkpoint ─▶ all of it verified ─▶ KEYSPAN
 //! ```
 //!
-//! Rules: the file `KEYSPAN` comes last, so that what was not verified to its end cannot be opened. The new store has an
-//! id of its own, which its log and checkpoints carry: the old and the new one give the same ids to different segments
-//! from now on, and a backup of one must never go on with a backup of the other.
+//! Rules: the file `KEYSPAN` comes last, so that what was not verified to its end cannot be opened. The new store has
+//! an id of its own, which its log and checkpoints carry: the old and the new one give the same ids to different
+//! segments from now on, and a backup of one must never go on with a backup of the other.
 //!
 //! A moment can be chosen that lies in the backup's log: behind the last batch of which any effect stands in a segment
-//! or in the manifest, since what is merged there is not taken apart again.
+//! or in the manifest, since merged batches cannot be separated again.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use keyspan_model::{Error, ErrorKind, Result, timestamp_text};
 
-use super::copy;
-use super::listing::Listing;
-use super::target::no_backup;
+use crate::backup::{Listing, copy, no_backup};
 use crate::check::{CheckReport, check_store};
 use crate::files::{ASIDE, FileLock, Files, LocalFiles};
 use crate::format::{FORMAT_FILE, Format};
@@ -29,7 +27,7 @@ use crate::segment::{SEGMENT_DIRECTORY, data_path, index_path};
 const LOCK: &str = "LOCK";
 const LOG_DIRECTORY: &str = "log";
 
-/// What a restore came to.
+/// The result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     /// What was found in the new directory: no problems.
@@ -82,7 +80,7 @@ pub fn restore_files(from: &Arc<dyn Files>, to: &Arc<dyn Files>, until: Option<i
     restored
 }
 
-/// Its name ends so that a store which is opened removes it.
+/// Its ending makes opening a store remove it.
 fn marker() -> String {
     format!("RESTORING{ASIDE}")
 }

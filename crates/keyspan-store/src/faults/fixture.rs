@@ -1,12 +1,12 @@
 //! The promise of the format: a directory written in each format is kept, and opened by every later program.
 //!
-//! The directories were made by [`write_fixture`]; none is ever made again. A new format, also of one kind of file, gets a
-//! directory of its own.
+//! The directories were made by [`write_fixture`]; none is ever made again. A new format, also of one kind of file,
+//! gets a directory of its own.
 
 use std::path::{Path, PathBuf};
 
-use super::super::{EmbeddedStore, StoreOptions};
 use super::workload::{Contents, carry_out, contents, options, script, states};
+use crate::engine::{EmbeddedStore, StoreOptions};
 
 /// The first format; with indexes that name the codecs of segments' pages.
 const FORMATS: [&str; 2] = ["format-1", "format-1-index-2"];

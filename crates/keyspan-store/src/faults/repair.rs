@@ -160,7 +160,7 @@ fn a_damaged_file_keyspan_is_made_anew_from_a_checkpoint() {
 
 #[test]
 fn one_flipped_bit_anywhere_is_repaired_or_refused() {
-    for (disk, flips) in [(SimulatedDisk::new(), 250), (SimulatedDisk::with_ledger(), 60)] {
+    for (disk, flips) in [(SimulatedDisk::new(), 250), (SimulatedDisk::with_manifest_log(), 60)] {
         let (disk, held) = written(disk);
         let mut random = Random::new(9);
         let paths: Vec<String> = disk.paths().into_iter().filter(|path| path != "RESERVE" && path != "LOCK").collect();
@@ -230,8 +230,8 @@ fn rewritten(disk: &SimulatedDisk, change: impl Fn(&mut Vec<Item>)) {
     disk.damage(&path, |bytes| *bytes = encode_checkpoint(store, &items));
 }
 
-/// The newest file there with another version, and with the checksum that belongs to it: of the bytes before `crc_at`, or of
-/// all but the last four.
+/// The newest file there with another version, and with the checksum that belongs to it: of the bytes before `crc_at`,
+/// or of all but the last four.
 fn of_version_2(disk: &SimulatedDisk, directory: &str, crc_at: Option<usize>) {
     let path = paths(disk, directory).pop().expect("a file");
     disk.damage(&path, |bytes| {

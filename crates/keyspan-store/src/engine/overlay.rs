@@ -1,0 +1,62 @@
+//! The overlay: a scan source with a transaction's own uncommitted writes on top.
+
+use std::sync::Arc;
+
+use keyspan_model::{KeyEncoder, Mutation, Result, Stamp, WriteBatch};
+
+use super::load::Loaded;
+use crate::memory_run::MemoryRun;
+use crate::memtable::Memtable;
+use crate::row::RowEntry;
+use crate::run::{SortedRun, SpanTombstone};
+use crate::scan::{Run, ScanSource};
+
+/// The source with those of the batch's mutations that touch its relation. `timestamp` is what `Stamp::Server(0)`
+/// stands for, in microseconds; it should be greater than that of anything committed.
+pub fn with_writes(source: &ScanSource, batch: &WriteBatch, timestamp: i64) -> Result<ScanSource> {
+    let mut source = source.clone();
+    let relation = Arc::clone(&source.relation);
+    let encoder = KeyEncoder::new(&relation.key);
+    let memtable = Arc::new(Memtable::new(&relation));
+    let mine = batch.mutations.iter().filter(|mutation| mutation.relation() == relation.id);
+    for (order, mutation) in mine.enumerate() {
+        // Rank in the batch: of two equal stamps the tie rules decide, so the order only keeps entries apart.
+        let seq = order as u64 + 1;
+        match mutation {
+            Mutation::Row(write) => {
+                let entry = RowEntry::written(write, stamp(write.stamp, timestamp), source.now);
+                memtable.insert(encoder.encode(&write.key)?, seq, entry)?;
+            }
+            Mutation::DeleteRow(delete) => {
+                let entry = RowEntry::deleted(stamp(delete.stamp, timestamp), source.now);
+                memtable.insert(encoder.encode(&delete.key)?, seq, entry)?;
+            }
+            Mutation::Batch(write) => {
+                let ts = stamp(write.stamp, timestamp);
+                let run = MemoryRun::from_write(&relation, write, ts, source.now, seq)?;
+                source.runs.push(Run::Memory(Arc::new(run)));
+            }
+            Mutation::Load(rows) => {
+                let segments = Loaded::of(rows)?.segments(&relation, stamp(rows.stamp, timestamp), seq);
+                source.runs.extend(segments.into_iter().map(|segment| Run::Segment(segment as Arc<dyn SortedRun>)));
+            }
+            Mutation::DeleteSpan(delete) => {
+                let (start, end) = encoder.span_bytes(&delete.span)?;
+                let ts = stamp(delete.stamp, timestamp);
+                source.tombstones.push(SpanTombstone { start, end, ts, deleted_at: source.now, seq });
+            }
+        }
+    }
+    if !memtable.is_empty() {
+        source.runs.push(Run::Memtable(memtable.view(u64::MAX, relation)));
+    }
+    Ok(source)
+}
+
+/// The write timestamp, in microseconds, that a stamp stands for where `Stamp::Server(0)` is `timestamp`.
+pub fn stamp(stamp: Stamp, timestamp: i64) -> i64 {
+    match stamp {
+        Stamp::Server(statement) => timestamp.saturating_add(i64::from(statement)),
+        Stamp::At(ts) => ts,
+    }
+}
