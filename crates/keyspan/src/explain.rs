@@ -50,7 +50,7 @@ pub(crate) async fn lines(
 ) -> Result<Vec<String>> {
     let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
     match &explained.plan {
-        PreparedPlan::Query(planned) => {
+        PreparedPlan::Query { planned, .. } => {
             let snapshot = context.snapshot()?;
             let query_context = context.query_context(snapshot, &[]);
             query::explain_on(context, planned, parameters, query_context, options).await

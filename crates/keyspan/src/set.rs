@@ -1,11 +1,13 @@
 //! SET, RESET, DISCARD and USE: what changes settings.
 
-use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes};
+use std::ops::ControlFlow;
+
+use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes, ast};
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_query::SettingChange;
 
 use crate::context::ClientContext;
-use crate::names;
+use crate::names::{self, fold_case};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::transaction_control;
 
@@ -44,8 +46,25 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
     Ok(Outcome::done(Tag::plain("SET")))
 }
 
+/// Whether a query calls `set_config`.
+pub(crate) fn calls_set_config(query: &ast::Query) -> bool {
+    let is_it = |name: &ast::ObjectName| {
+        name.0.last().and_then(|part| part.as_ident()).is_some_and(|last| fold_case(last) == "set_config")
+    };
+    let called = ast::visit_expressions(query, |expression| match expression {
+        ast::Expr::Function(function) if is_it(&function.name) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    called.is_break()
+}
+
+/// Changes settings as calls of `set_config` in the statement asked for, once its rows have been read.
+pub(crate) fn apply_changes(context: &mut ClientContext) -> Result<()> {
+    context.take_setting_changes().into_iter().try_for_each(|change| set_config(context, change))
+}
+
 /// `set_config(name, value, is_local)`.
-pub(crate) fn set_config(context: &mut ClientContext, change: SettingChange) -> Result<()> {
+fn set_config(context: &mut ClientContext, change: SettingChange) -> Result<()> {
     let SettingChange { name, value, local } = change;
     let values = context.settings.values_of(&name, &value);
     set(context, &Set { name, values: Some(values), local }).map(drop)
@@ -98,4 +117,17 @@ pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outc
         Discard::Sequences => "DISCARD SEQUENCES",
         Discard::Temporary => "DISCARD TEMP",
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_of_set_config_is_found_by_its_name_not_by_the_text() {
+        let calls = |sql: &str| calls_set_config(&names::parse_query(sql).expect("a query"));
+        assert!(calls("SELECT pg_catalog.SET_CONFIG('a.b', 'c', false)"));
+        assert!(calls("SELECT * FROM (SELECT set_config(name, 'on', true) FROM pg_settings) AS changed"));
+        assert!(!calls("SELECT 'set_config' AS set_config -- set_config('a.b', 'c', false)"));
+    }
 }
