@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use ast::{Visit, Visitor};
 use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes, ast};
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_query::SettingChange;
@@ -46,16 +47,39 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
     Ok(Outcome::done(Tag::plain("SET")))
 }
 
-/// Whether a query calls `set_config`.
+/// Whether a query calls `set_config`: in an expression, or in FROM.
 pub(crate) fn calls_set_config(query: &ast::Query) -> bool {
-    let is_it = |name: &ast::ObjectName| {
-        name.0.last().and_then(|part| part.as_ident()).is_some_and(|last| fold_case(last) == "set_config")
-    };
-    let called = ast::visit_expressions(query, |expression| match expression {
-        ast::Expr::Function(function) if is_it(&function.name) => ControlFlow::Break(()),
+    query.visit(&mut SetConfigCalls).is_break()
+}
+
+/// Breaks at a call of `set_config`.
+struct SetConfigCalls;
+
+impl Visitor for SetConfigCalls {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &ast::Expr) -> ControlFlow<()> {
+        match expression {
+            ast::Expr::Function(function) => break_at_set_config(&function.name),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        match factor {
+            ast::TableFactor::Table { name, args: Some(_), .. } | ast::TableFactor::Function { name, .. } => {
+                break_at_set_config(name)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn break_at_set_config(function: &ast::ObjectName) -> ControlFlow<()> {
+    match function.0.last().and_then(|part| part.as_ident()) {
+        Some(name) if fold_case(name) == "set_config" => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
-    });
-    called.is_break()
+    }
 }
 
 /// Changes settings as calls of `set_config` in the statement asked for, once its rows have been read.
@@ -128,6 +152,8 @@ mod tests {
         let calls = |sql: &str| calls_set_config(&names::parse_query(sql).expect("a query"));
         assert!(calls("SELECT pg_catalog.SET_CONFIG('a.b', 'c', false)"));
         assert!(calls("SELECT * FROM (SELECT set_config(name, 'on', true) FROM pg_settings) AS changed"));
+        assert!(calls("SELECT * FROM set_config('a.b', 'c', false)"));
+        assert!(calls("SELECT 1, (SELECT * FROM LATERAL set_config('a.b', 'c', false))"));
         assert!(!calls("SELECT 'set_config' AS set_config -- set_config('a.b', 'c', false)"));
     }
 }
