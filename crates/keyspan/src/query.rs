@@ -94,8 +94,8 @@ pub(crate) async fn execute(
 
 /// Runs a planned query in this context. A cancel does not end the stream; dropping it does.
 ///
-/// A cached plan is bound here, and polled here too if it is brief: that is quicker than waking a thread. Everything else
-/// runs on the threads of queries.
+/// A cached plan is bound here, and polled here too if it is brief: that is quicker than waking a thread. Everything
+/// else runs on the threads of queries.
 pub(crate) async fn execute_on(
     context: &ClientContext,
     planned: &PlannedQuery,
@@ -104,7 +104,11 @@ pub(crate) async fn execute_on(
 ) -> Result<BatchStream> {
     let threads = context.database.threads();
     if let Some(ready) = context.queries.ready(planned, parameters, &query_context) {
-        return if ready.is_brief() { threads.here(|| ready.start()) } else { threads.stream_of(|| ready.start()) };
+        return if ready.is_brief() {
+            threads.poll_here(|| ready.start())
+        } else {
+            threads.begin_stream(|| ready.start())
+        };
     }
     let (queries, planned, parameters) = (context.queries.clone(), planned.clone(), parameters.to_vec());
     // On the heap: statements run within statements, each on the stack of the one that asks for it.

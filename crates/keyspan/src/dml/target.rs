@@ -33,8 +33,8 @@ pub(crate) enum WriteTarget {
     Query(Box<ast::Query>),
 }
 
-/// What the WHERE of an UPDATE or DELETE says.
-pub(crate) fn target(
+/// The rows that the WHERE of an UPDATE or DELETE is about.
+pub(crate) fn find_target(
     context: &ClientContext,
     handle: &TableHandle,
     alias: Option<&str>,
