@@ -55,7 +55,8 @@ impl CopyIn {
     /// Takes a batch.
     ///
     /// # Errors
-    /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53100 on a full disk. After an error the COPY is over.
+    /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53100 on a full disk. After an error the COPY is
+    /// over.
     pub async fn push(&mut self, session: &Session, batch: &RecordBatch) -> Result<()> {
         let batch = match &self.filter {
             Some(filter) => &filtered(filter, batch)?,

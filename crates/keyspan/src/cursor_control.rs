@@ -26,13 +26,9 @@ pub(crate) async fn declare(
             Error::not_supported("BINARY cursors are not supported").with_hint("Ask for binary results in Bind.")
         );
     }
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(context, &statement.query.query, &types).await?;
-    let snapshot = context.snapshot()?;
-    let query_context = context.query_context(snapshot, &[]);
     // The stream outlives the statement, so that only a FETCH can be cancelled.
-    let stream = query::execute_on(context, &planned, parameters, query_context).await?;
-    let rows = Rows::new(planned.schema.clone(), stream);
+    let (schema, stream) = query::run(context, &statement.query.query, parameters).await?;
+    let rows = Rows::new(schema, stream);
     let cursor = SqlCursor::new(rows, statement.scroll == Some(true), statement.hold);
     context.cursors.insert(statement.name.clone(), cursor);
     Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))

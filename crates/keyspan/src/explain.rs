@@ -50,7 +50,7 @@ pub(crate) async fn lines(
 ) -> Result<Vec<String>> {
     let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
     match &explained.plan {
-        PreparedPlan::Query(planned) => {
+        PreparedPlan::Query { planned, .. } => {
             let snapshot = context.snapshot()?;
             let query_context = context.query_context(snapshot, &[]);
             query::explain_on(context, planned, parameters, query_context, options).await
@@ -157,7 +157,7 @@ async fn describe_update(
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &update.table)?;
     let handle = TableHandle::new(table);
-    let target = target::target(context, &handle, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
+    let target = target::find_target(context, &handle, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Update on {}", update.table), lines))
 }
@@ -170,7 +170,7 @@ async fn describe_delete(
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &delete.table)?;
     let handle = TableHandle::new(table);
-    let target = target::target(context, &handle, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
+    let target = target::find_target(context, &handle, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Delete on {}", delete.table), lines))
 }

@@ -22,13 +22,13 @@
 //!
 //! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
 //!   definitions as text. `parameter`, `arrays`, `names`: what a statement's text names.
-//! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a table's rows
-//!   as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
+//! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
+//!   table's rows as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
 //! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
 //! - `expression`, `constraint`, `query`, `point`, `intake`: what several families of statements use. [`prepared`]: a
 //!   statement with its parameter types, columns and plan.
-//! - `select`, `dml`, `ddl`, [`copy`], `set`, `show`, `explain`, `maintain`, `transaction_control`, `cursor_control`: the
-//!   families of statements. `rollup`: refreshing materialized views.
+//! - `select`, `dml`, `ddl`, [`copy`], `set`, `show`, `explain`, `maintain`, `transaction_control`, `cursor_control`:
+//!   the families of statements. `rollup`: refreshing materialized views.
 //! - `prepare`: parameter types and columns before a statement runs. [`session`]: one client's conversation;
 //!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
 //!   opening a database.

@@ -18,7 +18,7 @@ use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{arrays, explain, names, point, query, select, show};
+use crate::{arrays, explain, names, point, query, select, set, show};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -111,7 +111,7 @@ impl Preparation {
         let planned: PlannedQuery = query::plan(context, query, &self.types).await?;
         self.set_types(&planned.parameters);
         self.schema = Some(planned.schema.clone());
-        self.plan = PreparedPlan::Query(planned);
+        self.plan = PreparedPlan::Query { planned, sets: set::calls_set_config(query) };
         Ok(())
     }
 

@@ -39,8 +39,8 @@ pub(crate) enum PreparedPlan {
     None,
     /// A SELECT by whole key.
     Point(Arc<PointSelect>),
-    /// A SELECT that DataFusion planned.
-    Query(PlannedQuery),
+    /// A SELECT that DataFusion planned, and whether it calls `set_config`.
+    Query { planned: PlannedQuery, sets: bool },
     /// What EXPLAIN explains.
     Explained(Arc<Prepared>),
 }
@@ -53,7 +53,7 @@ impl Prepared {
 
     /// Whether DataFusion has planned it.
     pub(crate) fn is_planned(&self) -> bool {
-        matches!(self.plan, PreparedPlan::Query(_))
+        matches!(self.plan, PreparedPlan::Query { .. })
     }
 
     /// The parameters as values of the types it was prepared with; texts of instants are read in this zone.

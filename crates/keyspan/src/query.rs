@@ -1,9 +1,16 @@
-//! Queries within a statement: planned and executed on what the statement sees, on the threads of queries.
+//! Queries of a statement: planned and executed on its snapshot, on the threads of queries.
+//!
+//! ```text
+//! prepared     [`plan`] ─▶ columns and parameter types … later, with parameters: [`execute`]
+//! at once      [`run`]: plan ─▶ execute, both in one task on the threads of queries
+//! ```
 
+use arrow::datatypes::SchemaRef;
 use keyspan_cql::ast;
 use keyspan_model::{ColumnType, Error, Result, Value};
 use keyspan_query::{ExplainOptions, PlannedQuery, QueryContext};
 use keyspan_store::seam::BatchStream;
+use tokio::sync::oneshot;
 
 use crate::context::ClientContext;
 use crate::database::count;
@@ -21,18 +28,47 @@ pub(crate) async fn plan(
         return Ok(known);
     }
     count(&context.database.counts().planned_statements);
-    plan_on(context, query, query_context).await
-}
-
-/// Plans a query in this context.
-pub(crate) async fn plan_on(
-    context: &ClientContext,
-    query: &ast::Query,
-    query_context: QueryContext,
-) -> Result<PlannedQuery> {
     let (queries, query) = (context.queries.clone(), query.clone());
     let work = Box::pin(async move { queries.plan(&query, &query_context).await });
     context.running.guard(context.database.threads().run(work)).await
+}
+
+/// Plans a query and executes it at once. A cancel does not end its stream; dropping it does.
+pub(crate) async fn run(
+    context: &mut ClientContext,
+    query: &ast::Query,
+    parameters: &[Value],
+) -> Result<(SchemaRef, BatchStream)> {
+    check_locks(query)?;
+    let snapshot = context.snapshot()?;
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let query_context = context.query_context(snapshot, &types);
+    if let Some(known) = context.queries.cached(query, &query_context) {
+        let stream = execute_on(context, &known, parameters, query_context).await?;
+        return Ok((known.schema, stream));
+    }
+    run_on(context, query, parameters, query_context).await
+}
+
+/// As [`run`], in this context: one task on the threads of queries plans, then executes.
+pub(crate) async fn run_on(
+    context: &ClientContext,
+    query: &ast::Query,
+    parameters: &[Value],
+    query_context: QueryContext,
+) -> Result<(SchemaRef, BatchStream)> {
+    count(&context.database.counts().planned_statements);
+    let (queries, query, parameters) = (context.queries.clone(), query.clone(), parameters.to_vec());
+    let (planned, schema) = oneshot::channel();
+    let work = Box::pin(async move {
+        let plan = queries.plan(&query, &query_context).await?;
+        // Whoever does not wait for it has dropped the stream too.
+        let _ = planned.send(plan.schema.clone());
+        queries.execute(&plan, &parameters, &query_context).await
+    });
+    let stream = context.running.guard(context.database.threads().stream(work)).await?;
+    let schema = schema.await.map_err(|_| Error::internal("a query that runs without a plan"))?;
+    Ok((schema, stream))
 }
 
 /// Row locks need keys: FOR UPDATE works where the whole key is given.
@@ -58,8 +94,8 @@ pub(crate) async fn execute(
 
 /// Runs a planned query in this context. A cancel does not end the stream; dropping it does.
 ///
-/// A cached plan is bound here, and polled here too if it runs inline: that is quicker than waking a thread. Everything else
-/// runs on the threads of queries.
+/// A cached plan is bound here, and polled here too if it runs inline: that is quicker than waking a thread. Everything
+/// else runs on the threads of queries.
 pub(crate) async fn execute_on(
     context: &ClientContext,
     planned: &PlannedQuery,
@@ -68,7 +104,11 @@ pub(crate) async fn execute_on(
 ) -> Result<BatchStream> {
     let threads = context.database.threads();
     if let Some(ready) = context.queries.ready(planned, parameters, &query_context) {
-        return if ready.runs_inline() { threads.here(|| ready.start()) } else { threads.stream_of(|| ready.start()) };
+        return if ready.runs_inline() {
+            threads.poll_here(|| ready.start())
+        } else {
+            threads.begin_stream(|| ready.start())
+        };
     }
     let (queries, planned, parameters) = (context.queries.clone(), planned.clone(), parameters.to_vec());
     // On the heap: statements run within statements, each on the stack of the one that asks for it.

@@ -1,8 +1,8 @@
 //! Refreshing materialized views: of their stale buckets the rows that changed are written, together with the seq up to
 //! which the view is right, in one batch.
 //!
-//! One background task refreshes all views of a database: each [`PAUSE`] after the last time, or later, so that it takes
-//! at most [`SHARE`] of one core's time. Readers do not depend on it: they compute what is stale
+//! One background task refreshes all views of a database: each [`PAUSE`] after the last time, or later, so that it
+//! takes at most [`SHARE`] of one core's time. Readers do not depend on it: they compute what is stale
 //! ([`keyspan_query::rollup`]).
 
 use std::collections::{BTreeMap, HashMap};

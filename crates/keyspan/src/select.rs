@@ -14,24 +14,19 @@ use crate::{names, point, query, scan_guard, set};
 pub(crate) async fn run(context: &mut ClientContext, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
     match &prepared.plan {
         PreparedPlan::Point(select) => point::run(context, select, parameters).await,
-        PreparedPlan::Query(planned) => {
+        PreparedPlan::Query { planned, sets } => {
             let stream = execute_checked(context, planned, parameters, prepared.statement()).await?;
             let outcome = Outcome::with_rows(Tag::streamed("SELECT"), Rows::new(planned.schema.clone(), stream));
-            if !prepared.parsed.text.to_lowercase().contains("set_config") {
+            if !sets {
                 return Ok(outcome);
             }
             // A statement that fails changes no setting.
             let outcome = outcome.read_all().await.inspect_err(|_| context.settings_changed())?;
-            set_config(context)?;
+            set::apply_changes(context)?;
             Ok(outcome)
         }
         PreparedPlan::None | PreparedPlan::Explained(_) => Err(Error::internal("a query without a plan")),
     }
-}
-
-/// Does what calls of `set_config` in the statement asked for.
-fn set_config(context: &mut ClientContext) -> Result<()> {
-    context.take_setting_changes().into_iter().try_for_each(|change| set::set_config(context, change))
 }
 
 /// As [`query::execute`], with the guard against reading whole tables where the session wants it.

@@ -1,11 +1,14 @@
 //! SET, RESET, DISCARD and USE: what changes settings.
 
-use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes};
+use std::ops::ControlFlow;
+
+use ast::{Visit, Visitor};
+use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes, ast};
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_query::SettingChange;
 
 use crate::context::ClientContext;
-use crate::names;
+use crate::names::{self, fold_case};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::transaction_control;
 
@@ -44,8 +47,48 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
     Ok(Outcome::done(Tag::plain("SET")))
 }
 
+/// Whether a query calls `set_config`: in an expression, or in FROM.
+pub(crate) fn calls_set_config(query: &ast::Query) -> bool {
+    query.visit(&mut SetConfigCalls).is_break()
+}
+
+/// Breaks at a call of `set_config`.
+struct SetConfigCalls;
+
+impl Visitor for SetConfigCalls {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &ast::Expr) -> ControlFlow<()> {
+        match expression {
+            ast::Expr::Function(function) => break_at_set_config(&function.name),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        match factor {
+            ast::TableFactor::Table { name, args: Some(_), .. } | ast::TableFactor::Function { name, .. } => {
+                break_at_set_config(name)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn break_at_set_config(function: &ast::ObjectName) -> ControlFlow<()> {
+    match function.0.last().and_then(|part| part.as_ident()) {
+        Some(name) if fold_case(name) == "set_config" => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Changes settings as calls of `set_config` in the statement asked for, once its rows have been read.
+pub(crate) fn apply_changes(context: &mut ClientContext) -> Result<()> {
+    context.take_setting_changes().into_iter().try_for_each(|change| set_config(context, change))
+}
+
 /// `set_config(name, value, is_local)`.
-pub(crate) fn set_config(context: &mut ClientContext, change: SettingChange) -> Result<()> {
+fn set_config(context: &mut ClientContext, change: SettingChange) -> Result<()> {
     let SettingChange { name, value, local } = change;
     let values = context.settings.values_of(&name, &value);
     set(context, &Set { name, values: Some(values), local }).map(drop)
@@ -98,4 +141,19 @@ pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outc
         Discard::Sequences => "DISCARD SEQUENCES",
         Discard::Temporary => "DISCARD TEMP",
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_of_set_config_is_found_by_its_name_not_by_the_text() {
+        let calls = |sql: &str| calls_set_config(&names::parse_query(sql).expect("a query"));
+        assert!(calls("SELECT pg_catalog.SET_CONFIG('a.b', 'c', false)"));
+        assert!(calls("SELECT * FROM (SELECT set_config(name, 'on', true) FROM pg_settings) AS changed"));
+        assert!(calls("SELECT * FROM set_config('a.b', 'c', false)"));
+        assert!(calls("SELECT 1, (SELECT * FROM LATERAL set_config('a.b', 'c', false))"));
+        assert!(!calls("SELECT 'set_config' AS set_config -- set_config('a.b', 'c', false)"));
+    }
 }

@@ -266,8 +266,8 @@ fn literals(text: &str, ty: Option<ColumnType>) -> Result<Vec<Expr>> {
     Ok(elements.into_iter().map(|element| element.map_or_else(null, |text| literal(&text, ty))).collect())
 }
 
-/// An exact number as one, so that it compares with numbers of other types; all else as a text that takes its type from what it
-/// is compared with.
+/// An exact number as one, so that it compares with numbers of other types; all else as a text that takes its type
+/// from what it is compared with.
 fn literal(text: &str, ty: Option<ColumnType>) -> Expr {
     use ColumnType as C;
     let is_number = matches!(ty, Some(C::TinyInt | C::SmallInt | C::Int | C::BigInt | C::VarInt | C::Decimal { .. }));

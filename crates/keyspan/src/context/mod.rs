@@ -39,6 +39,8 @@ pub(crate) struct ClientContext {
     pub(crate) statement_time: i64,
     /// What statements need of the tables that they last used.
     tables: HashMap<TableId, TableHandle>,
+    /// The snapshot of the running statement, once it has asked for it.
+    snapshot: Option<Arc<dyn Snapshot>>,
     info: Option<Arc<SessionInfo>>,
     user: String,
     database_name: String,
@@ -57,6 +59,7 @@ impl ClientContext {
             cursors: BTreeMap::new(),
             statement_time: database.now(),
             tables: HashMap::new(),
+            snapshot: None,
             info: None,
             user: "keyspan".into(),
             database_name: "keyspan".into(),
@@ -96,9 +99,21 @@ impl ClientContext {
         }
     }
 
-    /// What the running statement sees.
+    /// What the running statement sees: one snapshot, unless tables change between its being planned and its being run.
     pub(crate) fn snapshot(&mut self) -> Result<Arc<dyn Snapshot>> {
-        self.snapshot_at(ReadAt::Acknowledged)
+        let catalog = self.catalog();
+        match &self.snapshot {
+            Some(snapshot) if Arc::ptr_eq(snapshot.catalog(), &catalog) => Ok(snapshot.clone()),
+            _ => {
+                let snapshot = self.snapshot_at(ReadAt::Acknowledged)?;
+                Ok(self.snapshot.insert(snapshot).clone())
+            }
+        }
+    }
+
+    /// Lets go of the statement's snapshot, which its rows may still hold: the next statement gets one of its own.
+    pub(crate) fn release_snapshot(&mut self) {
+        self.snapshot = None;
     }
 
     /// The newest state, for statements that read what they write.

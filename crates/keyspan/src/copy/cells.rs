@@ -56,21 +56,21 @@ impl ParsedColumn {
             CellBuilder::Text(builder) => builder.append_value(text),
             CellBuilder::Int(builder) => match small_integer(text).map(i32::try_from) {
                 Some(Ok(value)) => builder.append_value(value),
-                _ => return self.push_slowly(text, zone),
+                _ => return self.push_parsed(text, zone),
             },
             CellBuilder::BigInt(builder) => match small_integer(text) {
                 Some(value) => builder.append_value(value),
-                None => return self.push_slowly(text, zone),
+                None => return self.push_parsed(text, zone),
             },
             CellBuilder::Timestamp(builder) => match plain_timestamp(text, zone) {
                 Some(value) => builder.append_value(value),
-                None => return self.push_slowly(text, zone),
+                None => return self.push_parsed(text, zone),
             },
             CellBuilder::Double(builder) => match plain_double(text) {
                 Some(value) => builder.append_value(value),
-                None => return self.push_slowly(text, zone),
+                None => return self.push_parsed(text, zone),
             },
-            CellBuilder::Other(_) => return self.push_slowly(text, zone),
+            CellBuilder::Other(_) => return self.push_parsed(text, zone),
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl ParsedColumn {
         Ok(())
     }
 
-    fn push_slowly(&mut self, text: &str, zone: &Zone) -> Result<()> {
+    fn push_parsed(&mut self, text: &str, zone: &Zone) -> Result<()> {
         let value = Value::parse_zoned(text, self.ty, &|name, micros| zone.resolve(name, micros))?;
         self.push(&value)
     }

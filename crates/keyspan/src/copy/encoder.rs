@@ -1,7 +1,7 @@
 //! COPY TO: rows to bytes.
 //!
-//! The rule: how rows are framed (header, delimiters, quotes, escapes, the binary signature) is decided here alone; what
-//! a cell's text is comes from whoever has the columns, through [`CopyCells`].
+//! The rule: how rows are framed (header, delimiters, quotes, escapes, the binary signature) is decided here alone;
+//! the caller gives the texts of cells, through [`CopyCells`].
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{FieldRef, SchemaRef};

@@ -1,12 +1,13 @@
-//! All the data of one COPY FROM: cut between rows into pieces, which are parsed on all cores and put together in order.
+//! All the data of one COPY FROM: cut between rows into pieces, which are parsed on all cores and put together in
+//! order.
 //!
 //! ```text
 //! input ─▶ pending ─▶ cut between rows ─▶ pieces, each parsed by a thread of its own ─▶ batches in order
 //!                                    └─▶ the tail: what follows the last cut, an end marker or what cannot be cut
 //! ```
 //!
-//! The rule: rows and errors are those of a parser that reads everything from the beginning. Cutting tells no errors: what
-//! cannot be cut is left to the tail's parser, which comes upon the error in its place.
+//! The rule: rows and errors are those of a parser that reads everything from the beginning. Cutting reports no
+//! errors: input that cannot be cut is left to the tail's parser, which reports the error where it stands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,9 +50,9 @@ impl std::fmt::Debug for CopyParser {
 }
 
 impl CopyParser {
-    /// A parser for a COPY into `table`, whose columns in the statement's order are `columns`; `zone` is the session's
-    /// time zone. Constraints on the columns are the caller's to check. Within a tokio runtime large data is parsed on its
-    /// blocking threads, as many as there are cores.
+    /// A parser for a COPY into `table`, whose columns in the statement's order are `columns`; `zone` is the
+    /// session's time zone. Constraints on the columns are the caller's to check. Within a tokio runtime large data
+    /// is parsed on its blocking threads, as many as there are cores.
     ///
     /// # Errors
     /// Options that contradict each other or are not supported; 42P10 for a FORCE option of another column.
@@ -92,7 +93,7 @@ impl CopyParser {
             return self.push_tail(bytes).await;
         }
         self.pending.extend_from_slice(bytes);
-        let goes_on = self.threads > 1 && Handle::try_current().is_ok() && self.look();
+        let goes_on = self.threads > 1 && Handle::try_current().is_ok() && self.find_row_ends();
         if self.cut.0 >= self.piece {
             self.parse_piece();
         }
@@ -153,16 +154,16 @@ impl CopyParser {
     }
 
     /// Looks for the ends of rows; false where what follows is not to be cut.
-    fn look(&mut self) -> bool {
+    fn find_row_ends(&mut self) -> bool {
         let (at, next) = &mut self.cut;
         match self.layout.rules.format {
-            CopyFormat::Binary => look_at_rows(&self.pending, at, next),
-            _ => look_at_lines(&self.pending, at, next),
+            CopyFormat::Binary => find_binary_row_ends(&self.pending, at, next),
+            _ => find_line_ends(&self.pending, at, next),
         }
     }
 }
 
-fn look_at_lines(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
+fn find_line_ends(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
     loop {
         match next.finder.next(bytes, *at, false) {
             Ok(Some(line)) if &bytes[line.content.clone()] == b"\\." => return false,
@@ -177,7 +178,7 @@ fn look_at_lines(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
     }
 }
 
-fn look_at_rows(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
+fn find_binary_row_ends(bytes: &[u8], at: &mut usize, next: &mut Start) -> bool {
     let first = *at;
     let mut reader = binary::BinaryReader::new(&bytes[first..]);
     loop {

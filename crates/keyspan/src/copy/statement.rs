@@ -30,10 +30,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Copy, parameter
             names::parse_query(&format!("SELECT {columns} FROM {name}"))?
         }
     };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-    let planned = query::plan(context, &query, &types).await?;
-    let stream = query::execute(context, &planned, parameters).await?;
+    let (schema, stream) = query::run(context, &query, parameters).await?;
+    let stream = context.running.guard_stream(stream);
     let copy = Some(CopyDirection::Out(Box::new(statement.clone())));
-    let rows = Some(Rows::new(planned.schema.clone(), stream));
+    let rows = Some(Rows::new(schema, stream));
     Ok(Outcome { tag: Tag::streamed("COPY"), rows, copy })
 }

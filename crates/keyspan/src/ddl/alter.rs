@@ -78,7 +78,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
         AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
         AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
         AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
-        AlterAction::SetOptions(options) => option::apply_again(table, options).map(|()| None),
+        AlterAction::SetOptions(options) => option::change_options(table, options).map(|()| None),
         AlterAction::SetDefault { column, default } => {
             let name = table.expect_column(column)?.name.clone();
             let text = default.as_ref().map(|default| default.text.clone());
@@ -89,7 +89,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
         }
         AlterAction::SetNotNull { column, not_null } => set_not_null(table, column, *not_null),
         AlterAction::AddCheck(definition) => {
-            table.checks = validate::named(table, std::slice::from_ref(definition))?;
+            table.checks = validate::name_checks(table, std::slice::from_ref(definition))?;
             Ok(None)
         }
         AlterAction::DropConstraint { if_exists, name } => {
@@ -118,15 +118,15 @@ fn add(
         if if_not_exists {
             return Ok(Some((true, "column", column.name.clone())));
         }
-        return Err(taken(table, &column.name).at(column.position));
+        return Err(column_exists(table, &column.name).at(column.position));
     }
     let defined = NewColumn::declared(column)?.define(catalog, ColumnRole::Regular);
     table.columns.push(defined);
-    table.checks = validate::named(table, checks)?;
+    table.checks = validate::name_checks(table, checks)?;
     Ok(None)
 }
 
-fn taken(table: &TableDef, column: &str) -> Error {
+fn column_exists(table: &TableDef, column: &str) -> Error {
     let message = format!("column \"{column}\" of relation \"{}\" already exists", table.name);
     Error::new(ErrorKind::DuplicateColumn, message)
 }
@@ -165,7 +165,7 @@ fn mentions(check: &Check, column: &str) -> bool {
 fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) -> Result<Skipped> {
     table.expect_column(from)?;
     if table.column(to).is_some() {
-        return Err(taken(table, to));
+        return Err(column_exists(table, to));
     }
     depend::check_no_views(catalog, table.id, &format!("rename column {from} of table {}", table.name))?;
     if let Some(check) = table.checks.iter().find(|check| mentions(check, from)) {

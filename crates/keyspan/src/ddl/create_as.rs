@@ -7,7 +7,7 @@ use keyspan_cql::CreateTableAs;
 use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
 use keyspan_query::PlannedQuery;
 
-use super::table::{NewColumn, NewTable, is_taken, no_key};
+use super::table::{NewColumn, NewTable, is_taken, no_key_notice};
 use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
 use crate::context::ClientContext;
 use crate::intake::Intake;
@@ -42,13 +42,13 @@ pub(crate) async fn run(
     let draft = shape.build(&mut Catalog::initial())?;
     let rows = fill(context, statement, &shape, &planned, parameters).await?;
     if statement.primary_key.is_none() {
-        context.notice(no_key(&draft));
+        context.notice(no_key_notice(&draft));
     }
     Ok(Outcome::done(Tag::counted("SELECT", rows)))
 }
 
-/// Makes the table together with its rows. Does both again when another session has changed the catalog meanwhile, since
-/// the table then gets other ids. Answers the number of rows.
+/// Makes the table together with its rows. Does both again when another session has changed the catalog meanwhile,
+/// since the table then gets other ids. Answers the number of rows.
 async fn fill(
     context: &mut ClientContext,
     statement: &CreateTableAs,

@@ -32,7 +32,7 @@ pub(crate) async fn create(
         return Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
-    let planned = view::checked(context, statement).await?;
+    let planned = view::plan_checked(context, statement).await?;
     let snapshot = context.snapshot()?;
     let query_context = context.query_context(snapshot, &[]);
     let definition = context.queries.definition(&planned, &query_context)?;

@@ -59,7 +59,7 @@ fn seconds(option: &TableOption, most: i64) -> Result<u32> {
 }
 
 /// Changes options of a table that has rows. The window column is fixed: the files are divided by it.
-pub(super) fn apply_again(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
+pub(super) fn change_options(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
     if let Some(option) = options.iter().find(|option| option.name == "window") {
         let error = Error::not_supported("the window column of a table cannot be changed");
         return Err(error.with_hint("Create a new table and INSERT … SELECT.").at(option.position));

@@ -38,7 +38,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         options: statement.options.clone(),
     };
     let draft = shape.build(&mut Catalog::initial())?;
-    let checks = validate::named(&draft, &statement.checks)?;
+    let checks = validate::name_checks(&draft, &statement.checks)?;
     for check in &statement.checks {
         validate::check(context, &draft, &check.check)?;
     }
@@ -55,7 +55,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     if !created.await? {
         skipping(context, "relation", &shape.name);
     } else if statement.primary_key.is_none() {
-        context.notice(no_key(&draft));
+        context.notice(no_key_notice(&draft));
     }
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }
@@ -151,7 +151,7 @@ impl NewTable {
         for (index, column) in self.columns.iter().enumerate() {
             if self.columns[..index].iter().any(|earlier| earlier.name == column.name) {
                 let message = format!("column \"{}\" specified more than once", column.name);
-                return Err(placed(Error::new(ErrorKind::DuplicateColumn, message), column.position));
+                return Err(at_position(Error::new(ErrorKind::DuplicateColumn, message), column.position));
             }
         }
         Ok(())
@@ -185,7 +185,7 @@ impl NewTable {
                 let message = format!("column \"{name}\" named in key does not exist");
                 return Err(Error::new(ErrorKind::UndefinedColumn, message).at(key.position));
             };
-            column.ty.allowed_in_key().map_err(|error| placed(error, column.position))?;
+            column.ty.allowed_in_key().map_err(|error| at_position(error, column.position))?;
             columns.push(ColumnDef { not_null: true, ..column.define(catalog, role) });
         }
         Ok(())
@@ -226,7 +226,7 @@ impl NewColumn {
     }
 }
 
-fn placed(error: Error, position: Option<usize>) -> Error {
+fn at_position(error: Error, position: Option<usize>) -> Error {
     match position {
         Some(position) => error.at(position),
         None => error,
@@ -234,7 +234,7 @@ fn placed(error: Error, position: Option<usize>) -> Error {
 }
 
 /// The notice for a table without a key, naming a better one.
-pub(super) fn no_key(table: &TableDef) -> Notice {
+pub(super) fn no_key_notice(table: &TableDef) -> Notice {
     let message = format!("table \"{}\" has no PRIMARY KEY: its rows are kept in arrival order", table.name);
     let notice = Notice::plain(message);
     match better_key(table) {

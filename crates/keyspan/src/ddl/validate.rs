@@ -30,7 +30,7 @@ pub(super) fn check(context: &mut ClientContext, table: &TableDef, source: &Sour
 }
 
 /// The constraints with their names, unique in the table: `table_column_check` where none is given.
-pub(super) fn named(table: &TableDef, definitions: &[CheckDefinition]) -> Result<Vec<Check>> {
+pub(super) fn name_checks(table: &TableDef, definitions: &[CheckDefinition]) -> Result<Vec<Check>> {
     let mut checks = table.checks.clone();
     for definition in definitions {
         let taken = |name: &str, checks: &[Check]| checks.iter().any(|check| check.name == name);

@@ -31,7 +31,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
     } else if catalog.table(&keyspace, name).is_some() || catalog.view(&keyspace, name).is_some_and(is_materialized) {
         return Err(Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a view")));
     }
-    checked(context, statement).await?;
+    plan_checked(context, statement).await?;
     change(context, |catalog| {
         names::expect_keyspace(catalog, &keyspace)?;
         let old = catalog.view(&keyspace, name).cloned();
@@ -82,7 +82,7 @@ fn is_materialized(view: &Arc<ViewDef>) -> bool {
 }
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.
-pub(super) async fn checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
+pub(super) async fn plan_checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
     let planned = query::plan(context, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));

@@ -1,5 +1,5 @@
-//! Read-modify-write: lock the rows, read the newest state, decide, write, and begin again when another write has changed
-//! the rows in between.
+//! Read-modify-write: lock the rows, read the newest state, decide, write, and begin again when another write has
+//! changed the rows in between.
 //!
 //! ```text
 //! keys known:   lock ─▶ newest state ─▶ decide ─▶ apply with preconditions ──40001──▶ again
@@ -39,8 +39,8 @@ impl TargetRows {
     }
 }
 
-/// Reads the target's rows, lets `decide` turn them into mutations, and writes these; begins again when another write has
-/// changed the rows in between. `decide` must not have effects beyond its answer.
+/// Reads the target's rows, lets `decide` turn them into mutations, and writes these; begins again when another write
+/// has changed the rows in between. `decide` must not have effects beyond its answer.
 pub(crate) async fn change<T>(
     context: &mut ClientContext,
     handle: &TableHandle,

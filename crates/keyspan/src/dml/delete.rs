@@ -31,7 +31,8 @@ struct DeletePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     let handle = context.handle(table);
-    let target = target::target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let target =
+        target::find_target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
     let plan = plan(context, statement, handle, &target, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);

@@ -34,7 +34,7 @@ pub(crate) async fn visit(
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
         let rows = snapshot.scan(&scan, split, Arc::default())?;
-        let mut stream = context.running.guard_stream(context.database.threads().stream_of(|| Ok(rows))?);
+        let mut stream = context.running.guard_stream(context.database.threads().begin_stream(|| Ok(rows))?);
         while let Some(batch) = stream.next().await {
             if visit(batch?)? {
                 return Ok(());

@@ -14,7 +14,6 @@ use keyspan_store::seam::Snapshot;
 
 use super::existing;
 use crate::context::ClientContext;
-use crate::database::count;
 use crate::names;
 use crate::query;
 use crate::row::TableHandle;
@@ -34,8 +33,8 @@ pub(crate) enum WriteTarget {
     Query(Box<ast::Query>),
 }
 
-/// What the WHERE of an UPDATE or DELETE says.
-pub(crate) fn target(
+/// The rows that the WHERE of an UPDATE or DELETE is about.
+pub(crate) fn find_target(
     context: &ClientContext,
     handle: &TableHandle,
     alias: Option<&str>,
@@ -127,11 +126,9 @@ pub(crate) async fn read(
             read.await?;
         }
         WriteTarget::Query(found) => {
-            count(&context.database.counts().planned_statements);
             let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
             let query_context = context.query_context(snapshot.clone(), &types);
-            let planned = query::plan_on(context, found, query_context.clone()).await?;
-            let stream = query::execute_on(context, &planned, parameters, query_context).await?;
+            let (_, stream) = query::run_on(context, found, parameters, query_context).await?;
             let mut stream = context.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);

@@ -36,13 +36,14 @@ struct UpdatePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     let handle = context.handle(table);
-    let target = target::target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let target =
+        target::find_target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
     let plan = plan(context, statement, handle, &target, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
     }
     if let (WriteTarget::Key(key), true) = (&target, plan.is_blind()) {
-        return blind(context, &plan, key.clone()).await;
+        return write_blind(context, &plan, key.clone()).await;
     }
     let handle = plan.handle.clone();
     let (updated, answers) =
@@ -155,7 +156,7 @@ impl UpdatePlan {
     }
 }
 
-async fn blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {
+async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {
     let handle = &plan.handle;
     let old = empty_row(handle, &key);
     let input = handle.batch(std::slice::from_ref(&old))?;

@@ -58,10 +58,16 @@ impl Session {
         Ok(outcome.rows.unwrap_or_else(|| Rows::ready(Arc::new(arrow::datatypes::Schema::empty()), Vec::new())))
     }
 
+    /// Prepares a statement and runs it at once, on one snapshot.
     async fn prepare_and_run(&mut self, parsed: &Parsed, parameters: &[Value]) -> Result<Outcome> {
+        self.context.release_snapshot();
         let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-        let prepared = self.prepare(parsed, &types).await?;
-        self.run(&prepared, parameters).await
+        let result = match self.begin_prepare(parsed, &types).await {
+            Ok(prepared) => self.begin_run(&prepared, parameters).await,
+            Err(error) => Err(error),
+        };
+        self.context.release_snapshot();
+        result
     }
 
     /// The statements of a text, separated by semicolons.
@@ -74,10 +80,17 @@ impl Session {
     /// # Errors
     /// Whatever is wrong with names and types; 25P02 in a failed transaction.
     pub async fn prepare(&mut self, parsed: &Parsed, parameter_types: &[Option<ColumnType>]) -> Result<Prepared> {
+        self.context.release_snapshot();
+        let result = self.begin_prepare(parsed, parameter_types).await;
+        self.context.release_snapshot();
+        result
+    }
+
+    async fn begin_prepare(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared> {
         transaction_control::check_not_failed(&self.context, &parsed.statement)?;
         // A cancel request that came after the last statement does not concern this one.
         self.context.running = self.cancel.begin(self.context.settings.statement_timeout());
-        let result = self.prepare_again(Arc::new(parsed.clone()), parameter_types.to_vec()).await;
+        let result = self.prepare_again(Arc::new(parsed.clone()), types.to_vec()).await;
         result.inspect_err(|_| self.fail())
     }
 
@@ -100,15 +113,19 @@ impl Session {
     /// Rows are read while they are taken from the outcome; an error while they are read does not fail an open
     /// transaction by itself: who takes the rows calls [`Session::fail`].
     pub async fn run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        self.context.release_snapshot();
+        let result = self.begin_run(prepared, parameters).await;
+        self.context.release_snapshot();
+        result
+    }
+
+    async fn begin_run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         self.context.begin(self.cancel.begin(self.context.settings.statement_timeout()));
         let result = match transaction_control::begin_statement(&mut self.context, prepared.statement()) {
             Ok(()) => self.run_prepared(prepared, parameters).await,
             Err(error) => Err(error),
         };
-        if result.is_err() {
-            self.fail();
-        }
-        result
+        result.inspect_err(|_| self.fail())
     }
 
     /// Prepares again what tables have changed under, casts the parameters, and routes.

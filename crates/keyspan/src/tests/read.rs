@@ -1,5 +1,7 @@
 //! SELECT, scan, EXPLAIN, cursors.
 
+use std::sync::Arc;
+
 use super::{error, open, rows, run};
 use crate::Value;
 
@@ -85,4 +87,34 @@ async fn the_guard_against_full_scans_is_cqls() {
     assert!(error(&mut s, "SELECT * FROM t WHERE v = 2").await.message.contains("use ALLOW FILTERING"));
     assert_eq!(rows(&mut s, "SELECT * FROM t WHERE v = 2 ALLOW FILTERING").await, ["1 2"]);
     assert_eq!(rows(&mut s, "SELECT * FROM t WHERE k = 1").await, ["1 2"]);
+}
+
+#[tokio::test]
+async fn a_statement_has_one_snapshot_and_the_next_one_its_own() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE one (k int PRIMARY KEY)").await;
+    let first = s.context.snapshot().expect("a snapshot");
+    assert!(Arc::ptr_eq(&first, &s.context.snapshot().expect("the same")));
+    run(&mut s, "INSERT INTO one VALUES (1)").await;
+    let next = s.context.snapshot().expect("a snapshot");
+    assert!(next.seq() > first.seq());
+    run(&mut s, "CREATE TABLE other (k int PRIMARY KEY)").await;
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM other").await, ["0"]);
+}
+
+#[tokio::test]
+async fn what_is_planned_and_run_at_once_tells_its_columns() {
+    let (database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 10), (2, 20)").await;
+    let before = database.counters().planned_statements;
+    run(&mut s, "UPDATE t SET v = v + 1 WHERE v > 10").await;
+    assert_eq!(database.counters().planned_statements, before + 1);
+    let outcome = s.execute("COPY (SELECT v AS value FROM t WHERE v > 10) TO STDOUT").await.expect("COPY").remove(0);
+    let rows_of_copy = outcome.rows.expect("rows");
+    assert_eq!(rows_of_copy.schema().field(0).name(), "value");
+    assert_eq!(error(&mut s, "COPY (SELECT nothing FROM t) TO STDOUT").await.sqlstate(), "42703");
+    run(&mut s, "BEGIN").await;
+    run(&mut s, "DECLARE c CURSOR FOR SELECT v FROM t ORDER BY v").await;
+    assert_eq!(rows(&mut s, "FETCH ALL FROM c").await, ["10", "21"]);
 }

@@ -1,8 +1,8 @@
 //! A group of threads that one statement has for itself while it runs.
 //!
-//! The operating system divides the cores among the groups, so that no statement waits until another yields. A statement that
-//! has run for long lowers the priority of its group: short ones come first then. The priority of a thread cannot be
-//! raised again, so such a group ends with its statement.
+//! The operating system divides the cores among the groups, so that no statement waits until another yields. A
+//! group whose statement has run for long gets a lower priority, so that short ones come first. The priority of a
+//! thread cannot be raised again, so such a group ends with its statement.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -78,9 +78,10 @@ impl ThreadGroup {
     }
 }
 
-/// Waits, in a task of a group, until the group's other tasks have ended: a plan that is dropped aborts its tasks, which then
-/// hold their memory until they yield. Whoever is told of an error is not refused memory that the failed statement held.
-pub(super) async fn rest() {
+/// Waits, in a task of a group, until the group's other tasks have ended: a plan that is dropped aborts its tasks,
+/// which then hold their memory until they yield. So the memory is free when the client is
+/// told of the error.
+pub(super) async fn wait_for_tasks() {
     let metrics = Handle::current().metrics();
     let until = Instant::now() + REST;
     while metrics.num_alive_tasks() > 1 && Instant::now() < until {

@@ -1,11 +1,12 @@
 //! The threads that queries run on. They are not the threads of the tasks that serve clients.
 //!
 //! The rules:
-//! - A plan may compute for long between two yields, so the task that serves the client does not poll it. That task only
-//!   waits, and so sees a cancel request or a timeout at once. Dropping the returned future or stream ends the work.
+//! - A plan may compute for long between two yields, so the task that serves the client does not poll it. That task
+//!   only waits, and so sees a cancel request or a timeout at once. Dropping the returned future or stream ends the
+//!   work.
 //! - Each statement has a group of threads for itself ([`group`]), so that no statement waits for another's next yield.
 //!   After a tenth of a second its group gets a lower priority ([`watch`]), so that short statements come first.
-//! - Only a plan that takes less time than waking a thread is polled by the task that asked ([`QueryThreads::here`]).
+//! - Only a plan that takes less time than waking a thread is polled by the task that asked ([`QueryThreads::poll_here`]).
 
 mod group;
 mod pool;
@@ -48,7 +49,7 @@ impl QueryThreads {
         let work = async {
             let result = work.await;
             if result.is_err() {
-                group::rest().await;
+                group::wait_for_tasks().await;
             }
             result
         };
@@ -81,7 +82,7 @@ impl QueryThreads {
                     send(stream, &sender).await;
                 }
                 Err(error) => {
-                    group::rest().await;
+                    group::wait_for_tasks().await;
                     drop(begun.send(Err(error)));
                 }
             }
@@ -96,12 +97,12 @@ impl QueryThreads {
         }
     }
 
-    /// As [`QueryThreads::stream`], for work that only begins the stream: this does not wait for it, and its error is the
-    /// stream's first item.
+    /// As [`QueryThreads::stream`], for work that only begins the stream: this does not wait for it, and its error is
+    /// the stream's first item.
     ///
     /// # Errors
     /// 53200 when there can be no threads.
-    pub(crate) fn stream_of(
+    pub(crate) fn begin_stream(
         &self,
         begin: impl FnOnce() -> Result<BatchStream> + Send + 'static,
     ) -> Result<BatchStream> {
@@ -118,7 +119,7 @@ impl QueryThreads {
     ///
     /// # Errors
     /// The work's own; 53200 when there can be no threads.
-    pub(crate) fn here(&self, begin: impl FnOnce() -> Result<BatchStream>) -> Result<BatchStream> {
+    pub(crate) fn poll_here(&self, begin: impl FnOnce() -> Result<BatchStream>) -> Result<BatchStream> {
         let handle = self.shared()?;
         let mut stream = {
             let _entered = handle.enter();

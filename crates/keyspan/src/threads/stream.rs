@@ -25,7 +25,7 @@ pub(super) async fn send(mut stream: BatchStream, sender: &mpsc::Sender<Result<R
     while let Some(batch) = stream.next().await {
         if batch.is_err() {
             drop(stream);
-            group::rest().await;
+            group::wait_for_tasks().await;
             let _ = sender.send(batch).await;
             return;
         }

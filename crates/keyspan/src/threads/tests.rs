@@ -83,7 +83,7 @@ async fn a_panic_before_the_rows_is_a_panic_too() {
 async fn a_panic_among_the_rows_is_not_their_end() {
     let threads = QueryThreads::default();
     let broken = || Ok(Box::pin(futures::stream::poll_fn(|_| panic!("a defect"))) as BatchStream);
-    let stream = threads.stream_of(broken).expect("threads");
+    let stream = threads.begin_stream(broken).expect("threads");
     let read = tokio::spawn(stream.collect::<Vec<_>>());
     assert!(read.await.expect_err("a panic").is_panic());
 }
