@@ -28,7 +28,7 @@ fn refuses(table: &[(&str, ErrorKind, &str, usize)]) {
 }
 
 #[test]
-fn misreadings_are_mended() {
+fn misreadings_are_rewritten() {
     reads(&[
         ("SELECT interval FROM t", "SELECT \"interval\" FROM t"),
         ("SELECT max(interval) FROM t WHERE interval > 1", "max(\"interval\") FROM t WHERE \"interval\" > 1"),
