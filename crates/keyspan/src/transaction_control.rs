@@ -19,15 +19,23 @@ pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -
     Ok(())
 }
 
+/// Refuses a statement that writes in a read-only transaction; of a statement within another, too.
+pub(crate) fn check_writable(context: &ClientContext, statement: &Statement) -> Result<()> {
+    let read_only = context.transaction.as_ref().is_some_and(Transaction::is_read_only)
+        || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
+    match writing_command(statement).filter(|_| read_only) {
+        Some(command) => {
+            let message = format!("cannot execute {command} in a read-only transaction");
+            Err(Error::new(ErrorKind::ReadOnly, message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// What every statement does first: may it run here, and with which stamp.
 pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement) -> Result<()> {
     check_not_failed(context, statement)?;
-    let read_only = context.transaction.as_ref().is_some_and(Transaction::is_read_only)
-        || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
-    if let (true, Some(command)) = (read_only, writing_command(statement)) {
-        let message = format!("cannot execute {command} in a read-only transaction");
-        return Err(Error::new(ErrorKind::ReadOnly, message));
-    }
+    check_writable(context, statement)?;
     if let Some(transaction) = &mut context.transaction {
         // A text of several statements may begin with BEGIN: its own transaction is open by then.
         let sees_nothing = matches!(

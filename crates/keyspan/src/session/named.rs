@@ -8,6 +8,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::Session;
 use crate::expression::Evaluator;
 use crate::outcome::{Outcome, Tag};
+use crate::transaction_control;
 
 impl Session {
     /// SQL's `PREPARE`.
@@ -43,6 +44,7 @@ impl Session {
             let detail = format!("Expected {expected} parameters but got {got}.");
             return Err(Error::new(ErrorKind::Syntax, message).with_detail(detail));
         }
+        transaction_control::check_writable(&self.context, prepared.statement())?;
         let evaluator = Evaluator::new(&self.context);
         let mut arguments = Vec::with_capacity(statement.arguments.len());
         for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {

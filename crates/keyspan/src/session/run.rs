@@ -211,6 +211,7 @@ impl Session {
         let explained = explain::explained(statement, prepared)?;
         let mut lines = explain::lines(&mut self.context, statement, explained, parameters).await?;
         if statement.analyze && !explained.is_planned() {
+            transaction_control::check_writable(&self.context, explained.statement())?;
             let began = Instant::now();
             let outcome = Box::pin(self.run_prepared(explained, parameters)).await?;
             lines.extend(explain::measured(outcome, began).await?);

@@ -147,9 +147,13 @@ async fn a_text_of_several_statements_is_one_transaction() {
 async fn a_read_only_transaction_refuses_writes() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
-    run(&mut s, "BEGIN READ ONLY").await;
-    assert_eq!(error(&mut s, "INSERT INTO t VALUES (9)").await.sqlstate(), "25006");
-    run(&mut s, "ROLLBACK").await;
+    run(&mut s, "PREPARE add AS INSERT INTO t VALUES (9)").await;
+    for write in ["INSERT INTO t VALUES (9)", "EXECUTE add", "EXPLAIN ANALYZE INSERT INTO t VALUES (9)"] {
+        run(&mut s, "BEGIN READ ONLY").await;
+        assert_eq!(error(&mut s, write).await.sqlstate(), "25006", "{write}");
+        run(&mut s, "COMMIT").await;
+    }
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM t").await, ["0"]);
 }
 
 #[tokio::test]
