@@ -72,10 +72,10 @@ impl QueryEngine {
     /// An engine with these limits.
     ///
     /// # Errors
-    /// 58030 when the spill directory cannot be used.
+    /// 58030 when the spill directory cannot be used; XX000 when DataFusion lacks a rule that is looked up by name.
     pub fn new(options: QueryOptions) -> Result<Arc<QueryEngine>> {
         let runtime = runtime(&options).map_err(from_datafusion)?;
-        let state = state(&options, runtime);
+        let state = state(&options, runtime)?;
         Ok(Arc::new(QueryEngine { options, plan_cache: PlanCache::default(), state }))
     }
 
@@ -146,14 +146,14 @@ fn runtime(options: &QueryOptions) -> datafusion::error::Result<Arc<RuntimeEnv>>
         .build_arc()
 }
 
-fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
+fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> Result<SessionState> {
     let mut builder = SessionStateBuilder::new()
         .with_config(config(options))
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules())
-        .with_optimizer_rules(optimizer::rules())
+        .with_physical_optimizer_rules(physical_rules()?)
+        .with_optimizer_rules(optimizer::rules()?)
         .with_query_planner(Arc::new(Planner));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.splice(0..0, semantics::expr_planners());
@@ -162,7 +162,7 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     builder.window_functions().get_or_insert_default().extend(functions::window());
     let tables = builder.table_functions().get_or_insert_default();
     tables.extend(builtins::table().into_iter().map(|function| (function.name().to_owned(), function)));
-    builder.build()
+    Ok(builder.build())
 }
 
 /// DataFusion's planner, with our own nodes.
@@ -215,13 +215,13 @@ fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + 
     rules
 }
 
-fn physical_rules() -> Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>> {
+fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>> {
     let mut rules = PhysicalOptimizer::new().rules;
     // Before anything is repartitioned or sorted for DataFusion's own aggregate; after answers from statistics alone.
-    let first = rules.iter().position(|rule| rule.name() == "aggregate_statistics").map_or(0, |at| at + 1);
-    rules.insert(first, Arc::new(GroupByRuns));
+    let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
+    rules.insert(statistics + 1, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
     rules.push(Arc::new(memory::CountWindows));
     rules.push(Arc::new(StopJoins));
-    rules
+    Ok(rules)
 }

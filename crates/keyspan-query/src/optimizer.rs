@@ -17,6 +17,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan};
 use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
+use keyspan_model::Error;
 
 use crate::asof::PushThrough;
 use crate::not_in::NotInAsExists;
@@ -42,26 +43,36 @@ const OF_ONE_TABLE: [&str; 17] = [
     "push_down_limit",
 ];
 
-static SHORT: LazyLock<Optimizer> = LazyLock::new(|| {
+type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+
+static SHORT: LazyLock<Result<Optimizer, Error>> = LazyLock::new(|| {
     let all = Optimizer::new().rules;
-    let rule = |name: &&str| all.iter().find(|rule| rule.name() == *name).cloned();
-    Optimizer::with_rules(OF_ONE_TABLE.iter().filter_map(rule).collect())
+    let rule = |name: &&str| place_of(name, all.iter().map(|rule| rule.name())).map(|place| all[place].clone());
+    Ok(Optimizer::with_rules(OF_ONE_TABLE.iter().map(rule).collect::<Result<_, Error>>()?))
 });
 
 /// All rules.
-pub fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+///
+/// # Errors
+/// XX000 if DataFusion has no rule of a name that is looked up here: another version may call it otherwise.
+pub fn rules() -> Result<Vec<Rule>, Error> {
+    SHORT.as_ref().map_err(Error::clone)?;
     let mut rules = Optimizer::new().rules;
-    for rule in &mut rules {
-        if rule.name() == "eliminate_cross_join" {
-            *rule = Arc::new(CrossJoins(rule.clone()));
-        }
-    }
-    let decorrelate = rules.iter().position(|rule| rule.name() == "decorrelate_predicate_subquery").unwrap_or_default();
-    rules.insert(decorrelate, Arc::new(NotInAsExists));
+    let place = |rules: &[Rule], name: &str| place_of(name, rules.iter().map(|rule| rule.name()));
+    let joins = place(&rules, "eliminate_cross_join")?;
+    rules[joins] = Arc::new(CrossJoins(rules[joins].clone()));
+    rules.insert(place(&rules, "decorrelate_predicate_subquery")?, Arc::new(NotInAsExists));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
-    let push = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or_default();
-    rules.insert(push, Arc::new(PushThrough));
-    rules
+    rules.insert(place(&rules, "push_down_filter")?, Arc::new(PushThrough));
+    Ok(rules)
+}
+
+/// The place of DataFusion's rule of this name.
+///
+/// # Errors
+/// XX000 if there is none.
+pub fn place_of<'a>(name: &str, mut rules: impl Iterator<Item = &'a str>) -> Result<usize, Error> {
+    rules.position(|rule| rule == name).ok_or_else(|| Error::internal(format!("DataFusion has no rule \"{name}\"")))
 }
 
 /// DataFusion's rule for joins in a row, which makes all of them match NULLs if the last one does (IS NOT DISTINCT FROM):
@@ -91,12 +102,13 @@ impl OptimizerRule for CrossJoins {
 
 /// The optimized plan of an analyzed one.
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
-    if !is_of_one_table(&plan) {
-        return state.optimizer().optimize(plan, state, |_, _| {});
-    }
+    let short = match &*SHORT {
+        Ok(short) if is_of_one_table(&plan) => short,
+        _ => return state.optimizer().optimize(plan, state, |_, _| {}),
+    };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;
-    SHORT.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})
+    short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})
 }
 
 /// Whether a plan is a chain of usual nodes over one scan, or over none, whose expressions hold nothing that becomes
@@ -192,8 +204,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_is_not_there_is_an_error() {
+        assert!(super::rules().is_ok());
+        let refused = super::place_of("push_down_nothing", ["push_down_filter"].into_iter()).expect_err("no such rule");
+        assert_eq!(refused.sqlstate(), "XX000");
+    }
+
+    #[test]
     fn every_rule_of_one_table_is_there() {
-        let found: Vec<&str> = SHORT.rules.iter().map(|rule| rule.name()).collect();
+        let found: Vec<&str> = SHORT.as_ref().expect("every rule is there").rules.iter().map(|rule| rule.name()).collect();
         assert_eq!(found, OF_ONE_TABLE);
     }
 
