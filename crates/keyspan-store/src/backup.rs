@@ -1,4 +1,4 @@
-//! Backups: a directory that holds all of a database at one moment. [`crate::restore`] makes a database of it again.
+//! Backups: a directory that holds all of a database at one moment. [`mod@crate::restore`] makes a database of it again.
 //!
 //! ```text
 //! BACKUP            the listing: what belongs to the backup           listing.rs

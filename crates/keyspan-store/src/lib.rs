@@ -27,7 +27,7 @@ mod policy;
 #[cfg(test)]
 mod random;
 pub mod repair;
-pub mod restore;
+mod restore;
 pub mod row;
 pub mod run;
 pub mod scan;
