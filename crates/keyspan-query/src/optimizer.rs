@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn every_rule_of_one_table_is_there() {
-        let found: Vec<&str> = SHORT.as_ref().expect("every rule is there").rules.iter().map(|rule| rule.name()).collect();
+        let found: Vec<&str> =
+            SHORT.as_ref().expect("every rule is there").rules.iter().map(|rule| rule.name()).collect();
         assert_eq!(found, OF_ONE_TABLE);
     }
 

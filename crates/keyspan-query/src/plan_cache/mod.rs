@@ -46,7 +46,6 @@ use crate::repartition;
 use crate::table::KeyspanTable;
 use template::Template;
 
-pub use literals::extract_literals;
 pub use planned::PlannedQuery;
 
 use literals::is_whole;
@@ -96,19 +95,56 @@ pub struct PlanInstance {
 }
 
 impl PlanCache {
-    /// The cached query of this text that is meant: several may differ in what they were planned under.
-    pub fn lookup(&self, query: &ast::Query, is_meant: impl Fn(&PlannedQuery) -> bool) -> Option<PlannedQuery> {
+    /// The plan of a query: a cached one, or what `plan` makes of it, cached for the next one if it can be.
+    ///
+    /// Where the plan can be cached without the query's quoted literals, it is planned without them.
+    ///
+    /// # Errors
+    /// Those of `plan`.
+    pub fn get_or_plan(
+        &self,
+        query: &ast::Query,
+        context: &QueryContext,
+        plan: impl Fn(&ast::Query) -> keyspan_model::Result<PlannedQuery>,
+    ) -> keyspan_model::Result<PlannedQuery> {
+        if let Some((without, literals)) = without_literals(query, context)
+            && self.lookup(&without, context).is_none()
+            && !self.is_uncacheable(&without)
+        {
+            let planned = plan(&without).ok().inspect(|planned| self.insert(&without, planned));
+            if let Some(planned) = planned.and_then(|planned| planned.with(literals, context)) {
+                return Ok(planned);
+            }
+            self.mark_uncacheable(&without);
+        }
+        let planned = plan(query)?;
+        self.insert(query, &planned);
+        Ok(planned)
+    }
+
+    /// The cached plan of a query, or of one that differs only in its quoted literals.
+    pub fn get(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        let without = without_literals(query, context);
+        let known = without.and_then(|(query, literals)| self.lookup(&query, context)?.with(literals, context));
+        known.or_else(|| self.lookup(query, context))
+    }
+
+    /// The cached plan of this very query, made where everything that it depends on is the same.
+    fn lookup(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
         let hash = hash_of(query);
         let mut queries = self.queries.lock();
-        let at = queries.iter().rposition(|(own, planned)| *own == hash && is_meant(planned))?;
+        let at = queries.iter().rposition(|(own, planned)| *own == hash && planned.answers(query, context))?;
         let found = queries.remove(at);
         let planned = found.1.clone();
         queries.push(found);
         Some(planned)
     }
 
-    /// Adds a planned query.
-    pub fn insert(&self, query: &ast::Query, planned: &PlannedQuery) {
+    /// Adds a planned query, if its plan can be cached.
+    fn insert(&self, query: &ast::Query, planned: &PlannedQuery) {
+        if planned.cached.is_none() {
+            return;
+        }
         let hash = hash_of(query);
         let mut queries = self.queries.lock();
         if queries.len() >= CAPACITY {
@@ -118,7 +154,7 @@ impl PlanCache {
     }
 
     /// Marks a query without its literals as not worth planning.
-    pub fn mark_uncacheable(&self, query: &ast::Query) {
+    fn mark_uncacheable(&self, query: &ast::Query) {
         let mut uncacheable = self.uncacheable.lock();
         if uncacheable.len() >= CAPACITY {
             uncacheable.remove(0);
@@ -127,7 +163,7 @@ impl PlanCache {
     }
 
     /// Whether it was marked so. By a collision of hashes another query may seem so, which costs time only.
-    pub fn is_uncacheable(&self, query: &ast::Query) -> bool {
+    fn is_uncacheable(&self, query: &ast::Query) -> bool {
         self.uncacheable.lock().contains(&hash_of(query))
     }
 
@@ -237,6 +273,11 @@ impl PlanInstance {
         };
         Ok(Some(physical))
     }
+}
+
+/// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
+fn without_literals(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
+    context.parameter_types.is_empty().then(|| literals::extract_literals(query)).flatten()
 }
 
 fn hash_of(what: &impl Hash) -> u64 {

@@ -44,6 +44,11 @@ pub(crate) struct Literals {
 }
 
 impl PlannedQuery {
+    /// Whether it is the plan of this query in this context.
+    pub(crate) fn answers(&self, query: &ast::Query, context: &QueryContext) -> bool {
+        self.is_of(context) && self.given == context.parameter_types && *self.query == *query
+    }
+
     /// Whether its names and literals mean the same in this context as where it was planned.
     pub(crate) fn is_of(&self, context: &QueryContext) -> bool {
         // A version's number is not enough: a transaction that is undone has used numbers that others use again.

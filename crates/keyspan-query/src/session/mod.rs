@@ -25,7 +25,7 @@ use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::inline_execution;
 use crate::optimizer;
-use crate::plan_cache::{self, PlannedQuery};
+use crate::plan_cache::PlannedQuery;
 use crate::prefix;
 use crate::repartition;
 use crate::rollup::{self, Definition};
@@ -84,38 +84,27 @@ impl QuerySession {
         QuerySession { engine }
     }
 
-    /// Plans a query: names, types and parameters are settled, nothing is read.
+    /// Plans a query: binds names, types and parameters; nothing is read.
     ///
     /// # Errors
     /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint.
     pub async fn plan(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
-        if let Some((without, literals)) = extract_literals(query, context)
-            && self.cached_for(&without, context).is_none()
-            && !self.engine.plan_cache.is_uncacheable(&without)
-        {
-            let planned = self.plan_as(&without, context).ok();
-            if let Some(planned) = planned.and_then(|planned| planned.with(literals, context)) {
-                return Ok(planned);
-            }
-            self.engine.plan_cache.mark_uncacheable(&without);
-        }
-        self.plan_as(query, context)
+        self.engine.plan_cache.get_or_plan(query, context, |query| self.bind(query, context))
     }
 
     /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, or one that differs only in
-    /// its quoted literals, and nothing that it depends on differs. Takes as long as comparing texts.
+    /// its quoted literals, and nothing that it depends on differs. Takes as long as comparing trees.
     pub fn cached(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        let without = extract_literals(query, context);
-        let known = without.and_then(|(query, literals)| self.cached_for(&query, context)?.with(literals, context));
-        known.or_else(|| self.cached_for(query, context))
+        self.engine.plan_cache.get(query, context)
     }
 
-    fn plan_as(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
+    /// Binds names, types and parameters.
+    fn bind(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
         let state = self.engine.statement(context);
         let planned = plan_query(self.engine.options.parser, &state, query, context).map_err(from_datafusion)?;
         let analyzed = analyzed(&state, &planned.plan)?;
         let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
-        let planned = PlannedQuery {
+        Ok(PlannedQuery {
             schema: output_schema(analyzed.schema(), &planned.labels),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
@@ -126,23 +115,13 @@ impl QuerySession {
             search_path: context.search_path.clone(),
             time_zone: context.time_zone.clone(),
             given: context.parameter_types.clone(),
-        };
-        if planned.cached.is_some() {
-            self.engine.plan_cache.insert(query, &planned);
-        }
-        Ok(planned)
-    }
-
-    fn cached_for(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        self.engine.plan_cache.lookup(query, |planned| {
-            planned.is_of(context) && planned.given == context.parameter_types && *planned.query == *query
         })
     }
 
     /// Runs a planned query on the context's snapshot. Dropping the stream cancels it.
     ///
-    /// If the tables, the search path or the time zone have changed since planning the query is planned anew; if that changes the types of its columns,
-    /// the error is Postgres' "cached plan must not change result type" (0A000).
+    /// If the tables, the search path or the time zone have changed since planning, the query is planned anew; if that
+    /// changes the types of its columns, the error is Postgres' "cached plan must not change result type" (0A000).
     pub async fn execute(
         &self,
         planned: &PlannedQuery,
@@ -331,11 +310,6 @@ impl QuerySession {
         }
         Ok(if types.is_empty() { analyzed } else { again.plan })
     }
-}
-
-/// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
-fn extract_literals(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
-    context.parameter_types.is_empty().then(|| plan_cache::extract_literals(query)).flatten()
 }
 
 /// A batch as the planned schema promises it.
