@@ -1,7 +1,7 @@
 //! A table as DataFusion sees it: a schema, and scans of spans.
 //!
 //! The provider holds no snapshot: a plan may be cached, and each execution brings its own in the session's
-//! [`Statement`]. Every filter that can be evaluated on one row is taken (`Exact`): what the spans do not answer, the
+//! [`StatementContext`](crate::context::StatementContext). Every filter that can be evaluated on one row is taken (`Exact`): what the spans do not answer, the
 //! scan evaluates itself, after versions are merged.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,21 @@
-//! From a query's tree to a logical plan, with labels and parameters settled.
+//! The binder: from a query's tree to a logical plan, with the labels of its columns and the types of its parameters.
+//!
+//! DataFusion's `SqlToRel` plans the tree. Where it would plan another answer than Postgres', the tree is changed before, or
+//! the plan after. These are all such changes, in their order (ADR 8):
+//!
+//! | walk | changes | why there |
+//! |---|---|---|
+//! | tree 1 | `pg_catalog::simplify`: asyncpg's recursive question about types | looks at WITH only |
+//! | tree 2 | `semantics::expand`: ANY, ALL, EXISTS, IN outside of WHERE, functions in FROM, as forms that are planned | makes joins and subqueries that the next ones see |
+//! | tree 3 | [`crate::merged`]: JOIN USING and NATURAL JOIN; only where there are such joins | needs the columns of every FROM |
+//! | tree 4 | `rewrite`: which pseudo columns and parameters are mentioned | tables have pseudo columns only then |
+//! | tree 5 | `rewrite`: labels, names that repeat, PER PARTITION LIMIT | labels are of the tree as it was written |
+//! | tree 6 | `pg_catalog::rewrite_query`: OIDs, `regclass`, catalog lookups | only queries of system tables have them |
+//! | tree 7 | `semantics::rewrite_query`: names of enclosing queries; marks where types decide | hides what others look for |
+//! | planning | `semantics::planner`: operators, literals, casts and calls by their types | types are known, from the leaves up |
+//! | plan 1 | `semantics::corrected`: types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
+//!
+//! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all.
 
 mod names;
 mod rewrite;
@@ -17,7 +34,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
-use crate::semantics::{coerce_unions, nullable_references, nullable_subqueries, sorted_by_columns};
+use crate::semantics::corrected;
 use crate::syntax::parts_of;
 use crate::table::Mentions;
 use names::{Named, find};
@@ -85,7 +102,7 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
     let labels = rewritten.labels;
     let statement = ast::Statement::Query(rewritten.query);
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
-    let plan = sorted_by_columns(nullable_references(nullable_subqueries(coerce_unions(plan)?)?)?)?;
+    let plan = corrected(plan)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
     Ok(Planned { plan, labels })
 }

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{Error, ErrorKind};
 
 use super::frame;
+use super::outer::OuterNames;
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -90,11 +91,19 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
     marked(Expr::Function(function), "after", "")
 }
 
-/// The visitor that sets the marks.
-pub struct Marker;
+/// The visitor that sets the marks, and qualifies names of enclosing queries on its way.
+#[derive(Default)]
+pub struct Marker {
+    outer: OuterNames,
+}
 
 impl VisitorMut for Marker {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.outer.enter(query);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Some(expanded) = row_comparison(expr) {
@@ -122,6 +131,7 @@ impl VisitorMut for Marker {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.outer.qualify(expr);
         let own = std::mem::replace(expr, null());
         match place(own) {
             Ok(placed) => {
@@ -133,6 +143,7 @@ impl VisitorMut for Marker {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.outer.leave();
         if let SetExpr::Values(values) = query.body.as_mut() {
             columns_of_values(values);
         }

@@ -1,6 +1,6 @@
 //! Where DataFusion and Postgres disagree: the hooks through which Postgres' answer is given.
 //!
-//! Every list here is used by [`crate::engine`] (rules, planners) or [`crate::rewrite`] (the statement's text as a tree),
+//! Every list here is used by [`crate::engine`] (rules, planners) or `crate::binder` (the statement's text as a tree),
 //! for queries and for [`crate::CompiledExprs`] alike.
 //!
 //! ```text
@@ -14,9 +14,8 @@
 //! - `call`: which function a call means.
 //! - `frame`: the frames of windows.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
-//! - `lateral`: columns of outer joins in LATERAL.
 //! - `lists`: IN lists as the optimizer may take them.
-//! - `no_row`: scalar subqueries that find no row.
+//! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`.
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM.
@@ -28,13 +27,13 @@
 mod access;
 mod call;
 mod cast;
+mod correct;
 mod frame;
 mod label;
-mod lateral;
 mod lists;
 mod mark;
 mod member;
-mod no_row;
+mod nullable;
 mod operator;
 mod order;
 mod outer;
@@ -56,12 +55,10 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
+pub use correct::corrected;
 pub use label::label;
-pub use lateral::nullable_references;
-pub use no_row::nullable_subqueries;
-pub use sort_key::sorted_by_columns;
 pub(crate) use subquery::{expand, parsed};
-pub use union::{UnionRelation, coerce_unions};
+pub use union::UnionRelation;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -89,8 +86,7 @@ pub fn type_planner() -> Option<Arc<dyn TypePlanner>> {
 /// # Errors
 /// What Postgres refuses and DataFusion would not.
 pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
-    into_result(query.visit(&mut outer::OuterNames::default()))?;
-    into_result(query.visit(&mut mark::Marker))
+    into_result(query.visit(&mut mark::Marker::default()))
 }
 
 /// Changes a single expression before it is compiled; also called for CHECK, DEFAULT and SET.
@@ -98,7 +94,7 @@ pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
 /// # Errors
 /// As [`rewrite_query`].
 pub fn rewrite_expression(expression: &mut ast::Expr) -> Result<()> {
-    into_result(expression.visit(&mut mark::Marker))
+    into_result(expression.visit(&mut mark::Marker::default()))
 }
 
 fn into_result(flow: ControlFlow<keyspan_model::Error>) -> Result<()> {

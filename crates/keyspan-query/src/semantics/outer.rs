@@ -4,25 +4,22 @@
 //! the name has only the first reading, and of a schema a table without one takes no notice.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins, VisitorMut};
-use keyspan_model::Error;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins};
 
 /// The schema put before such names. No schema is called so.
 const OUTER: &str = "\u{1}outer";
 
-/// The visitor.
+/// The tables of the queries around an expression, while a tree is walked.
 #[derive(Default)]
 pub struct OuterNames {
     /// Names of the tables of each enclosing query, the outermost first.
     scopes: Vec<BTreeSet<String>>,
 }
 
-impl VisitorMut for OuterNames {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+impl OuterNames {
+    /// A query begins.
+    pub fn enter(&mut self, query: &Query) {
         let mut names = BTreeSet::new();
         let mut bodies = vec![query.body.as_ref()];
         while let Some(body) = bodies.pop() {
@@ -33,15 +30,15 @@ impl VisitorMut for OuterNames {
             }
         }
         self.scopes.push(names);
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+    /// The query ends.
+    pub fn leave(&mut self) {
         self.scopes.pop();
-        ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+    /// Puts the schema before a name that only an enclosing query can mean.
+    pub fn qualify(&self, expr: &mut Expr) {
         if let (Expr::CompoundIdentifier(names), Some((own, outer))) = (expr, self.scopes.split_last())
             && let [table, _] = names.as_slice()
         {
@@ -50,7 +47,6 @@ impl VisitorMut for OuterNames {
                 names.insert(0, Ident::with_quote('"', OUTER));
             }
         }
-        ControlFlow::Continue(())
     }
 }
 

@@ -12,13 +12,16 @@ const KEY: &str = "\u{1}sort_key";
 
 /// A plan whose sorts are by columns where they were by subqueries.
 pub fn sorted_by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let settled = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Sort(sort) if sort.expr.iter().any(|key| has_subquery(&key.expr)) => {
-            by_columns(sort).map(Transformed::yes)
-        }
+    let sorted = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Sort(sort) if is_by_subquery(&sort) => by_columns(sort).map(Transformed::yes),
         other => Ok(Transformed::no(other)),
     });
-    settled.data()
+    sorted.data()
+}
+
+/// Whether a sort is by an expression with a subquery.
+pub fn is_by_subquery(sort: &Sort) -> bool {
+    sort.expr.iter().any(|key| has_subquery(&key.expr))
 }
 
 fn has_subquery(expr: &Expr) -> bool {

@@ -1,12 +1,14 @@
-//! Scalar subqueries that find no row: NULL, also where their column cannot be.
+//! What is NULL although the column that it comes from cannot be.
 //!
-//! DataFusion takes `(SELECT id FROM t WHERE …)` for a value that is never NULL if `id` is none, so that `coalesce` keeps
-//! nothing but it, and the NULL that it may be is an error.
+//! - A scalar subquery that finds no row: DataFusion takes `(SELECT id FROM t WHERE …)` for a value that is never NULL if `id`
+//!   is none, so that `coalesce` keeps nothing but it, and the NULL that it may be is an error.
+//! - A column of an outer join in LATERAL: in `a RIGHT JOIN b ON … CROSS JOIN LATERAL (SELECT … WHERE c = coalesce(a.id, b.id))`
+//!   it takes `a.id` as the table declares it.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
@@ -14,21 +16,20 @@ use datafusion::logical_expr::{
     Signature, Subquery, Volatility,
 };
 
-/// A plan in which scalar subqueries may be NULL, unless they have one row always.
-pub fn nullable_subqueries(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(subquery) if is_wrong(subquery))))?;
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-    })?;
-    if !found {
-        return Ok(plan);
-    }
+/// Whether [`with_nulls`] has something to do in this expression.
+pub fn has_wrong_subquery(expr: &Expr) -> Result<bool> {
+    expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(subquery) if is_wrong(subquery))))
+}
+
+/// A plan in which scalar subqueries may be NULL, unless they have one row always, and so may columns of enclosing queries.
+pub fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewrite = |expr: Expr| match expr {
         Expr::ScalarSubquery(subquery) if is_wrong(&subquery) => {
             Ok(Transformed::yes(Expr::ScalarSubquery(nullable(subquery)?)))
+        }
+        Expr::OuterReferenceColumn(field, column) if !field.is_nullable() => {
+            let field = Arc::new(field.as_ref().clone().with_nullable(true));
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
         }
         other => Ok(Transformed::no(other)),
     };

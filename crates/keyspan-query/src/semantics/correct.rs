@@ -1,0 +1,54 @@
+//! What DataFusion plans to another answer than Postgres', put right in the plan before it is analyzed.
+//!
+//! One walk finds whether there is anything; most plans are left as they are.
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::logical_expr::LogicalPlan;
+
+use super::nullable::{has_wrong_subquery, with_nulls};
+use super::sort_key::{is_by_subquery, sorted_by_columns};
+use super::union::coerce_unions;
+
+/// What is to be put right.
+#[derive(Default)]
+struct Needs {
+    unions: bool,
+    nulls: bool,
+    sorts: bool,
+}
+
+impl Needs {
+    fn of(plan: &LogicalPlan) -> Result<Needs> {
+        let mut needs = Needs::default();
+        plan.apply_with_subqueries(|node| {
+            match node {
+                LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_) => needs.unions = true,
+                // LATERAL: it has columns of the enclosing query.
+                LogicalPlan::Subquery(_) => needs.nulls = true,
+                LogicalPlan::Sort(sort) => needs.sorts |= is_by_subquery(sort),
+                _ => {}
+            }
+            node.apply_expressions(|expr| {
+                needs.nulls |= has_wrong_subquery(expr)?;
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(needs)
+    }
+}
+
+/// The plan with the types of its unions, with NULL where it may be, and with sorts that its partitions can be merged by.
+pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
+    let needs = Needs::of(&plan)?;
+    if needs.unions {
+        plan = coerce_unions(plan)?;
+    }
+    if needs.nulls {
+        plan = with_nulls(plan)?;
+    }
+    if needs.sorts {
+        plan = sorted_by_columns(plan)?;
+    }
+    Ok(plan)
+}
