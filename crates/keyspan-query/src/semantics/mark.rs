@@ -16,6 +16,7 @@ use keyspan_model::{Error, ErrorKind};
 
 use super::frame;
 use super::outer::OuterNames;
+use super::window_names::WindowNames;
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -40,6 +41,35 @@ pub fn mark_of(op: &BinaryOperator) -> Option<Mark<'_>> {
 fn marked(expr: Expr, kind: &str, detail: impl Into<String>) -> Expr {
     let op = BinaryOperator::PGCustomBinaryOperator(vec![OWN.into(), kind.into(), detail.into()]);
     Expr::BinaryOp { left: Box::new(expr), op, right: Box::new(null()) }
+}
+
+fn flow(result: Result<(), Error>) -> ControlFlow<Error> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// Joins have a condition: only CROSS JOIN and the comma have none.
+fn check_joins<'a>(joins: impl IntoIterator<Item = &'a ast::Join>) -> Result<(), Error> {
+    use ast::{JoinConstraint, JoinOperator as J};
+    for join in joins {
+        let (J::Join(constraint)
+        | J::Inner(constraint)
+        | J::Left(constraint)
+        | J::LeftOuter(constraint)
+        | J::Right(constraint)
+        | J::RightOuter(constraint)
+        | J::FullOuter(constraint)) = &join.join_operator
+        else {
+            continue;
+        };
+        if matches!(constraint, JoinConstraint::None) && !join.global {
+            let error = Error::new(ErrorKind::Syntax, "syntax error: JOIN without ON or USING");
+            return Err(error.with_hint("CROSS JOIN is without a condition."));
+        }
+    }
+    Ok(())
 }
 
 /// Words that begin the next clause, which the parser takes for a table's name where that is missing.
@@ -91,10 +121,11 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
     marked(Expr::Function(function), "after", "")
 }
 
-/// The visitor that sets the marks, and qualifies names of enclosing queries on its way.
+/// The visitor that sets the marks. On its way it qualifies names of enclosing queries and replaces those of windows.
 #[derive(Default)]
 pub struct Marker {
     outer: OuterNames,
+    windows: WindowNames,
 }
 
 impl VisitorMut for Marker {
@@ -102,12 +133,21 @@ impl VisitorMut for Marker {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.outer.enter(query);
+        self.windows.enter();
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let joins = select.from.iter().flat_map(|table| &table.joins);
+        flow(check_joins(joins).and_then(|()| self.windows.define(select)))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Some(expanded) = row_comparison(expr) {
             *expr = expanded;
+        }
+        if let Err(error) = self.windows.resolve(expr) {
+            return ControlFlow::Break(error);
         }
         super::access::fields(expr);
         if let Expr::Interval(interval) = expr {
@@ -127,7 +167,10 @@ impl VisitorMut for Marker {
                 return ControlFlow::Break(Error::new(ErrorKind::Syntax, message));
             }
         }
-        ControlFlow::Continue(())
+        match factor {
+            ast::TableFactor::NestedJoin { table_with_joins, .. } => flow(check_joins(&table_with_joins.joins)),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -144,6 +187,7 @@ impl VisitorMut for Marker {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.outer.leave();
+        self.windows.leave();
         if let SetExpr::Values(values) = query.body.as_mut() {
             columns_of_values(values);
         }
@@ -154,11 +198,7 @@ impl VisitorMut for Marker {
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             match body {
-                SetExpr::Select(select) => {
-                    if let Err(error) = positions(select) {
-                        return ControlFlow::Break(error);
-                    }
-                }
+                SetExpr::Select(select) => positions(select),
                 // DataFusion's leave out every row that the other side has, however often.
                 SetExpr::SetOperation {
                     op: op @ (SetOperator::Except | SetOperator::Intersect),
@@ -241,8 +281,8 @@ fn limits(query: &mut Query) {
     }
 }
 
-/// GROUP BY and DISTINCT ON take positions; frames take plain numbers.
-fn positions(select: &mut Select) -> Result<(), Error> {
+/// GROUP BY and DISTINCT ON take positions.
+fn positions(select: &mut Select) {
     if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
         for expr in exprs {
             unmark(expr);
@@ -254,12 +294,6 @@ fn positions(select: &mut Select) -> Result<(), Error> {
     if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
         exprs.iter_mut().for_each(unmark);
     }
-    for window in &mut select.named_window {
-        if let ast::NamedWindowExpr::WindowSpec(spec) = &mut window.1 {
-            frame::literals(spec)?;
-        }
-    }
-    Ok(())
 }
 
 fn place(expr: Expr) -> Result<Expr, Error> {

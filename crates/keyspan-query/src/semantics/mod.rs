@@ -13,6 +13,7 @@
 //! - `operator`: operators. `cast`: casts of expressions. What types and values give is in [`crate::types`].
 //! - `call`: which function a call means.
 //! - `frame`: the frames of windows.
+//! - `window_names`: windows by name.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `lists`: IN lists as the optimizer may take them.
 //! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`.
@@ -46,6 +47,7 @@ mod subquery;
 mod tests;
 mod union;
 mod user;
+mod window_names;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
