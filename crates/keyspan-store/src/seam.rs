@@ -81,8 +81,15 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Tells the store that the followers of a relation, its materialized views, have seen all batches up to this one.
     /// Tombstones of later batches are kept, and all of them until the first call after the store was opened, so that
-    /// [`Snapshot::changed`] finds what was deleted.
-    fn followed(&self, relation: RelationId, seq: u64);
+    /// [`Snapshot::changed`] finds what was deleted. Nothing to do for a store that answers [`Changes::Anywhere`].
+    fn followed(&self, relation: RelationId, seq: u64) {
+        let _ = (relation, seq);
+    }
+
+    /// Makes everything durable and frees what the store holds; later calls may fail. Blocks.
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A load in progress. Dropped before [`Load::finish`], it leaves nothing behind.

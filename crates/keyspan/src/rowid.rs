@@ -21,7 +21,7 @@ pub(crate) struct RowIds {
 
 impl RowIds {
     /// The first of `rows` new consecutive numbers for a table without a key.
-    pub(crate) async fn allocate(&self, store: &Arc<impl Store>, relation: &RelationDef, rows: usize) -> Result<i64> {
+    pub(crate) async fn allocate(&self, store: &Arc<dyn Store>, relation: &RelationDef, rows: usize) -> Result<i64> {
         if let Some(first) = self.take(relation.id, rows) {
             return Ok(first);
         }
