@@ -224,9 +224,10 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// data but keys.
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
-    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of
-    /// one batch are in key order (backward in a reverse scan), also where the scan asks for no order: then the next
-    /// batch may begin at any key.
+    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). A store that
+    /// accepts [`Order::Forward`](keyspan_model::Order) delivers the rows of one batch in key order (backward in a
+    /// reverse scan) also where the scan asks for no order: then the next batch may begin at any key. Of a store that
+    /// does not, rows come in any order.
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
