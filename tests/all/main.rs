@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod accepted;
+mod capability;
 mod damage;
 mod docs;
 mod edges;
@@ -11,6 +13,7 @@ mod live;
 mod model;
 mod modules;
 mod order;
+mod ordered_map;
 mod predicate;
 mod queries;
 mod rollup;

@@ -81,8 +81,15 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Tells the store that the followers of a relation, its materialized views, have seen all batches up to this one.
     /// Tombstones of later batches are kept, and all of them until the first call after the store was opened, so that
-    /// [`Snapshot::changed`] finds what was deleted.
-    fn followed(&self, relation: RelationId, seq: u64);
+    /// [`Snapshot::changed`] finds what was deleted. Nothing to do for a store that answers [`Changes::Anywhere`].
+    fn followed(&self, relation: RelationId, seq: u64) {
+        let _ = (relation, seq);
+    }
+
+    /// Makes everything durable and frees what the store holds; later calls may fail. Blocks.
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A load in progress. Dropped before [`Load::finish`], it leaves nothing behind.
@@ -217,9 +224,10 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// data but keys.
     fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
-    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). The rows of
-    /// one batch are in key order (backward in a reverse scan), also where the scan asks for no order: then the next
-    /// batch may begin at any key.
+    /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). A store that
+    /// accepts [`Order::Forward`](keyspan_model::Order) delivers the rows of one batch in key order (backward in a
+    /// reverse scan) also where the scan asks for no order: then the next batch may begin at any key. Of a store that
+    /// does not, rows come in any order.
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.

@@ -27,15 +27,16 @@ impl Database {
     ///
     /// # Errors
     /// 55000 if the directory holds anything but a backup of this database, 55006 while another backup is written
-    /// there, 53100 if there is no space, XX001 naming a damaged file. An earlier backup in the directory stays.
+    /// there, 53100 if there is no space, XX001 naming a damaged file, 0A000 for a store that is not the embedded one. An
+    /// earlier backup in the directory stays.
     pub async fn backup(&self, directory: impl Into<PathBuf>) -> Result<BackupReport> {
-        let (task, _stop) = self.begin_backup(directory.into());
+        let (task, _stop) = self.begin_backup(directory.into())?;
         ended(task).await
     }
 
     /// [`Database::backup`] by a statement: one that is cancelled ends when the directory is left.
     pub(crate) async fn backup_by(&self, running: &Running, directory: PathBuf) -> Result<BackupReport> {
-        let (task, stop) = self.begin_backup(directory);
+        let (task, stop) = self.begin_backup(directory)?;
         let mut task = std::pin::pin!(ended(task));
         let error = tokio::select! {
             biased;
@@ -47,11 +48,11 @@ impl Database {
         task.await.map_err(|_| error)
     }
 
-    fn begin_backup(&self, directory: PathBuf) -> (JoinHandle<Result<BackupReport>>, StopOnDrop) {
-        let store = self.store().clone();
+    fn begin_backup(&self, directory: PathBuf) -> Result<(JoinHandle<Result<BackupReport>>, StopOnDrop)> {
+        let store = self.embedded("backups")?.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
-        (tokio::task::spawn_blocking(move || store.backup(directory, &told)), StopOnDrop(stop))
+        Ok((tokio::task::spawn_blocking(move || store.backup(directory, &told)), StopOnDrop(stop)))
     }
 }
 

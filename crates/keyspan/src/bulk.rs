@@ -10,7 +10,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Copy, CopySubject, ObjectName};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, WriteBatch};
-use keyspan_store::seam::Store;
 
 use crate::database::Database;
 use crate::expression::compile;

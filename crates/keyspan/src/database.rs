@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::{Catalog, RelationDef, Result, TableId};
+use keyspan_model::{Catalog, Error, RelationDef, Result, TableId};
 use keyspan_query::{QueryEngine, QuerySession};
 use keyspan_store::clock::Clock;
 use keyspan_store::seam::Store;
@@ -24,7 +24,9 @@ pub struct Database {
 
 #[derive(Debug)]
 struct Inner {
-    store: Arc<EmbeddedStore>,
+    store: Arc<dyn Store>,
+    /// The same store, where it is the embedded one: for what no other has.
+    embedded: Option<Arc<EmbeddedStore>>,
     clock: Arc<dyn Clock>,
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
@@ -90,13 +92,15 @@ pub(crate) fn count(counter: &AtomicU64) {
 impl Database {
     /// A database over these. `refreshes`: whether materialized views are refreshed in the background.
     pub(crate) fn new(
-        store: Arc<EmbeddedStore>,
+        store: Arc<dyn Store>,
+        embedded: Option<Arc<EmbeddedStore>>,
         clock: Arc<dyn Clock>,
         engine: Arc<QueryEngine>,
         refreshes: bool,
     ) -> Database {
         let inner = Inner {
             store,
+            embedded,
             clock,
             engine,
             locks: Arc::default(),
@@ -129,9 +133,12 @@ impl Database {
         self.inner.store.close()
     }
 
-    /// What the store tells of itself.
-    pub fn stats(&self) -> StoreStats {
-        self.inner.store.stats()
+    /// What the embedded store tells of itself.
+    ///
+    /// # Errors
+    /// 0A000 for another kind of store.
+    pub fn stats(&self) -> Result<StoreStats> {
+        Ok(self.embedded("statistics of files and memory")?.stats())
     }
 
     /// What has been done since the database was opened.
@@ -146,8 +153,14 @@ impl Database {
         }
     }
 
-    pub(crate) fn store(&self) -> &Arc<EmbeddedStore> {
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    /// The embedded store, or 0A000 that says what this database does not have without it.
+    pub(crate) fn embedded(&self, what: &str) -> Result<&Arc<EmbeddedStore>> {
+        let missing = || Error::not_supported(format!("the store of this database has no {what}"));
+        self.inner.embedded.as_ref().ok_or_else(missing)
     }
 
     pub(crate) fn locks(&self) -> &Arc<LockTable> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 use keyspan_query::{QueryEngine, QueryOptions};
+use keyspan_store::seam::Store;
 use keyspan_store::{EmbeddedStore, StoreOptions};
 
 use crate::database::Database;
@@ -31,7 +32,7 @@ impl Database {
     /// As [`Database::open`], with options.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         let store = EmbeddedStore::open(path, options.store.clone())?;
-        Database::over(store, options)
+        Database::over(store.clone(), Some(store), options)
     }
 
     /// A database in memory, gone when its last clone and session are.
@@ -42,13 +43,20 @@ impl Database {
     /// As [`Database::in_memory`], with options.
     pub fn in_memory_with(options: Options) -> Result<Database> {
         let store = EmbeddedStore::in_memory(options.store.clone())?;
-        Database::over(store, options)
+        Database::over(store.clone(), Some(store), options)
     }
 
-    fn over(store: Arc<EmbeddedStore>, options: Options) -> Result<Database> {
+    /// A database over a store of any kind. Of `options.store` only the clock and whether there are threads count. What
+    /// only the embedded store has (statistics, backups) is refused with 0A000, and so is a transaction that the store
+    /// cannot keep ([`keyspan_store::seam::Caps`]).
+    pub fn with_store(store: Arc<dyn Store>, options: Options) -> Result<Database> {
+        Database::over(store, None, options)
+    }
+
+    fn over(store: Arc<dyn Store>, embedded: Option<Arc<EmbeddedStore>>, options: Options) -> Result<Database> {
         let Options { store: StoreOptions { clock, background, threads, .. }, mut query } = options;
         query.parser.get_or_insert(names::parse_query);
-        let database = Database::new(store, clock, QueryEngine::new(query)?, background && threads);
+        let database = Database::new(store, embedded, clock, QueryEngine::new(query)?, background && threads);
         if database.catalog().views.values().any(|view| view.rollup.is_some()) {
             rollup::begin(&database)?;
         }

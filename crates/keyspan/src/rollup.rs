@@ -21,7 +21,6 @@ use keyspan_model::{
 use keyspan_query::rollup::{Progress, progress};
 use keyspan_query::session::Refresh;
 use keyspan_query::{QueryContext, Zone};
-use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{ReadAt, Store};
 
 use crate::cancel::CancelHandle;
@@ -118,7 +117,7 @@ fn report_progress(database: &Database, rollup: &RollupDef) -> Result<()> {
 }
 
 /// The batch that makes the stored rows those that were computed.
-async fn write(store: &Arc<EmbeddedStore>, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
+async fn write(store: &Arc<dyn Store>, rollup: &RollupDef, read: Refresh) -> Result<WriteBatch> {
     let Refresh { mut kept, mut computed, progress } = read;
     let rows = Arc::new(rollup.rows.clone());
     let mut stored: Option<StoredRows> = None;

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::AsArray;
+use arrow::compute::max;
+use arrow::datatypes::Int64Type;
 use futures::StreamExt;
-use keyspan_model::array::value_at;
-use keyspan_model::{ColumnType, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, Value};
+use keyspan_model::{Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span};
 use keyspan_store::seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
@@ -21,7 +23,7 @@ pub(crate) struct RowIds {
 
 impl RowIds {
     /// The first of `rows` new consecutive numbers for a table without a key.
-    pub(crate) async fn allocate(&self, store: &Arc<impl Store>, relation: &RelationDef, rows: usize) -> Result<i64> {
+    pub(crate) async fn allocate(&self, store: &Arc<dyn Store>, relation: &RelationDef, rows: usize) -> Result<i64> {
         if let Some(first) = self.take(relation.id, rows) {
             return Ok(first);
         }
@@ -49,7 +51,7 @@ impl RowIds {
 }
 
 async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Result<i64> {
-    let scan = Scan {
+    let mut scan = Scan {
         relation: relation.id,
         spans: vec![Span::all()],
         columns: vec![ScanColumn::Column(relation.key[0].id)],
@@ -59,16 +61,20 @@ async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Re
         per_prefix: None,
         coded: false,
     };
+    let ordered = snapshot.accept(&scan).order;
+    // Without an order the last row may come anywhere.
+    scan.limit = scan.limit.filter(|_| ordered);
     let plan = snapshot.plan(&scan, 1)?;
+    let mut last = 0;
     for split in &plan.splits {
         let mut stream = snapshot.scan(&scan, split, Arc::default())?;
         while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            if batch.num_rows() > 0 {
-                let value = value_at(batch.column(0), 0, ColumnType::BigInt)?;
-                return Ok(if let Value::BigInt(number) = value { number } else { 0 });
+            let Some(number) = max(batch?.column(0).as_primitive::<Int64Type>()) else { continue };
+            last = last.max(number);
+            if ordered {
+                return Ok(last);
             }
         }
     }
-    Ok(0)
+    Ok(last)
 }

@@ -2,7 +2,7 @@
 
 use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
 use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_store::seam::Store;
+use keyspan_store::seam::Caps;
 
 use crate::context::ClientContext;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -96,7 +96,20 @@ fn isolation_name(level: IsolationLevel) -> &'static str {
     }
 }
 
+/// 0A000 where the store cannot keep what a transaction promises: one state to read, and all or nothing.
+fn check_caps(caps: &Caps) -> Result<()> {
+    let missing = match (caps.snapshots, caps.atomic_batches) {
+        (true, true) => return Ok(()),
+        (false, true) => "snapshots",
+        (true, false) => "atomic batches",
+        (false, false) => "snapshots and atomic batches",
+    };
+    let message = format!("transactions need {missing}, which the store of this database does not have");
+    Err(Error::not_supported(message).with_hint("Run each statement by itself."))
+}
+
 fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
+    check_caps(context.database.store().caps())?;
     let modes = with_defaults(context, modes);
     let transaction = Transaction::new(modes, &context.settings, context.database.locks(), context.statement_time);
     context.transaction = Some(transaction);
@@ -127,7 +140,7 @@ pub(crate) fn begin(context: &mut ClientContext, modes: TransactionModes) -> Res
     Ok(Outcome::done(Tag::plain("BEGIN")))
 }
 
-/// Opens a transaction for a text of several statements.
+/// Opens a transaction for a text of several statements; where the store cannot keep one, each statement is by itself.
 pub(crate) fn begin_implicit(context: &mut ClientContext) {
     if context.transaction.is_none()
         && open(context, TransactionModes::default()).is_ok()

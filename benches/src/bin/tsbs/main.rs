@@ -76,7 +76,7 @@ async fn main() -> Answer<()> {
         database.compact().await?;
         println!("compaction after the load: {:.1} s", start.elapsed().as_secs_f64());
     }
-    println!("on disk: {:.2} B/row, {}", database.stats().segment_bytes as f64 / shape.rows() as f64, memory());
+    println!("on disk: {:.2} B/row, {}", database.stats()?.segment_bytes as f64 / shape.rows() as f64, memory());
     table.add("settled", mine::texts(&database, &queries, arguments.repeat).await?);
     table.add("others", mine::others(&database, shape, &queries, arguments.repeat).await?);
     table.add("planning", mine::plannings(&database, &queries, arguments.repeat).await?);

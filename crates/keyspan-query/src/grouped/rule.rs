@@ -109,6 +109,9 @@ impl<'a> Below<'a> {
 
     fn work(&self, outer: &AggregateExec, inner: &'a AggregateExec) -> Option<Draft> {
         let scan = self.scan;
+        if !scan.has_ordered_batches() {
+            return None;
+        }
         if scan.fetch.is_some() || scan.plan.read.contains(&ReadColumn::RowKey) || scan.plan.scan.per_prefix.is_some() {
             return None;
         }

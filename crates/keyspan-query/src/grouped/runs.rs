@@ -1,8 +1,8 @@
 //! Where runs of equal group end.
 //!
-//! Within a batch rows are in key order, as the store promises; the next batch may begin anew. So in a batch rows that agree
-//! in the first key columns stand together, and among them the next key column ascends or descends: an end is found by
-//! doubling steps, then halving.
+//! Within a batch rows are in key order, as a store promises that keeps orders (no other is read so); the next batch may
+//! begin anew. So in a batch rows that agree in the first key columns stand together, and among them the next key column
+//! ascends or descends: an end is found by doubling steps, then halving.
 
 use std::ops::Range;
 

@@ -177,6 +177,12 @@ impl SpanScanExec {
         accepted.order && (accepted.spans || !self.is_by_span())
     }
 
+    /// Whether the rows of a batch are in key order: a store keeps that, whatever a scan asks for, if it keeps orders at all.
+    pub(crate) fn has_ordered_batches(&self) -> bool {
+        let ordered = Scan { order: Order::Forward, ..Scan::clone(&self.scan) };
+        self.plan.snapshot.accept(&ordered).order
+    }
+
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
     pub(super) fn is_by_span(&self) -> bool {
         matches!(self.layout, Layout::Spans(_))

@@ -285,4 +285,8 @@ impl Store for EmbeddedStore {
     fn followed(&self, relation: RelationId, seq: u64) {
         self.core.seen.lock().insert(relation, seq);
     }
+
+    fn close(&self) -> Result<()> {
+        EmbeddedStore::close(self)
+    }
 }

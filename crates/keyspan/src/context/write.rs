@@ -1,7 +1,6 @@
 //! Locking and writing rows: into the open transaction, or at once.
 
 use keyspan_model::{Mutation, Result, Stamp, Unchanged, Value, WriteBatch};
-use keyspan_store::seam::Store;
 
 use super::ClientContext;
 use crate::locks::{HeldLocks, RowName};

@@ -19,7 +19,6 @@ pub(crate) mod view;
 
 use keyspan_cql::ObjectName;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
-use keyspan_store::seam::Store;
 
 use crate::context::ClientContext;
 use crate::database::count;

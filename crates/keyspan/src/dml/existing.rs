@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
-use keyspan_model::{ColumnId, Order, RelationId, Result, Scan, ScanColumn, Span, TableDef};
+use keyspan_model::{ColumnId, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef};
 use keyspan_store::seam::Snapshot;
 
 use crate::constraint;
@@ -21,7 +22,7 @@ pub(crate) async fn visit(
     columns: Vec<ScanColumn>,
     mut visit: impl FnMut(RecordBatch) -> Result<bool>,
 ) -> Result<()> {
-    let scan = Scan {
+    let mut scan = Scan {
         relation,
         spans,
         columns,
@@ -31,17 +32,55 @@ pub(crate) async fn visit(
         per_prefix: None,
         coded: false,
     };
+    let filter = SpanFilter::of(&mut scan, snapshot)?;
     let plan = snapshot.plan(&scan, 1)?;
     for split in &plan.splits {
         let rows = snapshot.scan(&scan, split, Arc::default())?;
         let mut stream = context.running.guard_stream(context.database.threads().begin_stream(|| Ok(rows))?);
         while let Some(batch) = stream.next().await {
-            if visit(batch?)? {
+            let batch = match &filter {
+                Some(filter) => filter.inside(&batch?)?,
+                None => batch?,
+            };
+            if visit(batch)? {
                 return Ok(());
             }
         }
     }
     Ok(())
+}
+
+/// The rows inside spans, of a store that delivers others too.
+struct SpanFilter {
+    encoder: KeyEncoder,
+    spans: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// How many columns were asked for; behind them stand the key columns.
+    wanted: usize,
+}
+
+impl SpanFilter {
+    /// Has the scan read the key columns as well, if the store may deliver rows outside its spans.
+    fn of(scan: &mut Scan, snapshot: &Arc<dyn Snapshot>) -> Result<Option<SpanFilter>> {
+        if scan.spans.iter().any(Span::is_all) || snapshot.accept(scan).spans {
+            return Ok(None);
+        }
+        let Some(RelationDef { key, .. }) = snapshot.catalog().relation(scan.relation) else { return Ok(None) };
+        let encoder = KeyEncoder::new(&key);
+        let spans = scan.spans.iter().map(|span| encoder.span_bytes(span)).collect::<Result<_>>()?;
+        let wanted = scan.columns.len();
+        scan.columns.extend(key.iter().map(|column| ScanColumn::Column(column.id)));
+        Ok(Some(SpanFilter { encoder, spans, wanted }))
+    }
+
+    fn inside(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let keys = self.encoder.encode_batch(&batch.columns()[self.wanted..])?;
+        let holds = |key: &[u8]| {
+            self.spans.iter().any(|(from, to)| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]))
+        };
+        let keep: BooleanArray = keys.iter().map(|key| key.map(holds)).collect();
+        let wanted: Vec<usize> = (0..self.wanted).collect();
+        Ok(filter_record_batch(&batch.project(&wanted)?, &keep)?)
+    }
 }
 
 /// How many live rows a span has.

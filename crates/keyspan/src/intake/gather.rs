@@ -10,7 +10,6 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::array::batch_bytes;
 use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
-use keyspan_store::EmbeddedStore;
 use keyspan_store::seam::{Load, Store};
 
 /// Bytes that are held before the store is asked to write rows out.
@@ -18,7 +17,7 @@ const IN_MEMORY: usize = 16 << 20;
 
 /// Collects rows. If it is dropped before [`Gather::finish`], nothing of them is written.
 pub(crate) struct Gather {
-    store: Arc<EmbeddedStore>,
+    store: Arc<dyn Store>,
     relation: RelationDef,
     stamp: Stamp,
     pending: Vec<BatchWrite>,
@@ -35,7 +34,7 @@ impl std::fmt::Debug for Gather {
 
 impl Gather {
     /// For rows of this relation, which may be one that is yet to be made.
-    pub(crate) fn new(store: &Arc<EmbeddedStore>, relation: RelationDef, stamp: Stamp) -> Gather {
+    pub(crate) fn new(store: &Arc<dyn Store>, relation: RelationDef, stamp: Stamp) -> Gather {
         Gather { store: store.clone(), relation, stamp, pending: Vec::new(), bytes: 0, rows: 0, load: None }
     }
 

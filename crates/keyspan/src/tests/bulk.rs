@@ -27,7 +27,7 @@ fn small() -> (Database, Session) {
 
 async fn segments(database: &Database) -> usize {
     database.flush().await.expect("flushes");
-    database.stats().relations.iter().map(|relation| relation.segments).sum()
+    database.stats().expect("an embedded store").relations.iter().map(|relation| relation.segments).sum()
 }
 
 fn copy_in(session: &mut Session, sql: &str) -> (CopyIn, Copy) {

@@ -171,7 +171,7 @@ impl Transaction {
     }
 
     /// As [`Transaction::write`]; with one snapshot, nobody else may have written the same rows since it was taken.
-    pub(crate) fn write_checked(&mut self, store: &Arc<impl Store>, mut batch: WriteBatch) -> Result<()> {
+    pub(crate) fn write_checked(&mut self, store: &Arc<dyn Store>, mut batch: WriteBatch) -> Result<()> {
         if self.has_one_snapshot() {
             let seq = self.fixed_snapshot(store)?.seq();
             let spans = batch.mutations.iter().map(span_of).collect::<Vec<_>>();
@@ -181,7 +181,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn fixed_snapshot(&mut self, store: &Arc<impl Store>) -> Result<Arc<dyn Snapshot>> {
+    fn fixed_snapshot(&mut self, store: &Arc<dyn Store>) -> Result<Arc<dyn Snapshot>> {
         match &self.fixed {
             Some(fixed) => Ok(fixed.clone()),
             None => Ok(self.fixed.insert(store.snapshot(ReadAt::Acknowledged)?).clone()),
@@ -209,7 +209,7 @@ impl Transaction {
     }
 
     /// What a statement sees: the committed state, fixed where the isolation says so, with the own writes on top.
-    pub(crate) fn snapshot(&mut self, store: &Arc<impl Store>, at: ReadAt) -> Result<Arc<dyn Snapshot>> {
+    pub(crate) fn snapshot(&mut self, store: &Arc<dyn Store>, at: ReadAt) -> Result<Arc<dyn Snapshot>> {
         let committed = match self.has_one_snapshot() {
             true => self.fixed_snapshot(store)?,
             false => store.snapshot(at)?,

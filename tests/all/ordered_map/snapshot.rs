@@ -1,0 +1,196 @@
+//! What the weak store answers to reads: what it accepts, and nothing more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use futures::StreamExt;
+use keyspan_model::{
+    Catalog, ColumnId, ColumnType, Error, Order, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
+    array_of,
+};
+use keyspan_store::seam::{
+    Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
+    output_schema,
+};
+use keyspan_tests::random::Random;
+
+use super::row::Row;
+use super::state::{Relation, State};
+
+/// Rows of a batch; few, so that most scans have several.
+const BATCH: usize = 100;
+
+/// A state, and how it is read.
+#[derive(Debug)]
+pub struct MapSnapshot {
+    pub state: State,
+    pub accepted: Accepted,
+}
+
+type Found<'a> = (&'a Vec<u8>, &'a Row);
+
+impl MapSnapshot {
+    /// The rows that a scan delivers, in the order of delivery.
+    fn found<'a>(&self, relation: &'a Relation, scan: &Scan) -> Result<Vec<Found<'a>>> {
+        let every = [Span::all()];
+        let spans = if self.accepted.spans { scan.spans.as_slice() } else { &every };
+        let mut found = Vec::new();
+        for span in spans {
+            let keys = relation.encoder.span_bytes(span)?;
+            found.extend(relation.within(&keys).filter(|(_, row)| row.is_live(&relation.definition, self.state.clock)));
+        }
+        if scan.order == Order::Reverse {
+            found.reverse();
+        }
+        if let Some((columns, most)) = scan.per_prefix.filter(|_| self.accepted.per_prefix) {
+            let mut taken: HashMap<&[u8], usize> = HashMap::new();
+            found.retain(|(key, _)| {
+                let taken = taken.entry(&key[..relation.encoder.prefix_len(key, columns)]).or_default();
+                *taken += 1;
+                *taken <= most
+            });
+        }
+        Ok(if self.accepted.order { found } else { shuffled(found) })
+    }
+
+    fn batch(&self, relation: &Relation, columns: &[ScanColumn], rows: &[Found]) -> Result<RecordBatch> {
+        let keys = rows.iter().map(|(key, _)| relation.encoder.decode(key)).collect::<Result<Vec<_>>>()?;
+        let arrays = columns.iter().map(|column| self.array(relation, *column, rows, &keys));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let schema = output_schema(&relation.definition, columns)?;
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+    }
+
+    fn array(&self, relation: &Relation, column: ScanColumn, rows: &[Found], keys: &[Vec<Value>]) -> Result<ArrayRef> {
+        let now = self.state.clock;
+        let (ScanColumn::Column(id) | ScanColumn::WriteTime(id) | ScanColumn::Ttl(id)) = column;
+        if let Some(at) = relation.definition.key_index(id) {
+            let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
+            return array_of(relation.definition.key[at].ty, &values);
+        }
+        let definition = relation.definition.value(id).ok_or_else(|| Error::internal("no such column"))?;
+        let value = |row: &Row| {
+            let cell = row.cell(id, now)?;
+            match column {
+                ScanColumn::Column(_) => cell.value.clone(),
+                ScanColumn::WriteTime(_) => Some(Value::BigInt(cell.ts)),
+                ScanColumn::Ttl(_) => cell.ttl(now).map(Value::Int),
+            }
+        };
+        let ty = match column {
+            ScanColumn::Column(_) => definition.ty,
+            ScanColumn::WriteTime(_) => ColumnType::BigInt,
+            ScanColumn::Ttl(_) => ColumnType::Int,
+        };
+        let values: Vec<Value> = rows.iter().map(|(_, row)| value(row).unwrap_or(Value::Null)).collect();
+        array_of(ty, &values)
+    }
+}
+
+/// No order that anybody asks for, the same for the same number of rows.
+fn shuffled(mut rows: Vec<Found<'_>>) -> Vec<Found<'_>> {
+    let mut random = Random::new(rows.len() as u64);
+    for at in (1..rows.len()).rev() {
+        rows.swap(at, random.below(at + 1));
+    }
+    rows
+}
+
+/// About `want` equal parts of so many rows, each named by its first row and the first one behind.
+fn divided(rows: usize, want: usize) -> Vec<Split> {
+    let share = rows.div_ceil(want.max(1)).max(1);
+    let part = |from: usize| {
+        let to = rows.min(from + share);
+        Split { payload: format!("{from} {to}").into(), rows: (to - from) as u64 }
+    };
+    (0..rows).step_by(share).map(part).collect()
+}
+
+fn bounds(split: &Split) -> Option<(usize, usize)> {
+    let (from, to) = std::str::from_utf8(&split.payload).ok()?.split_once(' ')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
+}
+
+impl Snapshot for MapSnapshot {
+    fn catalog(&self) -> &Arc<Catalog> {
+        &self.state.catalog
+    }
+
+    fn seq(&self) -> u64 {
+        self.state.seq
+    }
+
+    fn now(&self) -> i64 {
+        self.state.clock
+    }
+
+    fn accept(&self, scan: &Scan) -> Accepted {
+        Accepted { order: self.accepted.order && scan.order != Order::Any, ..self.accepted }
+    }
+
+    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        let rows = self.found(self.state.relation(scan.relation)?, scan)?.len();
+        Ok(ScanPlan {
+            splits: divided(rows, want),
+            form: if rows == 0 { ScanForm::Empty } else { ScanForm::Unordered },
+            memory_runs: 1,
+            segments: 0,
+            pruned: Vec::new(),
+            statistics: ScanStatistics {
+                rows: Known::Estimate(rows as u64),
+                bytes: Known::Unknown,
+                ranges: vec![Known::Unknown; scan.columns.len()],
+            },
+        })
+    }
+
+    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        let relation = self.state.relation(scan.relation)?;
+        let (from, to) = bounds(split).ok_or_else(|| Error::internal("a split of another store"))?;
+        let found = self.found(relation, scan)?;
+        let limit = scan.limit.filter(|_| self.accepted.limit).unwrap_or(usize::MAX);
+        let rows = &found[from..to.min(from.saturating_add(limit))];
+        counters.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        let batches: Vec<_> = rows.chunks(BATCH).map(|rows| self.batch(relation, &scan.columns, rows)).collect();
+        Ok(futures::stream::iter(batches).boxed())
+    }
+
+    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        let relation = self.state.relation(relation)?;
+        let mut found = Vec::new();
+        for key in keys {
+            let row = relation.rows.get_key_value(&relation.encoder.encode(key)?);
+            found.extend(row.filter(|(_, row)| row.is_live(&relation.definition, self.state.clock)));
+        }
+        self.batch(relation, columns, &found)
+    }
+
+    fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
+        Ok(Changes::Anywhere)
+    }
+
+    fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
+        let mut state = self.state.clone();
+        let timestamp = state.clock.max(state.timestamp + 1);
+        state.write(batch, timestamp)?;
+        Ok(Arc::new(MapSnapshot { state, accepted: self.accepted }))
+    }
+
+    fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
+        let mut state = self.state.clone();
+        state.set_catalog(catalog);
+        Ok(Arc::new(MapSnapshot { state, accepted: self.accepted }))
+    }
+
+    fn relation_bytes(&self, _: RelationId) -> Known<u64> {
+        Known::Unknown
+    }
+
+    fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
+        output_schema(&self.state.relation(relation)?.definition, columns)
+    }
+}
