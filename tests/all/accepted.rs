@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan::{Database, Options};
-use keyspan_store::seam::{Accepted, Store};
+use keyspan_seam::{Accepted, Store};
 use keyspan_tests::target::{State, Target};
 use sqllogictest::{AsyncDB, DBOutput};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan::{Database, Error, Options, Session};
-use keyspan_store::seam::{Accepted, Caps};
+use keyspan_seam::{Accepted, Caps};
 
 use crate::ordered_map::OrderedMap;
 

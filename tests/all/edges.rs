@@ -11,9 +11,10 @@ use crate::modules::{graph, in_cycles, weakest};
 const EDGES: &[(&str, &[&str])] = &[
     ("keyspan-model", &[]),
     ("keyspan-cql", &["keyspan-model"]),
-    ("keyspan-store", &["keyspan-model"]),
-    ("keyspan-query", &["keyspan-model", "keyspan-store"]),
-    ("keyspan", &["keyspan-model", "keyspan-cql", "keyspan-store", "keyspan-query"]),
+    ("keyspan-seam", &["keyspan-model"]),
+    ("keyspan-store", &["keyspan-model", "keyspan-seam"]),
+    ("keyspan-query", &["keyspan-model", "keyspan-seam"]),
+    ("keyspan", &["keyspan-model", "keyspan-cql", "keyspan-seam", "keyspan-store", "keyspan-query"]),
     ("keyspan-pg", &["keyspan-model", "keyspan"]),
     ("keyspan-cli", &["keyspan-model", "keyspan", "keyspan-pg"]),
 ];

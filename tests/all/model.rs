@@ -14,8 +14,8 @@ use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Mutation, Order, RelationId,
     RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch, array,
 };
+use keyspan_seam::{ReadAt, ScanCounters, Snapshot, Store};
 use keyspan_store::clock::ManualClock;
-use keyspan_store::seam::{ReadAt, ScanCounters, Snapshot, Store};
 use keyspan_store::{EmbeddedStore, StoreOptions};
 use keyspan_tests::random::Random;
 

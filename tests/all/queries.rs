@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keyspan::{Database, Options};
-use keyspan_store::seam::Accepted;
+use keyspan_seam::Accepted;
 use keyspan_tests::target::{State, Target, serve};
 use sqllogictest::{Runner, default_validator};
 

@@ -24,7 +24,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use keyspan_model::Result;
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use crate::asof::{AsOfJoins, AsOfPlanner};
 use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, StatementContext};

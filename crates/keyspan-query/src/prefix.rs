@@ -24,7 +24,7 @@ use datafusion::logical_expr::logical_plan::{Aggregate, Filter, Projection, Tabl
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use keyspan_model::{KeyColumn, Order};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use crate::spans;
 use crate::table::{KeyspanTable, PrefixLimit};

@@ -16,7 +16,7 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, KeyEncoder, Order, RelationDef, RelationId,
     Result, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
 };
-use keyspan_store::seam::{
+use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
 };
 

@@ -1,7 +1,7 @@
 //! Queries end to end on the test store: answers, labels, plans, errors.
 
 use keyspan_model::{ColumnType, Value};
-use keyspan_store::seam::Accepted;
+use keyspan_seam::Accepted;
 
 use crate::testing::{Bench, Rows, expression};
 

@@ -8,9 +8,9 @@ use super::*;
 use crate::files::Files;
 use crate::merge::CompactionInput;
 use crate::run::{Int64s, SortedRun, Wanted};
-use crate::seam::ScanCounters;
 use crate::segment::fixture::{memory, open, reading_rows, readings, write};
 use crate::segment::{SEGMENT_DIRECTORY, Segment, verify_segment};
+use keyspan_seam::ScanCounters;
 
 fn output<'a>(
     files: &'a Arc<dyn Files>,

@@ -31,7 +31,6 @@ mod restore;
 pub mod row;
 pub mod run;
 pub mod scan;
-pub mod seam;
 pub mod segment;
 mod window;
 

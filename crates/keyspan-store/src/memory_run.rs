@@ -17,7 +17,7 @@ use crate::run::{
     Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
     Wanted, WholeKey,
 };
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Rows that are looked at together.
 const BLOCK_ROWS: usize = 8192;

@@ -75,7 +75,7 @@ pub fn output_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
 }
 
 /// The next merge, if one should be done. `all`: also merges that only reduce the number of segments
-/// ([`crate::seam::Store::compact`]).
+/// ([`keyspan_seam::Store::compact`]).
 pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Option<Pick> {
     let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
     let newest = segments.iter().map(|segment| segment.meta.seq.1).max()?;

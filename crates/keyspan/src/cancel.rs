@@ -13,7 +13,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use futures::Stream;
 use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 
 use keyspan_model::{Catalog, Error, RelationDef, Result, TableId};
 use keyspan_query::{QueryEngine, QuerySession};
+use keyspan_seam::Store;
 use keyspan_store::clock::Clock;
-use keyspan_store::seam::Store;
 use keyspan_store::{EmbeddedStore, StoreStats};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;

@@ -9,7 +9,7 @@ use keyspan_cql::ast;
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{CompiledExprs, Zone};
-use keyspan_store::seam::ReadAt;
+use keyspan_seam::ReadAt;
 
 use crate::context::ClientContext;
 use crate::database::count;

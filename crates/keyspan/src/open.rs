@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keyspan_model::Result;
 use keyspan_query::{QueryEngine, QueryOptions};
-use keyspan_store::seam::Store;
+use keyspan_seam::Store;
 use keyspan_store::{EmbeddedStore, StoreOptions};
 
 use crate::database::Database;
@@ -48,7 +48,7 @@ impl Database {
 
     /// A database over a store of any kind. Of `options.store` only the clock and whether there are threads count. What
     /// only the embedded store has (statistics, backups) is refused with 0A000, and so is a transaction that the store
-    /// cannot keep ([`keyspan_store::seam::Caps`]).
+    /// cannot keep ([`keyspan_seam::Caps`]).
     pub fn with_store(store: Arc<dyn Store>, options: Options) -> Result<Database> {
         Database::over(store, None, options)
     }

@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use futures::{Stream, StreamExt};
 use keyspan_cql::Copy;
 use keyspan_model::{ColumnType, Result};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use parking_lot::Mutex;
 
 /// What a statement did, as PostgreSQL's command tag says it: `INSERT 0 3`, `CREATE TABLE`, `SELECT 12`.

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use keyspan_cql::ast;
 use keyspan_model::{ColumnType, Error, Result, Value};
 use keyspan_query::{ExplainOptions, PlannedQuery, QueryContext};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use tokio::sync::oneshot;
 
 use crate::context::ClientContext;

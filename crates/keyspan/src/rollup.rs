@@ -21,7 +21,7 @@ use keyspan_model::{
 use keyspan_query::rollup::{Progress, progress};
 use keyspan_query::session::Refresh;
 use keyspan_query::{QueryContext, Zone};
-use keyspan_store::seam::{ReadAt, Store};
+use keyspan_seam::{ReadAt, Store};
 
 use crate::cancel::CancelHandle;
 use crate::context::ClientContext;

@@ -9,7 +9,7 @@ use keyspan_model::{
     CellWrite, ColumnDef, KeyEncoder, Mutation, RelationDef, Result, RowDelete, RowWrite, ScanColumn, Span, Stamp,
     TableDef, Unchanged, Value,
 };
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use crate::locks::RowName;
 

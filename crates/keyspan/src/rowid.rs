@@ -12,7 +12,7 @@ use arrow::compute::max;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use keyspan_model::{Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span};
-use keyspan_store::seam::{ReadAt, Snapshot, Store};
+use keyspan_seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
 /// The next number of each table that has been written to.

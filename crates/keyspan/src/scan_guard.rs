@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
-use keyspan_store::seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded};
+use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded};
 
 use crate::outcome::Notice;
 

@@ -3,7 +3,7 @@
 use keyspan_cql::{Scan, ScanAttribute, Statement, ast, quoted};
 use keyspan_model::{ColumnRole, Error, Result, Value};
 use keyspan_query::PlannedQuery;
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 
 use crate::context::ClientContext;
 use crate::outcome::{Outcome, Rows, Tag};

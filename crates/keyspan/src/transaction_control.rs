@@ -2,7 +2,7 @@
 
 use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
 use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_store::seam::Caps;
+use keyspan_seam::Caps;
 
 use crate::context::ClientContext;
 use crate::outcome::{Notice, Outcome, Tag};

@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use keyspan_model::{
     Applied, BatchWrite, Catalog, Error, ErrorKind, LoadedRows, Mutation, RelationDef, Result, Stamp, WriteBatch,
 };
+use keyspan_seam::{Accepted, Caps, Load, ReadAt, Snapshot, Store};
 use keyspan_store::clock::{Clock, SystemClock};
-use keyspan_store::seam::{Accepted, Caps, Load, ReadAt, Snapshot, Store};
 
 use snapshot::MapSnapshot;
 use state::State;

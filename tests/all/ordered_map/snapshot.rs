@@ -11,7 +11,7 @@ use keyspan_model::{
     Catalog, ColumnId, ColumnType, Error, Order, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
     array_of,
 };
-use keyspan_store::seam::{
+use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
     output_schema,
 };

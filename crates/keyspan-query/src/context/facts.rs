@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::Result;
 use keyspan_model::{Catalog, Error};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use super::SessionInfo;
 use crate::error::external;

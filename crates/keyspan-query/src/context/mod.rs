@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Result};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
 pub use function::FunctionContext;

@@ -25,7 +25,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{ColumnRange, Order, Scan, Value};
-use keyspan_store::seam::{Known, Split};
+use keyspan_seam::{Known, Split};
 use parking_lot::Mutex;
 
 use super::fold::{Aggregate, Argument, Fold};

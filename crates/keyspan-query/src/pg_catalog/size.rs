@@ -3,7 +3,7 @@
 //! A key is no structure of its own here: `pg_indexes_size` is 0, and all sizes of a table are the same.
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
-use keyspan_store::seam::Known;
+use keyspan_seam::Known;
 
 use super::functions::{number, text};
 use super::source::{DATABASE, Source, table_oid};

@@ -7,7 +7,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{Expr, lit};
 use keyspan_model::{ColumnId, ColumnType, Error, RelationId, Result, RollupDef, ScanColumn, TableDef, Value};
-use keyspan_store::seam::{Changes, Snapshot};
+use keyspan_seam::{Changes, Snapshot};
 
 use super::Definition;
 use crate::error::{external, from_datafusion};

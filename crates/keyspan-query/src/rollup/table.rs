@@ -13,7 +13,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{RelationId, RollupDef, TableDef, ViewDef};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use super::definition::definition;
 use super::stale::Stale;

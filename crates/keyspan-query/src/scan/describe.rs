@@ -3,7 +3,7 @@
 use std::fmt;
 
 use keyspan_model::Order;
-use keyspan_store::seam::ScanForm;
+use keyspan_seam::ScanForm;
 
 use super::exec::{Layout, SpanScanExec};
 use super::statistics::estimated_rows;

@@ -20,7 +20,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
-use keyspan_store::seam::{Known, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded};
+use keyspan_seam::{Known, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded};
 
 use super::read::{Columns, ReadColumn};
 use super::{describe, read, sort, statistics};

@@ -23,7 +23,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, future};
 use keyspan_model::array::batch_bytes;
 use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array};
-use keyspan_store::seam::{ScanCounters, Snapshot, Split};
+use keyspan_seam::{ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
 use super::exec::{Layout, SpanScanExec};

@@ -4,7 +4,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion::error::Result;
 use keyspan_model::{ScanColumn, Value};
-use keyspan_store::seam::{Known, ScanStatistics};
+use keyspan_seam::{Known, ScanStatistics};
 
 use super::exec::SpanScanExec;
 use super::read::ReadColumn;

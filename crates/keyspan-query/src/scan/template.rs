@@ -7,7 +7,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use super::exec::{Form, ReadPlan, Shape, SpanScanExec};
 use super::read::ReadColumn;

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use keyspan_model::{Error, Result, Value};
-use keyspan_store::seam::{BatchStream, Snapshot};
+use keyspan_seam::{BatchStream, Snapshot};
 
 use crate::binder::{analyzed, output_schema, parameter_types, plan_query};
 use crate::context::{FunctionContext, QueryContext};

@@ -1,7 +1,7 @@
 //! What brings the kept rows of a materialized view up to date.
 
 use keyspan_model::{Result, ViewDef};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 
 use super::QuerySession;
 use crate::binder::rollup_of;

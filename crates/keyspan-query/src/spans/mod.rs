@@ -22,7 +22,7 @@ use std::ops::Bound;
 
 use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnRange, RelationDef, Span};
-use keyspan_store::seam::Accepted;
+use keyspan_seam::Accepted;
 
 pub use key_match::{KeyMatch, KeyPart, KeyRange, key_of};
 pub use predicate::ROW_KEY;

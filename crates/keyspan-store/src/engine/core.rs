@@ -106,7 +106,7 @@ impl Core {
         self.wake.notify_all();
     }
 
-    /// The batch up to which deletions of a relation may be forgotten: see [`crate::seam::Store::followed`].
+    /// The batch up to which deletions of a relation may be forgotten: see [`keyspan_seam::Store::followed`].
     pub fn seen(&self, relation: RelationId) -> u64 {
         if !self.state.lock().newest_schema().followed.contains(&relation) {
             return u64::MAX;

@@ -19,8 +19,8 @@ use crate::log::{Commit, Record};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::run::{SortedRun, SpanTombstone, WholeKey};
-use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord};
+use keyspan_seam::ScanCounters;
 
 /// The state of the lane.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use keyspan_model::{
 use super::tests::{options, table, write};
 use super::*;
 use crate::random::Random;
-use crate::seam::{ScanCounters, ScanForm};
+use keyspan_seam::{ScanCounters, ScanForm};
 
 const HOSTS: i64 = 60;
 /// Microseconds between two rows of a host.

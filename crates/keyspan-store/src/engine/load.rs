@@ -31,8 +31,8 @@ use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
 use crate::policy::{output_level, window_level};
 use crate::run::{Extent, Int64s, RunBatch, SortedRun, Wanted};
-use crate::seam::{Load, ScanCounters};
 use crate::segment::{NO_SEQ, Segment, SegmentRecord, SystemPlan};
+use keyspan_seam::{Load, ScanCounters};
 
 /// Bytes of rows that make a part; less where the memory budget is small.
 const PART_BYTES: usize = 64 << 20;

@@ -10,8 +10,8 @@ use crate::check::check_files;
 use crate::engine::tests::{bulk, create, expected, in_files, key, options, read, read_from, row, write};
 use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::{Files, MemoryFiles};
-use crate::seam::{Load, ReadAt, Store};
 use crate::segment::{SEGMENT_DIRECTORY, verify_segment};
+use keyspan_seam::{Load, ReadAt, Store};
 
 /// A store with parts of some 85 KB.
 fn small(files: &MemoryFiles) -> Arc<EmbeddedStore> {

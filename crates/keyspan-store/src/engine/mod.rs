@@ -45,8 +45,8 @@ use crate::backup::BackupReport;
 use crate::files::{Files, LocalFiles, MemoryFiles};
 use crate::policy::most_runs_in_window;
 use crate::run::SortedRun;
-use crate::seam::{Caps, Load, ReadAt, Snapshot, Store};
 use crate::segment::SegmentRecord;
+use keyspan_seam::{Caps, Load, ReadAt, Snapshot, Store};
 
 pub use options::{RelationStats, StoreOptions, StoreStats};
 pub use snapshot::StoreSnapshot;

@@ -16,7 +16,7 @@ use super::version::{RelationVersion, Schema, Version};
 use crate::memtable::Memtable;
 use crate::run::{Extent, SortedRun};
 use crate::scan::{Run, ScanSource};
-use crate::seam::{
+use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
 };
 

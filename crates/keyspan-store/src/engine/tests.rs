@@ -16,7 +16,7 @@ use keyspan_model::{
 use super::*;
 use crate::clock::ManualClock;
 use crate::format::FORMAT_FILE;
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 pub(crate) const START: i64 = 1_700_000_000_000_000;
 

@@ -11,8 +11,8 @@ use crate::compact::{MergeOutput, SEGMENT_BYTES, write_merged};
 use crate::memory_run::MemoryRun;
 use crate::merge::{Compaction, CompactionInput};
 use crate::run::{Extent, RunBatch, SortedRun, SpanTombstone, Wanted, inherit_disjoint};
-use crate::seam::ScanCounters;
 use crate::segment::{Segment, SegmentRecord, SystemPlan, data_path, index_path};
+use keyspan_seam::ScanCounters;
 
 /// Assumed bytes of a row on disk, for cutting segments by rows.
 pub const ROW_BYTES: u64 = 32;

@@ -18,7 +18,7 @@ use crate::files::simulated::{Crash, Failure, Fault, SimulatedDisk};
 use crate::files::{Files, MemoryFiles};
 use crate::random::Random;
 use crate::restore::{RestoreReport, restore_files};
-use crate::seam::{ReadAt, Store};
+use keyspan_seam::{ReadAt, Store};
 
 fn backup(store: &EmbeddedStore, target: &SimulatedDisk) -> Result<BackupReport> {
     store.backup_to(|| Ok(Arc::new(target.clone())), &AtomicBool::new(false))

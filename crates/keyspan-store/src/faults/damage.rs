@@ -11,7 +11,7 @@ use crate::check::check_files;
 use crate::files::Files;
 use crate::files::simulated::{Crash, SimulatedDisk};
 use crate::random::Random;
-use crate::seam::{ReadAt, Store};
+use keyspan_seam::{ReadAt, Store};
 
 /// A disk with segments, a log that holds more, checkpoints and perhaps a manifest log; and what is on it.
 pub fn written(disk: SimulatedDisk) -> (SimulatedDisk, Contents) {

@@ -41,7 +41,7 @@ fn a_directory_of_each_format_is_opened_and_holds_what_it_held() {
         assert!(report.is_sound() && report.segments > 0 && report.log_records > 0, "{format}: {report:?}");
         let store = EmbeddedStore::open(copied.path(), StoreOptions::default()).expect("opens");
         assert_eq!(contents(&store).expect("reads"), held(), "{format}");
-        futures::executor::block_on(crate::seam::Store::compact(store.as_ref())).expect("merges");
+        futures::executor::block_on(keyspan_seam::Store::compact(store.as_ref())).expect("merges");
         assert_eq!(contents(&store).expect("reads"), held(), "{format}");
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::tests::{START, key, table};
 use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::simulated::{Crash, Failure, Fault, SimulatedDisk};
 use crate::random::Random;
-use crate::seam::{ReadAt, Snapshot, Store};
+use keyspan_seam::{ReadAt, Snapshot, Store};
 
 const SESSIONS: usize = 4;
 /// The change that makes the tables is the first in the commit order.

@@ -22,7 +22,7 @@ use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::Files;
 use crate::files::simulated::SimulatedDisk;
 use crate::random::Random;
-use crate::seam::{ReadAt, ScanCounters, Snapshot, Store};
+use keyspan_seam::{ReadAt, ScanCounters, Snapshot, Store};
 
 /// Rows of a table: key and value.
 pub type Rows = BTreeMap<(String, i64), Option<i64>>;

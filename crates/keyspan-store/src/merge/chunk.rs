@@ -19,7 +19,7 @@ use super::resolve::{Place, ResolvedRow, resolve};
 use super::select::Selection;
 use crate::row::CellStamp;
 use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Blocks that a chunk reads at most.
 const MOST_SOURCES: usize = 64;

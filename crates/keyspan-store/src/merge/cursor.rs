@@ -9,7 +9,7 @@ use keyspan_model::{ColumnRange, Result};
 
 use super::select::Selection;
 use crate::run::{SortedRun, Wanted};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// A cursor over one run: the remaining rows, and what is known of the next row's key.
 #[derive(Debug)]

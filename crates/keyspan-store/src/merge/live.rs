@@ -13,7 +13,7 @@ use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn, decoded}
 
 use super::chunk::Gathered;
 use crate::run::{CellColumn, Int64s, RunBatch, Wanted};
-use crate::seam::output_schema;
+use keyspan_seam::output_schema;
 
 /// Which columns a scan delivers and what it must read for them.
 #[derive(Clone, Debug)]

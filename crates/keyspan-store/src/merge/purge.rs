@@ -21,7 +21,7 @@ use super::sweep::{Step, Sweep};
 use super::versions::VersionFilter;
 use crate::row::CellStamp;
 use crate::run::{Bits, CellColumn, Cover, Extent, Int64s, RunBatch, SortedRun, SpanTombstone, Wanted, WholeKey};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Rows of an output batch at most.
 const BATCH_ROWS: usize = 8192;

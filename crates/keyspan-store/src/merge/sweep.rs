@@ -12,7 +12,7 @@ use keyspan_model::Result;
 
 use super::cursor::{RunCursor, Skip, Which};
 use crate::run::{Cover, SortedRun};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// What comes next in key order.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
 pub use whole_key::WholeKey;
 
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// A sorted sequence of rows, in memory or in a file.
 ///

@@ -20,8 +20,8 @@ use keyspan_model::{Error, RelationDef, Result};
 use parking_lot::Mutex;
 
 use super::{Extent, Keys, SortedRun, Wanted};
-use crate::seam::ScanCounters;
 use crate::window::{times, times_of};
+use keyspan_seam::ScanCounters;
 
 /// Most keys that are looked up.
 const MOST_PROBES: usize = 16_384;

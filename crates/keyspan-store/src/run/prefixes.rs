@@ -9,7 +9,7 @@ use keyspan_model::{KeyEncoder, RelationDef, Result};
 use parking_lot::Mutex;
 
 use super::{Keys, SortedRun};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Most prefixes of one run that are cached.
 const MOST: usize = 16_384;

@@ -7,7 +7,7 @@ use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
 use super::plan::{Chosen, Size, Sizes};
 use super::split::{PartRuns, SplitPart, encode_split};
-use crate::seam::Split;
+use keyspan_seam::Split;
 
 /// Sampled keys per split, from which its ends are taken.
 const SAMPLES: u64 = 16;

@@ -19,7 +19,7 @@ use keyspan_model::{Order, Result, Scan, Span, Value};
 use super::ScanSource;
 use super::plan::{Chosen, EncodedSpan};
 use crate::run::{Extent, Prefixes};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Up to so many prefixes their first rows are sought in every run, and no run is left out.
 const FEW: usize = 64;

@@ -13,7 +13,7 @@ use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::RowChunk;
 use crate::merge::live::{Depth, ScanOutput};
 use crate::run::{Extent, SortedRun, WholeKey};
-use crate::seam::{ScanCounters, Split};
+use keyspan_seam::{ScanCounters, Split};
 
 impl ScanSource {
     /// The live rows with these whole keys, in the keys' order, missing ones left out.

@@ -1,4 +1,4 @@
-//! Reading one relation of a snapshot: what a [`crate::seam::Snapshot`] delegates to.
+//! Reading one relation of a snapshot: what a [`keyspan_seam::Snapshot`] delegates to.
 
 mod divide;
 mod first_rows;
@@ -20,7 +20,7 @@ use keyspan_model::{Order, RelationDef, Result, Scan, ScanColumn};
 pub use run::Run;
 
 use crate::run::SpanTombstone;
-use crate::seam::{Accepted, output_schema};
+use keyspan_seam::{Accepted, output_schema};
 
 /// One relation as a snapshot sees it.
 #[derive(Clone, Debug)]

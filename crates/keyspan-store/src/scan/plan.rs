@@ -10,7 +10,7 @@ use super::overlap_groups::OverlapGroups;
 use super::{Run, ScanSource};
 use crate::merge::versions::VersionFilter;
 use crate::run::{EncodedRange, Extent, WholeKey};
-use crate::seam::{ScanForm, ScanPlan};
+use keyspan_seam::{ScanForm, ScanPlan};
 
 /// Rows below which a scan is not divided.
 const SPLIT_ROWS: u64 = 65_536;

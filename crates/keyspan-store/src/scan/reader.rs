@@ -23,7 +23,7 @@ use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, SortedRun, Wanted};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// Rows of an output batch at most.
 pub(crate) const BATCH_ROWS: usize = 8192;

@@ -5,7 +5,7 @@ use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 use super::plan::Chosen;
 use super::{Run, ScanSource};
 use crate::run::{Cover, Extent, Overlap};
-use crate::seam::{Known, ScanStatistics};
+use keyspan_seam::{Known, ScanStatistics};
 
 impl ScanSource {
     /// Statistics of a scan without its limit. `(counted, rows)`: how many rows the chosen runs have in the spans, and

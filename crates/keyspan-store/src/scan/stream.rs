@@ -11,7 +11,7 @@ use keyspan_model::{Result, Scan};
 use super::ScanSource;
 use super::reader::{Grouping, SplitReader};
 use super::split::decode_split;
-use crate::seam::{BatchStream, ScanCounters, Split};
+use keyspan_seam::{BatchStream, ScanCounters, Split};
 
 impl ScanSource {
     /// Reads one part of a scan.

@@ -17,8 +17,8 @@ use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
 use crate::run::{KnownPrefixes, OverlapCache, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
-use crate::seam::{Known, ScanCounters, ScanForm, ScanStatistics, output_schema};
 use crate::segment::fixture;
+use keyspan_seam::{Known, ScanCounters, ScanForm, ScanStatistics, output_schema};
 
 mod cold;
 mod families;

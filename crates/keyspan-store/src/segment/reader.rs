@@ -32,7 +32,7 @@ use crate::run::{
     Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
     Wanted, WholeKey,
 };
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// A segment, opened at the first read.
 pub struct Segment {

@@ -12,7 +12,7 @@ use super::reader::{Segment, read_index};
 use super::record::SegmentRecord;
 use crate::files::Files;
 use crate::run::{RunBatch, SortedRun, Wanted};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// A damaged segment.
 pub struct Salvage {

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::fixture::*;
 use super::*;
 use crate::run::{RunBatch, SortedRun, Wanted, WholeKey};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 const BUDGET: usize = 64 << 20;
 

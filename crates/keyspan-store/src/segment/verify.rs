@@ -14,7 +14,7 @@ use super::record::{SegmentRecord, data_path};
 use super::zone::value_encoder;
 use crate::files::{Files, corrupted};
 use crate::run::{ExtentBuilder, RunBatch, SortedRun, Wanted};
-use crate::seam::ScanCounters;
+use keyspan_seam::ScanCounters;
 
 /// What was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

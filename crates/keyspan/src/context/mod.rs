@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use keyspan_model::{Catalog, ColumnType, Result, TableDef, TableId};
 use keyspan_query::{QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
-use keyspan_store::seam::{ReadAt, Snapshot};
+use keyspan_seam::{ReadAt, Snapshot};
 
 use crate::cancel::Running;
 use crate::cursor::SqlCursor;

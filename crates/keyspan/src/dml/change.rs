@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use super::target::{self, WriteTarget};
 use crate::context::ClientContext;

@@ -7,7 +7,7 @@ use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
 use keyspan_model::{ColumnId, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use crate::constraint;
 use crate::context::ClientContext;

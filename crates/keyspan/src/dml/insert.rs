@@ -8,7 +8,7 @@ use futures::StreamExt;
 use keyspan_cql::{Insert, InsertSource, InsertValue};
 use keyspan_model::array::array_of;
 use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Value};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
 use super::change::change;

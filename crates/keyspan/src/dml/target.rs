@@ -10,7 +10,7 @@ use keyspan_cql::{Statement, ast, quoted};
 use keyspan_model::array::coerce;
 use keyspan_model::{Error, Result, Span, Value};
 use keyspan_query::{KeyMatch, key_of};
-use keyspan_store::seam::Snapshot;
+use keyspan_seam::Snapshot;
 
 use super::existing;
 use crate::context::ClientContext;

@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::array::batch_bytes;
 use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
-use keyspan_store::seam::{Load, Store};
+use keyspan_seam::{Load, Store};
 
 /// Bytes that are held before the store is asked to write rows out.
 const IN_MEMORY: usize = 16 << 20;

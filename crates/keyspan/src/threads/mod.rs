@@ -20,7 +20,7 @@ use std::task::Context;
 
 use futures::{StreamExt, stream::poll_fn};
 use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinError;

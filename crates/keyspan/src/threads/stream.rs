@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use arrow::array::RecordBatch;
 use futures::{Stream, StreamExt};
 use keyspan_model::Result;
-use keyspan_store::seam::BatchStream;
+use keyspan_seam::BatchStream;
 use tokio::sync::mpsc;
 
 use super::pool::GroupWork;

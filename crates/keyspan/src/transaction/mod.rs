@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use keyspan_cql::{IsolationLevel, TransactionModes};
 use keyspan_model::{Catalog, Error, ErrorKind, Mutation, RelationId, Result, Span, Stamp, Unchanged, WriteBatch};
-use keyspan_store::seam::{ReadAt, Snapshot, Store};
+use keyspan_seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
 use crate::locks::{HeldLocks, LockTable};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_store::seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
+use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
 /// A transaction with more recorded spans than this records whole relations instead.
