@@ -16,7 +16,8 @@ const FILL: &[&str] = &[
     "INSERT INTO m SELECT chr((97 + a % 3)::int), a % 7, '2024-01-01'::timestamp + a * INTERVAL '1 minute', a % 11, a \
      FROM generate_series(1, 2000) s(a)",
     "CREATE TABLE up (k int, ts timestamp, v int, PRIMARY KEY (k, ts))",
-    "INSERT INTO up SELECT a % 5, '2024-01-01'::timestamp + a * INTERVAL '1 minute', a FROM generate_series(1, 1000) s(a)",
+    "INSERT INTO up SELECT a % 5, '2024-01-01'::timestamp + a * INTERVAL '1 minute', a \
+     FROM generate_series(1, 1000) s(a)",
     "CREATE MATERIALIZED VIEW hourly AS SELECT k, time_bucket('1 hour', ts) AS hour, sum(v) AS total FROM up \
      GROUP BY k, hour",
     "REFRESH MATERIALIZED VIEW hourly",
@@ -38,7 +39,8 @@ const QUERIES: &[&str] = &[
     "SELECT count(*) FROM (SELECT n FROM m WHERE site = 'a' LIMIT 1500) x",
     "SELECT site, count(*), sum(v), max(n) FROM m GROUP BY site ORDER BY site",
     "SELECT site, sensor, count(*), sum(v), min(ts) FROM m GROUP BY site, sensor ORDER BY site, sensor",
-    "SELECT site, sensor, time_bucket('2 hours', ts) AS b, count(*), sum(n) FROM m GROUP BY site, sensor, b ORDER BY 1, 2, 3",
+    "SELECT site, sensor, time_bucket('2 hours', ts) AS b, count(*), sum(n) FROM m GROUP BY site, sensor, b \
+     ORDER BY 1, 2, 3",
     "SELECT time_bucket('1 hour', ts) AS b, max(v) FROM m WHERE site = 'a' GROUP BY b ORDER BY b DESC LIMIT 3",
     "SELECT k, time_bucket('3 hours', ts) AS b, count(*), avg(v) FROM up WHERE ts >= '2024-01-01 02:00' \
      AND ts < '2024-01-01 11:30' GROUP BY k, b ORDER BY 1, 2",
@@ -54,6 +56,14 @@ const QUERIES: &[&str] = &[
     "SELECT time_bucket_gapfill('6 hours', ts) AS b, locf(avg(v)) FROM up WHERE k = 9 AND ts >= '2024-01-01' \
      AND ts < '2024-01-02' GROUP BY b ORDER BY b",
     "SELECT k FROM up u WHERE EXISTS (SELECT 1 FROM m WHERE m.sensor = u.k AND m.ts = u.ts) ORDER BY k, ts LIMIT 9",
+    "scan 'm', {STARTROW => 'a', LIMIT => 1000000}",
+    "SELECT site, n FROM m PER PARTITION LIMIT 1",
+    "SELECT n FROM m WHERE site = 'b' AND sensor = 1 AND ts = '2024-01-01 07:01'",
+    "SELECT count(*) FROM m WHERE v IS NULL OR site < 'b' AND sensor >= 4",
+    "SELECT n, (SELECT max(v) FROM up WHERE k = m.sensor) FROM m WHERE site = 'c' ORDER BY n LIMIT 30",
+    "SELECT v FROM up WHERE k = 1 UNION SELECT n FROM m WHERE sensor = 2 ORDER BY 1 DESC LIMIT 40",
+    "SELECT site, histogram(v, 0, 10, 5) FROM m GROUP BY site ORDER BY site",
+    "SELECT k, array_agg(v ORDER BY ts DESC) FROM up GROUP BY k ORDER BY k",
     "SELECT n, writetime(v) IS NULL, ttl(v) FROM m WHERE site = 'a' AND sensor = 3 ORDER BY ts",
 ];
 
@@ -72,7 +82,12 @@ async fn answers(database: &Database) -> Vec<Vec<Vec<String>>> {
         }
         for sql in QUERIES {
             match target.run(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")) {
-                DBOutput::Rows { rows, .. } => answers.push(rows),
+                DBOutput::Rows { mut rows, .. } => {
+                    if !sql.contains("ORDER BY") {
+                        rows.sort_unstable();
+                    }
+                    answers.push(rows);
+                }
                 DBOutput::StatementComplete(_) => panic!("no rows: {sql}"),
                 _ => {}
             }

@@ -27,8 +27,8 @@ impl Database {
     ///
     /// # Errors
     /// 55000 if the directory holds anything but a backup of this database, 55006 while another backup is written
-    /// there, 53100 if there is no space, XX001 naming a damaged file, 0A000 for a store that is not the embedded one. An
-    /// earlier backup in the directory stays.
+    /// there, 53100 if there is no space, XX001 naming a damaged file, 0A000 for a store that is not the
+    /// embedded one. An earlier backup in the directory stays.
     pub async fn backup(&self, directory: impl Into<PathBuf>) -> Result<BackupReport> {
         let (task, _stop) = self.begin_backup(directory.into())?;
         ended(task).await

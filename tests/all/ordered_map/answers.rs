@@ -1,6 +1,6 @@
 //! Which of a query file's answers hold on a store that keeps no order.
 
-use keyspan_cql::{Maintain, Statement};
+use keyspan_cql::Statement;
 use sqllogictest::{DefaultColumnType, Normalizer, QueryExpect, Record};
 
 /// What of an answer holds on the weak store.
@@ -23,8 +23,8 @@ pub fn answer(record: &Record<DefaultColumnType>) -> Answer {
     };
     let Ok(parsed) = keyspan_cql::parse(sql) else { return Answer::Whole };
     match parsed.last().map(|parsed| &parsed.statement) {
-        Some(Statement::Explain(_) | Statement::Maintain(Maintain::Backup(_))) => Answer::OfTheEmbeddedStore,
-        _ if sql.contains("_size(") => Answer::OfTheEmbeddedStore,
+        Some(Statement::Explain(_)) => Answer::OfTheEmbeddedStore,
+        _ if is_query && sql.contains("_size(") => Answer::OfTheEmbeddedStore,
         Some(Statement::Query(query)) if is_query && query.query.order_by.is_none() => Answer::Unordered,
         // Rows as they were found; EXECUTE's query stands elsewhere.
         Some(Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Execute(_))
