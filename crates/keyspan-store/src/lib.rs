@@ -6,7 +6,7 @@
 //! snapshot(memtable runs + segments) ─▶ prune ─▶ merge only where runs overlap ─▶ batches of live rows
 //! ```
 //!
-//! Everything above sees only [`seam`].
+//! Everything above sees only [`keyspan_seam`].
 
 pub mod backup;
 pub mod check;
