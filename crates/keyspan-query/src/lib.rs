@@ -9,7 +9,7 @@
 //!               columns
 //! ```
 //!
-//! The modules by layer; each imports only from those above it in this list (`tests/all/edges.rs` holds that):
+//! The modules, the lowest layer first (`docs/architecture.md` has the layers, and a test holds them):
 //!
 //! - [`error`]: DataFusion's errors as Keyspan's. `syntax`: names, keywords and calls in a tree.
 //! - [`types`]: the rules of types: common types, arithmetic, casts, zones.

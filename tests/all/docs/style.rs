@@ -2,8 +2,8 @@
 
 use super::page::pages;
 
-/// Pages that are records of their time, or wait to be written anew.
-const OTHERS: &[&str] = &["docs/adr/", "docs/architecture.md", "docs/benchmark-log.md"];
+/// Its tables of modules and crates have longer rows.
+const OTHERS: &[&str] = &["docs/architecture.md"];
 
 #[test]
 fn lines_fit() {

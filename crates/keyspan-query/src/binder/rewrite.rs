@@ -2,7 +2,7 @@
 //!
 //! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out.
 //! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key.
-//! - Joins merge no columns any more: see [`crate::merged`].
+//! - What merges the columns of joins comes before: [`crate::merged`].
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
 
@@ -18,7 +18,7 @@ use keyspan_model::{ColumnRole, Error, Result, TableDef};
 use crate::merged::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics;
-use crate::syntax::parts_of;
+use crate::syntax::{folded, parts_of};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -136,10 +136,6 @@ impl VisitorMut for Collector {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn folded(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 /// `writetime(t.x)` as the column `t."writetime(x)"`.

@@ -24,7 +24,7 @@ mod scope;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select, TableFactor, Visit, Visitor,
+    JoinConstraint, JoinOperator, ObjectName, Query, Select, TableFactor, Visit, Visitor,
 };
 use keyspan_model::{ColumnType, Result};
 
@@ -76,8 +76,4 @@ fn merges(operator: &JoinOperator) -> bool {
         _ => return false,
     };
     matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
-}
-
-fn folded(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }

@@ -10,9 +10,9 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::scope::{Scope, Side, not_known};
-use super::{Columns, Named, folded};
+use super::{Columns, Named};
 use crate::semantics;
-use crate::syntax::parts_of;
+use crate::syntax::{folded, parts_of};
 
 /// A subquery's columns; `None`: not known.
 type Output = Option<Vec<Named>>;

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::Named;
-use crate::syntax::call;
+use crate::syntax::{call, folded};
 use crate::types::common_type;
 
 /// Which rows a join keeps that find no other.
@@ -47,7 +47,7 @@ pub struct Scope {
 impl Scope {
     /// The columns of a table that is referred to so.
     pub fn of_table(qualifier: &[Ident], columns: Option<Vec<Named>>) -> Scope {
-        let name = qualifier.last().map(super::folded).unwrap_or_default();
+        let name = qualifier.last().map(folded).unwrap_or_default();
         let column = |(name, ty): &Named| {
             let path = qualifier.iter().cloned().chain([Ident::with_quote('"', name)]);
             Column { name: name.clone(), ty: *ty, value: Expr::CompoundIdentifier(path.collect()), merged: false }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Error, ErrorKind};
 
 use crate::functions::bounds::counts_from_zero;
+use crate::syntax::folded;
 use crate::types::{fail, field_type};
 
 /// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
@@ -28,8 +29,7 @@ pub fn fields(expr: &mut ast::Expr) {
                 continue;
             }
         };
-        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-        let index = ast::Expr::Value(ast::Value::SingleQuotedString(name).into());
+        let index = ast::Expr::Value(ast::Value::SingleQuotedString(folded(name)).into());
         *access = ast::AccessExpr::Subscript(ast::Subscript::Index { index });
     }
 }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::nullable::{has_wrong_subquery, with_nulls};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
-use super::union::coerce_unions;
+use super::union::{coerce_unions, is_union};
 
 /// What is to be put right.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl Needs {
         let mut needs = Needs::default();
         plan.apply_with_subqueries(|node| {
             match node {
-                LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_) => needs.unions = true,
+                node if is_union(node) => needs.unions = true,
                 // LATERAL: it has columns of the enclosing query.
                 LogicalPlan::Subquery(_) => needs.nulls = true,
                 LogicalPlan::Sort(sort) => needs.sorts |= is_by_subquery(sort),

@@ -1,6 +1,7 @@
 //! The names Postgres gives to output columns: `avg`, `case`, `?column?`.
 
-use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, Ident, Query, SelectItem, SetExpr, TrimWhereField};
+use crate::syntax::folded;
+use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, Query, SelectItem, SetExpr, TrimWhereField};
 
 /// The label of an expression without an alias, as Postgres' `FigureColname` gives it.
 pub fn label(expr: &Expr) -> String {
@@ -101,10 +102,6 @@ fn type_label(data_type: &DataType) -> String {
         other => other,
     }
     .to_owned()
-}
-
-fn folded(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 #[cfg(test)]

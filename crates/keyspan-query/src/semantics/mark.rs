@@ -17,6 +17,7 @@ use keyspan_model::{Error, ErrorKind};
 use super::frame;
 use super::outer::OuterNames;
 use super::window_names::WindowNames;
+use crate::syntax;
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -105,20 +106,9 @@ pub fn unmark(expr: &mut Expr) {
     }
 }
 
+/// A call by name, marked: its function is chosen when the types of its arguments are known.
 fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    let function = Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    };
-    marked(Expr::Function(function), "after", "")
+    marked(syntax::call(name, args), "after", "")
 }
 
 /// The visitor that sets the marks. On its way it qualifies names of enclosing queries and replaces those of windows.

@@ -14,15 +14,15 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Expr as Planned, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Ident, ObjectName, OrderByKind, Query, SelectItem, SetExpr, TableFactor, UnaryOperator, Visit,
-    VisitMut, Visitor, VisitorMut,
+    self, Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, TableFactor, UnaryOperator, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::call::{missing, types_of};
 use super::cast::implicit;
 use super::subquery::{Fill, exists, parsed};
-use crate::syntax::parts_of;
+use crate::syntax::{folded, parts_of};
 use crate::types::{Ty, fail, field_type, type_of};
 use crate::types::{common_type, number_rank};
 
@@ -148,10 +148,6 @@ impl Visitor for Names {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn folded(name: &Ident) -> String {
-    parts_of(&ObjectName::from(vec![name.clone()])).map(|(_, name)| name).unwrap_or_default()
 }
 
 /// The arguments of `array_has`, the value and the list's elements as one type.

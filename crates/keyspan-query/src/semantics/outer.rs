@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::syntax::folded;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins};
 
 /// The schema put before such names. No schema is called so.
@@ -69,8 +70,4 @@ fn add_table(factor: &TableFactor, names: &mut BTreeSet<String>) {
         }
         _ => {}
     }
-}
-
-fn folded(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }

@@ -23,16 +23,22 @@ use super::cast::implicit;
 use crate::types::common_of_all;
 use crate::types::{Ty, fail, field_type, type_of};
 
-/// A plan whose unions have their types.
-pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// Whether a node is what [`coerce_unions`] looks for.
+pub fn is_union(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_))
+}
+
+fn has_unions(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= matches!(node, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_));
+        found |= is_union(node);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    if !found {
-        return Ok(plan);
-    }
+    Ok(found)
+}
+
+/// A plan whose unions have their types.
+pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
         LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
@@ -59,7 +65,8 @@ impl RelationPlanner for UnionRelation {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         self.passing.store(true, Ordering::Relaxed);
-        let plan = coerce_unions(context.plan(relation)?)?;
+        let plan = context.plan(relation)?;
+        let plan = if has_unions(&plan)? { coerce_unions(plan)? } else { plan };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
 }

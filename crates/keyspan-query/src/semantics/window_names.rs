@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::syntax::folded;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, NamedWindowDefinition, NamedWindowExpr, Select, WindowSpec, WindowType,
 };
@@ -65,10 +66,6 @@ impl WindowNames {
         function.over = Some(WindowType::WindowSpec(spec));
         Ok(())
     }
-}
-
-fn folded(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn find<'a>(windows: &'a BTreeMap<String, WindowSpec>, name: &Ident) -> Result<&'a WindowSpec> {

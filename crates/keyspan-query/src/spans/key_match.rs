@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
 
 use super::build::{merge, range_after};
+use crate::syntax::folded;
 use crate::types::cast::Target;
 
 /// Most keys that a statement may name one by one; beyond it the planner decides.
@@ -202,9 +203,9 @@ impl<'a> KeyConditions<'a> {
         let name = match expr {
             ast::Expr::Identifier(name) => name,
             ast::Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [table, name] if normal(table) == self.table.name => name,
+                [table, name] if folded(table) == self.table.name => name,
                 [keyspace, table, name]
-                    if normal(table) == self.table.name && normal(keyspace) == self.table.keyspace =>
+                    if folded(table) == self.table.name && folded(keyspace) == self.table.keyspace =>
                 {
                     name
                 }
@@ -213,7 +214,7 @@ impl<'a> KeyConditions<'a> {
             ast::Expr::Nested(inner) => return self.column(inner),
             _ => return None,
         };
-        let name = normal(name);
+        let name = folded(name);
         // Borrowed from the table, not from `self`, so that conditions may be added while it is held.
         let table: &'a TableDef = self.table;
         table.key().enumerate().find(|(_, column)| column.name == name)
@@ -352,8 +353,4 @@ fn number(text: &str, ty: ColumnType) -> Option<Value> {
         _ => false,
     };
     if exact { Value::parse(text, ty).ok().map(Value::canonical) } else { None }
-}
-
-fn normal(name: &ast::Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }

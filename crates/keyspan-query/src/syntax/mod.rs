@@ -8,13 +8,14 @@ use datafusion::sql::sqlparser::ast::{
 
 pub use keywords::{Keyword, keywords, quote_ident};
 
+/// A name as it is looked up: folded to lower case unless quoted.
+pub fn folded(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
 /// The parts of a table's name in a query: schema, if given, and name, folded to lower case unless quoted.
 pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
-    let fold = |ident: &ast::Ident| match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    };
-    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
+    let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(folded)).collect();
     match parts?.as_slice() {
         [name] => Some((None, name.clone())),
         [schema, name] | [_, schema, name] => Some((Some(schema.clone()), name.clone())),

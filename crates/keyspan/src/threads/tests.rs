@@ -87,3 +87,25 @@ async fn a_panic_among_the_rows_is_not_their_end() {
     let read = tokio::spawn(stream.collect::<Vec<_>>());
     assert!(read.await.expect_err("a panic").is_panic());
 }
+
+#[tokio::test]
+async fn an_error_comes_when_nothing_of_its_statement_is_left() {
+    let threads = QueryThreads::default();
+    let held = Arc::new(());
+    let task = held.clone();
+    let work = async move {
+        let (begun, beginning) = oneshot::channel();
+        // As an operator's task does: it is aborted with the plan, but holds what it has until its next yield.
+        let operator = tokio::spawn(async move {
+            let _ = begun.send(());
+            std::thread::sleep(Duration::from_millis(100));
+            tokio::task::yield_now().await;
+            drop(task);
+        });
+        let _ = beginning.await;
+        operator.abort();
+        Err::<(), _>(closing())
+    };
+    assert!(threads.run(work).await.is_err());
+    assert_eq!(Arc::strong_count(&held), 1, "the task still holds its memory");
+}
