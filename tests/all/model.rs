@@ -471,7 +471,8 @@ impl Run {
         for _ in 0..10 {
             let key = self.key();
             let values = vec![Value::Text(key.0.clone()), Value::Timestamp(key.1)];
-            let found = rows_of(&snapshot.get(relation, std::slice::from_ref(&values), &columns).unwrap(), &types);
+            let found = snapshot.get(relation, std::slice::from_ref(&values), &columns).await.unwrap();
+            let found = rows_of(&found, &types);
             assert_eq!(found, self.expected(|k| *k == key), "get {key:?}");
             let scan = Scan {
                 relation,
@@ -489,7 +490,7 @@ impl Run {
 }
 
 async fn read(snapshot: &dyn Snapshot, scan: &Scan, want: usize, types: &[ColumnType]) -> Vec<(Key, Vec<Value>)> {
-    let plan = snapshot.plan(scan, want).unwrap();
+    let plan = snapshot.plan(scan, want).await.unwrap();
     let mut rows = Vec::new();
     for split in &plan.splits {
         let batches = snapshot.scan(scan, split, Arc::new(ScanCounters::default())).unwrap();

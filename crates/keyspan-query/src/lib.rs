@@ -22,7 +22,7 @@
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
 //! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
-//! - `optimizer`, `repartition`, `inline_execution`: which rules look at a plan; whether it repartitions; where it runs.
+//! - `optimizer`, `physical`, `inline_execution`: which rules look at a plan; whether it repartitions; where it runs.
 //! - `plan_cache`: plans shared by all sessions.
 //! - [`engine`]: what all sessions share: functions, rules, memory pool.
 //! - [`expression`]: scalar expressions without a query: CHECK, DEFAULT, `SET x = x + 1`.
@@ -45,9 +45,9 @@ mod merged;
 mod not_in;
 mod optimizer;
 pub mod pg_catalog;
+mod physical;
 mod plan_cache;
 mod prefix;
-mod repartition;
 pub mod rollup;
 mod scan;
 pub mod semantics;

@@ -231,7 +231,7 @@ impl TableProvider for KeyspanTable {
             scan,
             partitions: state.config().target_partitions(),
         };
-        let exec = SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit)?;
+        let exec = SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit).await?;
         Ok(Arc::new(exec))
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering as Atomic;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -138,6 +139,7 @@ impl Rows {
     }
 }
 
+#[async_trait]
 impl Snapshot for Rows {
     fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
@@ -156,7 +158,7 @@ impl Snapshot for Rows {
         Accepted { spans: !spans, order: !order, limit: !limit, per_prefix: !per_prefix }
     }
 
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         let rows = self.matching(scan)?.len();
         let want = if self.claimed.is_some_and(|claimed| claimed < FEW) { 1 } else { want };
         let share = rows.div_ceil(want.max(1)).max(1);
@@ -212,7 +214,7 @@ impl Snapshot for Rows {
         Ok(futures::stream::iter(batches).boxed())
     }
 
-    fn get(&self, _: RelationId, _: &[Vec<Value>], _: &[ScanColumn]) -> Result<RecordBatch> {
+    async fn get(&self, _: RelationId, _: &[Vec<Value>], _: &[ScanColumn]) -> Result<RecordBatch> {
         Err(Error::not_supported("get"))
     }
 

@@ -207,6 +207,10 @@ pub struct ScanCounters {
 }
 
 /// All tables as of one moment.
+///
+/// What may read keys or ask a network is async: what is in memory is ready at once, and a read of a disk does not keep the
+/// thread's other tasks waiting.
+#[async_trait]
 pub trait Snapshot: Debug + Send + Sync + 'static {
     /// The catalog at that moment.
     fn catalog(&self) -> &Arc<Catalog>;
@@ -222,7 +226,7 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 
     /// Divides the scan into about `want` parts, fewer where there are few rows, and says what is known of it. Reads no
     /// data but keys.
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan>;
 
     /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). A store that
     /// accepts [`Order::Forward`](keyspan_model::Order) delivers the rows of one batch in key order (backward in a
@@ -231,7 +235,7 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
-    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
+    async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
 
     /// In which values of a key column rows may have been written or deleted by batches after `since`: a superset,
     /// never too few. What has merely expired is no change. Cheap, no IO. A store that does not know returns

@@ -13,6 +13,7 @@ mod memory;
 mod reserve;
 #[cfg(test)]
 pub mod simulated;
+mod waiting;
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -26,6 +27,8 @@ pub use damaged::{DAMAGED, keep_damaged};
 pub use local::LocalFiles;
 pub use memory::MemoryFiles;
 pub use reserve::{missing_reserve, reserve, with_reserve};
+pub use waiting::wait_on_this_thread;
+pub(crate) use waiting::{answered, in_memory, is_refused, may_wait, on_disk};
 
 /// What a file's name ends in while it is written aside; one that a crash left is removed at open.
 pub const ASIDE: &str = ".tmp";

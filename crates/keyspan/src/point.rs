@@ -199,7 +199,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             PointOutput::RowKey => None,
         })
         .collect();
-    let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns)?;
+    let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
     let mut read = rows.columns().iter();
     let mut arrays = Vec::with_capacity(select.outputs.len());
     for output in &select.outputs {

@@ -103,7 +103,7 @@ pub(crate) async fn execute_on(
     query_context: QueryContext,
 ) -> Result<BatchStream> {
     let threads = context.database.threads();
-    if let Some(ready) = context.queries.ready(planned, parameters, &query_context) {
+    if let Some(ready) = context.queries.ready(planned, parameters, &query_context).await {
         return if ready.runs_inline() {
             threads.poll_here(|| ready.start())
         } else {

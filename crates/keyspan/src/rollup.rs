@@ -99,20 +99,21 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
             applied => drop(applied?),
         }
     }
-    report_progress(database, rollup)
+    report_progress(database, rollup).await
 }
 
 /// Tells the store up to which seq all views of the source have read it.
-fn report_progress(database: &Database, rollup: &RollupDef) -> Result<()> {
+async fn report_progress(database: &Database, rollup: &RollupDef) -> Result<()> {
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let catalog = snapshot.catalog();
     let Some(source) = catalog.tables.get(&rollup.source) else { return Ok(()) };
-    let seen = catalog.rollups_of(source.id).map(|(_, rollup)| {
-        let progress = progress(snapshot.as_ref(), rollup)?;
-        Ok(progress.filter(|progress| progress.relation == source.rows).map_or(0, |progress| progress.seq))
-    });
-    let seen = seen.collect::<Result<Vec<u64>>>()?;
-    database.store().followed(source.rows, seen.into_iter().min().unwrap_or(0));
+    let mut seen: Option<u64> = None;
+    for (_, rollup) in catalog.rollups_of(source.id) {
+        let progress = progress(snapshot.as_ref(), rollup).await?.filter(|progress| progress.relation == source.rows);
+        let seq = progress.map_or(0, |progress| progress.seq);
+        seen = Some(seen.map_or(seq, |least| least.min(seq)));
+    }
+    database.store().followed(source.rows, seen.unwrap_or(0));
     Ok(())
 }
 

@@ -63,8 +63,8 @@ impl TableHandle {
     }
 
     /// The live rows of these keys, all columns; missing ones are left out.
-    pub(crate) fn read(&self, snapshot: &Arc<dyn Snapshot>, keys: &[Vec<Value>]) -> Result<RecordBatch> {
-        snapshot.get(self.relation.id, keys, &self.scan_columns())
+    pub(crate) async fn read(&self, snapshot: &Arc<dyn Snapshot>, keys: &[Vec<Value>]) -> Result<RecordBatch> {
+        snapshot.get(self.relation.id, keys, &self.scan_columns()).await
     }
 
     /// The values of one row of a batch that has all columns.

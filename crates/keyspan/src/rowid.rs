@@ -64,7 +64,7 @@ async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Re
     let ordered = snapshot.accept(&scan).order;
     // Without an order the last row may come anywhere.
     scan.limit = scan.limit.filter(|_| ordered);
-    let plan = snapshot.plan(&scan, 1)?;
+    let plan = snapshot.plan(&scan, 1).await?;
     let mut last = 0;
     for split in &plan.splits {
         let mut stream = snapshot.scan(&scan, split, Arc::default())?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
 use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded};
 
@@ -34,6 +35,7 @@ pub(crate) fn notice(seen: &AtomicBool) -> Option<Notice> {
     seen.load(Ordering::Relaxed).then(|| notice().with_hint(hint))
 }
 
+#[async_trait]
 impl Snapshot for GuardedSnapshot {
     fn catalog(&self) -> &Arc<Catalog> {
         self.inner.catalog()
@@ -51,7 +53,7 @@ impl Snapshot for GuardedSnapshot {
         self.inner.accept(scan)
     }
 
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         // A query with a LIMIT and no filter stops by itself.
         if !is_bounded(&scan.spans, &[]) && scan.limit.is_none() {
             if self.refuse {
@@ -59,15 +61,15 @@ impl Snapshot for GuardedSnapshot {
             }
             self.seen.store(true, Ordering::Relaxed);
         }
-        self.inner.plan(scan, want)
+        self.inner.plan(scan, want).await
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         self.inner.scan(scan, split, counters)
     }
 
-    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
-        self.inner.get(relation, keys, columns)
+    async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        self.inner.get(relation, keys, columns).await
     }
 
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {

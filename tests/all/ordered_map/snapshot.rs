@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
 use futures::StreamExt;
 use keyspan_model::{
     Catalog, ColumnId, ColumnType, Error, Order, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
@@ -115,6 +116,7 @@ fn bounds(split: &Split) -> Option<(usize, usize)> {
     Some((from.parse().ok()?, to.parse().ok()?))
 }
 
+#[async_trait]
 impl Snapshot for MapSnapshot {
     fn catalog(&self) -> &Arc<Catalog> {
         &self.state.catalog
@@ -132,7 +134,7 @@ impl Snapshot for MapSnapshot {
         Accepted { order: self.accepted.order && scan.order != Order::Any, ..self.accepted }
     }
 
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         let rows = self.found(self.state.relation(scan.relation)?, scan)?.len();
         Ok(ScanPlan {
             splits: divided(rows, want),
@@ -159,7 +161,7 @@ impl Snapshot for MapSnapshot {
         Ok(futures::stream::iter(batches).boxed())
     }
 
-    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+    async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         let relation = self.state.relation(relation)?;
         let mut found = Vec::new();
         for key in keys {

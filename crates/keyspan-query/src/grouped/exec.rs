@@ -24,7 +24,7 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use futures::{StreamExt, TryStreamExt};
-use keyspan_model::{ColumnRange, Order, Scan, Value};
+use keyspan_model::{ColumnRange, Order, Scan, ScanColumn, Value};
 use keyspan_seam::{Known, Split};
 use parking_lot::Mutex;
 
@@ -117,7 +117,7 @@ impl GroupedScanExec {
     /// All answers, in order.
     async fn answer(self, context: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
         let tasks = context.session_config().target_partitions().max(1);
-        for window in self.windows() {
+        for window in self.windows().await? {
             let found = self.read(Some(window), tasks, &context).await?;
             if Some(found.groups.len()) >= self.fetch {
                 return found.batches(&self);
@@ -130,12 +130,14 @@ impl GroupedScanExec {
     ///
     /// Each is open to the side where the answer begins. So whatever the bounds are taken to be, the first so many
     /// groups of a window are those of the whole; if there are too few a wider one is read.
-    fn windows(&self) -> Vec<(i64, i64)> {
+    async fn windows(&self) -> Result<Vec<(i64, i64)>> {
         let (Some(fetch), [(0, descending)], [part]) = (self.fetch, self.order.as_slice(), self.work.parts.as_ref())
         else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let (Some(step), Some((least, greatest))) = (part.step, self.time_bounds()) else { return Vec::new() };
+        let (Some(step), Some((least, greatest))) = (part.step, self.time_bounds().await?) else {
+            return Ok(Vec::new());
+        };
         let (from, to) = self.work.within.unwrap_or((i64::MIN, i64::MAX));
         let (newest, oldest) = (greatest.min(to.saturating_sub(1)), least.max(from));
         let mut windows = Vec::new();
@@ -150,18 +152,22 @@ impl GroupedScanExec {
             windows.push(if *descending { (cut.max(from), to) } else { (from, cut.min(to)) });
             steps = steps.saturating_mul(WIDER);
         }
-        windows
+        Ok(windows)
     }
 
     /// Least and greatest time that the store knows of.
-    fn time_bounds(&self) -> Option<(i64, i64)> {
-        let id = self.time_column()?;
-        let at = self.scan.scan.columns.iter().position(|column| *column == keyspan_model::ScanColumn::Column(id))?;
-        match self.scan.estimate.ranges.get(at)? {
-            Known::Exact((Value::Timestamp(least), Value::Timestamp(greatest)))
-            | Known::Estimate((Value::Timestamp(least), Value::Timestamp(greatest))) => Some((*least, *greatest)),
+    async fn time_bounds(&self) -> Result<Option<(i64, i64)>> {
+        let Some(id) = self.time_column() else { return Ok(None) };
+        let column = ScanColumn::Column(id);
+        let at = self.scan.scan.columns.iter().position(|each| *each == column);
+        let ranges = &self.scan.divided().await?.store.statistics.ranges;
+        Ok(match at.and_then(|at| ranges.get(at)) {
+            Some(
+                Known::Exact((Value::Timestamp(least), Value::Timestamp(greatest)))
+                | Known::Estimate((Value::Timestamp(least), Value::Timestamp(greatest))),
+            ) => Some((*least, *greatest)),
             _ => None,
-        }
+        })
     }
 
     fn time_column(&self) -> Option<keyspan_model::ColumnId> {
@@ -170,23 +176,24 @@ impl GroupedScanExec {
     }
 
     /// A scan of the rows within these times, and its splits.
-    fn planned(&self, within: Option<(i64, i64)>, tasks: usize) -> Result<(Arc<Scan>, Vec<Split>)> {
+    async fn planned(&self, within: Option<(i64, i64)>, tasks: usize) -> Result<(Arc<Scan>, Vec<Split>)> {
         let mut scan = Scan { order: Order::Any, ..Scan::clone(&self.scan.scan) };
         if let (Some(column), Some((from, to))) = (self.time_column(), within) {
             let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
             scan.ranges.push(ColumnRange { column, lower, upper });
         }
         let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
-        let splits = self.scan.plan.snapshot.plan(&scan, want).map_err(external)?.splits;
+        let splits = self.scan.plan.snapshot.plan(&scan, want).await.map_err(external)?.splits;
         Ok((Arc::new(scan), splits))
     }
 
     /// Groups of all rows within these times.
     async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<PartialGroups> {
-        let (scan, splits) = match self.scan.few_splits().filter(|_| within == self.work.within) {
+        let few = if within == self.work.within { self.scan.few_splits().await? } else { None };
+        let (scan, splits) = match few {
             // Splits belong to the very scan that they were planned for.
             Some(splits) => (self.scan.scan.clone(), splits.to_vec()),
-            None => self.planned(within, tasks)?,
+            None => self.planned(within, tasks).await?,
         };
         let tasks = tasks.min(splits.len());
         let reader = Arc::new(Reader::new(&self.scan, scan, self.work.filter.as_ref())?);

@@ -41,8 +41,8 @@ use parking_lot::Mutex;
 use crate::context::FunctionContext;
 use crate::context::QueryContext;
 use crate::optimizer;
+use crate::physical;
 use crate::prefix;
-use crate::repartition;
 use crate::table::KeyspanTable;
 use template::Template;
 
@@ -230,7 +230,7 @@ impl PlanInstance {
     /// The physical plan, if the cached one needs nothing but another scan; `None` if it must be planned.
     ///
     /// Takes no longer than finding the spans does, whatever the statement.
-    pub fn instantiate(
+    pub async fn instantiate(
         &self,
         given: &[ScalarValue],
         context: &QueryContext,
@@ -243,7 +243,7 @@ impl PlanInstance {
         // Whatever fails here is said better by planning.
         let constants = constants::values(&self.constants, given, functions).ok()??;
         let filters = constants::bound_filters(&optimized, &constants, functions).ok()?;
-        template.renewed(&filters, context, functions).ok()?
+        template.renewed(&filters, context, functions).await.ok()?
     }
 
     /// Plans it with this statement's constants, and caches the physical plan. `None` if it cannot be cached.
@@ -265,7 +265,7 @@ impl PlanInstance {
         };
         let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
         let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
-        let physical = repartition::physical_plan(&bound, bare, memory).await?;
+        let physical = physical::physical_plan(&bound, bare, memory).await?;
         *self.cached.state.lock() = match Template::of(&physical, self.cached.table.is_some())? {
             Some(template) => State::Planned(optimized, Arc::new(template)),
             // Other constants may give a plan that can be cached: statistics do not answer all of them.

@@ -75,7 +75,7 @@ impl Template {
     }
 
     /// The plan with a scan by these filters; `None` where that scan is of another form.
-    pub fn renewed(
+    pub async fn renewed(
         &self,
         filters: &[Expr],
         context: &QueryContext,
@@ -83,7 +83,7 @@ impl Template {
     ) -> Result<Option<Plan>> {
         let mut plan: Plan = match &self.leaf {
             Leaf::Row(row) => row.clone(),
-            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, functions)?, grouped) {
+            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, functions).await?, grouped) {
                 (Some(scan), Some(grouped)) => Arc::new(grouped.over(scan)),
                 (Some(scan), None) => Arc::new(scan),
                 (None, _) => return Ok(None),
@@ -97,7 +97,7 @@ impl Template {
 }
 
 /// A scan of this form by these filters; `None` where it would be of another.
-fn renewed(
+async fn renewed(
     form: &ScanTemplate,
     filters: &[Expr],
     context: &QueryContext,
@@ -113,7 +113,7 @@ fn renewed(
         },
         None => None,
     };
-    form.renewed(context.snapshot.clone(), pushed, filter)
+    form.renewed(context.snapshot.clone(), pushed, filter).await
 }
 
 /// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.

@@ -35,7 +35,7 @@ fn readings(claimed: Option<u64>) -> Bench {
 }
 
 async fn answer(bench: &Bench, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> String {
-    let stream = match bench.session.ready(planned, parameters, context) {
+    let stream = match bench.session.ready(planned, parameters, context).await {
         Some(ready) => ready.start(),
         None => bench.session.execute(planned, parameters, context).await,
     };
@@ -112,7 +112,7 @@ async fn is_kept(bench: &Bench, first: &str, second: &str) -> bool {
     let plan = async |sql: &str| bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
     let planned = plan(first).await;
     answer(bench, &planned, &[], &bench.context).await;
-    bench.session.ready(&plan(second).await, &[], &bench.context).is_some()
+    bench.session.ready(&plan(second).await, &[], &bench.context).await.is_some()
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn what_reads_and_computes_little_is_brief() {
             let bench = readings(claimed);
             let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
             answer(&bench, &planned, &[], &bench.context).await;
-            let ready = bench.session.ready(&planned, &[], &bench.context).expect("kept");
+            let ready = bench.session.ready(&planned, &[], &bench.context).await.expect("kept");
             assert_eq!(ready.runs_inline(), expected, "{sql} {claimed:?}");
         }
     }
@@ -203,7 +203,7 @@ async fn a_text_of_other_quoted_literals_is_not_analyzed_again() {
                 let sql = with.replace("{}", other);
                 let known = bench.session.cached(&parse(&sql).expect("parses"), context).expect("known");
                 // NOT IN makes spans of another number for each list.
-                let ready = bench.session.ready(&known, &[], context).is_some() || sql.contains("NOT");
+                let ready = bench.session.ready(&known, &[], context).await.is_some() || sql.contains("NOT");
                 assert!(known.parameters.is_empty() && ready, "{sql}");
                 let expected = written_out(&bench, &sql, context).await.expect("plans");
                 let expected = answer(&bench, &expected, &[], context).await;
@@ -258,7 +258,7 @@ async fn a_plan_serves_every_session_and_means_what_each_of_them_means() {
         let info = Arc::new(SessionInfo { user: user.into(), ..SessionInfo::default() });
         let context = QueryContext { info, ..other.context.clone() };
         let known = other.session.cached(&query, &context).expect("planned by the first");
-        assert!(other.session.ready(&known, &[], &context).is_some());
+        assert!(other.session.ready(&known, &[], &context).await.is_some());
         let answered = answer(&other, &known, &[], &context).await;
         assert!(answered.contains(&format!("| {user} ")) && answered.lines().count() == 5, "{answered}");
     }
@@ -271,9 +271,9 @@ async fn a_plan_is_kept_for_one_time_zone_and_holds_no_snapshot() {
     let planned = bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
     let all = [Value::Timestamp(0)];
     let in_utc = answer(&bench, &planned, &all, &bench.context).await;
-    assert!(bench.session.ready(&planned, &all, &bench.context).is_some());
+    assert!(bench.session.ready(&planned, &all, &bench.context).await.is_some());
     let elsewhere = QueryContext { time_zone: "America/New_York".into(), ..bench.context.clone() };
-    assert!(bench.session.ready(&planned, &all, &elsewhere).is_none());
+    assert!(bench.session.ready(&planned, &all, &elsewhere).await.is_none());
     assert_ne!(answer(&bench, &planned, &all, &elsewhere).await, in_utc);
     let Bench { session, context } = bench;
     let snapshot = Arc::downgrade(&context.snapshot);

@@ -28,10 +28,10 @@ pub struct Progress {
 }
 
 /// How far a view's rows are right on this snapshot; `None`: nothing is computed yet.
-pub fn progress(snapshot: &dyn Snapshot, rollup: &RollupDef) -> Result<Option<Progress>> {
+pub async fn progress(snapshot: &dyn Snapshot, rollup: &RollupDef) -> Result<Option<Progress>> {
     let columns: Vec<ColumnId> = rollup.progress.columns.iter().filter(|c| !c.is_key()).map(|c| c.id).collect();
     let columns: Vec<ScanColumn> = columns.into_iter().map(ScanColumn::Column).collect();
-    let row = snapshot.get(rollup.progress.rows, &[vec![Value::Int(0)]], &columns)?;
+    let row = snapshot.get(rollup.progress.rows, &[vec![Value::Int(0)]], &columns).await?;
     if row.num_rows() == 0 {
         return Ok(None);
     }
@@ -51,7 +51,7 @@ pub struct Stale {
 
 impl Stale {
     /// What is stale on the snapshot.
-    pub fn of(
+    pub async fn of(
         definition: &Definition,
         rollup: &RollupDef,
         snapshot: &dyn Snapshot,
@@ -61,7 +61,7 @@ impl Stale {
         let ty = source.column_by_id(definition.time).map(|column| column.ty);
         let ty = ty.ok_or_else(|| Error::internal("the source has lost the column of its time"))?;
         let bucket = bucket(&definition.bucket, state).map_err(from_datafusion)?;
-        let progress = progress(snapshot, rollup)?;
+        let progress = progress(snapshot, rollup).await?;
         let changes = match progress {
             Some(progress) if progress.relation == source.rows => {
                 snapshot.changed(source.rows, definition.time, progress.seq)?

@@ -1,5 +1,6 @@
 //! A materialized view in a plan: a table of its columns, which is replaced before the plan is optimized.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -87,14 +88,13 @@ impl RollupTable {
     }
 
     /// What is stale on the snapshot.
-    pub(crate) fn stale(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<Stale> {
+    pub(crate) async fn stale(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<Stale> {
         let definition = definition(&self.query).map_err(external)?;
-        Stale::of(&definition, &self.rollup, snapshot, state).map_err(external)
+        Stale::of(&definition, &self.rollup, snapshot, state).await.map_err(external)
     }
 
-    /// All rows of the view, as the snapshot shows them.
-    fn complete(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<LogicalPlan> {
-        let stale = self.stale(snapshot, state)?;
+    /// All rows of the view, as a snapshot shows them.
+    fn complete(&self, stale: &Stale) -> Result<LogicalPlan> {
         let kept = self.kept(|bucket| stale.spares(bucket))?;
         if stale.is_empty() {
             return Ok(kept);
@@ -111,15 +111,38 @@ fn bucket_column(rows: &TableDef) -> Option<&str> {
 
 /// The plan with every materialized view in it replaced by what stands for it on this snapshot. The plan is analyzed, and
 /// so is what is put in.
-pub fn expanded(plan: LogicalPlan, snapshot: &dyn Snapshot, state: &SessionState) -> Result<LogicalPlan> {
+pub async fn expanded(plan: LogicalPlan, snapshot: &dyn Snapshot, state: &SessionState) -> Result<LogicalPlan> {
+    let mut stale = HashMap::new();
+    for view in views(&plan)? {
+        stale.insert(view.rollup.rows.rows, view.stale(snapshot, state).await?);
+    }
+    if stale.is_empty() {
+        return Ok(plan);
+    }
     let replaced = plan.transform_down_with_subqueries(|node| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
-        let provider = source_as_provider(&scan.source)?;
-        let Some(table) = provider.downcast_ref::<RollupTable>() else { return Ok(Transformed::no(node)) };
-        let complete = in_place_of(scan, table.complete(snapshot, state)?)?;
+        let Some(view) = view_of(scan) else { return Ok(Transformed::no(node)) };
+        let Some(stale) = stale.get(&view.rollup.rows.rows) else { return Ok(Transformed::no(node)) };
+        let complete = in_place_of(scan, view.complete(stale)?)?;
         Ok(Transformed::new(complete, true, TreeNodeRecursion::Jump))
     })?;
     Ok(replaced.data)
+}
+
+/// The materialized views that a plan reads.
+fn views(plan: &LogicalPlan) -> Result<Vec<RollupTable>> {
+    let mut views = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            views.extend(view_of(scan));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(views)
+}
+
+fn view_of(scan: &TableScan) -> Option<RollupTable> {
+    source_as_provider(&scan.source).ok()?.downcast_ref::<RollupTable>().cloned()
 }
 
 /// A plan with the columns of a scan, named and qualified as they are.

@@ -5,26 +5,18 @@ use std::fmt;
 use keyspan_model::Order;
 use keyspan_seam::ScanForm;
 
-use super::exec::{Layout, SpanScanExec};
+use super::exec::SpanScanExec;
+use super::layout::{Divided, Layout, Shape};
 use super::statistics::estimated_rows;
 use crate::spans::spans_text;
 
 /// Writes the line.
 pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (plan, store) = (&exec.plan, &exec.store_plan);
+    let plan = &exec.plan;
     write!(f, "SpanScan: {}.{}", plan.table.keyspace, plan.table.name)?;
     write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
-    let form = match store.form {
-        ScanForm::Empty => "empty",
-        ScanForm::Concatenate => "concatenate",
-        ScanForm::Interleave => "interleave",
-        ScanForm::Merge => "merge",
-        ScanForm::Unordered => "unordered",
-    };
-    write!(f, ", form={form}, memory_runs={}, segments={}", store.memory_runs, store.segments)?;
-    if !store.pruned.is_empty() {
-        let pruned: Vec<String> = store.pruned.iter().map(|(reason, count)| format!("{count} by {reason}")).collect();
-        write!(f, ", pruned=[{}]", pruned.join(", "))?;
+    if let Some(divided) = exec.known_division() {
+        describe_runs(divided, f)?;
     }
     match exec.scan.order {
         Order::Forward => write!(f, ", order=forward")?,
@@ -41,11 +33,11 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     if let Some(fetch) = exec.fetch {
         write!(f, ", limit={fetch}")?;
     }
-    match &exec.layout {
-        Layout::Partitions(groups) => write!(f, ", partitions={}", groups.len())?,
-        Layout::Spans(spans) => write!(f, ", merged_spans={}", spans.len())?,
-        Layout::Sequence(splits) if splits.len() > 1 => write!(f, ", splits={}", splits.len())?,
-        Layout::Sequence(_) => {}
+    match (exec.shape, exec.known_division().map(|divided| &divided.layout)) {
+        (Shape::Partitions(count), _) => write!(f, ", partitions={count}")?,
+        (Shape::Spans, _) => write!(f, ", merged_spans={}", exec.scan.spans.len())?,
+        (_, Some(Layout::Sequence(splits))) if splits.len() > 1 => write!(f, ", splits={}", splits.len())?,
+        _ => {}
     }
     let names: Vec<&str> = exec.schema.fields().iter().map(|field| field.name().as_str()).collect();
     write!(f, ", columns=[{}]", names.join(", "))?;
@@ -53,4 +45,21 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
         Some(rows) => write!(f, ", rows≈{rows}"),
         None => Ok(()),
     }
+}
+
+/// How runs are combined, and which are read.
+fn describe_runs(Divided { store, .. }: &Divided, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let form = match store.form {
+        ScanForm::Empty => "empty",
+        ScanForm::Concatenate => "concatenate",
+        ScanForm::Interleave => "interleave",
+        ScanForm::Merge => "merge",
+        ScanForm::Unordered => "unordered",
+    };
+    write!(f, ", form={form}, memory_runs={}, segments={}", store.memory_runs, store.segments)?;
+    if !store.pruned.is_empty() {
+        let pruned: Vec<String> = store.pruned.iter().map(|(reason, count)| format!("{count} by {reason}")).collect();
+        write!(f, ", pruned=[{}]", pruned.join(", "))?;
+    }
+    Ok(())
 }

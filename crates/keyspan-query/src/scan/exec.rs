@@ -1,4 +1,4 @@
-//! The scan node: layout, limits, order and projection.
+//! The scan node: limits, order and projection.
 //!
 //! A new scan declares no order and may be read by several partitions. The optimizer changes it: a sort that it can
 //! answer gives it an order, a limit lets it stop early, and [`super::KeyOrder`] makes it one sequence.
@@ -20,18 +20,15 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
-use keyspan_seam::{Known, ScanPlan, ScanStatistics, Snapshot, Split, is_bounded};
+use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
+use tokio::sync::OnceCell;
 
+use super::layout::{Divided, Shape};
 use super::read::{Columns, ReadColumn};
 use super::{describe, read, sort, statistics};
-use crate::error::external;
 
-/// Rows below which a scan is one partition: a second task costs more than it saves.
-const ROWS_PER_PARTITION: u64 = 32_768;
 /// Rows up to which a scan is brief, and bytes of them.
 const INLINE_READ: (u64, u64) = (8192, 2 << 20);
-/// Splits per core of a scan in sequence: enough that the first is soon done, few enough that each is worth its start.
-const SPLITS_PER_CORE: usize = 4;
 
 /// What a scan reads: fixed when the table is planned, shared by every form that the optimizer gives the scan.
 #[derive(Clone, Debug)]
@@ -56,17 +53,6 @@ pub struct ReadPlan {
     pub partitions: usize,
 }
 
-/// How the splits are read.
-#[derive(Clone, Debug)]
-pub(super) enum Layout {
-    /// Each group by a partition of its own.
-    Partitions(Vec<Vec<Split>>),
-    /// Each span by a partition of its own, as a scan of its own, in order; above, they are merged.
-    Spans(Vec<(Arc<Scan>, Vec<Split>)>),
-    /// One partition: the splits one after another, several being read at a time.
-    Sequence(Vec<Split>),
-}
-
 /// Reads the spans of a table.
 #[derive(Clone, Debug)]
 pub struct SpanScanExec {
@@ -78,95 +64,87 @@ pub struct SpanScanExec {
     pub(crate) schema: SchemaRef,
     pub(super) ordering: Option<LexOrdering>,
     pub(crate) fetch: Option<usize>,
-    pub(super) layout: Layout,
-    pub(super) store_plan: Arc<ScanPlan>,
+    pub(super) shape: Shape,
+    /// What the store said of the scan as it was first asked for.
     pub(crate) estimate: Arc<ScanStatistics>,
+    divided: Arc<OnceCell<Divided>>,
     properties: Arc<PlanProperties>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
 
 impl SpanScanExec {
-    /// A scan in no particular order. `output` gives places in `plan.read`.
-    pub fn try_new(plan: ReadPlan, output: Vec<usize>, fetch: Option<usize>) -> Result<SpanScanExec> {
+    /// A scan in no particular order. `output` gives places in `plan.read`. Asks the store how it divides it.
+    pub async fn try_new(plan: ReadPlan, output: Vec<usize>, fetch: Option<usize>) -> Result<SpanScanExec> {
         let schema = Arc::new(plan.read_schema.project(&output)?);
-        let form = Form { order: plan.scan.order, ordering: None, fetch, shape: Shape::Partitions };
-        Self::formed(plan, output, schema, form)
+        let shape = Shape::Partitions(plan.partitions.max(1));
+        let form = Form { order: plan.scan.order, ordering: None, fetch, shape };
+        Self::formed(plan, output, schema, form).await
     }
 
     /// A scan of this form, whose output columns have the names of `schema`.
-    pub(super) fn formed(plan: ReadPlan, output: Vec<usize>, schema: SchemaRef, form: Form) -> Result<SpanScanExec> {
+    pub(super) async fn formed(
+        plan: ReadPlan,
+        output: Vec<usize>,
+        schema: SchemaRef,
+        form: Form,
+    ) -> Result<SpanScanExec> {
         let columns = Columns::new(&plan.read, &plan.relation);
-        let mut scan = plan.scan.clone();
-        scan.columns = columns.scan.clone();
-        let (plan, columns) = (Arc::new(plan), Arc::new(columns));
-        Self::laid_out(Base { plan, columns, output, schema, estimate: None }, scan, form)
-    }
-
-    /// Asks the store for splits and lays them out.
-    fn laid_out(base: Base, mut scan: Scan, form: Form) -> Result<SpanScanExec> {
-        let plan = &base.plan;
-        scan.order = form.order;
-        scan.limit = if plan.filter.is_none() { form.fetch } else { None };
-        scan.limit = scan.limit.filter(|_| plan.snapshot.accept(&scan).limit);
-        let early_stop = form.fetch.is_some_and(|fetch| (fetch as u64) < ROWS_PER_PARTITION) && plan.filter.is_none();
-        let want = match form.shape {
-            _ if early_stop => 1,
-            Shape::Sequence => plan.partitions.max(1) * SPLITS_PER_CORE,
-            Shape::Partitions => plan.partitions.max(1),
-            Shape::Spans => 1,
-        };
-        let mut store_plan = plan.snapshot.plan(&scan, want).map_err(external)?;
-        let splits = std::mem::take(&mut store_plan.splits);
-        let estimate = base.estimate.unwrap_or_else(|| Arc::new(store_plan.statistics.clone()));
-        let several = want > 1 && splits.len() > 1 && !is_few(&estimate);
-        let layout = match form.shape {
-            Shape::Spans => Layout::Spans(by_span(plan, &scan)?),
-            Shape::Partitions if several => Layout::Partitions(grouped(splits, plan.partitions)),
-            _ => Layout::Sequence(splits),
-        };
-        let properties = properties(&base.schema, form.ordering.as_ref(), layout.partitions());
+        let scan = form.scan(&plan, Scan { columns: columns.scan.clone(), ..plan.scan.clone() });
+        let (divided, shape) = Divided::at_first(&plan, &scan, form.effective_shape(&plan)).await?;
+        let properties = properties(&schema, form.ordering.as_ref(), shape.partitions(scan.spans.len()));
         Ok(SpanScanExec {
-            plan: base.plan,
+            plan: Arc::new(plan),
             scan: Arc::new(scan),
-            columns: base.columns,
-            output: base.output,
-            schema: base.schema,
+            columns: Arc::new(columns),
+            output,
+            schema,
             ordering: form.ordering,
             fetch: form.fetch,
-            layout,
-            store_plan: Arc::new(store_plan),
-            estimate,
+            shape,
+            estimate: Arc::new(divided.store.statistics.clone()),
+            divided: Arc::new(OnceCell::new_with(Some(divided))),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
 
-    /// This scan with some of its form changed.
-    fn changed(&self, change: impl FnOnce(&mut Form)) -> Result<SpanScanExec> {
-        let (ordering, shape) = (self.ordering.clone(), self.shape());
-        let mut form = Form { order: self.scan.order, ordering, fetch: self.fetch, shape };
-        change(&mut form);
-        let base = Base {
-            plan: self.plan.clone(),
-            columns: self.columns.clone(),
-            output: self.output.clone(),
-            schema: self.schema.clone(),
-            estimate: Some(self.estimate.clone()),
-        };
-        Self::laid_out(base, Scan::clone(&self.scan), form)
+    /// The scan as the store divides it. The store is asked once for each form of the scan.
+    pub(crate) async fn divided(&self) -> Result<&Divided> {
+        self.divided.get_or_try_init(|| Divided::of(&self.plan, &self.scan, self.shape)).await
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        match self.layout {
-            Layout::Partitions(_) => Shape::Partitions,
-            Layout::Sequence(_) => Shape::Sequence,
-            Layout::Spans(_) => Shape::Spans,
+    /// As [`SpanScanExec::divided`], if the store has been asked.
+    pub(super) fn known_division(&self) -> Option<&Divided> {
+        self.divided.get()
+    }
+
+    /// This scan with some of its form changed.
+    fn changed(&self, change: impl FnOnce(&mut Form)) -> SpanScanExec {
+        let (ordering, shape) = (self.ordering.clone(), self.shape);
+        let mut form = Form { order: self.scan.order, ordering, fetch: self.fetch, shape };
+        change(&mut form);
+        let scan = form.scan(&self.plan, Scan::clone(&self.scan));
+        let shape = form.effective_shape(&self.plan);
+        let mut next = self.clone();
+        if scan != *self.scan || shape != self.shape {
+            next.divided = Arc::default();
         }
+        let partitions = shape.partitions(scan.spans.len());
+        next.properties = Arc::new(properties(&self.schema, form.ordering.as_ref(), partitions));
+        next.metrics = ExecutionPlanMetricsSet::new();
+        next.scan = Arc::new(scan);
+        (next.ordering, next.fetch, next.shape) = (form.ordering, form.fetch, shape);
+        next
+    }
+
+    /// How many partitions read it.
+    fn partitions(&self) -> usize {
+        self.shape.partitions(self.scan.spans.len())
     }
 
     /// This scan with the properties of another of the same order, if it has as many partitions.
     pub(super) fn promising(mut self, properties: &Arc<PlanProperties>) -> Option<SpanScanExec> {
-        let same = self.layout.partitions() == properties.partitioning.partition_count();
+        let same = self.partitions() == properties.partitioning.partition_count();
         self.properties = properties.clone();
         same.then_some(self)
     }
@@ -185,7 +163,7 @@ impl SpanScanExec {
 
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
     pub(super) fn is_by_span(&self) -> bool {
-        matches!(self.layout, Layout::Spans(_))
+        self.shape == Shape::Spans
     }
 
     /// Bytes that the rows take in memory, about. Widths of texts are guesses, so that a scan of a whole table counts
@@ -205,35 +183,31 @@ impl SpanScanExec {
 
     /// Whether so few rows are expected that a second task costs more than it saves.
     pub(crate) fn is_small(&self) -> bool {
-        is_few(&self.estimate)
+        statistics::is_few(&self.estimate)
     }
 
     /// Whether one task reads it, and a few rows are expected.
     pub(crate) fn runs_inline(&self) -> bool {
-        let Some(all) = statistics::estimated_rows(&self.estimate).filter(|rows| *rows < ROWS_PER_PARTITION) else {
-            return false;
-        };
+        let Some(all) = statistics::estimated_rows(&self.estimate).filter(|_| self.is_small()) else { return false };
         let rows = self.scan.limit.map_or(all, |limit| all.min(limit as u64));
         let narrow = match self.estimate.bytes {
             Known::Exact(bytes) | Known::Estimate(bytes) => bytes.saturating_mul(rows) / all.max(1) <= INLINE_READ.1,
             Known::Unknown => true,
         };
-        let alone = matches!(&self.layout, Layout::Sequence(splits) if splits.len() <= 1);
+        let alone = self.partitions() == 1 && self.known_division().is_some_and(|divided| divided.splits(0).len() <= 1);
         alone && narrow && rows <= INLINE_READ.0
     }
 
     /// The splits of a scan in no order, of which so few rows are expected that one task reads them.
-    pub(crate) fn few_splits(&self) -> Option<&[Split]> {
-        match &self.layout {
-            Layout::Sequence(splits) if self.scan.order == Order::Any && self.is_small() => Some(splits),
-            _ => None,
-        }
+    pub(crate) async fn few_splits(&self) -> Result<Option<&[Split]>> {
+        let few = self.partitions() == 1 && self.scan.order == Order::Any && self.is_small();
+        if few { Ok(Some(self.divided().await?.splits(0))) } else { Ok(None) }
     }
 
     /// One partition in row-key order, or in the order it already has.
-    pub(super) fn in_sequence(&self) -> Result<SpanScanExec> {
-        if self.scan.order != Order::Any && matches!(self.layout, Layout::Sequence(_)) {
-            return Ok(self.clone());
+    pub(super) fn in_sequence(&self) -> SpanScanExec {
+        if self.scan.order != Order::Any && matches!(self.shape, Shape::Sequence | Shape::First) {
+            return self.clone();
         }
         self.changed(|form| {
             form.shape = Shape::Sequence;
@@ -262,8 +236,31 @@ impl SpanScanExec {
             }));
         }
         let read_schema = Arc::new(Schema::new(fields));
-        let plan = ReadPlan { read, read_schema, ..ReadPlan::clone(plan) };
-        Ok((SpanScanExec::try_new(plan, output, None)?, places))
+        let schema = Arc::new(read_schema.project(&output)?);
+        let columns = Columns::new(&read, &plan.relation);
+        let scan = Scan { columns: columns.scan.clone(), order: plan.scan.order, ..Scan::clone(&self.scan) };
+        // What is known of the columns read so far, which stay the first ones.
+        let mut estimate = ScanStatistics::clone(&self.estimate);
+        estimate.ranges.resize(columns.scan.len(), Known::Unknown);
+        let shape = match self.shape {
+            Shape::Partitions(_) => self.shape,
+            Shape::Sequence | Shape::First | Shape::Spans => Shape::Sequence,
+        };
+        let next = SpanScanExec {
+            plan: Arc::new(ReadPlan { read, read_schema, ..ReadPlan::clone(plan) }),
+            scan: Arc::new(scan),
+            columns: Arc::new(columns),
+            output,
+            properties: Arc::new(properties(&schema, None, shape.partitions(1))),
+            schema,
+            ordering: None,
+            fetch: None,
+            shape,
+            estimate: Arc::new(estimate),
+            divided: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        };
+        Ok((next, places))
     }
 
     /// The same scan with other output columns: places among the present ones, and their names.
@@ -274,33 +271,11 @@ impl SpanScanExec {
         let mut next = self.clone();
         next.output = places.iter().map(|(place, _)| self.output[*place]).collect();
         next.ordering = self.ordering.as_ref().and_then(|ordering| moved(ordering, places));
-        next.properties = Arc::new(properties(&schema, next.ordering.as_ref(), self.layout.partitions()));
+        next.properties = Arc::new(properties(&schema, next.ordering.as_ref(), self.partitions()));
         next.schema = schema;
         next.metrics = ExecutionPlanMetricsSet::new();
         Ok(next)
     }
-}
-
-fn is_few(estimate: &ScanStatistics) -> bool {
-    statistics::estimated_rows(estimate).is_some_and(|rows| rows < ROWS_PER_PARTITION)
-}
-
-/// What stays the same when the form changes.
-struct Base {
-    plan: Arc<ReadPlan>,
-    columns: Arc<Columns>,
-    output: Vec<usize>,
-    schema: SchemaRef,
-    /// What is known of the scan; `None`: not yet asked.
-    estimate: Option<Arc<ScanStatistics>>,
-}
-
-/// How the splits are to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    Partitions,
-    Sequence,
-    Spans,
 }
 
 /// What the optimizer changes of a scan.
@@ -311,40 +286,26 @@ pub(super) struct Form {
     pub(super) shape: Shape,
 }
 
-/// The splits of each span alone.
-fn by_span(plan: &ReadPlan, scan: &Scan) -> Result<Vec<(Arc<Scan>, Vec<Split>)>> {
-    let each = scan.spans.iter().map(|span| {
-        let alone = Scan { spans: vec![span.clone()], ..scan.clone() };
-        let splits = plan.snapshot.plan(&alone, 1).map_err(external)?.splits;
-        Ok((Arc::new(alone), splits))
-    });
-    each.collect()
-}
+impl Form {
+    /// The scan in this order, with the limit that the store may keep.
+    fn scan(&self, plan: &ReadPlan, scan: Scan) -> Scan {
+        let mut scan = Scan { order: self.order, limit: None, ..scan };
+        if plan.filter.is_none() {
+            scan.limit = self.fetch;
+            scan.limit = scan.limit.filter(|_| plan.snapshot.accept(&scan).limit);
+        }
+        scan
+    }
 
-impl Layout {
-    fn partitions(&self) -> usize {
-        match self {
-            Layout::Partitions(groups) => groups.len(),
-            Layout::Spans(spans) => spans.len(),
-            Layout::Sequence(_) => 1,
+    /// One partition is enough where the first rows are all that is wanted.
+    fn effective_shape(&self, plan: &ReadPlan) -> Shape {
+        let few = plan.filter.is_none() && self.fetch.is_some_and(statistics::are_few);
+        match self.shape {
+            Shape::Partitions(_) | Shape::Sequence | Shape::First if few => Shape::First,
+            Shape::First => Shape::Sequence,
+            shape => shape,
         }
     }
-}
-
-/// Neighbouring splits together, about the same number of rows in each group.
-fn grouped(splits: Vec<Split>, groups: usize) -> Vec<Vec<Split>> {
-    let total: u64 = splits.iter().map(|split| split.rows.max(1)).sum();
-    let share = total.div_ceil(groups.max(1) as u64).max(1);
-    let (mut grouped, mut rows): (Vec<Vec<Split>>, u64) = (Vec::new(), 0);
-    for split in splits {
-        let full = rows >= share * grouped.len() as u64 && grouped.len() < groups;
-        rows += split.rows.max(1);
-        match grouped.last_mut() {
-            Some(last) if !full => last.push(split),
-            _ => grouped.push(vec![split]),
-        }
-    }
-    grouped
 }
 
 fn properties(schema: &SchemaRef, ordering: Option<&LexOrdering>, partitions: usize) -> PlanProperties {
@@ -423,8 +384,7 @@ impl ExecutionPlan for SpanScanExec {
     }
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        let next = self.changed(|form| form.fetch = fetch).ok()?;
-        Some(Arc::new(next))
+        Some(Arc::new(self.changed(|form| form.fetch = fetch)))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -457,7 +417,7 @@ impl ExecutionPlan for SpanScanExec {
             if found.by_span {
                 form.shape = Shape::Spans;
             }
-        })?;
+        });
         if !next.keeps_order() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }

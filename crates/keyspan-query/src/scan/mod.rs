@@ -5,7 +5,8 @@
 //!                        grouped into partitions, or read in sequence, several at a time
 //! ```
 //!
-//! - [`exec`]: the node, its layout and what it tells the optimizer.
+//! - [`exec`]: the node, and what it tells the optimizer.
+//! - [`layout`]: how it is divided among partitions.
 //! - [`template`]: the node without what it reads, for the plan cache.
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
@@ -14,6 +15,7 @@
 
 mod describe;
 mod exec;
+mod layout;
 mod read;
 mod sequence;
 mod sort;

@@ -26,7 +26,8 @@ use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded
 use keyspan_seam::{ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
-use super::exec::{Layout, SpanScanExec};
+use super::exec::SpanScanExec;
+use super::layout::{Shape, span_alone};
 use crate::error::external;
 use crate::memory::bytes_of_a_batch;
 
@@ -85,7 +86,7 @@ pub(crate) struct FilteredRows {
 }
 
 /// What is done with each batch; shared by the tasks.
-struct Shape {
+struct Steps {
     columns: Arc<Columns>,
     filter: Option<Filter>,
     output: Vec<usize>,
@@ -119,7 +120,7 @@ impl Filter {
     }
 }
 
-impl Shape {
+impl Steps {
     fn filtered(&self, batch: &RecordBatch) -> Result<FilteredRows> {
         let key_text = match self.columns.key.is_empty() {
             true => None,
@@ -181,27 +182,24 @@ pub(super) fn execute(
     partition: usize,
     context: &TaskContext,
 ) -> Result<SendableRecordBatchStream> {
-    let scan = match &exec.layout {
-        Layout::Spans(spans) => spans.get(partition).map_or_else(|| exec.scan.clone(), |(scan, _)| scan.clone()),
+    let scan = match exec.shape {
+        Shape::Spans => Arc::new(span_alone(&exec.scan, partition)),
         _ => exec.scan.clone(),
     };
     let mut reader = Reader::new(exec, scan, exec.plan.filter.as_ref())?;
     reader.batch_bytes = bytes_of_a_batch(context.memory_pool().as_ref());
     let reader = Arc::new(reader);
+    let counters = reader.counters.clone();
     let tasks = context.session_config().target_partitions();
-    let batches = match &exec.layout {
-        Layout::Partitions(groups) => {
-            reader.clone().one_after_another(groups.get(partition).cloned().unwrap_or_default())
-        }
-        Layout::Spans(spans) => {
-            let splits = spans.get(partition).map(|(_, splits)| splits.clone());
-            reader.clone().one_after_another(splits.unwrap_or_default())
-        }
-        Layout::Sequence(splits) if splits.len() > 1 && tasks > 1 => reader.clone().ahead(splits.clone(), tasks),
-        Layout::Sequence(splits) => reader.clone().one_after_another(splits.clone()),
+    let divided = exec.clone();
+    let batches = async move {
+        let splits = divided.divided().await?.splits(partition).to_vec();
+        let ahead = splits.len() > 1 && tasks > 1 && divided.shape == Shape::Sequence;
+        Ok::<_, DataFusionError>(if ahead { reader.ahead(splits, tasks) } else { reader.one_after_another(splits) })
     };
+    let batches = futures::stream::once(batches).try_flatten().boxed();
     let batches = limited(batches, exec.fetch);
-    let meter = Meter::new(exec, partition, reader.counters.clone());
+    let meter = Meter::new(exec, partition, counters);
     let metered = batches.inspect(move |batch| meter.record(batch.as_ref().ok()));
     let stream = RecordBatchStreamAdapter::new(exec.schema.clone(), metered);
     Ok(Box::pin(cooperative(stream)))
@@ -212,7 +210,7 @@ pub(crate) struct Reader {
     snapshot: Arc<dyn Snapshot>,
     scan: Arc<Scan>,
     counters: Arc<ScanCounters>,
-    shape: Shape,
+    steps: Steps,
     /// Bytes of a batch, about.
     batch_bytes: usize,
 }
@@ -222,14 +220,14 @@ type Batches = BoxStream<'static, Result<RecordBatch>>;
 impl Reader {
     /// A reader of a scan of this node's columns, by a filter over the columns that it reads.
     pub(crate) fn new(exec: &SpanScanExec, scan: Arc<Scan>, filter: Option<&Arc<dyn PhysicalExpr>>) -> Result<Reader> {
-        let shape = Shape {
+        let steps = Steps {
             columns: exec.columns.clone(),
             filter: filter.map(|expr| Filter::new(expr, &exec.plan.read_schema)).transpose()?,
             output: exec.output.clone(),
             schema: exec.schema.clone(),
         };
         let snapshot = exec.plan.snapshot.clone();
-        Ok(Reader { snapshot, scan, counters: Arc::default(), shape, batch_bytes: usize::MAX })
+        Ok(Reader { snapshot, scan, counters: Arc::default(), steps, batch_bytes: usize::MAX })
     }
 
     /// Counts what this reader does in the node's metrics, until it is dropped.
@@ -240,13 +238,13 @@ impl Reader {
     /// One split as the store has it: filtered, but not decoded.
     pub(crate) fn filtered(self: Arc<Self>, split: &Split) -> Result<BoxStream<'static, Result<FilteredRows>>> {
         let stream = self.snapshot.scan(&self.scan, split, self.counters.clone()).map_err(external)?;
-        Ok(stream.map(move |batch| self.shape.filtered(&batch.map_err(external)?)).boxed())
+        Ok(stream.map(move |batch| self.steps.filtered(&batch.map_err(external)?)).boxed())
     }
 
     fn split(self: Arc<Self>, split: &Split) -> Batches {
         match self.snapshot.scan(&self.scan, split, self.counters.clone()) {
             Ok(stream) => {
-                let shaped = stream.map(move |batch| self.shape.apply(&batch.map_err(external)?, self.batch_bytes));
+                let shaped = stream.map(move |batch| self.steps.apply(&batch.map_err(external)?, self.batch_bytes));
                 shaped.map_ok(|pieces| futures::stream::iter(pieces.into_iter().map(Ok))).try_flatten().boxed()
             }
             Err(error) => futures::stream::once(future::ready(Err(external(error)))).boxed(),

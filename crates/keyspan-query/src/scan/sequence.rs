@@ -67,7 +67,7 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
         if scan.is_by_span() {
             return Ok(None);
         }
-        return Ok(Some(Arc::new(scan.in_sequence()?)));
+        return Ok(Some(Arc::new(scan.in_sequence())));
     }
     if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
         return match in_sequence(coalesce.input())? {

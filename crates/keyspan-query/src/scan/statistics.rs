@@ -10,6 +10,19 @@ use super::exec::SpanScanExec;
 use super::read::ReadColumn;
 use crate::types::scalar_of;
 
+/// Rows below which a scan is one partition: a second task costs more than it saves.
+const FEW_ROWS: u64 = 32_768;
+
+/// Whether so few rows are expected that a second task costs more than it saves.
+pub(super) fn is_few(statistics: &ScanStatistics) -> bool {
+    estimated_rows(statistics).is_some_and(|rows| rows < FEW_ROWS)
+}
+
+/// Whether so many rows are few.
+pub(super) fn are_few(rows: usize) -> bool {
+    (rows as u64) < FEW_ROWS
+}
+
 /// The rows expected, if the store says.
 pub(super) fn estimated_rows(statistics: &ScanStatistics) -> Option<u64> {
     match statistics.rows {

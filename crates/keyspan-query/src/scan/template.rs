@@ -9,7 +9,8 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
 use keyspan_seam::Snapshot;
 
-use super::exec::{Form, ReadPlan, Shape, SpanScanExec};
+use super::exec::{Form, ReadPlan, SpanScanExec};
+use super::layout::Shape;
 use super::read::ReadColumn;
 use super::sort::fixed_columns;
 use crate::spans::Pushed;
@@ -54,7 +55,7 @@ impl SpanScanExec {
             order: self.scan.order,
             per_prefix: self.scan.per_prefix,
             small: self.is_small(),
-            shape: self.shape(),
+            shape: self.shape,
             spans: spans_of(&self.scan),
             properties: self.properties().clone(),
         }
@@ -86,7 +87,7 @@ impl ScanTemplate {
 
     /// The scan of these spans on this snapshot; `None` where it would not promise the same, or where another way of
     /// reading suits its size better.
-    pub(crate) fn renewed(
+    pub(crate) async fn renewed(
         &self,
         snapshot: Arc<dyn Snapshot>,
         pushed: Pushed,
@@ -113,7 +114,7 @@ impl ScanTemplate {
             partitions: self.partitions,
         };
         let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
-        let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form)?;
+        let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form).await?;
         Ok(scan.promising(&self.properties).filter(|scan| self.suits(scan)))
     }
 

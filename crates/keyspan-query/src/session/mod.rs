@@ -25,9 +25,9 @@ use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::inline_execution;
 use crate::optimizer;
+use crate::physical;
 use crate::plan_cache::PlannedQuery;
 use crate::prefix;
-use crate::repartition;
 use crate::rollup::{self, Definition};
 
 pub use refresh::{Refresh, refresh};
@@ -138,11 +138,16 @@ impl QuerySession {
 
     /// The plan of a query that only needs a new scan of its cached plan: nothing but its spans is to be found, which takes so
     /// little that no thread of its own is needed for it.
-    pub fn ready(&self, planned: &PlannedQuery, parameters: &[Value], context: &QueryContext) -> Option<ReadyQuery> {
+    pub async fn ready(
+        &self,
+        planned: &PlannedQuery,
+        parameters: &[Value],
+        context: &QueryContext,
+    ) -> Option<ReadyQuery> {
         let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let functions = self.engine.function_context(context);
         let given = planned.bindings(parameters).scalars().ok()?;
-        let physical = cached.instantiate(&given, context, &functions)?;
+        let physical = cached.instantiate(&given, context, &functions).await?;
         Some(ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() })
     }
 
@@ -156,7 +161,7 @@ impl QuerySession {
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
-        if let Some(ready) = cached.instantiate(&given, context, functions) {
+        if let Some(ready) = cached.instantiate(&given, context, functions).await {
             return Some(ready);
         }
         let bare = self.engine.bare(context);
@@ -239,7 +244,7 @@ impl QuerySession {
                 planned.bindings(parameters).bound(plan, state)?
             }
         };
-        let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).map_err(from_datafusion)?;
+        let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).await.map_err(from_datafusion)?;
         self.optimized(plan, context.snapshot.as_ref(), state).await
     }
 
@@ -265,7 +270,7 @@ impl QuerySession {
         let optimized = optimizer::optimized(plan, state)
             .and_then(|plan| prefix::narrowed(plan, snapshot))
             .map_err(from_datafusion)?;
-        let physical = repartition::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
+        let physical = physical::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
         Ok((optimized, physical.map_err(from_datafusion)?))
     }
 

@@ -30,7 +30,7 @@ pub async fn refresh(session: &QuerySession, view: &ViewDef, context: &QueryCont
         return Ok(None);
     };
     let snapshot = context.snapshot.as_ref();
-    let stale = table.stale(snapshot, &state).map_err(from_datafusion)?;
+    let stale = table.stale(snapshot, &state).await.map_err(from_datafusion)?;
     if stale.is_empty() {
         return Ok(None);
     }

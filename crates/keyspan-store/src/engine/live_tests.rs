@@ -144,7 +144,7 @@ impl Live {
 
 /// The form, how many rows were compared, and all rows.
 fn read(snapshot: &Arc<dyn Snapshot>, scan: &Scan) -> (ScanForm, u64, Vec<Row>) {
-    let plan = snapshot.plan(scan, 2).expect("plans");
+    let plan = block_on(snapshot.plan(scan, 2)).expect("plans");
     let counters = Arc::new(ScanCounters::default());
     let mut rows = Vec::new();
     for split in &plan.splits {

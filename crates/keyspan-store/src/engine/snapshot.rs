@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
 use keyspan_model::{
     Catalog, ColumnId, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Value, WriteBatch,
 };
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use super::core::Core;
 use super::overlay::with_writes;
 use super::version::{RelationVersion, Schema, Version};
+use crate::files::{answered, in_memory, on_disk};
 use crate::memtable::Memtable;
 use crate::run::{Extent, SortedRun};
 use crate::scan::{Run, ScanSource};
@@ -110,6 +112,7 @@ fn changed_extents(version: &RelationVersion, since: u64) -> Vec<Extent> {
     memtables.chain(runs.filter(|meta| meta.seq.1 > since).map(|meta| meta.all.clone())).collect()
 }
 
+#[async_trait]
 impl Snapshot for StoreSnapshot {
     fn catalog(&self) -> &Arc<Catalog> {
         &self.schema.catalog
@@ -127,16 +130,26 @@ impl Snapshot for StoreSnapshot {
         ScanSource::accept(scan)
     }
 
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
-        self.source(scan.relation)?.plan(scan, want)
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+        let source = self.source(scan.relation)?;
+        if let Some(plan) = in_memory(|| source.plan(scan, want)) {
+            return plan;
+        }
+        let scan = scan.clone();
+        answered(on_disk(move || source.plan(&scan, want)).await)?
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         self.source(scan.relation)?.scan(scan, split, counters)
     }
 
-    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
-        self.source(relation)?.get(keys, columns, &ScanCounters::default())
+    async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        let source = self.source(relation)?;
+        if let Some(rows) = in_memory(|| source.get(keys, columns, &ScanCounters::default())) {
+            return rows;
+        }
+        let (keys, columns) = (keys.to_vec(), columns.to_vec());
+        answered(on_disk(move || source.get(&keys, &columns, &ScanCounters::default())).await)?
     }
 
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {

@@ -130,7 +130,7 @@ pub(crate) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(
         per_prefix: None,
         coded: false,
     };
-    let plan = snapshot.plan(&scan, 2).expect("plans");
+    let plan = block_on(snapshot.plan(&scan, 2)).expect("plans");
     let mut rows = Vec::new();
     for split in &plan.splits {
         let mut stream = snapshot.scan(&scan, split, Arc::new(ScanCounters::default())).expect("scans");

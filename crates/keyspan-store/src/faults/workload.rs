@@ -369,7 +369,7 @@ pub fn rows(snapshot: &dyn Snapshot, table: &TableDef, span: Span) -> Result<Row
         coded: false,
     };
     let mut rows = Rows::new();
-    for split in &snapshot.plan(&scan, 2)?.splits {
+    for split in &wait(snapshot.plan(&scan, 2))?.splits {
         let mut stream = snapshot.scan(&scan, split, Arc::new(ScanCounters::default()))?;
         while let Some(batch) = wait(stream.next()) {
             let batch = batch?;

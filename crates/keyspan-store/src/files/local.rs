@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::{FileLock, FileReader, FileWriter, Files, io_error, joined, parent};
+use super::{FileLock, FileReader, FileWriter, Files, io_error, joined, parent, waiting};
 
 /// Files of a local directory.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl Files for LocalFiles {
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn FileReader>> {
+        waiting::ask(path)?;
         let file = File::open(self.at(path)).map_err(|error| self.fail("open", path, &error))?;
         let length = file.metadata().map_err(|error| self.fail("open", path, &error))?.len();
         Ok(Arc::new(LocalReader { file, length, name: self.display(path) }))
@@ -222,6 +223,7 @@ impl FileReader for LocalReader {
                 format!("it ends before byte {}", offset.saturating_add(length as u64)),
             ));
         }
+        waiting::ask(&self.name)?;
         let mut buffer = vec![0; length];
         self.file.read_exact_at(&mut buffer, offset).map_err(|error| io_error("read", &self.name, &error))?;
         Ok(buffer.into())

@@ -20,6 +20,7 @@ use keyspan_model::{Error, RelationDef, Result};
 use parking_lot::Mutex;
 
 use super::{Extent, Keys, SortedRun, Wanted};
+use crate::files::is_refused;
 use crate::window::{times, times_of};
 use keyspan_seam::ScanCounters;
 
@@ -128,7 +129,9 @@ impl Overlap {
             Overlap::Unknown => compare(many, few).flipped(),
             found => found,
         };
-        found.flipped_if(flip).remember(one, other)
+        let found = found.flipped_if(flip);
+        // What was not in memory is looked at again, where it can be read.
+        if is_refused() { found } else { found.remember(one, other) }
     }
 }
 

@@ -2,22 +2,24 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use arrow::array::RecordBatch;
-use futures::Stream;
+use futures::{FutureExt, Stream};
 use keyspan_model::{Result, Scan};
+use tokio::task::JoinHandle;
 
 use super::ScanSource;
 use super::reader::{Grouping, SplitReader};
 use super::split::decode_split;
+use crate::files::{answered, in_memory, may_wait, on_disk};
 use keyspan_seam::{BatchStream, ScanCounters, Split};
 
 impl ScanSource {
     /// Reads one part of a scan.
     pub fn scan(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        let reader = self.reader(scan, split, counters)?;
-        Ok(Box::pin(SplitStream { reader: Some(reader) }))
+        let part = Part { source: self.clone(), scan: scan.clone(), split: split.clone(), counters };
+        Ok(Box::pin(SplitStream { part, rows: 0, state: State::New }))
     }
 
     pub(crate) fn reader(
@@ -34,31 +36,120 @@ impl ScanSource {
     }
 }
 
+/// One part of a scan.
+#[derive(Clone)]
+struct Part {
+    source: Arc<ScanSource>,
+    scan: Scan,
+    split: Split,
+    counters: Arc<ScanCounters>,
+}
+
+impl Part {
+    fn reader(&self) -> Result<SplitReader> {
+        self.source.reader(&self.scan, &self.split, self.counters.clone())
+    }
+
+    /// A reader behind so many rows.
+    fn reader_behind(&self, mut rows: usize) -> Result<SplitReader> {
+        let mut reader = self.reader()?;
+        while rows > 0 {
+            let Some(batch) = reader.next_batch()? else { break };
+            rows = rows.saturating_sub(batch.num_rows());
+        }
+        Ok(reader)
+    }
+}
+
+type Read = Result<(SplitReader, Option<RecordBatch>)>;
+
 struct SplitStream {
-    /// `None` once the end or an error was reached.
-    reader: Option<SplitReader>,
+    part: Part,
+    /// Rows delivered so far.
+    rows: usize,
+    state: State,
+}
+
+enum State {
+    New,
+    /// Read by whoever polls: on a thread that may wait, or as long as all is in memory.
+    Here(Box<SplitReader>),
+    /// Read on a thread that may wait.
+    Elsewhere(JoinHandle<Read>),
+    /// The next batch is to be read there too.
+    Rest(Box<SplitReader>),
+    /// The end or an error was reached.
+    Ended,
+}
+
+fn next(mut reader: SplitReader) -> Read {
+    let batch = reader.next_batch()?;
+    Ok((reader, batch))
+}
+
+impl SplitStream {
+    /// The next batch, as far as it is read by now. Batches end where they do whoever reads them.
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<RecordBatch>>> {
+        loop {
+            match std::mem::replace(&mut self.state, State::Ended) {
+                State::New => match in_memory(|| self.part.reader()) {
+                    Some(reader) => self.state = State::Here(Box::new(reader?)),
+                    None => self.state = State::Elsewhere(self.elsewhere()),
+                },
+                State::Here(mut reader) => match in_memory(|| reader.next_batch()) {
+                    Some(batch) => {
+                        let batch = batch?;
+                        if batch.is_some() {
+                            self.state = State::Here(reader);
+                        }
+                        return Poll::Ready(Ok(batch));
+                    }
+                    // A reader that was refused a read is of no more use.
+                    None => self.state = State::Elsewhere(self.elsewhere()),
+                },
+                State::Elsewhere(mut handle) => match handle.poll_unpin(context) {
+                    Poll::Pending => {
+                        self.state = State::Elsewhere(handle);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(read) => {
+                        let (reader, batch) = answered(read)??;
+                        if batch.is_some() {
+                            self.state = State::Rest(Box::new(reader));
+                        }
+                        return Poll::Ready(Ok(batch));
+                    }
+                },
+                State::Rest(reader) if may_wait() => self.state = State::Here(reader),
+                State::Rest(reader) => self.state = State::Elsewhere(on_disk(move || next(*reader))),
+                State::Ended => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+
+    /// Reads the next batch anew on a thread that may wait.
+    fn elsewhere(&self) -> JoinHandle<Read> {
+        let (part, rows) = (self.part.clone(), self.rows);
+        on_disk(move || next(part.reader_behind(rows)?))
+    }
 }
 
 impl Stream for SplitStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(reader) = &mut self.reader else { return Poll::Ready(None) };
-        match reader.next_batch() {
+        match ready!(self.read(context)) {
             Ok(Some(batch)) if batch.num_rows() == 0 => {
                 // A batch without live rows: yield before the next one.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Ok(Some(batch)) => Poll::Ready(Some(Ok(batch))),
-            Ok(None) => {
-                self.reader = None;
-                Poll::Ready(None)
+            Ok(Some(batch)) => {
+                self.rows += batch.num_rows();
+                Poll::Ready(Some(Ok(batch)))
             }
-            Err(error) => {
-                self.reader = None;
-                Poll::Ready(Some(Err(error)))
-            }
+            Ok(None) => Poll::Ready(None),
+            Err(error) => Poll::Ready(Some(Err(error))),
         }
     }
 }

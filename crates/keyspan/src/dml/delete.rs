@@ -149,7 +149,7 @@ async fn delete_span(context: &mut ClientContext, plan: &DeletePlan, span: Span)
 async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Value>) -> Result<Outcome> {
     let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
     let snapshot = context.newest()?;
-    let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[])?.num_rows();
+    let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[]).await?.num_rows();
     context.write(vec![plan.delete(key)], Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

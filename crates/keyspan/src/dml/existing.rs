@@ -33,7 +33,7 @@ pub(crate) async fn visit(
         coded: false,
     };
     let filter = SpanFilter::of(&mut scan, snapshot)?;
-    let plan = snapshot.plan(&scan, 1)?;
+    let plan = snapshot.plan(&scan, 1).await?;
     for split in &plan.splits {
         let rows = snapshot.scan(&scan, split, Arc::default())?;
         let mut stream = context.running.guard_stream(context.database.threads().begin_stream(|| Ok(rows))?);

@@ -114,8 +114,8 @@ pub(crate) async fn read(
     let mut batches = Vec::new();
     match target {
         WriteTarget::Nothing => {}
-        WriteTarget::Key(key) => batches.push(handle.read(snapshot, std::slice::from_ref(key))?),
-        WriteTarget::Keys(keys) => batches.push(handle.read(snapshot, keys)?),
+        WriteTarget::Key(key) => batches.push(handle.read(snapshot, std::slice::from_ref(key)).await?),
+        WriteTarget::Keys(keys) => batches.push(handle.read(snapshot, keys).await?),
         WriteTarget::Span(span) => {
             let columns = handle.scan_columns();
             let relation = handle.relation.id;

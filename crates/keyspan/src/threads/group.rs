@@ -42,6 +42,7 @@ impl ThreadGroup {
         let (watched, members) = (interrupt.clone(), priority.clone());
         let begin = move || {
             watched.watch_on_this_thread();
+            keyspan_store::wait_on_this_thread();
             members.join();
         };
         let mut builder = Builder::new_multi_thread();

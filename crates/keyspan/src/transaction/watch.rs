@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
 use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
@@ -45,6 +46,7 @@ impl ReadTracker {
     }
 }
 
+#[async_trait]
 impl Snapshot for ReadTracker {
     fn catalog(&self) -> &Arc<Catalog> {
         self.inner.catalog()
@@ -62,19 +64,19 @@ impl Snapshot for ReadTracker {
         self.inner.accept(scan)
     }
 
-    fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
+    async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         // Even if no batch is read: count(*) may be answered from the plan's statistics alone.
         self.remember(scan.relation, scan.spans.iter().cloned());
-        self.inner.plan(scan, want)
+        self.inner.plan(scan, want).await
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         self.inner.scan(scan, split, counters)
     }
 
-    fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+    async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         self.remember(relation, keys.iter().map(|key| Span::prefix(key.clone())));
-        self.inner.get(relation, keys, columns)
+        self.inner.get(relation, keys, columns).await
     }
 
     /// The stored rows of a materialized view would hide which rows of its source were read, so everything is computed.

@@ -1,6 +1,6 @@
-//! Whether a plan may repartition its rows by hash.
+//! From an optimized logical plan to a physical one, whose scans the store has divided.
 //!
-//! DataFusion 55 can wait for ever where rows wait between partitions and memory runs out ([`crate::memory`]); and memory
+//! A plan may repartition its rows by hash, or not: DataFusion 55 can wait for ever where rows wait between partitions and memory runs out ([`crate::memory`]); and memory
 //! does run out where one partition of a large GROUP BY sorts and spills while the others go on. So a plan that
 //! reads more than a part of the memory is planned anew without: its aggregates are computed by partition, put together in
 //! one, and spill there; its joins read their smaller side once.
@@ -13,13 +13,22 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 
+use crate::grouped::GroupedScanExec;
 use crate::scan::SpanScanExec;
 
 /// A plan that reads more than this part of the memory does not repartition.
 const PART: usize = 4;
 
-/// The physical plan of an optimized logical one.
+/// The physical plan of an optimized logical one. Its scans are divided, so that EXPLAIN can show them and an error comes
+/// before the first row.
 pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let physical = repartitioned(plan, state, memory).await?;
+    divide_scans(&physical).await?;
+    Ok(physical)
+}
+
+/// The plan with or without repartitions, as its size has it.
+async fn repartitioned(plan: &LogicalPlan, state: &SessionState, memory: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = state.query_planner().create_physical_plan(plan, state).await?;
     if !repartitions(&physical) || bytes_read(&physical) <= memory / PART {
         return Ok(physical);
@@ -31,6 +40,20 @@ pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usi
     optimizer.repartition_windows = false;
     optimizer.enable_round_robin_repartition = false;
     state.query_planner().create_physical_plan(plan, &state).await
+}
+
+/// Asks the store to divide the scans of a plan.
+async fn divide_scans(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let mut waiting = vec![plan];
+    while let Some(node) = waiting.pop() {
+        if let Some(scan) = node.downcast_ref::<SpanScanExec>() {
+            scan.divided().await?;
+        } else if let Some(grouped) = node.downcast_ref::<GroupedScanExec>() {
+            grouped.scan().divided().await?;
+        }
+        waiting.extend(node.children());
+    }
+    Ok(())
 }
 
 fn repartitions(plan: &Arc<dyn ExecutionPlan>) -> bool {
