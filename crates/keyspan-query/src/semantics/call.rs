@@ -292,6 +292,15 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     {
         function.fun = WindowFunctionDefinition::AggregateUDF(moving);
     }
+    if let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun
+        && !function.params.window_frame.start_bound.is_unbounded()
+        && let Some(refolded) = functions::refold::over_moving_frame(aggregate)
+    {
+        function.fun = WindowFunctionDefinition::AggregateUDF(refolded);
+    }
+    if let Some(shift) = functions::shift::by_columns(&name, &function.params.args) {
+        function.fun = WindowFunctionDefinition::WindowUDF(shift);
+    }
     Ok(with_result_type(Expr::WindowFunction(Box::new(function)), &name))
 }
 
