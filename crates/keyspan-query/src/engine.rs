@@ -34,6 +34,7 @@ use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::interrupt::StopJoins;
 use crate::plan_cache::PlanCache;
+use crate::repeated::RepeatedPlanner;
 use crate::scan::KeyOrder;
 use crate::{builtins, functions, memory, optimizer, semantics};
 
@@ -176,8 +177,11 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(GapFillPlanner), Arc::new(AsOfPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(GapFillPlanner),
+            Arc::new(AsOfPlanner),
+            Arc::new(RepeatedPlanner),
+        ]);
         planner.create_physical_plan(plan, session).await
     }
 }

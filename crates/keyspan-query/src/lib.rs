@@ -18,7 +18,7 @@
 //!   `builtins`: all functions that a query may call.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
-//! - `grouped`, `gapfill`, `asof`, `prefix`, `not_in`, `memory`: operators and rules of our own.
+//! - `grouped`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
 //! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
@@ -48,6 +48,7 @@ pub mod pg_catalog;
 mod physical;
 mod plan_cache;
 mod prefix;
+mod repeated;
 pub mod rollup;
 mod scan;
 pub mod semantics;

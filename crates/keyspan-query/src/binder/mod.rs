@@ -13,7 +13,7 @@
 //! | tree 6 | `pg_catalog::rewrite_query`: OIDs, `regclass`, catalog lookups | only queries of system tables have them |
 //! | tree 7 | `semantics::rewrite_query`: names of enclosing queries; marks where types decide | hides what others look for |
 //! | planning | `semantics::planner`: operators, literals, casts and calls by their types | types are known, from the leaves up |
-//! | plan 1 | `semantics::corrected`: types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
+//! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all.
 

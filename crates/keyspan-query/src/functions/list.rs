@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::{bounds, expand, identifier};
+use super::{bounds, expand, identifier, series};
 use crate::context::Facts;
 use crate::error::external;
 use crate::types::{Ty, field_type};
@@ -31,6 +31,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         ListFunction::new("current_schemas", 1, |name, _| Ok(texts(name)), schemas).stable(),
     ];
     let all = own.into_iter().chain(bounds::functions()).chain(identifier::functions()).chain(expand::functions());
+    let all = all.chain(series::functions());
     all.map(|function| Arc::new(ScalarUDF::from(function))).collect()
 }
 

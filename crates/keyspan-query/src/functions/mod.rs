@@ -24,7 +24,7 @@ pub(crate) mod moving;
 mod overload;
 mod pattern;
 pub(crate) mod refold;
-mod series;
+pub(crate) mod series;
 pub(crate) mod shift;
 pub(crate) mod step;
 mod system;

@@ -1,21 +1,24 @@
-//! `generate_series` in FROM: whole numbers, numerics and times.
+//! `generate_series`: whole numbers, numerics and times; as a table where its arguments are constants, else as a list.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow::array::{Array, ArrayRef, BooleanBufferBuilder, ListArray, RecordBatch};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value, array_of};
 
+use super::list::ListFunction;
 use super::overload::{scalar_value, zone_of};
 use super::time::{parts, to_instant, to_local};
 use crate::error::external;
 use crate::interrupt;
-use crate::types::Zone;
 use crate::types::arithmetic::{Op, apply};
+use crate::types::{Ty, Zone, field_type};
 
 /// Rows that a series may have.
 const LONGEST: usize = 50_000_000;
@@ -36,11 +39,13 @@ impl TableFunctionImpl for GenerateSeries {
         });
         let scalars = scalars.collect::<Result<Vec<ScalarValue>>>()?;
         let zone = zone_of(args.session().config_options())?;
-        let (ty, values) = series(&scalars, zone)?;
-        let schema = Arc::new(Schema::new(vec![ty.field("generate_series", true)]));
+        let given: Vec<Ty> = scalars.iter().map(|scalar| type_of(&scalar.data_type())).collect();
+        let series = Series::of(&given).ok_or_else(missing)?;
+        let values = series.values(&scalars, &given, zone)?.unwrap_or_default();
+        let schema = Arc::new(Schema::new(vec![series.ty.field("generate_series", true)]));
         let batches = values.chunks(BATCH).map(|chunk| {
             interrupt::check().map_err(external)?;
-            let array = array_of(ty, chunk).map_err(external)?;
+            let array = array_of(series.ty, chunk).map_err(external)?;
             Ok(RecordBatch::try_new(schema.clone(), vec![array])?)
         });
         let batches = batches.collect::<Result<Vec<_>>>()?;
@@ -48,41 +53,120 @@ impl TableFunctionImpl for GenerateSeries {
     }
 }
 
-fn missing() -> Error {
-    let message = "function generate_series of these argument types does not exist";
-    Error::new(ErrorKind::UndefinedFunction, message).with_hint(
-        "Use (integer, integer [, integer]), the same of bigint or numeric, or (timestamp, timestamp, interval).",
-    )
+/// `generate_series` as a list, around which [`crate::semantics::expand`] puts `unnest`.
+pub const AS_LIST: &str = "generate_series_list";
+
+/// The function.
+pub fn functions() -> [ListFunction; 1] {
+    [ListFunction::new(AS_LIST, 2, returns, list).or_with(3)]
 }
 
-fn series(scalars: &[ScalarValue], zone: Zone) -> Result<(ColumnType, Vec<Value>)> {
-    let types = scalars.iter().map(|scalar| ColumnType::of_arrow(&scalar.data_type())).collect::<Option<Vec<_>>>();
-    let types = types.filter(|types| types.len() == 2 || types.len() == 3).ok_or_else(|| external(missing()))?;
-    let values =
-        scalars.iter().zip(&types).map(|(scalar, ty)| scalar_value(scalar, *ty)).collect::<Result<Vec<_>>>()?;
-    use ColumnType as C;
-    let whole = |ty: &C| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt);
-    let ty = if types.iter().all(|ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int)) {
-        C::Int
-    } else if types.iter().all(whole) {
-        C::BigInt
-    } else if types.iter().all(|ty| whole(ty) || matches!(ty, C::Decimal { .. })) {
-        let scale = types.iter().map(|ty| if let C::Decimal { scale, .. } = ty { *scale } else { 0 }).max();
-        C::Decimal { precision: 38, scale: scale.unwrap_or(0) }
-    } else {
-        match (types[0], types[1], types.get(2)) {
-            (C::Timestamp, C::Timestamp, Some(C::Duration)) => C::Timestamp,
-            (C::LocalTimestamp | C::Date, C::LocalTimestamp | C::Date, Some(C::Duration)) => C::LocalTimestamp,
-            (C::Timestamp | C::Date, C::Timestamp | C::Date, Some(C::Duration)) => C::Timestamp,
-            _ => return Err(external(missing())),
-        }
-    };
-    if values.iter().any(Value::is_null) {
-        return Ok((ty, Vec::new()));
+fn returns(name: &'static str, arguments: &[FieldRef]) -> Result<Field> {
+    let given: Vec<Ty> = arguments.iter().map(|field| field_type(field)).collect();
+    let series = Series::of(&given).ok_or_else(missing)?;
+    Ok(Field::new(name, series.list_type(), true))
+}
+
+fn list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let given: Vec<Ty> = args.arg_fields.iter().map(|field| field_type(field)).collect();
+    let series = Series::of(&given).ok_or_else(missing)?;
+    let zone = zone_of(&args.config_options)?;
+    let columns = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<Result<Vec<ArrayRef>>>()?;
+    let (mut items, mut lengths, mut valid) = (Vec::new(), Vec::new(), BooleanBufferBuilder::new(args.number_rows));
+    for row in 0..args.number_rows {
+        let scalars =
+            columns.iter().map(|column| ScalarValue::try_from_array(column, row)).collect::<Result<Vec<_>>>()?;
+        let values = series.values(&scalars, &given, zone)?;
+        valid.append(values.is_some());
+        let values = values.unwrap_or_default();
+        lengths.push(values.len());
+        items.push(array_of(series.ty, &values).map_err(external)?);
     }
-    let rows =
-        if matches!(ty, C::Timestamp | C::LocalTimestamp) { times(&values, ty, zone) } else { numbers(&values, ty) };
-    Ok((ty, rows.map_err(external)?))
+    let parts: Vec<&dyn Array> = items.iter().map(|array| array.as_ref()).collect();
+    let items = if parts.is_empty() { array_of(series.ty, &[]).map_err(external)? } else { concat(&parts)? };
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let DataType::List(item) = series.list_type() else { return Err(missing()) };
+    Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, items, Some(NullBuffer::new(valid.finish())))?)))
+}
+
+fn missing() -> datafusion::error::DataFusionError {
+    let message = "function generate_series of these argument types does not exist";
+    external(Error::new(ErrorKind::UndefinedFunction, message).with_hint(
+        "Use (integer, integer [, integer]), the same of bigint or numeric, or (timestamp, timestamp, interval).",
+    ))
+}
+
+fn type_of(ty: &DataType) -> Ty {
+    match ty {
+        DataType::Utf8 | DataType::Utf8View | DataType::Null => Ty::Unknown,
+        ty => ColumnType::of_arrow(ty).map_or_else(|| Ty::Other(ty.clone()), Ty::Known),
+    }
+}
+
+/// Which series some arguments ask for.
+struct Series {
+    /// Of its elements, and so of the first two arguments.
+    ty: ColumnType,
+    step: ColumnType,
+}
+
+impl Series {
+    /// The series for arguments of these types; a literal of no type is whatever the others want.
+    fn of(given: &[Ty]) -> Option<Series> {
+        use ColumnType as C;
+        if given.len() != 2 && given.len() != 3 {
+            return None;
+        }
+        let known = |ty: &Ty| match ty {
+            // A literal that was computed ahead has lost that it has no type.
+            Ty::Known(C::Text) | Ty::Unknown => Some(None),
+            Ty::Known(ty) => Some(Some(*ty)),
+            Ty::Other(_) => None,
+        };
+        let types: Vec<Option<C>> = given.iter().map(known).collect::<Option<_>>()?;
+        let of = |kind: &dyn Fn(C) -> bool| types.iter().flatten().all(|ty| kind(*ty));
+        let ends = &types[..2];
+        ends.iter().flatten().next()?;
+        let timed = ends.iter().flatten().all(|ty| matches!(ty, C::Timestamp | C::LocalTimestamp | C::Date));
+        if timed && given.len() == 3 && matches!(types[2], None | Some(C::Duration)) {
+            let local = ends.contains(&Some(C::LocalTimestamp)) && !ends.contains(&Some(C::Timestamp));
+            let ty = if local { C::LocalTimestamp } else { C::Timestamp };
+            return Some(Series { ty, step: C::Duration });
+        }
+        let ty = if of(&|ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int)) {
+            C::Int
+        } else if of(&|ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt)) {
+            C::BigInt
+        } else if of(&|ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt | C::Decimal { .. })) {
+            let scale = types.iter().map(|ty| if let Some(C::Decimal { scale, .. }) = ty { *scale } else { 0 }).max();
+            C::Decimal { precision: 38, scale: scale.unwrap_or(0) }
+        } else {
+            return None;
+        };
+        Some(Series { ty, step: ty })
+    }
+
+    fn list_type(&self) -> DataType {
+        DataType::List(Arc::new(self.ty.field(Field::LIST_FIELD_DEFAULT_NAME, true)))
+    }
+
+    /// The elements; `None` if an argument is null.
+    fn values(&self, scalars: &[ScalarValue], given: &[Ty], zone: Zone) -> Result<Option<Vec<Value>>> {
+        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+        let mut values = Vec::with_capacity(scalars.len());
+        for (at, (scalar, given)) in scalars.iter().zip(given).enumerate() {
+            if scalar.is_null() {
+                return Ok(None);
+            }
+            let from = given.known().unwrap_or(ColumnType::Text);
+            let to = if at == 2 { self.step } else { self.ty };
+            let value = scalar_value(scalar, from)?;
+            values.push(if from == to { value } else { value.cast_zoned(to, &resolve).map_err(external)? });
+        }
+        let times = matches!(self.ty, ColumnType::Timestamp | ColumnType::LocalTimestamp);
+        let rows = if times { times_between(&values, self.ty, zone) } else { numbers(&values, self.ty) };
+        rows.map(Some).map_err(external)
+    }
 }
 
 fn numbers(values: &[Value], ty: ColumnType) -> keyspan_model::Result<Vec<Value>> {
@@ -114,7 +198,7 @@ fn check(rows: usize) -> keyspan_model::Result<()> {
     if rows.is_multiple_of(BATCH) { interrupt::check() } else { Ok(()) }
 }
 
-fn times(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model::Result<Vec<Value>> {
+fn times_between(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model::Result<Vec<Value>> {
     let at = |value: &Value| crate::functions::time::micros(value);
     let (start, stop) = (at(&values[0])?, at(&values[1])?);
     let (months, days, nanos) = parts(&values[2]);

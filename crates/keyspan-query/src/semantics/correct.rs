@@ -6,9 +6,11 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 
+use super::lateral;
 use super::nullable::{has_wrong_subquery, with_nulls};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
+use crate::repeated::{repeats, without_keys};
 
 /// What is to be put right.
 #[derive(Default)]
@@ -16,6 +18,8 @@ struct Needs {
     unions: bool,
     nulls: bool,
     sorts: bool,
+    laterals: bool,
+    repeated: bool,
 }
 
 impl Needs {
@@ -24,6 +28,8 @@ impl Needs {
         plan.apply_with_subqueries(|node| {
             match node {
                 node if is_union(node) => needs.unions = true,
+                node if lateral::is_lateral(node) => needs.laterals = true,
+                node if repeats(node) => needs.repeated = true,
                 // LATERAL: it has columns of the enclosing query.
                 LogicalPlan::Subquery(_) => needs.nulls = true,
                 LogicalPlan::Sort(sort) => needs.sorts |= is_by_subquery(sort),
@@ -38,14 +44,20 @@ impl Needs {
     }
 }
 
-/// The plan with the types of its unions, with NULL where it may be, and with sorts that its partitions can be merged by.
+/// The plan with what LATERAL computes, with the types of its unions, with NULL where it may be, and with sorts that its partitions can be merged by.
 pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     let needs = Needs::of(&plan)?;
+    if needs.laterals {
+        plan = lateral::computed_on_left(plan)?;
+    }
     if needs.unions {
         plan = coerce_unions(plan)?;
     }
     if needs.nulls {
         plan = with_nulls(plan)?;
+    }
+    if needs.repeated || needs.laterals {
+        plan = without_keys(plan)?;
     }
     if needs.sorts {
         plan = sorted_by_columns(plan)?;

@@ -31,6 +31,7 @@ mod cast;
 mod correct;
 mod frame;
 mod label;
+mod lateral;
 mod lists;
 mod mark;
 mod member;

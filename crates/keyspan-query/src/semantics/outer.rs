@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::syntax::folded;
+use crate::syntax::{call, folded};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins};
 
 /// The schema put before such names. No schema is called so.
@@ -38,8 +38,15 @@ impl OuterNames {
         self.scopes.pop();
     }
 
-    /// Puts the schema before a name that only an enclosing query can mean.
+    /// Puts the schema before a name that only an enclosing query can mean, and makes `ARRAY[…]` a call: the literal knows of
+    /// no enclosing query.
     pub fn qualify(&self, expr: &mut Expr) {
+        if let Expr::Array(array) = expr
+            && self.scopes.len() > 1
+            && !array.elem.is_empty()
+        {
+            *expr = call("make_array", std::mem::take(&mut array.elem));
+        }
         if let (Expr::CompoundIdentifier(names), Some((own, outer))) = (expr, self.scopes.split_last())
             && let [table, _] = names.as_slice()
         {

@@ -1,7 +1,10 @@
 //! Functions as relations, and the one whose rows have two columns.
 //!
 //! ```text
-//! FROM f(x) AS a                      FROM (SELECT f(x) AS a) AS a            where f gives one value
+//! FROM f(x) AS a                      FROM LATERAL (SELECT f(x) AS a) AS a    where f gives one value
+//! FROM unnest(t.list) AS a            FROM LATERAL (SELECT unnest(t.list) AS a) AS a
+//! FROM generate_series(1, t.n) AS a   FROM LATERAL (SELECT unnest(generate_series_list(1, t.n)) AS a) AS a
+//! FROM f(x) WITH ORDINALITY AS a      FROM LATERAL (SELECT f(x) AS a, … AS ordinality) AS a
 //! FROM f(x) AS a(c)                   FROM (SELECT f(x) AS f) AS a(c)
 //! _pg_expandarray(list)               unnest(numbered_elements(list))
 //! FROM _pg_expandarray(list) AS a     FROM (SELECT (e).x, (e).n FROM (SELECT _pg_expandarray(list) AS e) AS e) AS a
@@ -17,14 +20,15 @@ use keyspan_model::Result;
 
 use super::subquery::parsed;
 use crate::functions::expand::NUMBERED;
+use crate::functions::series::AS_LIST;
 use crate::syntax::call;
 use crate::syntax::parts_of;
 
 /// The function of `information_schema`, which is found by its whole name only.
 const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");
 
-/// Functions that give several rows or columns, of DataFusion's and ours.
-const TABLE_FUNCTIONS: [&str; 4] = ["generate_series", "range", "unnest", "pg_get_keywords"];
+/// Functions that are relations by themselves: of DataFusion, and `generate_series` of constants.
+const TABLE_FUNCTIONS: [&str; 3] = ["generate_series", "range", "pg_get_keywords"];
 
 /// `information_schema._pg_expandarray(list)` as a call that may stand in a SELECT list.
 pub fn expanded(expr: &Expr) -> Option<Expr> {
@@ -38,32 +42,123 @@ pub fn expanded(expr: &Expr) -> Option<Expr> {
     ((schema.as_str(), name.as_str()) == EXPAND).then(|| call("unnest", vec![inner]))
 }
 
-/// Makes a subquery of a function in FROM that is no table function.
+/// Makes a subquery of a function in FROM that is no table function. It may use columns of what stands before it.
 ///
 /// # Errors
 /// None that a user can cause.
 pub fn of_function(factor: &mut TableFactor) -> Result<()> {
-    let (name, args, alias) = match factor {
-        TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } => (name, &args.args, alias),
-        TableFactor::Function { name, alias, args, with_ordinality: false, .. } => (name, &*args, alias),
+    let (value, function, numbered, alias) = match factor {
+        TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+            (written(name, &args.args), name.clone(), *with_ordinality, alias)
+        }
+        TableFactor::Function { name, alias, args, with_ordinality, .. } => {
+            (written(name, args), name.clone(), *with_ordinality, alias)
+        }
+        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. }
+            if array_exprs.len() == 1 || !*with_ordinality =>
+        {
+            if !*with_ordinality && array_exprs.iter().all(is_constant) {
+                return Ok(());
+            }
+            (call("unnest", array_exprs.clone()), Ident::new("unnest").into(), *with_ordinality, alias)
+        }
         _ => return Ok(()),
     };
-    let Some((schema, function)) = parts_of(name) else { return Ok(()) };
-    if TABLE_FUNCTIONS.contains(&function.as_str()) {
+    let Some((schema, function)) = parts_of(&function) else { return Ok(()) };
+    if TABLE_FUNCTIONS.contains(&function.as_str()) && !numbered && is_constant(&value) {
         return Ok(());
     }
     let expands = schema.as_deref() == Some(EXPAND.0) && function == EXPAND.1;
-    let shown = alias.as_ref().map_or_else(|| Ident::with_quote('"', function), |alias| alias.name.clone());
+    let shown = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());
     let text = if expands { "(SELECT (e).x AS x, (e).n AS n FROM (SELECT v AS e) AS e)" } else { "(SELECT v AS c)" };
     let Expr::Subquery(mut subquery) = parsed(text)? else { return Ok(()) };
-    let value = written(name, args);
-    let _ = subquery.visit(&mut Fill { value });
+    let lists = lists_of(&value, &function);
+    let value = series(&value).unwrap_or(value);
     if !expands {
-        label(&mut subquery, &shown);
+        columns(&mut subquery, &shown, value, lists, numbered)?;
+    } else {
+        let _ = subquery.visit(&mut Fill { value });
     }
-    let alias = alias.take().unwrap_or(TableAlias { explicit: true, name: shown, columns: Vec::new(), at: None });
-    *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+    let mut alias = alias.take().unwrap_or(TableAlias { explicit: true, name: shown, columns: Vec::new(), at: None });
+    if numbered && alias.columns.len() == 1 {
+        alias.columns.push(ast::TableAliasColumnDef { name: Ident::new(ORDINALITY), data_type: None });
+    }
+    *factor = TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None };
     Ok(())
+}
+
+/// What WITH ORDINALITY calls its column.
+const ORDINALITY: &str = "ordinality";
+
+/// The lists that a call makes rows of.
+fn lists_of(value: &Expr, function: &str) -> Vec<Expr> {
+    match (series(value), value) {
+        (Some(Expr::Function(unnest)), _) => arguments(&unnest),
+        (_, Expr::Function(unnest)) if function == "unnest" => arguments(unnest),
+        _ => Vec::new(),
+    }
+}
+
+fn arguments(function: &ast::Function) -> Vec<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return Vec::new() };
+    let plain = list.args.iter().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    plain.collect()
+}
+
+/// The SELECT list of a function in FROM: its value, or each of its lists, and their numbers.
+fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, numbered: bool) -> Result<()> {
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return Ok(()) };
+    let mut items = match lists.as_slice() {
+        [] | [_] => vec![(value, name.clone())],
+        several => {
+            let named =
+                |at: usize| Ident::with_quote('"', if at == 0 { "unnest".into() } else { format!("unnest_{at}") });
+            several.iter().enumerate().map(|(at, list)| (call("unnest", vec![list.clone()]), named(at))).collect()
+        }
+    };
+    if numbered {
+        let numbers = match lists.first() {
+            Some(list) => {
+                let Expr::Function(mut numbers) = parsed("f(1::bigint, array_length(v, 1)::bigint)")? else {
+                    return Ok(());
+                };
+                numbers.name = Ident::new(AS_LIST).into();
+                let mut numbers = Expr::Function(numbers);
+                let _ = numbers.visit(&mut Fill { value: list.clone() });
+                call("unnest", vec![numbers])
+            }
+            None => parsed("1::bigint")?,
+        };
+        items.push((numbers, Ident::new(ORDINALITY)));
+    }
+    let item = |(expr, alias)| SelectItem::ExprWithAlias { expr, alias };
+    select.projection = items.into_iter().map(item).collect();
+    Ok(())
+}
+
+/// `generate_series(…)` as rows: `unnest` of a list.
+pub fn series(expr: &Expr) -> Option<Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let (_, name) = parts_of(&function.name)?;
+    if name != "generate_series" || function.over.is_some() {
+        return None;
+    }
+    let list = ast::Function { name: Ident::new(AS_LIST).into(), ..function.clone() };
+    Some(call("unnest", vec![Expr::Function(list)]))
+}
+
+/// Whether an expression names no column and has no subquery.
+fn is_constant(expr: &Expr) -> bool {
+    ast::visit_expressions(expr, |part| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_continue()
 }
 
 fn written(name: &ast::ObjectName, args: &[FunctionArg]) -> Expr {
@@ -75,13 +170,6 @@ fn written(name: &ast::ObjectName, args: &[FunctionArg]) -> Expr {
         }
     }
     value
-}
-
-fn label(subquery: &mut Query, name: &Ident) {
-    let SetExpr::Select(select) = subquery.body.as_mut() else { return };
-    if let Some(SelectItem::ExprWithAlias { alias, .. }) = select.projection.first_mut() {
-        *alias = name.clone();
-    }
 }
 
 /// Puts the call in the place of `v`.

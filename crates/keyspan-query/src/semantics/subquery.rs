@@ -4,7 +4,7 @@
 //! x > ALL (q)           cnt = 0 OR (x > max AND no null)        cnt, min, max and nulls being aggregates over q
 //! x > ANY (q)           cnt > 0 AND (x > min OR some null)
 //! SELECT EXISTS (q)     SELECT (SELECT count(*) > 0 FROM q)
-//! SELECT series(…)      SELECT unnest(series(…))
+//! generate_series(…)    unnest(generate_series_list(…))
 //! FETCH FIRST 3 ROWS    LIMIT 3
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
@@ -49,6 +49,13 @@ impl VisitorMut for Expander {
         self.users.enter(query);
         if let Err(error) = fetch(query).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
+        }
+        if let Some(order) = &query.order_by
+            && let ast::OrderByKind::Expressions(by) = &order.kind
+            && by.iter().any(|by| gives_rows(&by.expr))
+        {
+            let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
+            return ControlFlow::Break(error.with_hint("Put it into the SELECT list, and sort by its name."));
         }
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
@@ -95,8 +102,8 @@ impl VisitorMut for Expander {
             return ControlFlow::Break(error);
         }
         self.users.call(expr);
-        if let Some(expanded) = relation::expanded(expr) {
-            *expr = expanded;
+        if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
+            *expr = rows;
         }
         match quantified(expr) {
             Ok(Some(expanded)) => *expr = expanded,
@@ -189,7 +196,7 @@ fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.into(), false).into())
 }
 
-/// What stands in a SELECT list and gives several rows.
+/// What stands in a SELECT list and gives several rows is called as it was written.
 fn item(item: &mut SelectItem) {
     let (expr, label) = match item {
         SelectItem::UnnamedExpr(expr) => {
@@ -199,18 +206,22 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    let Some(changed) = series(expr).or_else(|| relation::expanded(expr)) else { return };
-    *expr = changed;
+    if !gives_rows(expr) {
+        return;
+    }
     if let Some(label) = label {
         let expr = expr.clone();
         *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label) };
     }
 }
 
-fn series(expr: &Expr) -> Option<Expr> {
-    let Expr::Function(function) = expr else { return None };
-    let (_, name) = parts_of(&function.name)?;
-    (name == "generate_series" && function.over.is_none()).then(|| crate::syntax::call("unnest", vec![expr.clone()]))
+/// Whether an expression calls a function that [`Expander`] makes rows of.
+fn gives_rows(expr: &Expr) -> bool {
+    let found = ast::visit_expressions(expr, |part| {
+        let gives = relation::series(part).or_else(|| relation::expanded(part)).is_some();
+        if gives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found.is_break()
 }
 
 /// EXISTS as a count, which may stand in a SELECT list.
