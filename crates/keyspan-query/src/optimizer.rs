@@ -16,7 +16,7 @@ use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan};
-use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
 
 use crate::asof::PushThrough;
@@ -61,6 +61,8 @@ pub fn rules() -> Result<Vec<Rule>, Error> {
     let place = |rules: &[Rule], name: &str| place_of(name, rules.iter().map(|rule| rule.name()));
     let joins = place(&rules, "eliminate_cross_join")?;
     rules[joins] = Arc::new(CrossJoins(rules[joins].clone()));
+    let keys = place(&rules, "extract_equijoin_predicate")?;
+    rules[keys] = Arc::new(JoinKeys(rules[keys].clone()));
     rules.insert(place(&rules, "decorrelate_predicate_subquery")?, Arc::new(NotInAsExists));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
     rules.insert(place(&rules, "push_down_filter")?, Arc::new(PushThrough));
@@ -97,6 +99,31 @@ impl OptimizerRule for CrossJoins {
             Ok(if matches_nulls { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if matches_nulls { Ok(Transformed::no(plan)) } else { self.0.rewrite(plan, config) }
+    }
+}
+
+/// DataFusion's rule that makes keys of a join's equalities, also where the join's keys match NULLs: there they stay a filter.
+#[derive(Debug)]
+struct JoinKeys(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for JoinKeys {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match &plan {
+            LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull => Ok(Transformed::no(plan)),
+            _ => self.0.rewrite(plan, config),
+        }
     }
 }
 

@@ -219,17 +219,21 @@ impl Nested<'_> {
         let rest = if top { String::new() } else { clauses_text(select) };
         for (index, item) in select.projection.iter_mut().enumerate() {
             let (label, given) = match item {
-                SelectItem::UnnamedExpr(expr) => (semantics::label(expr), is_name(expr)),
+                SelectItem::UnnamedExpr(expr) => (semantics::label(expr), is_name(bare(expr))),
                 SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
                 _ => {
                     labels.items.push(None);
                     continue;
                 }
             };
-            let compound = matches!(item, SelectItem::UnnamedExpr(Expr::CompoundIdentifier(_)));
+            let compound =
+                matches!(item, SelectItem::UnnamedExpr(expr) if matches!(bare(expr), Expr::CompoundIdentifier(_)));
+            // The planner calls a subquery as its column.
+            let subquery =
+                matches!(item, SelectItem::UnnamedExpr(expr) if top && matches!(bare(expr), Expr::Subquery(_)));
             let clashes = given && *with_table.entry(label.clone()).or_insert(compound) != compound;
             let repeated = !seen.insert(planned_name(item, &label, given, top));
-            if repeated || clashes || (self.effort == Effort::RenameAll && (stars || (top && !given))) {
+            if repeated || clashes || subquery || (self.effort == Effort::RenameAll && (stars || (top && !given))) {
                 rename(item, format!("{label}{MARK}{index}"));
             } else if !top && !given && !rest.contains(&label) {
                 rename(item, label.clone());
@@ -311,6 +315,14 @@ fn is_star(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 
+/// An expression without parentheses around it.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => bare(inner),
+        other => other,
+    }
+}
+
 fn is_name(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
@@ -319,9 +331,10 @@ fn is_name(expr: &Expr) -> bool {
 fn planned_name(item: &SelectItem, label: &str, given: bool, top: bool) -> String {
     match item {
         SelectItem::UnnamedExpr(expr) if top && !given => format!("{MARK}{expr}"),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
-            names.iter().map(folded).collect::<Vec<_>>().join(".")
-        }
+        SelectItem::UnnamedExpr(expr) => match bare(expr) {
+            Expr::CompoundIdentifier(names) => names.iter().map(folded).collect::<Vec<_>>().join("."),
+            _ => label.to_owned(),
+        },
         _ => label.to_owned(),
     }
 }

@@ -6,11 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -69,6 +70,29 @@ pub fn missing<T>(name: &str, arguments: &[FieldRef]) -> Result<T> {
     let message = format!("function {name}({}) does not exist", types.join(", "));
     let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
     Err(external(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint)))
+}
+
+/// Checks what a subquery has found: the number of its rows, and the value of one of them.
+const SINGLE_ROW: &str = "single_row";
+
+/// The value of a subquery that may have one row only; 21000 if it has more.
+pub fn single_row(rows: Expr, value: Expr) -> Expr {
+    let function = ListFunction::new(
+        SINGLE_ROW,
+        2,
+        |name, args| Ok(args[1].as_ref().clone().with_name(name).with_nullable(true)),
+        single,
+    );
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![rows, value]))
+}
+
+fn single(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let rows = args.args[0].to_array(args.number_rows)?;
+    if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
+        let message = "more than one row returned by a subquery used as an expression";
+        return Err(external(Error::new(ErrorKind::CardinalityViolation, message)));
+    }
+    Ok(args.args[1].clone())
 }
 
 /// A list of texts.

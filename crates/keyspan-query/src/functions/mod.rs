@@ -18,7 +18,7 @@ pub(crate) mod histogram;
 mod identifier;
 mod identity;
 mod json;
-mod list;
+pub(crate) mod list;
 mod math;
 pub(crate) mod moving;
 mod overload;

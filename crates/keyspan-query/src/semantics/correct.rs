@@ -10,6 +10,7 @@ use super::lateral;
 use super::nullable::{has_wrong_subquery, with_nulls};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
+use crate::decorrelate::{decorrelated, is_correlated};
 use crate::repeated::{repeats, without_keys};
 
 /// What is to be put right.
@@ -20,12 +21,14 @@ struct Needs {
     sorts: bool,
     laterals: bool,
     repeated: bool,
+    correlated: bool,
 }
 
 impl Needs {
     fn of(plan: &LogicalPlan) -> Result<Needs> {
         let mut needs = Needs::default();
         plan.apply_with_subqueries(|node| {
+            needs.correlated |= is_correlated(node)?;
             match node {
                 node if is_union(node) => needs.unions = true,
                 node if lateral::is_lateral(node) => needs.laterals = true,
@@ -55,6 +58,9 @@ pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     if needs.nulls {
         plan = with_nulls(plan)?;
+    }
+    if needs.correlated {
+        plan = decorrelated(plan)?;
     }
     if needs.repeated || needs.laterals {
         plan = without_keys(plan)?;

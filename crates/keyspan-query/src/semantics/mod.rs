@@ -41,6 +41,7 @@ mod order;
 mod outer;
 mod planner;
 mod relation;
+mod row_member;
 mod series;
 mod sort_key;
 mod subquery;

@@ -10,7 +10,7 @@
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
 //! ```
 //!
-//! [`member`] and [`relation`] have forms of their own.
+//! [`member`], [`row_member`] and [`relation`] have forms of their own.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{member, relation, user};
+use super::{member, relation, row_member, user};
 use crate::asof;
 use crate::syntax::parts_of;
 
@@ -63,6 +63,9 @@ impl VisitorMut for Expander {
                 SetExpr::Select(select) => {
                     select.projection.iter_mut().for_each(item);
                     select.from.iter_mut().for_each(asof::nested);
+                    if let Err(error) = row_member::in_conditions(select) {
+                        return ControlFlow::Break(error);
+                    }
                 }
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
@@ -105,10 +108,12 @@ impl VisitorMut for Expander {
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
-        match quantified(expr) {
-            Ok(Some(expanded)) => *expr = expanded,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
+        for form in [quantified, row_member::anywhere] {
+            match form(expr) {
+                Ok(Some(expanded)) => *expr = expanded,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(error),
+            }
         }
         match expr {
             Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
@@ -131,7 +136,7 @@ fn as_relation(query: &mut Query) -> ControlFlow<Error> {
             if let SetExpr::Select(select) = around.body.as_mut()
                 && let Some(from) = select.from.first_mut()
             {
-                from.relation = derived(query, &[]);
+                from.relation = derived(query, &[""; 0]);
             }
             *query = *around;
             ControlFlow::Continue(())
@@ -148,8 +153,11 @@ pub fn parsed(text: &str) -> Result<Expr> {
 }
 
 /// A query as the relation `q`, its columns named so.
-fn derived(query: &Query, columns: &[&str]) -> TableFactor {
-    let column = |name: &&str| ast::TableAliasColumnDef { name: Ident::new(*name), data_type: None };
+pub(super) fn derived(query: &Query, columns: &[impl AsRef<str>]) -> TableFactor {
+    let column = |name: &_| {
+        let name = Ident::with_quote('"', AsRef::<str>::as_ref(name));
+        ast::TableAliasColumnDef { name, data_type: None }
+    };
     let columns = columns.iter().map(column).collect();
     let alias = Some(ast::TableAlias { explicit: true, name: Ident::new("q"), columns, at: None });
     TableFactor::Derived { lateral: false, subquery: Box::new(query.clone()), alias, sample: None }

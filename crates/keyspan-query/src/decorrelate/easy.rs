@@ -1,0 +1,106 @@
+//! Which correlated subqueries DataFusion makes joins of by itself.
+//!
+//! Its rules pull comparisons out of filters: of any kind for EXISTS and IN, equalities for aggregates. What stands above
+//! them must let them through.
+
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, Join, JoinType, LogicalPlan, Operator, Subquery};
+
+use super::outer::{nested_outer_columns, outer_columns};
+
+/// Whether a scalar subquery of this node is left to DataFusion.
+pub fn is_scalar(subquery: &Subquery, node: &LogicalPlan) -> bool {
+    if subquery.outer_ref_columns.is_empty() {
+        return true;
+    }
+    let place = matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_));
+    let LogicalPlan::Aggregate(aggregate) = stripped(&subquery.subquery) else { return false };
+    let own = aggregate.aggr_expr.iter().all(|expr| !expr.contains_outer());
+    place
+        && own
+        && !aggregate.aggr_expr.is_empty()
+        && aggregate.group_expr.is_empty()
+        && pulls(&aggregate.input, &is_equality)
+        && own_projections(&subquery.subquery)
+}
+
+/// Whether EXISTS or IN over this subquery, in this node, is left to DataFusion.
+pub fn is_predicate(subquery: &Subquery, node: &LogicalPlan) -> bool {
+    if subquery.outer_ref_columns.is_empty() {
+        return true;
+    }
+    let plan = subquery.subquery.as_ref();
+    let grouped = match stripped(plan) {
+        LogicalPlan::Aggregate(aggregate) => pulls(&aggregate.input, &is_equality),
+        LogicalPlan::Filter(filter) => match filter.input.as_ref() {
+            LogicalPlan::Aggregate(aggregate) => {
+                !filter.predicate.contains_outer() && pulls(&aggregate.input, &is_equality)
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    matches!(node, LogicalPlan::Filter(_)) && own_projections(plan) && (grouped || pulls(plan, &|_| true))
+}
+
+/// Whether a LATERAL join is left to DataFusion.
+pub fn is_lateral(join: &Join) -> bool {
+    let LogicalPlan::SubqueryAlias(alias) = join.right.as_ref() else { return false };
+    let LogicalPlan::Subquery(subquery) = alias.input.as_ref() else { return false };
+    let plain = pulls(&subquery.subquery, &is_equality) && own_projections(&subquery.subquery);
+    join.join_type == JoinType::Inner && join.filter.is_none() && plain
+}
+
+fn stripped(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) => stripped(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => stripped(&alias.input),
+        other => other,
+    }
+}
+
+/// Whether projections on top use no outer columns.
+fn own_projections(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().all(|expr| !expr.contains_outer()) && own_projections(&projection.input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => own_projections(&alias.input),
+        _ => true,
+    }
+}
+
+/// Whether outer columns are only in filters that can be pulled up, by comparisons that `fits` takes.
+fn pulls(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
+    if outer_columns(plan).is_ok_and(|columns| columns.is_empty()) {
+        return true;
+    }
+    if !nested_outer_columns(plan).is_ok_and(|columns| columns.is_empty()) {
+        return false;
+    }
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let mut parts = split_conjunction(&filter.predicate).into_iter().filter(|part| part.contains_outer());
+            parts.all(|part| fits(part)) && pulls(&filter.input, fits)
+        }
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().all(|expr| !expr.contains_outer()) && pulls(&projection.input, fits)
+        }
+        LogicalPlan::SubqueryAlias(alias) => pulls(&alias.input, fits),
+        _ => false,
+    }
+}
+
+fn is_equality(expr: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
+    (is_outer(left) && !right.contains_outer()) || (is_outer(right) && !left.contains_outer())
+}
+
+/// Whether an expression is a column of the outer query, of another type perhaps.
+fn is_outer(expr: &Expr) -> bool {
+    match expr {
+        Expr::OuterReferenceColumn(..) => true,
+        Expr::Cast(cast) => is_outer(&cast.expr),
+        _ => false,
+    }
+}

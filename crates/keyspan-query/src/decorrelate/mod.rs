@@ -1,0 +1,320 @@
+//! Correlated subqueries that DataFusion does not turn into joins, as joins.
+//!
+//! ```text
+//! SELECT id, (SELECT count(*) FROM b WHERE b.at < a.at) FROM a
+//!
+//! outer values   SELECT DISTINCT at FROM a                                       of the columns that the subquery uses
+//! subquery       … for each of them: GROUP BY outer.at, in outer values JOIN b ON b.at < outer.at
+//! join           a LEFT JOIN subquery ON a.at IS NOT DISTINCT FROM outer.at
+//! ```
+//!
+//! The outer values are pushed through the subquery's plan down to where it no longer depends on them ([`domain`]); each node
+//! on the way keeps them as columns. So whatever the subquery does (LIMIT, inequalities, windows, DISTINCT), it does for
+//! each outer value. (Neumann, Kemper: Unnesting Arbitrary Queries, BTW 2015.) What DataFusion can do by itself it does,
+//! since it needs no outer values for equalities.
+//!
+//! - scalar subqueries anywhere in an expression; EXISTS and IN are made such first, where they need it
+//! - LATERAL, as an inner or left join
+//!
+//! Rule: a plan that cannot be pushed through stays as it is, and is refused later by name. A volatile outer side stays,
+//! too, since it would be computed twice.
+
+mod domain;
+mod easy;
+mod outer;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ExprSchema, NullEquality, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::{count, first_value};
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery,
+    binary_expr, lit, when,
+};
+
+use crate::functions::list::single_row;
+use domain::{Domain, Pushed};
+
+/// Whether a node has a subquery that refers to it.
+pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
+    if let LogicalPlan::Join(join) = node
+        && lateral(&join.right).is_some()
+    {
+        return Ok(true);
+    }
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |=
+            expr.exists(|part| Ok(subquery_of(part).is_some_and(|subquery| !subquery.outer_ref_columns.is_empty())))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// The plan with joins in the places of its correlated subqueries, but for those that DataFusion makes joins of.
+pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let names = Names::default();
+    plan.transform_up_with_subqueries(|node| {
+        let node = node.recompute_schema()?;
+        match &node {
+            LogicalPlan::Join(join) if lateral(&join.right).is_some() => {
+                let joined = lateral_join(join, &names)?;
+                Ok(joined.map_or_else(|| Transformed::yes(node), Transformed::yes))
+            }
+            LogicalPlan::Sort(sort) if is_correlated(&node)? => {
+                let sorted = sorted_by_columns(sort)?;
+                Ok(Transformed::yes(match sorted {
+                    Some((below, sort)) => sort.over(with_joins(below, &names)?)?,
+                    None => with_joins(node, &names)?,
+                }))
+            }
+            _ => Ok(Transformed::yes(with_joins(node, &names)?)),
+        }
+    })
+    .data()
+}
+
+/// A sort by columns that its input is to have, and nobody else sees.
+struct HiddenKeys {
+    keys: Vec<SortExpr>,
+    fetch: Option<usize>,
+    shown: Vec<Column>,
+}
+
+impl HiddenKeys {
+    fn over(self, input: LogicalPlan) -> Result<LogicalPlan> {
+        let sorted = LogicalPlanBuilder::from(input).sort_with_limit(self.keys, self.fetch)?;
+        sorted.project(self.shown.into_iter().map(Expr::Column))?.build()
+    }
+}
+
+/// A sort by subqueries over a SELECT list: the list with the subqueries in it, where all columns are known that they refer
+/// to, and the sort by these columns.
+fn sorted_by_columns(sort: &Sort) -> Result<Option<(LogicalPlan, HiddenKeys)>> {
+    let LogicalPlan::Projection(projection) = sort.input.as_ref() else { return Ok(None) };
+    let shown = projection.schema.columns();
+    let (mut exprs, mut keys) = (projection.expr.clone(), sort.expr.clone());
+    for (place, key) in keys.iter_mut().enumerate() {
+        if key.expr.exists(|part| Ok(subquery_of(part).is_some()))? {
+            let key_name = format!("__sort_{place}");
+            // What it takes from the SELECT list is there under its own name.
+            let inner = key.expr.clone().transform(|part| match &part {
+                Expr::Column(column) => {
+                    let at = projection.schema.maybe_index_of_column(column);
+                    Ok(at.map_or(Transformed::no(part), |at| Transformed::yes(projection.expr[at].clone().unalias())))
+                }
+                _ => Ok(Transformed::no(part)),
+            })?;
+            exprs.push(inner.data.alias(key_name.clone()));
+            key.expr = Expr::Column(Column::from_name(key_name));
+        }
+    }
+    let below = LogicalPlanBuilder::from(projection.input.clone()).project(exprs)?.build()?;
+    Ok(Some((below, HiddenKeys { keys, fetch: sort.fetch, shown })))
+}
+
+/// Names for the relations that are made.
+#[derive(Default)]
+struct Names(Cell<usize>);
+
+impl Names {
+    fn next(&self) -> String {
+        self.0.set(self.0.get() + 1);
+        format!("__outer_{}", self.0.get())
+    }
+}
+
+fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(subquery),
+        Expr::Exists(exists) => Some(&exists.subquery),
+        Expr::InSubquery(within) => Some(&within.subquery),
+        _ => None,
+    }
+}
+
+/// The correlated subquery on the right side of a join.
+fn lateral(right: &LogicalPlan) -> Option<&Subquery> {
+    match right {
+        LogicalPlan::Subquery(subquery) if !subquery.outer_ref_columns.is_empty() => Some(subquery),
+        LogicalPlan::SubqueryAlias(alias) => lateral(&alias.input),
+        _ => None,
+    }
+}
+
+fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut volatile = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(volatile)
+}
+
+/// LATERAL, the right side being a relation of all that it is for any outer values.
+fn lateral_join(join: &Join, names: &Names) -> Result<Option<LogicalPlan>> {
+    let kind = matches!(join.join_type, JoinType::Inner | JoinType::Left);
+    if !kind || !join.on.is_empty() || easy::is_lateral(join) || is_volatile(&join.left)? {
+        return Ok(None);
+    }
+    let Some(domain) = Domain::of(&join.left, &join.right, names)? else { return Ok(None) };
+    let Some(Pushed { plan: right, .. }) = domain.push(&join.right)? else { return Ok(None) };
+    let filter = join.filter.clone();
+    let joined = domain.joined_to(&join.left, right, join.join_type, filter)?;
+    let columns = join.left.schema().columns().into_iter().chain(join.right.schema().columns());
+    LogicalPlanBuilder::from(joined).project(columns.map(Expr::Column))?.build().map(Some)
+}
+
+/// The node over an input that has the values of its scalar subqueries as columns.
+fn with_joins(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
+    let fits = matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Window(_)
+    );
+    let [input] = node.inputs()[..] else { return Ok(node) };
+    if !fits || !is_correlated(&node)? || is_volatile(input)? {
+        return Ok(node);
+    }
+    let (mut below, before) = (input.clone(), node.schema().columns());
+    let mut changed = false;
+    let mut exprs = Vec::new();
+    for expr in node.expressions() {
+        let name = expr.name_for_alias()?;
+        let replaced = expr.transform_up(|part| {
+            let part = match as_scalar(&part, &node, below.schema())? {
+                Some(scalar) => scalar,
+                None => part,
+            };
+            let joined = part.transform_up(|part| match part {
+                Expr::ScalarSubquery(subquery) if !easy::is_scalar(&subquery, &node) => {
+                    match joined_scalar(&below, &subquery, names)? {
+                        Some((plan, column)) => {
+                            below = plan;
+                            Ok(Transformed::yes(column))
+                        }
+                        None => Ok(Transformed::no(Expr::ScalarSubquery(subquery))),
+                    }
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            changed |= joined.transformed;
+            Ok(joined)
+        })?;
+        let named = !matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Sort(_));
+        exprs.push(if named { replaced.data.alias_if_changed(name)? } else { replaced.data });
+    }
+    if !changed {
+        return Ok(node);
+    }
+    let with_columns = node.with_new_exprs(exprs, vec![below])?;
+    if with_columns.schema().fields().len() == before.len() {
+        return Ok(with_columns);
+    }
+    // Filters and sorts pass on what their input has.
+    LogicalPlanBuilder::from(with_columns).project(before.into_iter().map(Expr::Column))?.build()
+}
+
+/// EXISTS and IN as scalar subqueries, where DataFusion makes no join of them: the three values of IN are those of an OR of
+/// comparisons.
+fn as_scalar(expr: &Expr, node: &LogicalPlan, input: &DFSchema) -> Result<Option<Expr>> {
+    match expr {
+        Expr::Exists(Exists { subquery, negated }) if !easy::is_predicate(subquery, node) => {
+            let counted = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
+                .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64)).alias("rows")])?
+                .project(vec![binary_expr(
+                    Expr::Column(Column::from_name("rows")),
+                    if *negated { Operator::Eq } else { Operator::Gt },
+                    lit(0_i64),
+                )])?
+                .build()?;
+            Ok(Some(Expr::ScalarSubquery(Subquery { subquery: Arc::new(counted), ..subquery.clone() })))
+        }
+        Expr::InSubquery(InSubquery { expr: value, subquery, negated }) if !easy::is_predicate(subquery, node) => {
+            let plan = subquery.subquery.as_ref().clone();
+            let Some(column) = plan.schema().columns().into_iter().next() else { return Ok(None) };
+            let mut outer = subquery.outer_ref_columns.clone();
+            let value = value.as_ref().clone().transform(|part| match part {
+                Expr::Column(column) => {
+                    let field = input.field_from_column(&column)?.as_ref().clone();
+                    let reference = Expr::OuterReferenceColumn(Arc::new(field), column);
+                    outer.push(reference.clone());
+                    Ok(Transformed::yes(reference))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            let equal = binary_expr(value.data, Operator::Eq, Expr::Column(column));
+            let yes = when(equal.clone(), lit(1_i64)).end()?;
+            let known = equal;
+            let named = |name: &str| Expr::Column(Column::from_name(name));
+            let answer = when(named("found").gt(lit(0_i64)), lit(!*negated))
+                .when(named("all").gt(named("known")), lit(ScalarValue::Boolean(None)))
+                .otherwise(lit(*negated))?;
+            let counted = LogicalPlanBuilder::from(plan)
+                .project(vec![yes.alias("yes"), known.alias("known")])?
+                .aggregate(
+                    Vec::<Expr>::new(),
+                    vec![
+                        count(named("yes")).alias("found"),
+                        count(named("known")).alias("known"),
+                        count(lit(1_i64)).alias("all"),
+                    ],
+                )?
+                .project(vec![answer])?
+                .build()?;
+            let subquery = Subquery { subquery: Arc::new(counted), outer_ref_columns: outer, ..subquery.clone() };
+            Ok(Some(Expr::ScalarSubquery(subquery)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The input with the subquery's value for each of its rows, and the column that has it.
+fn joined_scalar(input: &LogicalPlan, subquery: &Subquery, names: &Names) -> Result<Option<(LogicalPlan, Expr)>> {
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(None);
+    }
+    let plan = subquery.subquery.as_ref();
+    let Some(domain) = Domain::of(input, plan, names)? else { return Ok(None) };
+    let Some(pushed) = domain.push(plan)? else { return Ok(None) };
+    let Some(value) = plan.schema().columns().into_iter().next() else { return Ok(None) };
+    let (name, alias) = ("value", names.next());
+    let one = pushed.one_row;
+    let pushed = LogicalPlanBuilder::from(pushed.plan);
+    let values = if one {
+        pushed.project(domain.columns().chain([Expr::Column(value).alias(name)]))?
+    } else {
+        let values = pushed.project(domain.columns().chain([Expr::Column(value).alias(name)]))?;
+        let value = Expr::Column(Column::from_name(name));
+        let counted = vec![count(lit(1_i64)).alias("rows"), first_value(value, Vec::new()).alias("first")];
+        let grouped = values.aggregate(domain.columns(), counted)?;
+        let checked = single_row(Expr::Column(Column::from_name("rows")), Expr::Column(Column::from_name("first")));
+        grouped.project(domain.columns().chain([checked.alias(name)]))?
+    };
+    let value = Expr::Column(Column::from_name(name)).alias_qualified(Some(alias.clone()), name);
+    let right = values.project(domain.columns().chain([value]))?.build()?;
+    let joined = domain.joined_to(input, right, JoinType::Left, None)?;
+    let column = Column::new(Some(alias), name);
+    let kept = input.schema().columns().into_iter().chain([column.clone()]).map(Expr::Column);
+    let joined = LogicalPlanBuilder::from(joined).project(kept)?.build()?;
+    Ok(Some((joined, Expr::Column(column))))
+}
+
+/// Whether a join of these columns must match NULLs.
+fn null_equality(columns: &[Expr], plan: &LogicalPlan) -> Result<NullEquality> {
+    for column in columns {
+        if column.nullable(plan.schema())? {
+            return Ok(NullEquality::NullEqualsNull);
+        }
+    }
+    Ok(NullEquality::NullEqualsNothing)
+}
