@@ -16,16 +16,19 @@ const USAGE: &str = "usage: cargo xtask <command>
   test      unit tests, property tests, query files, kill tests
   settings  docs/settings.md from the settings' definitions
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
+  differential  statements beside PostgreSQL 15: KEYSPAN_POSTGRES names it, else Debian's package is started;
+            with --regression PostgreSQL's own regression files
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let done = match command.as_str() {
-        "ci" => lint().and_then(|()| test()).and_then(|()| drivers()),
+        "ci" => lint().and_then(|()| test()).and_then(|()| drivers()).and_then(|()| differential()),
         "lint" => lint(),
         "test" => test(),
         "drivers" => drivers(),
+        "differential" => differential(),
         "settings" => settings(),
         "torture" => torture(),
         _ => Err(USAGE.to_string()),
@@ -95,6 +98,15 @@ fn drivers() -> Result<(), String> {
         "test_*.py",
     ]);
     step("drivers", run)
+}
+
+/// The answers of Keyspan and of PostgreSQL to the same statements; what is given after the name goes to the program.
+fn differential() -> Result<(), String> {
+    let python = python()?;
+    step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
+    let mut run = Command::new(python);
+    run.arg("tests/differential/compare.py").args(std::env::args().skip(2));
+    step("differential", run)
 }
 
 /// The interpreter of a virtual environment under `target/` that has the drivers.

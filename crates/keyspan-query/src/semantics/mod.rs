@@ -20,6 +20,7 @@
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM.
+//! - `recursive`: what WITH RECURSIVE may not have.
 //! - `access`: fields of rows, subscripts of lists.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
@@ -40,6 +41,7 @@ mod operator;
 mod order;
 mod outer;
 mod planner;
+mod recursive;
 mod relation;
 mod row_member;
 mod series;

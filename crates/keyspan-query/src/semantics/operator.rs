@@ -10,7 +10,6 @@ use datafusion::sql::sqlparser::ast::BinaryOperator as B;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::cast::{implicit, parameter_type};
-use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
 use crate::functions::value_call;
 use crate::types::arithmetic::{self, Op};
@@ -388,8 +387,10 @@ pub fn calculated(op: Op, left: Expr, right: Expr, result: ColumnType) -> Result
                 }
                 _ => result,
             };
-            let value = arithmetic::apply(op, &a, &b, result).map_err(external)?;
-            return literal(&value, result);
+            // What fails may stand in a branch that is never taken: it fails when it is computed.
+            if let Ok(value) = arithmetic::apply(op, &a, &b, result) {
+                return literal(&value, result);
+            }
         }
     }
     Ok(ArithmeticFunction::call(op, left, right, result))

@@ -8,6 +8,7 @@
 //! FETCH FIRST 3 ROWS    LIMIT 3
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
+//! GROUP BY ()           HAVING count(*) >= 0
 //! ```
 //!
 //! [`member`], [`row_member`] and [`relation`] have forms of their own.
@@ -22,7 +23,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{member, relation, row_member, user};
+use super::{member, recursive, relation, row_member, user};
 use crate::asof;
 use crate::syntax::parts_of;
 
@@ -47,7 +48,8 @@ impl VisitorMut for Expander {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.users.enter(query);
-        if let Err(error) = fetch(query).and_then(|()| member::look_up(query)) {
+        let checked = query.with.as_ref().map_or(Ok(()), recursive::check);
+        if let Err(error) = checked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
         }
         if let Some(order) = &query.order_by
@@ -66,6 +68,7 @@ impl VisitorMut for Expander {
                     if let Err(error) = row_member::in_conditions(select) {
                         return ControlFlow::Break(error);
                     }
+                    groups_of_nothing(select);
                 }
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
@@ -204,6 +207,32 @@ fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.into(), false).into())
 }
 
+/// `GROUP BY x, ()` as GROUP BY x; `GROUP BY ()` as an aggregate, which a HAVING makes of a SELECT without one.
+fn groups_of_nothing(select: &mut Select) {
+    let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
+    let written = groups.len();
+    groups.retain(|group| !matches!(group, Expr::Tuple(parts) if parts.is_empty()));
+    if written > 0 && groups.is_empty() {
+        let one =
+            Expr::BinaryOp { left: Box::new(count_of_rows()), op: BinaryOperator::GtEq, right: Box::new(number("0")) };
+        let having = select.having.take().map(|having| Box::new(Expr::Nested(Box::new(having))));
+        select.having = Some(match having {
+            Some(right) => Expr::BinaryOp { left: Box::new(one), op: BinaryOperator::And, right },
+            None => one,
+        });
+    }
+}
+
+/// `count(*)`.
+fn count_of_rows() -> Expr {
+    let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
+    let mut count = crate::syntax::call("count", Vec::new());
+    if let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
+        list.args.push(star);
+    }
+    count
+}
+
 /// What stands in a SELECT list and gives several rows is called as it was written.
 fn item(item: &mut SelectItem) {
     let (expr, label) = match item {
@@ -251,13 +280,8 @@ pub(super) fn exists(expr: &Expr) -> Option<Expr> {
         return None;
     }
     let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
-    let star = ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard);
-    let mut count = crate::syntax::call("count", Vec::new());
-    if let Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
-        list.args.push(star);
-    }
-    select.projection =
-        vec![SelectItem::UnnamedExpr(Expr::BinaryOp { left: Box::new(count), op, right: Box::new(number("0")) })];
+    let counted_rows = Expr::BinaryOp { left: Box::new(count_of_rows()), op, right: Box::new(number("0")) };
+    select.projection = vec![SelectItem::UnnamedExpr(counted_rows)];
     counted.order_by = None;
     Some(Expr::Subquery(counted))
 }

@@ -1,6 +1,6 @@
 //! INSERTs that read the old rows first: IF NOT EXISTS (CQL), ON CONFLICT DO NOTHING and DO UPDATE (PostgreSQL).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use keyspan_cql::{ConflictAction, Insert, OnConflict};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
@@ -134,13 +134,13 @@ async fn update(
     context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
-    mut insert: InsertRows,
+    insert: InsertRows,
     parameters: &[Value],
 ) -> Result<Outcome> {
     let ConflictAction::Update { assignments, filter } = &clause.action else {
         return Err(Error::internal("not a DO UPDATE"));
     };
-    insert.keep_last_of_each_key()?;
+    check_each_key_once(&insert)?;
     let handle = insert.handle.clone();
     let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
     let input = [(qualifier.as_str(), handle.schema.clone()), ("excluded", handle.schema.clone())];
@@ -153,6 +153,20 @@ async fn update(
     let update = Updating { insert: &insert, assignments, filter, parameters };
     let after = change(context, &handle, &target, parameters, |found| update.decide(found)).await?;
     insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
+}
+
+/// What the second of two rows with one key would update is the first, which the statement has just written.
+fn check_each_key_once(insert: &InsertRows) -> Result<()> {
+    let mut names = HashSet::with_capacity(insert.rows.len());
+    for row in &insert.rows {
+        if !names.insert(insert.handle.name(&insert.key(row))?) {
+            let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+            let hint = "Ensure that no rows proposed for insertion within the same command have duplicate \
+                        constrained values.";
+            return Err(Error::new(ErrorKind::CardinalityViolation, message).with_hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// A DO UPDATE, evaluated over the old rows and those that were to be inserted, side by side.
