@@ -2,11 +2,11 @@
 
 use keyspan_model::Result;
 
-use crate::insert::{Tails, alias, target, using};
+use crate::insert::{Tails, alias, tables, target, using};
 use crate::reader::Reader;
 use crate::statement::{Delete, Statement, Using};
 
-/// `DELETE [columns] FROM [ONLY] table [[AS] alias] [USING TIMESTAMP n] [WHERE …] [IF …] [RETURNING …]`.
+/// `DELETE [columns] FROM [ONLY] table [[AS] alias] [USING tables | USING TIMESTAMP n] [WHERE …] [IF …] [RETURNING …]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect("delete")?;
     let columns = if reader.at("from") { Vec::new() } else { reader.list(target)? };
@@ -15,11 +15,12 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     let table = reader.object_name()?;
     let alias = alias(reader)?;
     let mut times = Using::default();
+    let mut from = Vec::new();
+    if reader.at("using") && !matches!(reader.word(1), Some("timestamp" | "ttl")) {
+        reader.skip();
+        from = tables(reader)?;
+    }
     if reader.at("using") {
-        if !matches!(reader.word(1), Some("timestamp" | "ttl")) {
-            let error = reader.not_supported("DELETE … USING another table is not supported");
-            return Err(error.with_hint("Write WHERE key IN (SELECT …)."));
-        }
         if reader.word(1) == Some("ttl") {
             reader.skip();
             return Err(reader.unexpected().with_hint("A deletion has no TTL: write USING TIMESTAMP."));
@@ -27,5 +28,5 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         using(reader, &mut times)?;
     }
     let Tails { filter, condition, returning } = Tails::read(reader)?;
-    Ok(Statement::Delete(Box::new(Delete { columns, table, alias, using: times, filter, condition, returning })))
+    Ok(Statement::Delete(Box::new(Delete { columns, table, alias, using: times, from, filter, condition, returning })))
 }

@@ -1,13 +1,17 @@
 //! `INSERT`, and the tails that UPDATE and DELETE have in common with it.
 
+use std::ops::ControlFlow;
+
 use keyspan_model::{Error, Result};
-use sqlparser::ast::Expr;
+use sqlparser::ast::{self, Expr, SelectItem, SetExpr, TableWithJoins};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
 use crate::statement::{
-    Assignment, ColumnName, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Statement, Using,
+    Assignment, ColumnName, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement,
+    Using,
 };
 
 /// `INSERT INTO table [AS alias] [(columns)] source [tails]`. The tails may stand in any order.
@@ -61,9 +65,61 @@ fn source(reader: &mut Reader) -> Result<InsertSource> {
     }
     if reader.at("values") {
         reader.skip();
-        return reader.list(|reader| reader.parenthesized(value)).map(InsertSource::Values);
+        let from = reader.offset();
+        let rows = reader.list(|reader| reader.parenthesized(value))?;
+        return match rows.iter().flatten().any(has_subquery) {
+            true => query_of(rows, &reader.text_from(from)).map(InsertSource::Query),
+            false => Ok(InsertSource::Values(rows)),
+        };
     }
     reader.query().map(InsertSource::Query)
+}
+
+fn has_subquery(value: &InsertValue) -> bool {
+    let InsertValue::Expression(expression) = value else { return false };
+    // Most values are literals.
+    let found = !matches!(expression, Expr::Value(_))
+        && ast::visit_expressions(expression, |part| match part {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+        .is_break();
+    found
+}
+
+/// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.
+fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
+    let Statement::Query(mut query) = crate::parse_one("SELECT 1")?.statement else {
+        return Err(Error::internal("a SELECT is not a query"));
+    };
+    let template = query.query.body.clone();
+    let mut all: Option<Box<SetExpr>> = None;
+    for row in rows {
+        let mut body = template.clone();
+        if let SetExpr::Select(select) = body.as_mut() {
+            let item = |value| match value {
+                InsertValue::Expression(expression) => Ok(SelectItem::UnnamedExpr(expression)),
+                InsertValue::Default => {
+                    Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported"))
+                }
+            };
+            select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
+        }
+        all = Some(match all {
+            None => body,
+            Some(left) => Box::new(SetExpr::SetOperation {
+                op: ast::SetOperator::Union,
+                set_quantifier: ast::SetQuantifier::All,
+                left,
+                right: body,
+            }),
+        });
+    }
+    if let Some(body) = all {
+        query.query.body = body;
+    }
+    query.text = text.to_owned();
+    Ok(query)
 }
 
 /// An expression or DEFAULT.
@@ -163,7 +219,7 @@ pub(crate) struct Tails {
     /// `IF`.
     pub(crate) condition: Option<Condition>,
     /// `RETURNING`.
-    pub(crate) returning: Option<Vec<sqlparser::ast::SelectItem>>,
+    pub(crate) returning: Option<Vec<SelectItem>>,
 }
 
 impl Tails {
@@ -194,6 +250,11 @@ fn condition(reader: &mut Reader) -> Result<Condition> {
         return Ok(Condition::Exists);
     }
     reader.expression().map(Condition::If)
+}
+
+/// Tables that a statement reads beside the one that it writes.
+pub(crate) fn tables(reader: &mut Reader) -> Result<Vec<TableWithJoins>> {
+    reader.parse(|parser| parser.parse_comma_separated(Parser::parse_table_and_joins))
 }
 
 /// `[AS] alias`, unless one of the words that may follow a table comes next.

@@ -2,11 +2,11 @@
 
 use keyspan_model::Result;
 
-use crate::insert::{Tails, alias, assignments, using};
+use crate::insert::{Tails, alias, assignments, tables, using};
 use crate::reader::Reader;
 use crate::statement::{Statement, Update, Using};
 
-/// `UPDATE [ONLY] table [[AS] alias] [USING …] SET … [WHERE …] [IF …] [RETURNING …]`.
+/// `UPDATE [ONLY] table [[AS] alias] [USING …] SET … [FROM tables] [WHERE …] [IF …] [RETURNING …]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect("update")?;
     reader.eat("only");
@@ -18,12 +18,16 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     }
     reader.expect("set")?;
     let assignments = assignments(reader)?;
-    if reader.at("from") {
-        let error = reader.not_supported("UPDATE … FROM is not supported");
-        return Err(
-            error.with_hint("Write SET a = (SELECT …) and WHERE key IN (SELECT …), or INSERT INTO table SELECT ….")
-        );
-    }
+    let from = if reader.eat("from") { tables(reader)? } else { Vec::new() };
     let Tails { filter, condition, returning } = Tails::read(reader)?;
-    Ok(Statement::Update(Box::new(Update { table, alias, using: times, assignments, filter, condition, returning })))
+    Ok(Statement::Update(Box::new(Update {
+        table,
+        alias,
+        using: times,
+        assignments,
+        from,
+        filter,
+        condition,
+        returning,
+    })))
 }

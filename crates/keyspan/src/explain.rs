@@ -11,7 +11,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::ExplainOptions;
 
 use crate::context::ClientContext;
-use crate::dml::target::{self, WriteTarget};
+use crate::dml::assign;
+use crate::dml::target::{self, Beside, WriteTarget};
 use crate::names;
 use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::prepared::{Prepared, PreparedPlan};
@@ -157,7 +158,9 @@ async fn describe_update(
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &update.table)?;
     let handle = TableHandle::new(table);
-    let target = target::find_target(context, &handle, update.alias.as_deref(), update.filter.as_ref(), parameters)?;
+    let (alias, filter, values) = (update.alias.as_deref(), update.filter.as_ref(), assign::by_query(update));
+    let beside = Beside { from: &update.from, values: &values };
+    let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Update on {}", update.table), lines))
 }
@@ -170,7 +173,9 @@ async fn describe_delete(
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &delete.table)?;
     let handle = TableHandle::new(table);
-    let target = target::find_target(context, &handle, delete.alias.as_deref(), delete.filter.as_ref(), parameters)?;
+    let (alias, filter) = (delete.alias.as_deref(), delete.filter.as_ref());
+    let beside = Beside { from: &delete.from, values: &[] };
+    let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
     let lines = describe_target(context, &target, parameters, options).await?;
     Ok(indented(format!("Delete on {}", delete.table), lines))
 }
@@ -187,8 +192,8 @@ async fn describe_target(
         WriteTarget::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
         WriteTarget::Span(_) => vec!["Span: one span of the key, no planner".into()],
         WriteTarget::Nothing => vec!["Nothing: the key cannot be null".into()],
-        WriteTarget::Query(query) => {
-            let plan = plan_lines(context, query, parameters, options).await?;
+        WriteTarget::Query(found) => {
+            let plan = plan_lines(context, &found.query, parameters, options).await?;
             indented("Rows found by:".into(), plan)
         }
     })

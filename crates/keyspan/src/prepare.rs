@@ -11,9 +11,11 @@ use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of};
 
 use crate::context::ClientContext;
+use crate::dml::assign;
 use crate::dml::condition;
 use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
+use crate::dml::target::{Beside, found_rows};
 use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
@@ -147,8 +149,18 @@ impl Preparation {
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
-        self.assignments(context, &handle, &statement.assignments, &input)?;
-        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        let values = assign::by_query(statement);
+        let beside = Beside { from: &statement.from, values: &values };
+        self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
+        let own = |assignment: &&Assignment| match &assignment.value {
+            InsertValue::Expression(expression) => !assign::needs_query(expression, &statement.from),
+            InsertValue::Default => true,
+        };
+        let own: Vec<Assignment> = statement.assignments.iter().filter(own).cloned().collect();
+        self.assignments(context, &handle, &own, &input)?;
+        if statement.from.is_empty() {
+            self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        }
         self.condition(context, &handle, statement.condition.as_ref())?;
         self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
     }
@@ -157,9 +169,31 @@ impl Preparation {
         let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        let beside = Beside { from: &statement.from, values: &[] };
+        self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
+        if statement.from.is_empty() {
+            self.filter(context, &handle, alias, statement.filter.as_ref())?;
+        }
         self.condition(context, &handle, statement.condition.as_ref())?;
         self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
+    }
+
+    /// Parameters of a statement that reads other tables, too, or has subqueries among its values.
+    async fn beside(
+        &mut self,
+        context: &mut ClientContext,
+        handle: &TableHandle,
+        alias: Option<&str>,
+        filter: Option<&ast::Expr>,
+        beside: Beside<'_>,
+    ) -> Result<()> {
+        if beside.from.is_empty() && beside.values.is_empty() {
+            return Ok(());
+        }
+        let found = found_rows(handle, alias, filter, beside)?;
+        let planned = query::plan(context, &found.query, &self.types).await?;
+        self.set_types(&planned.parameters);
+        Ok(())
     }
 
     /// A type for a parameter that has none yet.

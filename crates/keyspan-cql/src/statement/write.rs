@@ -108,6 +108,8 @@ pub struct Update {
     pub using: Using,
     /// The assignments.
     pub assignments: Vec<Assignment>,
+    /// `FROM`: tables that the assignments and the condition read.
+    pub from: Vec<ast::TableWithJoins>,
     /// Which rows.
     pub filter: Option<ast::Expr>,
     /// CQL's condition: answers `[applied]`.
@@ -136,6 +138,8 @@ pub struct Delete {
     pub alias: Option<String>,
     /// The timestamp (a TTL is refused).
     pub using: Using,
+    /// `USING`: tables that the condition reads.
+    pub from: Vec<ast::TableWithJoins>,
     /// Which rows.
     pub filter: Option<ast::Expr>,
     /// CQL's condition: answers `[applied]`.

@@ -3,7 +3,7 @@
 //! Postgres reads `t.c` as a table's column only; DataFusion also as a field of the column `t`. With a schema before it
 //! the name has only the first reading, and of a schema a table without one takes no notice.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::syntax::{call, folded};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins};
@@ -14,14 +14,14 @@ const OUTER: &str = "\u{1}outer";
 /// The tables of the queries around an expression, while a tree is walked.
 #[derive(Default)]
 pub struct OuterNames {
-    /// Names of the tables of each enclosing query, the outermost first.
-    scopes: Vec<BTreeSet<String>>,
+    /// The tables of each enclosing query, the outermost first: their names, and their schemas where FROM gives one.
+    scopes: Vec<BTreeMap<String, Option<Ident>>>,
 }
 
 impl OuterNames {
     /// A query begins.
     pub fn enter(&mut self, query: &Query) {
-        let mut names = BTreeSet::new();
+        let mut names = BTreeMap::new();
         let mut bodies = vec![query.body.as_ref()];
         while let Some(body) = bodies.pop() {
             match body {
@@ -51,29 +51,33 @@ impl OuterNames {
             && let [table, _] = names.as_slice()
         {
             let table = folded(table);
-            if !own.contains(&table) && outer.iter().any(|scope| scope.contains(&table)) {
-                names.insert(0, Ident::with_quote('"', OUTER));
+            let known = outer.iter().rev().find_map(|scope| scope.get(&table));
+            if let Some(schema) = known.filter(|_| !own.contains_key(&table)) {
+                names.insert(0, schema.clone().unwrap_or_else(|| Ident::with_quote('"', OUTER)));
             }
         }
     }
 }
 
-fn add_tables(table: &TableWithJoins, names: &mut BTreeSet<String>) {
+fn add_tables(table: &TableWithJoins, names: &mut BTreeMap<String, Option<Ident>>) {
     add_table(&table.relation, names);
     table.joins.iter().for_each(|join| add_table(&join.relation, names));
 }
 
-fn add_table(factor: &TableFactor, names: &mut BTreeSet<String>) {
+fn add_table(factor: &TableFactor, names: &mut BTreeMap<String, Option<Ident>>) {
     match factor {
         TableFactor::NestedJoin { table_with_joins, .. } => add_tables(table_with_joins, names),
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }
         | TableFactor::Function { alias: Some(alias), .. }
         | TableFactor::TableFunction { alias: Some(alias), .. } => {
-            names.insert(folded(&alias.name));
+            names.insert(folded(&alias.name), None);
         }
         TableFactor::Table { name, .. } | TableFactor::Function { name, .. } => {
-            names.extend(name.0.last().and_then(|part| part.as_ident()).map(folded));
+            let mut parts = name.0.iter().rev().map_while(|part| part.as_ident());
+            if let Some(table) = parts.next() {
+                names.insert(folded(table), parts.next().cloned());
+            }
         }
         _ => {}
     }

@@ -140,10 +140,12 @@ impl Expansion<'_> {
             }
             Statement::Update(update) => {
                 update.assignments.iter_mut().try_for_each(|assignment| self.value(&mut assignment.value))?;
+                update.from.visit(self)?;
                 update.filter.visit(self)?;
                 update.returning.visit(self)
             }
             Statement::Delete(delete) => {
+                delete.from.visit(self)?;
                 delete.filter.visit(self)?;
                 delete.returning.visit(self)
             }

@@ -1,10 +1,13 @@
 //! The SET list of UPDATE and DO UPDATE.
 
+use std::ops::ControlFlow;
+
 use arrow::array::RecordBatch;
-use keyspan_cql::{Assignment, InsertValue, ast};
+use keyspan_cql::{Assignment, InsertValue, Update, ast};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
+use super::target::Computed;
 use crate::constraint::check_value;
 use crate::context::ClientContext;
 use crate::expression::{Evaluator, compile};
@@ -28,20 +31,24 @@ enum AssignedValue {
     Constant(Value),
     /// An expression that reads the row: its place among the compiled ones.
     Computed(usize),
+    /// One that the query for the rows computes: its place among these ([`by_query`]).
+    Queried(usize),
 }
 
 impl Assignments {
-    /// Compiles the list; `input` is what the expressions may read.
+    /// Compiles the list; `input` is what the expressions may read, but for those that a query computes.
     pub(crate) fn new(
         context: &mut ClientContext,
         handle: &TableHandle,
         list: &[Assignment],
+        by_query: &dyn Fn(&ast::Expr) -> bool,
         input: &[(&str, SchemaRef)],
         parameters: &[Value],
     ) -> Result<Assignments> {
         let evaluator = Evaluator::new(context);
         let mut parts: Vec<(usize, AssignedValue)> = Vec::with_capacity(list.len());
         let mut computed: Vec<&ast::Expr> = Vec::new();
+        let mut queried = 0;
         for assignment in list {
             let place = place(handle, assignment)?;
             if parts.iter().any(|(taken, _)| *taken == place) {
@@ -51,6 +58,10 @@ impl Assignments {
             let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
                 InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
+                InsertValue::Expression(expression) if by_query(expression) => {
+                    queried += 1;
+                    AssignedValue::Queried(queried - 1)
+                }
                 InsertValue::Expression(expression) if columns_of(expression).is_empty() => {
                     AssignedValue::Constant(evaluator.constant(context, expression, ty, parameters)?)
                 }
@@ -73,7 +84,8 @@ impl Assignments {
 
     /// Whether an expression reads the row.
     pub(crate) fn read_rows(&self) -> bool {
-        self.compiled.is_some()
+        let queried = |part: &(usize, AssignedValue)| matches!(part.1, AssignedValue::Queried(_));
+        self.compiled.is_some() || self.parts.iter().any(queried)
     }
 
     /// Whether the column at this place is assigned.
@@ -82,7 +94,13 @@ impl Assignments {
     }
 
     /// What is written to each row of a batch of the inputs' columns; entries of other columns are none.
-    pub(crate) fn rows(&self, handle: &TableHandle, input: &RecordBatch, parameters: &[Value]) -> Result<Vec<NewRow>> {
+    pub(crate) fn rows(
+        &self,
+        handle: &TableHandle,
+        input: &RecordBatch,
+        queried: &[Computed],
+        parameters: &[Value],
+    ) -> Result<Vec<NewRow>> {
         let arrays = match &self.compiled {
             Some(compiled) => compiled.evaluate(input, parameters)?,
             None => Vec::new(),
@@ -100,12 +118,36 @@ impl Assignments {
                         check_value(&handle.table, column, &value)?;
                         value
                     }
+                    AssignedValue::Queried(at) => {
+                        let Computed { array, ty } = &queried[*at];
+                        let value = self.evaluator.assign(array, index, *ty, column.ty)?;
+                        check_value(&handle.table, column, &value)?;
+                        value
+                    }
                 });
             }
             rows.push(row);
         }
         Ok(rows)
     }
+}
+
+/// The values of a SET list that only a query can compute, in their order.
+pub(crate) fn by_query(update: &Update) -> Vec<&ast::Expr> {
+    let expressions = update.assignments.iter().filter_map(|assignment| match &assignment.value {
+        InsertValue::Expression(expression) => Some(expression),
+        InsertValue::Default => None,
+    });
+    expressions.filter(|expression| needs_query(expression, &update.from)).collect()
+}
+
+/// Whether an expression has a subquery, or may read other tables.
+pub(crate) fn needs_query(expression: &ast::Expr, from: &[ast::TableWithJoins]) -> bool {
+    let subquery = |part: &ast::Expr| match part {
+        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    (!from.is_empty() && !columns_of(expression).is_empty()) || ast::visit_expressions(expression, subquery).is_break()
 }
 
 fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {

@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
 use keyspan_seam::Snapshot;
 
-use super::target::{self, WriteTarget};
+use super::target::{self, Computed, WriteTarget};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
@@ -28,6 +28,8 @@ const TRIES_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct TargetRows {
     pub(crate) rows: RecordBatch,
+    /// What a query has computed for each row.
+    pub(crate) computed: Vec<Computed>,
     /// The rows' keys, in the rows' order.
     pub(crate) keys: Vec<Vec<Value>>,
 }
@@ -81,9 +83,9 @@ async fn find(
     let mut locked: HashSet<RowName> = HashSet::new();
     loop {
         let snapshot = context.newest()?;
-        let rows = target::read(context, handle, target, &snapshot, parameters).await?;
+        let (rows, computed) = target::read(context, handle, target, &snapshot, parameters).await?;
         let keys = (0..rows.num_rows()).map(|row| handle.key(&rows, row)).collect::<Result<Vec<_>>>()?;
-        let found = TargetRows { rows, keys };
+        let found = TargetRows { rows, computed, keys };
         let known = matches!(target, WriteTarget::Key(_) | WriteTarget::Keys(_) | WriteTarget::Nothing);
         if known || found.keys.len() > ROWS_LOCKED_MAX {
             return Ok((found, snapshot, locks));

@@ -144,7 +144,7 @@ async fn update(
     let handle = insert.handle.clone();
     let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
     let input = [(qualifier.as_str(), handle.schema.clone()), ("excluded", handle.schema.clone())];
-    let assignments = Assignments::new(context, &handle, assignments, &input, parameters)?;
+    let assignments = Assignments::new(context, &handle, assignments, &|_| false, &input, parameters)?;
     let filter = match filter {
         Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
         None => None,
@@ -217,7 +217,7 @@ impl Updating<'_> {
             None => vec![true; old.len()],
         };
         let kept = filter_record_batch(&both, &BooleanArray::from(holds.clone()))?;
-        let mut new = self.assignments.rows(handle, &kept, self.parameters)?.into_iter();
+        let mut new = self.assignments.rows(handle, &kept, &[], self.parameters)?.into_iter();
         Ok(holds.into_iter().map(|holds| if holds { new.next() } else { None }).collect())
     }
 }

@@ -8,7 +8,7 @@ use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::existing;
 use super::returning::Returning;
-use super::target::{self, WriteTarget};
+use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use crate::constraint::null_value;
 use crate::context::ClientContext;
@@ -31,8 +31,9 @@ struct DeletePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     let handle = context.handle(table);
-    let target =
-        target::find_target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
+    let beside = Beside { from: &statement.from, values: &[] };
+    let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
     let plan = plan(context, statement, handle, &target, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);

@@ -1,14 +1,15 @@
 //! Which rows an UPDATE or DELETE is about, and how they are found: by keys, by one span, or by a query.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
 use futures::StreamExt;
 use keyspan_cql::{Statement, ast, quoted};
 use keyspan_model::array::coerce;
-use keyspan_model::{Error, Result, Span, Value};
+use keyspan_model::{ColumnType, Error, Result, Span, Value};
 use keyspan_query::{KeyMatch, key_of};
 use keyspan_seam::Snapshot;
 
@@ -30,7 +31,25 @@ pub(crate) enum WriteTarget {
     /// None: the condition cannot be met.
     Nothing,
     /// Those that a query finds.
-    Query(Box<ast::Query>),
+    Query(Box<FoundRows>),
+}
+
+/// A query for the rows that a statement writes.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundRows {
+    /// All columns of the table, then what is computed for each row.
+    pub(crate) query: ast::Query,
+    /// Whether a row may come several times: it is written once.
+    repeats: bool,
+}
+
+/// What a statement reads beside its table.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Beside<'a> {
+    /// Tables that are joined with it.
+    pub(crate) from: &'a [ast::TableWithJoins],
+    /// Values that only a query can compute.
+    pub(crate) values: &'a [&'a ast::Expr],
 }
 
 /// The rows that the WHERE of an UPDATE or DELETE is about.
@@ -39,8 +58,12 @@ pub(crate) fn find_target(
     handle: &TableHandle,
     alias: Option<&str>,
     filter: Option<&ast::Expr>,
+    beside: Beside<'_>,
     parameters: &[Value],
 ) -> Result<WriteTarget> {
+    if !beside.from.is_empty() || !beside.values.is_empty() {
+        return Ok(WriteTarget::Query(Box::new(found_rows(handle, alias, filter, beside)?)));
+    }
     let Some(filter) = filter else { return Ok(WriteTarget::Span(Span::all())) };
     let matched = match alias {
         // The alias hides the table's name; the recognition knows only that.
@@ -64,24 +87,36 @@ pub(crate) fn find_target(
         KeyMatch::SpansOnly(range) => {
             range.bind(&handle.table, parameters)?.map_or(WriteTarget::Nothing, WriteTarget::Span)
         }
-        KeyMatch::Other => WriteTarget::Query(Box::new(query_of(handle, alias, filter)?)),
+        KeyMatch::Other => WriteTarget::Query(Box::new(found_rows(handle, alias, Some(filter), beside)?)),
     })
 }
 
-/// `SELECT every column FROM table WHERE filter`, the filter being the statement's own tree.
-fn query_of(handle: &TableHandle, alias: Option<&str>, filter: &ast::Expr) -> Result<ast::Query> {
+/// `SELECT every column, values FROM table, others WHERE filter`, the trees being the statement's own.
+pub(crate) fn found_rows(
+    handle: &TableHandle,
+    alias: Option<&str>,
+    filter: Option<&ast::Expr>,
+    beside: Beside<'_>,
+) -> Result<FoundRows> {
     let table = &handle.table;
-    let columns: Vec<String> = table.columns.iter().map(|column| quote(&column.name)).collect();
-    let alias = alias.map_or(String::new(), |alias| format!(" AS {}", quote(alias)));
-    let text = format!("SELECT {} FROM {}.{}{alias}", columns.join(", "), quoted(&table.keyspace), quote(&table.name));
+    let alias = quote(alias.unwrap_or(&table.name));
+    let columns: Vec<String> = table.columns.iter().map(|column| format!("{alias}.{}", quote(&column.name))).collect();
+    let from = format!("{}.{} AS {alias}", quoted(&table.keyspace), quote(&table.name));
+    let text = format!("SELECT {} FROM {from}", columns.join(", "));
     let Statement::Query(query) = keyspan_cql::parse_one(&text)?.statement else {
         return Err(Error::internal("a SELECT is not a query"));
     };
     let mut query = query.query;
     if let ast::SetExpr::Select(select) = &mut *query.body {
-        select.selection = Some(filter.clone());
+        select.selection = filter.cloned();
+        select.from.extend(beside.from.iter().cloned());
+        let value = |(place, value): (usize, &&ast::Expr)| ast::SelectItem::ExprWithAlias {
+            expr: ast::Expr::clone(value),
+            alias: ast::Ident::with_quote('"', format!("\u{1}value{place}")),
+        };
+        select.projection.extend(beside.values.iter().enumerate().map(value));
     }
-    Ok(*query)
+    Ok(FoundRows { query: *query, repeats: !beside.from.is_empty() })
 }
 
 fn quote(name: &str) -> String {
@@ -103,14 +138,14 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
     filter
 }
 
-/// The live rows of the target, all columns, as the snapshot has them.
+/// The live rows of the target, all columns, as the snapshot has them, and what a query has computed for each.
 pub(crate) async fn read(
     context: &mut ClientContext,
     handle: &TableHandle,
     target: &WriteTarget,
     snapshot: &Arc<dyn Snapshot>,
     parameters: &[Value],
-) -> Result<RecordBatch> {
+) -> Result<(RecordBatch, Vec<Computed>)> {
     let mut batches = Vec::new();
     match target {
         WriteTarget::Nothing => {}
@@ -128,15 +163,42 @@ pub(crate) async fn read(
         WriteTarget::Query(found) => {
             let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
             let query_context = context.query_context(snapshot.clone(), &types);
-            let (_, stream) = query::run_on(context, found, parameters, query_context).await?;
+            let (schema, stream) = query::run_on(context, &found.query, parameters, query_context).await?;
             let mut stream = context.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);
             }
+            let mut all = concat_batches(&schema, &batches)?;
+            if found.repeats {
+                all = first_of_each(handle, &all)?;
+            }
+            let columns = handle.table.columns.len();
+            let computed = schema.fields().iter().zip(all.columns()).skip(columns);
+            let computed = computed.map(|(field, array)| {
+                let ty = ColumnType::of_field(field).unwrap_or(ColumnType::Text);
+                Computed { array: array.clone(), ty }
+            });
+            return Ok((with_table_types(handle, &all)?, computed.collect()));
         }
     }
     let batches = batches.iter().map(|batch| with_table_types(handle, batch)).collect::<Result<Vec<_>>>()?;
-    Ok(concat_batches(&handle.schema, &batches)?)
+    Ok((concat_batches(&handle.schema, &batches)?, Vec::new()))
+}
+
+/// A value for each row.
+#[derive(Debug)]
+pub(crate) struct Computed {
+    pub(crate) array: ArrayRef,
+    pub(crate) ty: ColumnType,
+}
+
+/// Each row of the table once: where it is joined with several, any of them will do.
+fn first_of_each(handle: &TableHandle, rows: &RecordBatch) -> Result<RecordBatch> {
+    let typed = with_table_types(handle, rows)?;
+    let mut seen = HashSet::new();
+    let mut first = |row: usize| Ok(seen.insert(handle.name(&handle.key(&typed, row)?)?));
+    let keep = (0..rows.num_rows()).map(&mut first).collect::<Result<Vec<bool>>>()?;
+    Ok(filter_record_batch(rows, &BooleanArray::from(keep))?)
 }
 
 /// The batch with exactly the table's types and no column declared NOT NULL.

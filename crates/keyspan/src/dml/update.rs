@@ -4,14 +4,14 @@
 //! any other WHERE, or with expressions over the row, it is SQL's: the rows found. A row that could not be created
 //! without breaking a NOT NULL is not created; that update counts 0.
 
-use keyspan_cql::Update;
+use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 
-use super::assign::Assignments;
+use super::assign::{self, Assignments};
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::returning::Returning;
-use super::target::{self, WriteTarget};
+use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use crate::constraint::Checks;
 use crate::context::ClientContext;
@@ -36,8 +36,10 @@ struct UpdatePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     let handle = context.handle(table);
-    let target =
-        target::find_target(context, &handle, statement.alias.as_deref(), statement.filter.as_ref(), parameters)?;
+    let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
+    let values = assign::by_query(statement);
+    let beside = Beside { from: &statement.from, values: &values };
+    let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
     let plan = plan(context, statement, handle, &target, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
@@ -60,7 +62,8 @@ fn plan(
 ) -> Result<UpdatePlan> {
     let alias = statement.alias.as_deref();
     let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
-    let assignments = Assignments::new(context, &handle, &statement.assignments, &input, parameters)?;
+    let reads = |expression: &ast::Expr| assign::needs_query(expression, &statement.from);
+    let assignments = Assignments::new(context, &handle, &statement.assignments, &reads, &input, parameters)?;
     let checks = Checks::new(context, &handle)?;
     let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     let condition = match &statement.condition {
@@ -120,7 +123,7 @@ impl UpdatePlan {
             Some(condition) => condition.holds(&input, missing.is_none(), parameters)?,
             None => vec![true; input.num_rows()],
         };
-        let new = self.assignments.rows(handle, &input, parameters)?;
+        let new = self.assignments.rows(handle, &input, &found.computed, parameters)?;
         let (mut mutations, mut updated, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, row) in new.iter().enumerate() {
             let old = handle.values(&input, index)?;
@@ -160,7 +163,7 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Va
     let handle = &plan.handle;
     let old = empty_row(handle, &key);
     let input = handle.batch(std::slice::from_ref(&old))?;
-    let row = plan.assignments.rows(handle, &input, &[])?.remove(0);
+    let row = plan.assignments.rows(handle, &input, &[], &[])?.remove(0);
     plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
     let mutation = handle.write(&keyed(handle, &row, &old), false, plan.timing.stamp, plan.timing.ttl);
     let locks = context.lock_blind(handle, &[key]).await?;
