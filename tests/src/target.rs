@@ -136,7 +136,9 @@ async fn run_embedded(session: &mut Session, sql: &str) -> Result<DBOutput<Defau
     };
     let schema = rows.schema().clone();
     let mut lines = Vec::new();
-    for batch in rows.collect().await? {
+    // As whoever reads rows must: what fails while they come fails the transaction.
+    let batches = rows.collect().await.inspect_err(|_| session.fail())?;
+    for batch in batches {
         let columns = schema.fields().iter().zip(batch.columns());
         let columns: Vec<ArrayText> =
             columns.map(|(field, column)| ArrayText::new(field, column, &zone)).collect::<keyspan::Result<_>>()?;
