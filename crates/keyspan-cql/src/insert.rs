@@ -75,6 +75,24 @@ fn source(reader: &mut Reader) -> Result<InsertSource> {
     reader.query().map(InsertSource::Query)
 }
 
+/// `(SELECT a, b …)` as `(SELECT a …)` and `(SELECT b …)`; `None` where a SELECT list is not all that there is.
+fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
+    let Expr::Subquery(query) = query else { return None };
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let plain = select.projection.iter().all(|item| matches!(item, SelectItem::UnnamedExpr(_)));
+    if !plain || select.distinct.is_some() || select.projection.len() != columns {
+        return None;
+    }
+    let single = |place: usize| {
+        let mut single = query.clone();
+        if let SetExpr::Select(select) = single.body.as_mut() {
+            select.projection = vec![select.projection[place].clone()];
+        }
+        InsertValue::Expression(Expr::Subquery(single))
+    };
+    Some((0..columns).map(single).collect())
+}
+
 fn has_subquery(value: &InsertValue) -> bool {
     let InsertValue::Expression(expression) = value else { return false };
     // Most values are literals.
@@ -198,12 +216,12 @@ fn assignment(reader: &mut Reader) -> Result<Vec<Assignment>> {
     let columns = reader.parenthesized(target)?;
     reader.expect_token(&Token::Eq)?;
     reader.eat("row");
-    if reader.at_query() {
-        let error = reader.not_supported("SET (…) = (SELECT …) is not supported");
-        return Err(error.with_hint("Write one subquery for each column."));
-    }
     let position = reader.position();
-    let values = reader.parenthesized(value)?;
+    let values = match reader.at_query() {
+        true => one_by_one(reader.expression()?, columns.len())
+            .ok_or_else(|| reader.not_supported("SET (…) = (SELECT …) is supported of a plain SELECT list"))?,
+        false => reader.parenthesized(value)?,
+    };
     if values.len() != columns.len() {
         let message = "number of columns does not match number of values";
         return Err(crate::source::syntax(message, position - 1));

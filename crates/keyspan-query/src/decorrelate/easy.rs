@@ -3,10 +3,46 @@
 //! Its rules pull comparisons out of filters: of any kind for EXISTS and IN, equalities for aggregates. What stands above
 //! them must let them through.
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Join, JoinType, LogicalPlan, Operator, Subquery};
 
 use super::outer::{nested_outer_columns, outer_columns};
+
+/// The correlated subqueries that DataFusion loses the columns of: all within CASE, and EXISTS and IN that are not
+/// conditions by themselves.
+pub fn beneath_others(expr: &Expr) -> Result<Vec<Expr>> {
+    let mut found = Vec::new();
+    for part in split_conjunction(expr) {
+        let condition = if let Expr::Not(inner) = part { inner } else { part };
+        if matches!(condition, Expr::Exists(_) | Expr::InSubquery(_)) {
+            continue;
+        }
+        part.apply(|inner| {
+            let within_case = matches!(inner, Expr::Case(_));
+            if within_case {
+                inner.apply(|deeper| collect(deeper, true, &mut found))?;
+            }
+            collect(inner, false, &mut found)?;
+            Ok(if within_case { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+        })?;
+    }
+    Ok(found)
+}
+
+fn collect(expr: &Expr, scalars: bool, found: &mut Vec<Expr>) -> Result<TreeNodeRecursion> {
+    let correlated = match expr {
+        Expr::Exists(exists) => !exists.subquery.outer_ref_columns.is_empty(),
+        Expr::InSubquery(within) => !within.subquery.outer_ref_columns.is_empty(),
+        Expr::ScalarSubquery(subquery) => scalars && !subquery.outer_ref_columns.is_empty(),
+        _ => false,
+    };
+    if correlated {
+        found.push(expr.clone());
+    }
+    Ok(TreeNodeRecursion::Continue)
+}
 
 /// Whether a scalar subquery of this node is left to DataFusion.
 pub fn is_scalar(subquery: &Subquery, node: &LogicalPlan) -> bool {
@@ -27,7 +63,7 @@ pub fn is_scalar(subquery: &Subquery, node: &LogicalPlan) -> bool {
 /// Whether EXISTS or IN over this subquery, in this node, is left to DataFusion.
 pub fn is_predicate(subquery: &Subquery, node: &LogicalPlan) -> bool {
     if subquery.outer_ref_columns.is_empty() {
-        return true;
+        return matches!(node, LogicalPlan::Filter(_));
     }
     let plan = subquery.subquery.as_ref();
     let grouped = match stripped(plan) {
@@ -86,7 +122,7 @@ fn pulls(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
         LogicalPlan::Projection(projection) => {
             projection.expr.iter().all(|expr| !expr.contains_outer()) && pulls(&projection.input, fits)
         }
-        LogicalPlan::SubqueryAlias(alias) => pulls(&alias.input, fits),
+        // Not through another name: the columns compared would have to be known by it.
         _ => false,
     }
 }

@@ -39,17 +39,21 @@ use datafusion::logical_expr::{
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
 
-/// Whether a node has a subquery that refers to it.
+/// Whether a node has a subquery that refers to it, or EXISTS and IN where DataFusion plans none.
 pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
     if let LogicalPlan::Join(join) = node
         && lateral(&join.right).is_some()
     {
         return Ok(true);
     }
+    let filters = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_) | LogicalPlan::TableScan(_));
+    let asked = |part: &Expr| match part {
+        Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
+        part => subquery_of(part).is_some_and(|subquery| !filters || !subquery.outer_ref_columns.is_empty()),
+    };
     let mut found = false;
     node.apply_expressions(|expr| {
-        found |=
-            expr.exists(|part| Ok(subquery_of(part).is_some_and(|subquery| !subquery.outer_ref_columns.is_empty())))?;
+        found |= expr.exists(|part| Ok(asked(part)))?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
@@ -190,25 +194,25 @@ fn with_joins(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     let mut exprs = Vec::new();
     for expr in node.expressions() {
         let name = expr.name_for_alias()?;
+        let beneath = easy::beneath_others(&expr)?;
         let replaced = expr.transform_up(|part| {
-            let part = match as_scalar(&part, &node, below.schema())? {
-                Some(scalar) => scalar,
-                None => part,
-            };
-            let joined = part.transform_up(|part| match part {
-                Expr::ScalarSubquery(subquery) if !easy::is_scalar(&subquery, &node) => {
+            let hard = beneath.contains(&part);
+            let scalar = as_scalar(&part, &node, below.schema(), hard)?;
+            let made = hard || scalar.is_some();
+            changed |= scalar.is_some();
+            match scalar.unwrap_or(part) {
+                Expr::ScalarSubquery(subquery) if made || !easy::is_scalar(&subquery, &node) => {
                     match joined_scalar(&below, &subquery, names)? {
                         Some((plan, column)) => {
                             below = plan;
+                            changed = true;
                             Ok(Transformed::yes(column))
                         }
                         None => Ok(Transformed::no(Expr::ScalarSubquery(subquery))),
                     }
                 }
                 other => Ok(Transformed::no(other)),
-            })?;
-            changed |= joined.transformed;
-            Ok(joined)
+            }
         })?;
         let named = !matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Sort(_));
         exprs.push(if named { replaced.data.alias_if_changed(name)? } else { replaced.data });
@@ -226,9 +230,9 @@ fn with_joins(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
 
 /// EXISTS and IN as scalar subqueries, where DataFusion makes no join of them: the three values of IN are those of an OR of
 /// comparisons.
-fn as_scalar(expr: &Expr, node: &LogicalPlan, input: &DFSchema) -> Result<Option<Expr>> {
+fn as_scalar(expr: &Expr, node: &LogicalPlan, input: &DFSchema, hard: bool) -> Result<Option<Expr>> {
     match expr {
-        Expr::Exists(Exists { subquery, negated }) if !easy::is_predicate(subquery, node) => {
+        Expr::Exists(Exists { subquery, negated }) if hard || !easy::is_predicate(subquery, node) => {
             let counted = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
                 .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64)).alias("rows")])?
                 .project(vec![binary_expr(
@@ -239,7 +243,9 @@ fn as_scalar(expr: &Expr, node: &LogicalPlan, input: &DFSchema) -> Result<Option
                 .build()?;
             Ok(Some(Expr::ScalarSubquery(Subquery { subquery: Arc::new(counted), ..subquery.clone() })))
         }
-        Expr::InSubquery(InSubquery { expr: value, subquery, negated }) if !easy::is_predicate(subquery, node) => {
+        Expr::InSubquery(InSubquery { expr: value, subquery, negated })
+            if hard || !easy::is_predicate(subquery, node) =>
+        {
             let plan = subquery.subquery.as_ref().clone();
             let Some(column) = plan.schema().columns().into_iter().next() else { return Ok(None) };
             let mut outer = subquery.outer_ref_columns.clone();

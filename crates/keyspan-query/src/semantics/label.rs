@@ -41,7 +41,7 @@ fn figure(expr: &Expr) -> Option<Figure> {
             plain_name(else_result.as_ref().and_then(|expr| figure(expr)), || "case".into())
         }
         Expr::Subquery(query) => of_query(query),
-        Expr::Exists { .. } => firm("exists"),
+        Expr::Exists { negated: false, .. } => firm("exists"),
         Expr::Extract { .. } => firm("extract"),
         Expr::Substring { .. } => firm("substring"),
         Expr::Trim { trim_where, .. } => firm(match trim_where {

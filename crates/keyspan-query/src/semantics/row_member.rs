@@ -55,6 +55,11 @@ pub fn anywhere(expr: &Expr) -> Result<Option<Expr>> {
     Ok(Some(Expr::Nested(Box::new(case))))
 }
 
+/// Whether an expression is a row in a subquery.
+pub fn is_one(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), Expr::Tuple(_)))
+}
+
 /// A name of the query's column that no other column has.
 fn column(place: usize) -> String {
     format!("\u{1}c{place}")

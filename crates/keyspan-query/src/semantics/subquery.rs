@@ -61,6 +61,7 @@ impl VisitorMut for Expander {
         }
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
+            table_as_select(body);
             match body {
                 SetExpr::Select(select) => {
                     select.projection.iter_mut().for_each(item);
@@ -122,6 +123,16 @@ impl VisitorMut for Expander {
             Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// `TABLE t` as SELECT * FROM t.
+fn table_as_select(body: &mut SetExpr) {
+    let SetExpr::Table(table) = body else { return };
+    let parts = [table.schema_name.as_ref(), table.table_name.as_ref()].into_iter().flatten();
+    let name = parts.map(|part| part.as_str()).collect::<Vec<_>>().join(".");
+    if let Ok(Expr::Subquery(query)) = parsed(&format!("(SELECT * FROM {name})")) {
+        *body = *query.body;
     }
 }
 
@@ -243,7 +254,7 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    if !gives_rows(expr) {
+    if !gives_rows(expr) && !row_member::is_one(expr) {
         return;
     }
     if let Some(label) = label {
