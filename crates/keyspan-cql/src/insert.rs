@@ -96,13 +96,12 @@ fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
 fn has_subquery(value: &InsertValue) -> bool {
     let InsertValue::Expression(expression) = value else { return false };
     // Most values are literals.
-    let found = !matches!(expression, Expr::Value(_))
+    !matches!(expression, Expr::Value(_))
         && ast::visit_expressions(expression, |part| match part {
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         })
-        .is_break();
-    found
+        .is_break()
 }
 
 /// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.

@@ -117,7 +117,7 @@ fn pulls(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
     match plan {
         LogicalPlan::Filter(filter) => {
             let mut parts = split_conjunction(&filter.predicate).into_iter().filter(|part| part.contains_outer());
-            parts.all(|part| fits(part)) && pulls(&filter.input, fits)
+            parts.all(fits) && pulls(&filter.input, fits)
         }
         LogicalPlan::Projection(projection) => {
             projection.expr.iter().all(|expr| !expr.contains_outer()) && pulls(&projection.input, fits)
