@@ -20,8 +20,9 @@ DATABASE = "keyspan_differential"
 
 
 def installed():
-    """The folder of PostgreSQL's programs; `None` if Debian's package is not installed."""
-    return next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)), None)
+    """The folder of PostgreSQL's programs, version 15 before others; `None` if Debian's package is not installed."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda folder: ("/15/" in folder, folder), reverse=True)
+    return next(iter(found), None)
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ impl ColumnBuilder {
             ColumnType::Decimal { scale, .. } => Builder::Decimal(decimals(ty, rows), scale),
             ColumnType::Real => Builder::Real(Float32Builder::with_capacity(rows)),
             ColumnType::Double => Builder::Double(Float64Builder::with_capacity(rows)),
-            ColumnType::Text | ColumnType::Ascii | ColumnType::Json => {
+            ColumnType::Text | ColumnType::Ascii | ColumnType::Json | ColumnType::Jsonb => {
                 Builder::Text(StringViewBuilder::with_capacity(rows))
             }
             ColumnType::Inet => Builder::Inet(StringViewBuilder::with_capacity(rows)),

@@ -5,8 +5,9 @@
 use crate::datetime::DAY_MICROS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_error::numeric_overflow;
+use crate::json::checked_json;
 use crate::number::{decimal_text, fits_precision, parse_decimal, rescale};
-use crate::text::{checked_ascii, checked_json, checked_timeuuid};
+use crate::text::{checked_ascii, checked_timeuuid};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::Value;
 

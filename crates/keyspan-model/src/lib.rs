@@ -3,6 +3,7 @@
 //! - [`error`]: the one public error type; its kind says what the caller should do.
 //! - [`types`]: column types, their names in CQL and Postgres, and their Arrow form.
 //! - [`value`]: one typed value: order, text form (read in `text`, printed in [`display`]), casts.
+//! - [`json`]: `jsonb` as a tree, its text and its order.
 //! - [`mod@array`]: values in and out of Arrow arrays.
 //! - [`key`]: row keys as bytes whose order is the order of the values.
 //! - [`row_key`]: a row key as one text, and prefix scans over it.
@@ -17,6 +18,7 @@ pub mod display;
 mod duration;
 pub mod error;
 mod input_error;
+pub mod json;
 pub mod key;
 mod key_batch;
 mod key_part;

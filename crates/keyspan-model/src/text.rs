@@ -4,13 +4,13 @@
 
 use std::net::IpAddr;
 
-use serde::de::IgnoredAny;
 use uuid::Uuid;
 
 use crate::datetime::{ZoneResolver, parse_date, parse_time, parse_timestamp, utc_only};
 use crate::duration::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_error::{float_out_of_range, invalid, numeric_overflow, value_out_of_range};
+use crate::json::{Json, checked_json};
 use crate::number::{NumberFault, parse_decimal, parse_integer};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::{Value, canonical_double, canonical_real, is_timeuuid};
@@ -50,6 +50,7 @@ impl Value {
             }
             ColumnType::Inet => Value::Inet(parse_inet(text)?),
             ColumnType::Json => Value::Text(checked_json(text)?.to_owned()),
+            ColumnType::Jsonb => Value::Text(Json::parse(text)?.to_string()),
         })
     }
 
@@ -138,16 +139,6 @@ pub(crate) fn checked_ascii(text: &str) -> Result<&str> {
     match text.chars().find(|c| !c.is_ascii()) {
         None => Ok(text),
         Some(c) => Err(invalid(ColumnType::Ascii, text).with_detail(format!("'{c}' is not an ASCII character."))),
-    }
-}
-
-/// The text, if it is JSON; else 22P02.
-pub(crate) fn checked_json(text: &str) -> Result<&str> {
-    match serde_json::from_str::<IgnoredAny>(text) {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            Err(Error::new(ErrorKind::InvalidText, "invalid input syntax for type json").with_detail(error.to_string()))
-        }
     }
 }
 

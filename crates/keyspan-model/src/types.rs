@@ -69,8 +69,10 @@ pub enum ColumnType {
     Duration,
     /// IPv4 or IPv6 address.
     Inet,
-    /// JSON text.
+    /// JSON text, as it was written.
     Json,
+    /// JSON in one form: keys in order and unique, numbers as numeric ([`crate::json`]).
+    Jsonb,
 }
 
 impl ColumnType {
@@ -99,6 +101,7 @@ impl ColumnType {
             ColumnType::Duration => "duration".into(),
             ColumnType::Inet => "inet".into(),
             ColumnType::Json => "json".into(),
+            ColumnType::Jsonb => "jsonb".into(),
         }
     }
 
@@ -135,7 +138,8 @@ impl ColumnType {
             "timestamp without time zone" | "localtimestamp" => ColumnType::LocalTimestamp,
             "duration" | "interval" => ColumnType::Duration,
             "inet" => ColumnType::Inet,
-            "json" | "jsonb" => ColumnType::Json,
+            "json" => ColumnType::Json,
+            "jsonb" => ColumnType::Jsonb,
             other => {
                 let error = Error::new(ErrorKind::UndefinedObject, format!("type \"{other}\" does not exist"));
                 return Err(match nearest(other, NAMES.iter().copied()) {
@@ -158,7 +162,8 @@ impl ColumnType {
             ColumnType::Real => DataType::Float32,
             ColumnType::Double => DataType::Float64,
             ColumnType::Decimal { precision, scale } => DataType::Decimal128(precision, scale),
-            ColumnType::Text | ColumnType::Ascii | ColumnType::Inet | ColumnType::Json => DataType::Utf8View,
+            ColumnType::Text | ColumnType::Ascii | ColumnType::Inet => DataType::Utf8View,
+            ColumnType::Json | ColumnType::Jsonb => DataType::Utf8View,
             ColumnType::Blob => DataType::Binary,
             ColumnType::Uuid | ColumnType::TimeUuid => DataType::FixedSizeBinary(16),
             ColumnType::Date => DataType::Date32,
@@ -225,8 +230,9 @@ impl ColumnType {
                 "duration type is not supported for PRIMARY KEY columns",
             )
             .with_detail("a month has no fixed length, so durations have no order")),
-            ColumnType::Json => {
-                Err(Error::new(ErrorKind::InvalidTableDefinition, "json type is not supported for PRIMARY KEY columns"))
+            ColumnType::Json | ColumnType::Jsonb => {
+                let message = format!("{} type is not supported for PRIMARY KEY columns", self.name());
+                Err(Error::new(ErrorKind::InvalidTableDefinition, message))
             }
             _ => Ok(()),
         }
@@ -234,7 +240,8 @@ impl ColumnType {
 
     /// Whether Arrow's order of the type is the row key's order, so that a scan may declare it.
     pub fn arrow_order_is_key_order(self) -> bool {
-        !matches!(self, ColumnType::TimeUuid | ColumnType::Inet | ColumnType::Duration | ColumnType::Json)
+        use ColumnType as C;
+        !matches!(self, C::TimeUuid | C::Inet | C::Duration | C::Json | C::Jsonb)
     }
 
     fn parse_canonical(name: &str) -> Option<ColumnType> {
@@ -326,6 +333,7 @@ mod tests {
             ColumnType::LocalTimestamp,
             ColumnType::Inet,
             ColumnType::Json,
+            ColumnType::Jsonb,
         ];
         for ty in types {
             assert_eq!(ColumnType::of_field(&ty.field("c", true)), Some(ty));

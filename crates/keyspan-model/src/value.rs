@@ -104,7 +104,7 @@ impl Value {
                 *own == scale && fits_precision(*digits, precision)
             }
             (Value::Text(text), ColumnType::Ascii) => text.is_ascii(),
-            (Value::Text(_), ColumnType::Text | ColumnType::Json) => true,
+            (Value::Text(_), ColumnType::Text | ColumnType::Json | ColumnType::Jsonb) => true,
             (Value::Uuid(uuid), ColumnType::TimeUuid) => is_timeuuid(uuid),
             (Value::Timestamp(_), ColumnType::LocalTimestamp) => true,
             (Value::Decimal(..), _) => false,

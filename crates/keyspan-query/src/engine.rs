@@ -36,6 +36,7 @@ use crate::interrupt::StopJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
 use crate::scan::KeyOrder;
+use crate::shared::{SharedPlanner, SharedRows};
 use crate::{builtins, functions, memory, optimizer, semantics};
 
 /// Bytes of memory for each partition of a plan, at least; with less there are fewer partitions than cores.
@@ -101,7 +102,7 @@ impl QueryEngine {
         let task = TaskContext::new(
             None,
             id,
-            config,
+            config.with_extension(Arc::new(SharedRows::default())),
             HashMap::default(),
             HashMap::default(),
             HashMap::default(),
@@ -181,6 +182,7 @@ impl QueryPlanner for Planner {
             Arc::new(GapFillPlanner),
             Arc::new(AsOfPlanner),
             Arc::new(RepeatedPlanner),
+            Arc::new(SharedPlanner),
         ]);
         planner.create_physical_plan(plan, session).await
     }
@@ -205,6 +207,8 @@ fn config(options: &QueryOptions) -> SessionConfig {
     settings.execution.sort_spill_reservation_bytes = (options.memory_limit / 32).min(10 << 20);
     // `b IS UNKNOWN` is never NULL in a logical plan and may be in a physical one, which loses nothing.
     settings.execution.skip_physical_aggregate_schema_check = true;
+    // Whether a subquery's order shows, `semantics` knows.
+    settings.sql_parser.enable_subquery_sort_elimination = false;
     settings.catalog.information_schema = false;
     settings.catalog.create_default_catalog_and_schema = false;
     config

@@ -54,6 +54,7 @@ pub mod rollup;
 mod scan;
 pub mod semantics;
 pub mod session;
+mod shared;
 pub mod spans;
 mod syntax;
 pub mod table;

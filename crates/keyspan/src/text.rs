@@ -100,7 +100,7 @@ impl ArrayText {
             _ => ColumnType::of_field(&field.clone().with_data_type(array.data_type().clone()))
                 .map_or(TextForm::Foreign, TextForm::Other),
         };
-        let json = ColumnType::of_field(field) == Some(ColumnType::Json);
+        let json = matches!(ColumnType::of_field(field), Some(ColumnType::Json | ColumnType::Jsonb));
         Ok(ArrayText { array, form, json })
     }
 

@@ -165,7 +165,7 @@ fn column(field: &Field) -> Column {
         DataType::Boolean => Kind::Boolean,
         DataType::Struct(_) | DataType::Map(..) => Kind::Json,
         ty if ty.is_numeric() => Kind::Number,
-        _ if ColumnType::of_field(field) == Some(ColumnType::Json) => Kind::Json,
+        _ if matches!(ColumnType::of_field(field), Some(ColumnType::Json | ColumnType::Jsonb)) => Kind::Json,
         _ => Kind::Text,
     };
     Column { name: field.name().clone(), kind }

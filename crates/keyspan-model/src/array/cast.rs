@@ -12,7 +12,8 @@ use arrow::datatypes::{self as dt, DataType, TimeUnit};
 use super::value::{to_micros, value_at};
 use super::{ColumnBuilder, canonical_floats};
 use crate::error::{Error, ErrorKind, Result};
-use crate::text::{checked_ascii, checked_json, checked_timeuuid};
+use crate::json::checked_json;
+use crate::text::{checked_ascii, checked_timeuuid};
 use crate::types::ColumnType;
 use crate::value::Value;
 
@@ -21,6 +22,10 @@ use crate::value::Value;
 /// Errors as [`Value::cast`].
 pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     let wanted = to.arrow();
+    // Every text takes jsonb's form.
+    if to == ColumnType::Jsonb && !matches!(array.data_type(), DataType::Null) {
+        return row_by_row(array, to);
+    }
     if *array.data_type() == wanted && !matches!(to, ColumnType::Inet) {
         check_content(array, to)?;
         return Ok(canonical_floats(array));
@@ -42,7 +47,10 @@ pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
 fn row_by_row(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     let mut builder = ColumnBuilder::with_capacity(to, array.len());
     for row in 0..array.len() {
-        let value = value_at(array.as_ref(), row, to)?;
+        let mut value = value_at(array.as_ref(), row, to)?;
+        if to == ColumnType::Jsonb {
+            value = value.cast(to)?;
+        }
         match (&value, to) {
             (Value::Text(text), ColumnType::Ascii) => checked_ascii(text).map(str::len)?,
             (Value::Text(text), ColumnType::Json) => checked_json(text).map(str::len)?,

@@ -38,7 +38,8 @@ fn samples() -> Vec<(ColumnType, Vec<Value>)> {
         (T::LocalTimestamp, vec![Value::Timestamp(86_400_000_001)]),
         (T::Duration, vec![Value::Duration(1, 2, 3)]),
         (T::Inet, vec![Value::Inet("::1".parse().expect("an address"))]),
-        (T::Json, vec![text("{\"a\": 1}")]),
+        (T::Json, vec![text("{\"a\":1}")]),
+        (T::Jsonb, vec![text("{\"a\": 1}")]),
     ]
 }
 
@@ -60,7 +61,7 @@ fn casting_an_array_equals_casting_its_values() {
         let array = array_of(from, &sample).expect("an array");
         for (to, _) in samples() {
             // An array of texts does not know its type, so that an inet's or a json's is read like any text.
-            let text_only = matches!(from, ColumnType::Inet | ColumnType::Json | ColumnType::Ascii);
+            let text_only = matches!(from, ColumnType::Inet | ColumnType::Json | ColumnType::Jsonb | ColumnType::Ascii);
             let single: Result<Vec<Value>> = sample.iter().map(|value| value.clone().cast(to)).collect();
             match (coerce(&array, to), single) {
                 (Ok(cast), Ok(single)) => {

@@ -23,7 +23,9 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Result<Value> 
     match (natural_value(array, row)?, ty) {
         (Value::Text(text), ColumnType::Inet) => Ok(Value::Inet(parse_inet(&text)?)),
         // Texts were checked when they were written.
-        (value @ Value::Text(_), ColumnType::Text | ColumnType::Ascii | ColumnType::Json) => Ok(value),
+        (value @ Value::Text(_), ColumnType::Text | ColumnType::Ascii | ColumnType::Json | ColumnType::Jsonb) => {
+            Ok(value)
+        }
         (value, ty) => value.cast(ty),
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: u
             )));
         }
     };
-    if value.fits(ty) && ty != ColumnType::Json { Ok(value) } else { value.cast(ty) }
+    if value.fits(ty) && !matches!(ty, ColumnType::Json | ColumnType::Jsonb) { Ok(value) } else { value.cast(ty) }
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {

@@ -134,7 +134,8 @@ impl PgType {
             ColumnType::LocalTimestamp => oid::TIMESTAMP,
             ColumnType::Duration => oid::INTERVAL,
             ColumnType::Inet => oid::INET,
-            ColumnType::Json => oid::JSONB,
+            ColumnType::Json => oid::JSON,
+            ColumnType::Jsonb => oid::JSONB,
         };
         let modifier = match ty {
             ColumnType::Decimal { precision, scale } => numeric_modifier(precision, scale),
@@ -212,7 +213,8 @@ impl PgType {
             oid::TIMESTAMP => ColumnType::LocalTimestamp,
             oid::INTERVAL => ColumnType::Duration,
             oid::INET | oid::CIDR => ColumnType::Inet,
-            oid::JSON | oid::JSONB => ColumnType::Json,
+            oid::JSON => ColumnType::Json,
+            oid::JSONB => ColumnType::Jsonb,
             _ => return None,
         })
     }

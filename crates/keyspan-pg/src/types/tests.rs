@@ -64,7 +64,8 @@ fn values() -> Vec<(ColumnType, Vec<Value>)> {
             ColumnType::Inet,
             vec!["10.1.2.3", "::1"].into_iter().map(|a| Value::Inet(a.parse().expect("an address"))).collect(),
         ),
-        (ColumnType::Json, vec![Value::Text("{\"a\": [1, null]}".into())]),
+        (ColumnType::Json, vec![Value::Text("{\"a\":[1, null]}".into())]),
+        (ColumnType::Jsonb, vec![Value::Text("{\"a\": [1, null]}".into())]),
     ]
 }
 
@@ -116,8 +117,8 @@ fn wrong_parameters_have_postgres_sqlstates() {
     assert_eq!(state(read_text(b"99999999999", ColumnType::Int, &UTC)), "22003");
     assert_eq!(state(read_binary(&[1, 2], 23, ColumnType::Int, 1)), "22P03");
     assert_eq!(state(read_binary(&i64::MAX.to_be_bytes(), 1184, ColumnType::Timestamp, 1)), "22008");
-    assert_eq!(state(read_binary(&[9], 3802, ColumnType::Json, 1)), "22P03");
-    assert_eq!(state(read_binary(b"\x01{", 3802, ColumnType::Json, 1)), "22P02");
+    assert_eq!(state(read_binary(&[9], 3802, ColumnType::Jsonb, 1)), "22P03");
+    assert_eq!(state(read_binary(b"\x01{", 3802, ColumnType::Jsonb, 1)), "22P02");
     assert_eq!(state(read_binary(&[0; 8], 600, ColumnType::Text, 1)), "0A000");
 }
 

@@ -1,11 +1,11 @@
 //! Functions over lists, which have no place among functions of single values ([`super::overload`]): how one is declared.
 //!
-//! The code of most is in `bounds`, `identifier` and `expand`.
+//! The code of most is in `bounds`, `identifier`, `expand`, `json` and `pattern`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder};
+use arrow::array::{ArrayRef, AsArray, ListArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -27,13 +27,11 @@ pub type Code = fn(&ScalarFunctionArgs) -> Result<ColumnarValue>;
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    let own = [
-        ListFunction::new("json_of_list", 1, |name, _| Ok(ColumnType::Json.field(name, true)), json_of_list),
-        ListFunction::new("current_schemas", 1, |name, _| Ok(texts(name)), schemas).stable(),
-    ];
+    let own = [ListFunction::new("current_schemas", 1, |name, _| Ok(texts(name)), schemas).stable()];
     let all = own.into_iter().chain(bounds::functions()).chain(identifier::functions()).chain(expand::functions());
     let all = all.chain(series::functions());
-    all.map(|function| Arc::new(ScalarUDF::from(function))).collect()
+    let all = all.chain(super::json::over_lists()).chain(super::pattern::over_lists());
+    all.map(ScalarUDF::from).chain([super::whole_row::function()]).map(Arc::new).collect()
 }
 
 /// A function over lists, as DataFusion sees it.
@@ -58,7 +56,7 @@ impl ListFunction {
     }
 
     /// The same all through a statement.
-    fn stable(self) -> ListFunction {
+    pub fn stable(self) -> ListFunction {
         let signature = Signature { volatility: Volatility::Stable, ..self.signature };
         ListFunction { signature, ..self }
     }
@@ -165,21 +163,4 @@ fn schemas(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let names = system.into_iter().chain(facts.search_path.iter().cloned());
     let names: Vec<ScalarValue> = names.map(|name| ScalarValue::Utf8View(Some(name))).collect();
     Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View))))
-}
-
-/// Each list of JSON texts as one JSON array; no list stays null.
-fn json_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
-    let array = args.args[0].to_array(args.number_rows)?;
-    let lists = lists(&array)?;
-    let mut builder = StringViewBuilder::with_capacity(lists.len());
-    for row in 0..lists.len() {
-        if lists.is_null(row) {
-            builder.append_null();
-            continue;
-        }
-        let items = arrow::compute::cast(&lists.value(row), &DataType::Utf8View)?;
-        let items: Vec<&str> = items.as_string_view().iter().map(|item| item.unwrap_or("null")).collect();
-        builder.append_value(format!("[{}]", items.join(", ")));
-    }
-    Ok(ColumnarValue::Array(Arc::new(builder.finish())))
 }

@@ -17,19 +17,21 @@ pub(crate) mod gapfill;
 pub(crate) mod histogram;
 mod identifier;
 mod identity;
-mod json;
+pub(crate) mod json;
 pub(crate) mod list;
 mod math;
 pub(crate) mod moving;
 mod overload;
-mod pattern;
+pub(crate) mod pattern;
 pub(crate) mod refold;
+mod retyped;
 pub(crate) mod series;
 pub(crate) mod shift;
 pub(crate) mod step;
 mod system;
 mod text;
 mod time;
+mod whole_row;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -43,9 +45,11 @@ use keyspan_model::{ColumnType, Error};
 use crate::error::external;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
-pub use pattern::similar_pattern;
-pub use system::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use pattern::{similar_pattern, translated};
+pub use retyped::retyped;
+pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use time::{DAY, day, now};
+pub use whole_row::WHOLE_ROW;
 
 fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
     static CATALOG: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
@@ -154,6 +158,13 @@ pub fn window() -> Vec<Arc<WindowUDF>> {
 /// Functions over lists.
 pub fn lists() -> Vec<Arc<ScalarUDF>> {
     list::functions()
+}
+
+/// The function over lists of this name, which is known to exist.
+pub fn list_function(name: &str) -> Arc<ScalarUDF> {
+    static LISTS: OnceLock<BTreeMap<String, Arc<ScalarUDF>>> = OnceLock::new();
+    let lists = LISTS.get_or_init(|| lists().into_iter().map(|each| (each.name().to_owned(), each)).collect());
+    Arc::clone(&lists[name])
 }
 
 /// `generate_series` in FROM.

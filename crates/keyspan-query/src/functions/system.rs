@@ -33,9 +33,12 @@ pub const POSTGRES_VERSION: &str = "16.4";
 /// The same as a number: `server_version_num`.
 pub const POSTGRES_VERSION_NUM: &str = "160004";
 
+/// Marks a CTE that is named several times: its number, and whether its rows are to be computed once in any case.
+pub const MARK_OF_SHARED: &str = "shared_rows";
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
-    let mut all = Vec::new();
+    let mut all = vec![Overload::new(MARK_OF_SHARED, &[N, B], C::Boolean, |_, _| Ok(Value::Boolean(true))).volatile()];
     let mut add =
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("version", &[], C::Text, |_, _| Ok(Value::Text(version())));

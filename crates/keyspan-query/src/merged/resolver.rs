@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Cte, Distinct, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut,
-    VisitorMut,
+    self, AccessExpr, Cte, Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join,
+    JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
@@ -235,6 +235,13 @@ impl<'a> Resolver<'a> {
                 return Ok(left);
             }
         };
+        let mut right = right;
+        if matches!(keeps, Side::Left | Side::Both) {
+            right.make_nullable();
+        }
+        if matches!(keeps, Side::Right | Side::Both) {
+            left.make_nullable();
+        }
         let names = match constraint {
             JoinConstraint::Using(names) => Some(names.iter().map(column_name).collect::<Result<Vec<_>>>()?),
             JoinConstraint::Natural => Some(left.common_names(&right)?),
@@ -323,7 +330,50 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What a bare name stands for, if it is a merged column.
+    /// What becomes of an expression whose parts are resolved.
+    fn changed(&self, expr: &mut Expr) -> Result<()> {
+        match expr {
+            Expr::Identifier(name) => {
+                if let Some(value) = self.meaning(name)? {
+                    *expr = value;
+                }
+            }
+            Expr::Function(function) => {
+                if let FunctionArguments::List(list) = &mut function.args {
+                    list.args.iter_mut().for_each(|arg| self.whole_row(arg));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `f(t.*)` as `f(t)`.
+    fn whole_row(&self, arg: &mut FunctionArg) {
+        let FunctionArg::Unnamed(inner) = arg else { return };
+        if let FunctionArgExpr::QualifiedWildcard(name) = inner
+            && let Some((_, name)) = parts_of(name)
+            && let Some(row) = self.scopes.iter().rev().find_map(|scope| scope.row(&name))
+        {
+            *inner = FunctionArgExpr::Expr(row);
+        }
+    }
+
+    /// `t IS NULL` of a whole row.
+    fn row_is_null(&self, name: &Ident, negated: bool) -> Option<Expr> {
+        let folded = folded(name);
+        for scope in self.scopes.iter().rev() {
+            if scope.open || scope.named(&folded).next().is_some() {
+                return None;
+            }
+            if let Some(test) = scope.row_is_null(&folded, negated) {
+                return Some(test);
+            }
+        }
+        None
+    }
+
+    /// What a bare name stands for, if it is a merged column or a table's whole row.
     fn meaning(&self, name: &Ident) -> Result<Option<Expr>> {
         let folded = folded(name);
         for (depth, scope) in self.scopes.iter().enumerate().rev() {
@@ -337,6 +387,7 @@ impl<'a> Resolver<'a> {
                     }
                     return Ok(merged.then(|| first.value.clone()));
                 }
+                (None, _) if scope.row(&folded).is_some() => return Ok(scope.row(&folded)),
                 (None, _) if scope.open => {
                     let outer = self.scopes[..depth].iter().flat_map(|scope| scope.named(&folded));
                     return if outer.into_iter().any(|column| column.merged) {
@@ -373,8 +424,24 @@ impl VisitorMut for Uses<'_, '_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let (0, Expr::Exists { subquery, .. }) = (self.depth, expr) {
-            without_star(subquery);
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        hide_fields(expr);
+        let test = match &mut *expr {
+            Expr::Exists { subquery, .. } => {
+                without_star(subquery);
+                None
+            }
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) => match inner.as_ref() {
+                Expr::Identifier(name) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let negated = matches!(expr, Expr::IsNotNull(_));
+        if let Some(test) = test.and_then(|name| self.resolver.row_is_null(&name, negated)) {
+            *expr = test;
         }
         ControlFlow::Continue(())
     }
@@ -385,14 +452,38 @@ impl VisitorMut for Uses<'_, '_> {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let (0, Expr::Identifier(name)) = (self.depth, &*expr) {
-            match self.resolver.meaning(name) {
-                Ok(Some(value)) => *expr = value,
-                Ok(None) => {}
-                Err(error) => return ControlFlow::Break(error),
-            }
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
         }
-        ControlFlow::Continue(())
+        show_fields(expr);
+        match self.resolver.changed(expr) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+/// Makes the name after a point, which is a field's, a path, so that it is not taken for a column's.
+fn hide_fields(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        if let AccessExpr::Dot(field @ Expr::Identifier(_)) = access
+            && let Expr::Identifier(name) = &*field
+        {
+            *field = Expr::CompoundIdentifier(vec![name.clone()]);
+        }
+    }
+}
+
+/// Undoes [`hide_fields`].
+fn show_fields(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        if let AccessExpr::Dot(Expr::CompoundIdentifier(path)) = access
+            && let [name] = path.as_slice()
+        {
+            *access = AccessExpr::Dot(Expr::Identifier(name.clone()));
+        }
     }
 }
 

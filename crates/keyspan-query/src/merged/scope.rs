@@ -1,9 +1,10 @@
 //! The columns that FROM makes visible, and what joins make of them.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::Named;
+use crate::functions::WHOLE_ROW;
 use crate::syntax::{call, folded};
 use crate::types::common_type;
 
@@ -30,8 +31,22 @@ pub struct Column {
 #[derive(Clone, Debug)]
 struct Table {
     name: String,
+    qualifier: Vec<Ident>,
     /// `None`: not known.
     columns: Option<Vec<Named>>,
+    /// An outer join may have no row of it.
+    nullable: bool,
+}
+
+impl Table {
+    /// The columns by their whole names.
+    fn values(&self) -> Option<impl Iterator<Item = (&str, Expr)>> {
+        let value = |name: &str| {
+            let path = self.qualifier.iter().cloned().chain([Ident::with_quote('"', name)]);
+            Expr::CompoundIdentifier(path.collect())
+        };
+        Some(self.columns.as_ref()?.iter().map(move |(name, _)| (name.as_str(), value(name))))
+    }
 }
 
 /// What FROM, or a part of it, makes visible.
@@ -55,7 +70,7 @@ impl Scope {
         Scope {
             columns: columns.iter().flatten().map(column).collect(),
             open: columns.is_none(),
-            tables: vec![Table { name, columns }],
+            tables: vec![Table { name, qualifier: qualifier.to_vec(), columns, nullable: false }],
         }
     }
 
@@ -84,6 +99,42 @@ impl Scope {
     /// All columns of a table; `None` if they are not known.
     pub fn table(&self, name: &str) -> Option<&[Named]> {
         self.tables.iter().find(|table| table.name == name)?.columns.as_deref()
+    }
+
+    /// A row of the table of this name as one value, NULL where an outer join found none; `None` if there is no such
+    /// table, or its columns are not known.
+    pub fn row(&self, name: &str) -> Option<Expr> {
+        let table = self.tables.iter().find(|table| table.name == name)?;
+        let text = |name: &str| Expr::Value(ast::Value::SingleQuotedString(name.to_owned()).into());
+        let row = call(WHOLE_ROW, table.values()?.flat_map(|(name, value)| [text(name), value]).collect());
+        if !table.nullable {
+            return Some(row);
+        }
+        let found = table.values()?.map(|(_, value)| Expr::IsNotNull(Box::new(value)));
+        let found = found.reduce(|some, other| binary(some, BinaryOperator::Or, other))?;
+        Some(Expr::Case {
+            case_token: ast::helpers::attached_token::AttachedToken::empty(),
+            end_token: ast::helpers::attached_token::AttachedToken::empty(),
+            operand: None,
+            conditions: vec![ast::CaseWhen { condition: found, result: row }],
+            else_result: None,
+        })
+    }
+
+    /// `row IS NULL`: whether all columns of the table of this name are; `row IS NOT NULL`: whether none is.
+    pub fn row_is_null(&self, name: &str, negated: bool) -> Option<Expr> {
+        let table = self.tables.iter().find(|table| table.name == name)?;
+        let each = table.values()?.map(|(_, value)| match negated {
+            true => Expr::IsNotNull(Box::new(value)),
+            false => Expr::IsNull(Box::new(value)),
+        });
+        let all = each.reduce(|all, other| binary(all, BinaryOperator::And, other))?;
+        Some(Expr::Nested(Box::new(all)))
+    }
+
+    /// An outer join may have none of the rows of these tables.
+    pub fn make_nullable(&mut self) {
+        self.tables.iter_mut().for_each(|table| table.nullable = true);
     }
 
     /// Takes away the columns of these names, as ASOF JOIN … USING does with its right side.

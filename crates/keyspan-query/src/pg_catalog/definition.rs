@@ -248,7 +248,8 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
         C::LocalTimestamp => 1114,
         C::Duration => 1186,
         C::Inet => 869,
-        C::Json => 3802,
+        C::Json => 114,
+        C::Jsonb => 3802,
     };
     match (ty, max_length) {
         (C::Text, Some(length)) => (1043, i64::from(length) + 4),

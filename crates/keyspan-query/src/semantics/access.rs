@@ -10,11 +10,13 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr, lit, when};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind};
 
+use super::cast::implicit;
 use crate::functions::bounds::counts_from_zero;
+use crate::functions::value_call;
 use crate::syntax::folded;
-use crate::types::{fail, field_type};
+use crate::types::{Ty, fail, field_type, type_of};
 
 /// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
 pub fn fields(expr: &mut ast::Expr) {
@@ -38,6 +40,9 @@ pub fn fields(expr: &mut ast::Expr) {
 pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerResult<RawFieldAccessExpr>> {
     let RawFieldAccessExpr { expr, field_access } = access;
     let (_, field) = expr.to_field(schema)?;
+    if let Ty::Known(ty @ (ColumnType::Json | ColumnType::Jsonb)) = field_type(&field) {
+        return Ok(PlannerResult::Planned(part_of_json(expr, ty, field_access, schema)?));
+    }
     let field_access = match field_access {
         GetFieldAccess::NamedStructField { name } => {
             check_field(&field, &name)?;
@@ -53,6 +58,22 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
         other => other,
     };
     Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
+}
+
+/// `j['a']` as `j -> 'a'`.
+fn part_of_json(expr: Expr, ty: ColumnType, access: GetFieldAccess, schema: &DFSchema) -> Result<Expr> {
+    let (name, key, wanted) = match access {
+        GetFieldAccess::NamedStructField { name } => ("json_field", Expr::Literal(name, None), ColumnType::Text),
+        GetFieldAccess::ListIndex { key } => match type_of(&key, schema)? {
+            Ty::Known(ColumnType::Text) | Ty::Unknown => ("json_field", *key, ColumnType::Text),
+            _ => ("json_element_at", *key, ColumnType::Int),
+        },
+        GetFieldAccess::ListRange { .. } => {
+            return fail(Error::new(ErrorKind::DatatypeMismatch, "jsonb subscript does not support slices"));
+        }
+    };
+    let from = type_of(&key, schema)?;
+    value_call(name, vec![expr, implicit(key, &from, wanted)?], &[ty, wanted])
 }
 
 fn is_positive(key: &Expr) -> bool {

@@ -11,7 +11,7 @@ use super::cast::{argument, implicit};
 use super::frame;
 use super::operator::calculated;
 use super::order;
-use super::planner::unified;
+use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
 use crate::functions::{self, Overload, Parameter};
@@ -55,7 +55,8 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     match name.as_str() {
         "coalesce" | "greatest" | "least" => {
             let args = unified(&name.to_uppercase(), args, schema)?;
-            return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
+            let ty = known_type(&args, schema)?;
+            return Ok(functions::retyped(Expr::ScalarFunction(ScalarFunction { func, args }), ty));
         }
         "array_has" => {
             let args = super::member::alike(args, schema)?;
@@ -68,7 +69,9 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
             let ty = type_of(&first, schema)?;
             let first = if ty == Ty::Unknown { implicit(first, &ty, ColumnType::Text)? } else { first };
-            return datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first);
+            let known = type_of(&first, schema)?.known();
+            let value = datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first)?;
+            return Ok(functions::retyped(value, known));
         }
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
@@ -90,6 +93,10 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         _ => {}
     }
+    let args = match functions::json::takes_any(&name) || functions::json::takes_path(&name) {
+        true => json_of_others(&name, args, schema)?,
+        false => args,
+    };
     let types = types_of(&args, schema)?;
     let Some(overloads) = builtins::overloads(&name) else {
         if functions::is_missing(&func) {
@@ -115,6 +122,18 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         None => missing(&name, &types),
     }
+}
+
+/// Lists and rows as JSON, for functions that take values of any type as JSON.
+fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    use functions::json::{ELEMENT, OF_ITEM, OF_VALUE};
+    let function = if name == ELEMENT { OF_ITEM } else { OF_VALUE };
+    let types = types_of(&args, schema)?;
+    let each = args.into_iter().zip(&types).map(|(arg, ty)| match ty {
+        Ty::Other(_) => super::operator::json_of(function, arg),
+        _ => arg,
+    });
+    Ok(each.collect())
 }
 
 /// Results whose digits after the point a literal argument decides: `round(x, 2)`, `extract(year from x)`.

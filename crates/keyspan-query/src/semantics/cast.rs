@@ -65,6 +65,7 @@ fn scaled(target: Target, from: ColumnType) -> Target {
     let scale = match from {
         ColumnType::Decimal { scale, .. } => scale,
         ColumnType::Real | ColumnType::Double | ColumnType::Text | ColumnType::Ascii => DECIMAL_SCALE,
+        ColumnType::Json | ColumnType::Jsonb => DECIMAL_SCALE,
         _ => 0,
     };
     Target { ty: ColumnType::Decimal { precision: DECIMAL_DIGITS, scale }, ..target }

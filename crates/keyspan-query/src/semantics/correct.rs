@@ -8,10 +8,12 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::lateral;
 use super::nullable::{has_wrong_subquery, with_nulls};
+use super::row_order::{is_sorted_subquery, settled};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
 use crate::decorrelate::{decorrelated, is_correlated};
 use crate::repeated::{repeats, without_keys};
+use crate::shared::{computed_once, is_marked};
 
 /// What is to be put right.
 #[derive(Default)]
@@ -22,6 +24,8 @@ struct Needs {
     laterals: bool,
     repeated: bool,
     correlated: bool,
+    shared: bool,
+    orders: bool,
 }
 
 impl Needs {
@@ -29,10 +33,12 @@ impl Needs {
         let mut needs = Needs::default();
         plan.apply_with_subqueries(|node| {
             needs.correlated |= is_correlated(node)?;
+            needs.orders |= is_sorted_subquery(node);
             match node {
                 node if is_union(node) => needs.unions = true,
                 node if lateral::is_lateral(node) => needs.laterals = true,
                 node if repeats(node) => needs.repeated = true,
+                node if is_marked(node) => needs.shared = true,
                 // LATERAL: it has columns of the enclosing query.
                 LogicalPlan::Subquery(_) => needs.nulls = true,
                 LogicalPlan::Sort(sort) => needs.sorts |= is_by_subquery(sort),
@@ -47,9 +53,13 @@ impl Needs {
     }
 }
 
-/// The plan with what LATERAL computes, with the types of its unions, with NULL where it may be, and with sorts that its partitions can be merged by.
+/// The plan with CTEs computed once, with what LATERAL computes, with the types of its unions, with NULL where it may be,
+/// and with sorts that its partitions can be merged by.
 pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     let needs = Needs::of(&plan)?;
+    if needs.shared {
+        plan = computed_once(plan)?;
+    }
     if needs.laterals {
         plan = lateral::computed_on_left(plan)?;
     }
@@ -58,6 +68,9 @@ pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     if needs.nulls {
         plan = with_nulls(plan)?;
+    }
+    if needs.orders {
+        plan = settled(plan)?;
     }
     if needs.correlated {
         plan = decorrelated(plan)?;

@@ -387,21 +387,33 @@ fn function_call(mut function: Function) -> Result<Expr, Error> {
     match name.as_str() {
         "variance" => function.name = ObjectName::from(vec![Ident::new("var_samp")]),
         "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
-        "json_agg" | "jsonb_agg" => return Ok(json_agg(function)),
+        "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => return Ok(json_agg(function, &name)),
         _ => {}
     }
     Ok(marked(Expr::Function(function), "after", ""))
 }
 
-/// `json_agg(x)`: the list of the values' JSON texts, then one text of them.
-fn json_agg(mut function: Function) -> Expr {
-    if let FunctionArguments::List(list) = &mut function.args
-        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] = list.args.as_mut_slice()
-    {
-        *value = call("json_element", vec![std::mem::replace(value, null())]);
+/// `json_agg(x)`: the list of the values' JSON texts, then one text of them; `json_object_agg(k, v)`: of members' texts.
+fn json_agg(mut function: Function, name: &str) -> Expr {
+    let (part, whole) = match name {
+        "json_agg" => ("json_element", "json_of_list"),
+        "jsonb_agg" => ("json_element", "jsonb_of_list"),
+        "json_object_agg" => ("json_pair", "json_of_pairs"),
+        _ => ("json_pair", "jsonb_of_pairs"),
+    };
+    if let FunctionArguments::List(list) = &mut function.args {
+        let own = std::mem::take(&mut list.args);
+        let values = own.iter().map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+            _ => None,
+        });
+        list.args = match values.collect::<Option<Vec<_>>>() {
+            Some(values) => vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(call(part, values)))],
+            None => own,
+        };
     }
     function.name = ObjectName::from(vec![Ident::new("array_agg")]);
-    call("json_of_list", vec![marked(Expr::Function(function), "after", "")])
+    call(whole, vec![marked(Expr::Function(function), "after", "")])
 }
 
 /// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`, and `(a, b) IN ((x, y), …)` as `(a = x AND b = y) OR …`: so each pair is

@@ -16,11 +16,12 @@
 //! - `window_names`: windows by name.
 //! - `series`: aggregates over time that another aggregate is; arguments given by name.
 //! - `lists`: IN lists as the optimizer may take them.
-//! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`.
+//! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`,
+//!   `row_order`.
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
-//!   functions in FROM.
-//! - `recursive`: what WITH RECURSIVE may not have.
+//!   functions in FROM; `json_rows`: functions of JSON that give rows.
+//! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times.
 //! - `access`: fields of rows, subscripts of lists.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
@@ -31,6 +32,7 @@ mod call;
 mod cast;
 mod correct;
 mod frame;
+mod json_rows;
 mod label;
 mod lateral;
 mod lists;
@@ -44,6 +46,7 @@ mod planner;
 mod recursive;
 mod relation;
 mod row_member;
+mod row_order;
 mod series;
 mod sort_key;
 mod subquery;
@@ -52,6 +55,7 @@ mod tests;
 mod union;
 mod user;
 mod window_names;
+mod with;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

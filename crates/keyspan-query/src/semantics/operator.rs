@@ -5,13 +5,16 @@
 
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator as B;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::cast::{implicit, parameter_type};
+use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
-use crate::functions::value_call;
+use crate::functions::json::OF_VALUE;
+use crate::functions::{list_function, translated, value_call};
 use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
 use crate::types::sortable_form;
@@ -248,10 +251,17 @@ fn is_equality(op: Operator) -> bool {
 /// Types whose Arrow form does not sort as they do are compared through a form that does.
 fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr> {
     let equality = is_equality(op);
+    // json is compared as jsonb.
+    let (left, right, ty) = match ty {
+        ColumnType::Json => {
+            let jsonb = |side| implicit(side, &Ty::Known(ty), ColumnType::Jsonb);
+            (jsonb(left)?, jsonb(right)?, ColumnType::Jsonb)
+        }
+        ty => (left, right, ty),
+    };
     let form = match ty {
-        ColumnType::Json => "json_normal",
-        // Intervals of one length are equal, as 24 hours are to a day.
-        ty if !equality || ty == ColumnType::Duration => match sortable_form(ty) {
+        // Intervals of one length are equal, as 24 hours are to a day; and of jsonb 1 is 1.0.
+        ty if !equality || matches!(ty, ColumnType::Duration | ColumnType::Jsonb) => match sortable_form(ty) {
             Some(form) => form,
             None => return Ok(binary_expr(left, op, right)),
         },
@@ -296,10 +306,14 @@ fn concat(sides: Sides) -> Result<Option<Expr>> {
             let (left, right) = sides.both(ColumnType::Blob)?;
             value_call("blob_concat", vec![left, right], &[ColumnType::Blob, ColumnType::Blob]).map(Some)
         }
-        (Ty::Known(ColumnType::Json), Ty::Known(ColumnType::Json) | Ty::Unknown)
-        | (Ty::Unknown, Ty::Known(ColumnType::Json)) => {
-            let (left, right) = sides.both(ColumnType::Json)?;
-            value_call("json_concat", vec![left, right], &[ColumnType::Json, ColumnType::Json]).map(Some)
+        (Ty::Known(ty), Ty::Known(_) | Ty::Unknown) | (Ty::Unknown, Ty::Known(ty)) if is_json(*ty) => {
+            if let (Ty::Known(left), Ty::Known(right)) = (&sides.left_type, &sides.right_type)
+                && !(is_json(*left) && is_json(*right))
+            {
+                return sides.missing("||");
+            }
+            let (left, right) = sides.both(ColumnType::Jsonb)?;
+            value_call("json_concat", vec![left, right], &[ColumnType::Jsonb, ColumnType::Jsonb]).map(Some)
         }
         (left, right) if is_text(left) || is_text(right) => {
             let (left, right) = sides.both(ColumnType::Text)?;
@@ -317,14 +331,14 @@ fn texts(op: &B, sides: Sides) -> Result<(Expr, Expr)> {
 }
 
 fn regex(op: &B, sides: Sides) -> Result<Expr> {
-    let (left, mut right) = texts(op, sides)?;
-    if let Some(pattern) = literal_text(&right)
-        && pattern.contains('.')
-        && !pattern.starts_with("(?")
-    {
-        // A dot is any character in Postgres, a line's end too.
-        right = literal(&Value::Text(format!("(?s){pattern}")), ColumnType::Text)?;
-    }
+    let (left, right) = texts(op, sides)?;
+    let Some(pattern) = literal_text(&right) else {
+        return regex_of_rows(op, left, right);
+    };
+    let Some(pattern) = translated(pattern).map_err(external)? else {
+        return regex_of_rows(op, left, right);
+    };
+    let right = literal(&Value::Text(pattern), ColumnType::Text)?;
     let operator = match op {
         B::PGRegexMatch => Operator::RegexMatch,
         B::PGRegexIMatch => Operator::RegexIMatch,
@@ -334,7 +348,23 @@ fn regex(op: &B, sides: Sides) -> Result<Expr> {
     Ok(binary_expr(left, operator, right))
 }
 
+/// A pattern that each row has of its own, or that takes more than the library of arrays has.
+fn regex_of_rows(op: &B, left: Expr, right: Expr) -> Result<Expr> {
+    let flags = if matches!(op, B::PGRegexIMatch | B::PGRegexNotIMatch) { "i" } else { "" };
+    let flags = literal(&Value::Text(flags.into()), ColumnType::Text)?;
+    let found = value_call("regexp_like", vec![left, right, flags], &[ColumnType::Text; 3])?;
+    Ok(match op {
+        B::PGRegexNotMatch | B::PGRegexNotIMatch => Expr::Not(Box::new(found)),
+        _ => found,
+    })
+}
+
 fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
+    if let (Op::Subtract, Ty::Known(ty), Ty::Other(_)) = (op, &sides.left_type, &sides.right_type)
+        && is_json(*ty)
+    {
+        return json_call("json_remove_each", sides, ColumnType::Jsonb, ColumnType::Json);
+    }
     if sides.any_other() {
         return sides.missing(op.symbol());
     }
@@ -434,8 +464,10 @@ fn temporal(op: Op, left: ColumnType, right: ColumnType, sides: Sides) -> Result
         (Op::Multiply, C::Duration, ty) if number(ty) => ("interval_multiply", [C::Duration, C::Double], false),
         (Op::Multiply, ty, C::Duration) if number(ty) => ("interval_multiply", [C::Duration, C::Double], true),
         (Op::Divide, C::Duration, ty) if number(ty) => ("interval_divide", [C::Duration, C::Double], false),
-        (Op::Subtract, C::Json, C::Text | C::Ascii | C::Json) => ("json_remove", [C::Json, C::Text], false),
-        (Op::Subtract, C::Json, ty) if whole(ty) => ("json_remove_at", [C::Json, C::Int], false),
+        (Op::Subtract, ty, C::Text | C::Ascii | C::Json | C::Jsonb) if is_json(ty) => {
+            ("json_remove", [C::Jsonb, C::Text], false)
+        }
+        (Op::Subtract, ty, other) if is_json(ty) && whole(other) => ("json_remove_at", [C::Jsonb, C::Int], false),
         _ => return sides.missing(op.symbol()),
     };
     let Sides { left, right, left_type, right_type } = sides;
@@ -446,32 +478,54 @@ fn temporal(op: Op, left: ColumnType, right: ColumnType, sides: Sides) -> Result
     value_call(name, vec![first, second], &wanted)
 }
 
-/// JSON and containment.
+fn is_json(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Json | ColumnType::Jsonb)
+}
+
+/// JSON and containment. What only jsonb has in PostgreSQL is done of json as well (ADR 11).
 fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
     use ColumnType as C;
-    let json = matches!(sides.left_type, Ty::Known(C::Json));
+    let json = |ty: &Ty| ty.known().filter(|ty| is_json(*ty));
+    if *op == B::ArrowAt && json(&sides.left_type).or(json(&sides.right_type)).is_some() {
+        let (left, right) = sides.both(C::Jsonb)?;
+        return value_call("json_contains", vec![right, left], &[C::Jsonb, C::Jsonb]).map(Some);
+    }
+    let Some(own) = json(&sides.left_type) else {
+        let only_of_json = matches!(op, B::Arrow | B::LongArrow | B::HashArrow | B::HashLongArrow | B::Question);
+        return if only_of_json { sides.missing(&op.to_string()) } else { Ok(None) };
+    };
     let whole = matches!(sides.right_type, Ty::Known(C::Int | C::SmallInt | C::BigInt));
-    let (name, wanted): (&str, C) = match op {
-        B::Arrow if json && whole => ("json_element_at", C::Int),
-        B::LongArrow if json && whole => ("json_element_text_at", C::Int),
-        B::Arrow if json => ("json_field", C::Text),
-        B::LongArrow if json => ("json_field_text", C::Text),
-        B::HashArrow if json => ("json_path", C::Text),
-        B::HashLongArrow if json => ("json_path_text", C::Text),
-        B::AtArrow if json => ("json_contains", C::Json),
-        B::Question if json => ("json_exists", C::Text),
-        B::ArrowAt if matches!(sides.right_type, Ty::Known(C::Json)) => {
-            let left = implicit(sides.left, &sides.left_type, C::Json)?;
-            return value_call("json_contains", vec![sides.right, left], &[C::Json, C::Json]).map(Some);
-        }
-        B::Arrow | B::LongArrow | B::HashArrow | B::HashLongArrow | B::Question => {
-            return sides.missing(&op.to_string());
+    let (name, left, wanted): (&str, C, C) = match op {
+        B::Arrow if whole => ("json_element_at", own, C::Int),
+        B::LongArrow if whole => ("json_element_text_at", own, C::Int),
+        B::Arrow => ("json_field", own, C::Text),
+        B::LongArrow => ("json_field_text", own, C::Text),
+        B::HashArrow => ("json_path", own, C::Text),
+        B::HashLongArrow => ("json_path_text", own, C::Text),
+        B::AtArrow => ("json_contains", C::Jsonb, C::Jsonb),
+        B::Question => ("json_exists", C::Jsonb, C::Text),
+        B::QuestionPipe => ("json_exists_any", C::Jsonb, C::Text),
+        B::QuestionAnd => ("json_exists_all", C::Jsonb, C::Text),
+        B::HashMinus => ("json_remove_path", C::Jsonb, C::Text),
+        B::AtQuestion | B::AtAt => {
+            return fail(Error::not_supported(format!("SQL/JSON paths are not supported: operator {op}")));
         }
         _ => return Ok(None),
     };
-    if sides.any_other() {
-        return Ok(None);
-    }
-    let right = implicit(sides.right, &sides.right_type, wanted)?;
-    value_call(name, vec![sides.left, right], &[C::Json, wanted]).map(Some)
+    json_call(name, sides, left, wanted).map(Some)
+}
+
+/// A function of JSON and of a text, a number or an array of texts, which comes as JSON.
+fn json_call(name: &str, sides: Sides, left: ColumnType, wanted: ColumnType) -> Result<Expr> {
+    let value = implicit(sides.left, &sides.left_type, left)?;
+    let (argument, ty) = match &sides.right_type {
+        Ty::Other(_) => (json_of(OF_VALUE, sides.right), ColumnType::Json),
+        from => (implicit(sides.right, from, wanted)?, wanted),
+    };
+    value_call(name, vec![value, argument], &[left, ty])
+}
+
+/// A list or a row as JSON, by one of the functions that make it.
+pub fn json_of(function: &str, value: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(list_function(function), vec![value]))
 }

@@ -15,7 +15,7 @@ use super::cast::{explicit, implicit, number};
 use super::mark::{Mark, mark_of};
 use super::operator::{binary, calculated, compared};
 use crate::error::external;
-use crate::functions::{similar_pattern, value_call};
+use crate::functions::{retyped, similar_pattern, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
 use crate::types::common_of_all;
@@ -223,9 +223,15 @@ fn case_expr(case: Case, schema: &DFSchema) -> Result<Expr> {
     let has_else = else_expr.is_some();
     branches.extend(else_expr.map(|expr| *expr));
     let mut branches = unified("CASE", branches, schema)?;
+    let ty = known_type(&branches, schema)?;
     let else_expr = if has_else { branches.pop().map(Box::new) } else { None };
     let pairs = whens.into_iter().zip(branches).map(|(when, then)| (Box::new(when), Box::new(then)));
-    Ok(Expr::Case(Case { expr: None, when_then_expr: pairs.collect(), else_expr }))
+    Ok(retyped(Expr::Case(Case { expr: None, when_then_expr: pairs.collect(), else_expr }), ty))
+}
+
+/// The type of expressions that are all of one; none if no type of ours is it.
+pub fn known_type(exprs: &[Expr], schema: &DFSchema) -> Result<Option<ColumnType>> {
+    Ok(exprs.first().map(|expr| type_of(expr, schema)).transpose()?.and_then(|ty| ty.known()))
 }
 
 /// The expressions as one type; 42804 if there is none.

@@ -18,8 +18,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::Result;
 
+use super::json_rows;
 use super::subquery::parsed;
 use crate::functions::expand::NUMBERED;
+use crate::functions::pattern::{MATCHES, SPLIT};
 use crate::functions::series::AS_LIST;
 use crate::syntax::call;
 use crate::syntax::parts_of;
@@ -30,16 +32,25 @@ const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");
 /// Functions that are relations by themselves: of DataFusion, and `generate_series` of constants.
 const TABLE_FUNCTIONS: [&str; 3] = ["generate_series", "range", "pg_get_keywords"];
 
-/// `information_schema._pg_expandarray(list)` as a call that may stand in a SELECT list.
+/// Functions that give several rows, and the list that has them.
+const SETS: [(&str, &str); 3] =
+    [("regexp_matches", MATCHES), ("regexp_split_to_table", SPLIT), ("string_to_table", "string_to_array")];
+
+/// `information_schema._pg_expandarray(list)` or another set as a call that may stand in a SELECT list.
 pub fn expanded(expr: &Expr) -> Option<Expr> {
     let Expr::Function(function) = expr else { return None };
-    let (Some(schema), name) = parts_of(&function.name)? else { return None };
+    let (schema, name) = parts_of(&function.name)?;
     let FunctionArguments::List(list) = &function.args else { return None };
-    let mut inner = call(NUMBERED, Vec::new());
+    let inner = match schema.as_deref() {
+        Some(schema) if (schema, name.as_str()) == EXPAND => NUMBERED,
+        None | Some("pg_catalog") => SETS.iter().find(|(set, _)| *set == name)?.1,
+        _ => return None,
+    };
+    let mut inner = call(inner, Vec::new());
     if let Expr::Function(ast::Function { args: FunctionArguments::List(args), .. }) = &mut inner {
         args.args.clone_from(&list.args);
     }
-    ((schema.as_str(), name.as_str()) == EXPAND).then(|| call("unnest", vec![inner]))
+    Some(call("unnest", vec![inner]))
 }
 
 /// Makes a subquery of a function in FROM that is no table function. It may use columns of what stands before it.
@@ -68,6 +79,12 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
     if TABLE_FUNCTIONS.contains(&function.as_str()) && !numbered && is_constant(&value) {
         return Ok(());
     }
+    if let Some(subquery) = json_rows::relation(&value, numbered, alias)? {
+        let shown = Ident::with_quote('"', function);
+        let alias = alias.take().unwrap_or(TableAlias { explicit: true, name: shown, columns: Vec::new(), at: None });
+        *factor = TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None };
+        return Ok(());
+    }
     let expands = schema.as_deref() == Some(EXPAND.0) && function == EXPAND.1;
     let shown = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());
     let text = if expands { "(SELECT (e).x AS x, (e).n AS n FROM (SELECT v AS e) AS e)" } else { "(SELECT v AS c)" };
@@ -88,14 +105,22 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
 }
 
 /// What WITH ORDINALITY calls its column.
-const ORDINALITY: &str = "ordinality";
+pub(super) const ORDINALITY: &str = "ordinality";
+
+/// A list's elements counted from 1, each in a row of its own. `list` is SQL.
+pub(super) fn numbers(list: &str) -> String {
+    format!("unnest({AS_LIST}(1::bigint, array_length({list}, 1)::bigint))")
+}
 
 /// The lists that a call makes rows of.
 fn lists_of(value: &Expr, function: &str) -> Vec<Expr> {
     match (series(value), value) {
         (Some(Expr::Function(unnest)), _) => arguments(&unnest),
         (_, Expr::Function(unnest)) if function == "unnest" => arguments(unnest),
-        _ => Vec::new(),
+        _ => match expanded(value) {
+            Some(Expr::Function(unnest)) => arguments(&unnest),
+            _ => Vec::new(),
+        },
     }
 }
 
@@ -122,13 +147,9 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
     if numbered {
         let numbers = match lists.first() {
             Some(list) => {
-                let Expr::Function(mut numbers) = parsed("f(1::bigint, array_length(v, 1)::bigint)")? else {
-                    return Ok(());
-                };
-                numbers.name = Ident::new(AS_LIST).into();
-                let mut numbers = Expr::Function(numbers);
+                let mut numbers = parsed(&numbers("v"))?;
                 let _ = numbers.visit(&mut Fill { value: list.clone() });
-                call("unnest", vec![numbers])
+                numbers
             }
             None => parsed("1::bigint")?,
         };
@@ -173,8 +194,9 @@ fn written(name: &ast::ObjectName, args: &[FunctionArg]) -> Expr {
 }
 
 /// Puts the call in the place of `v`.
-struct Fill {
-    value: Expr,
+pub(super) struct Fill {
+    /// The call.
+    pub(super) value: Expr,
 }
 
 impl VisitorMut for Fill {

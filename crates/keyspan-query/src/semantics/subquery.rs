@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{member, recursive, relation, row_member, user};
+use super::{json_rows, member, recursive, relation, row_member, user, with};
 use crate::asof;
 use crate::syntax::parts_of;
 
@@ -41,6 +41,9 @@ pub fn expand(query: &mut Query) -> Result<()> {
 #[derive(Default)]
 struct Expander {
     users: user::Users,
+    elements: json_rows::Elements,
+    /// The number of the next CTE that is named several times.
+    shared: u64,
 }
 
 impl VisitorMut for Expander {
@@ -48,8 +51,10 @@ impl VisitorMut for Expander {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.users.enter(query);
+        self.elements.enter(query);
         let checked = query.with.as_ref().map_or(Ok(()), recursive::check);
-        if let Err(error) = checked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
+        let marked = checked.and_then(|()| with::mark(query, &mut self.shared));
+        if let Err(error) = marked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
         }
         if let Some(order) = &query.order_by
@@ -80,6 +85,7 @@ impl VisitorMut for Expander {
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
         self.users.leave();
+        self.elements.leave();
         ControlFlow::Continue(())
     }
 
@@ -109,6 +115,7 @@ impl VisitorMut for Expander {
             return ControlFlow::Break(error);
         }
         self.users.call(expr);
+        self.elements.value(expr);
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
@@ -123,6 +130,15 @@ impl VisitorMut for Expander {
             Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match json_rows::expanded(expr) {
+            Ok(Some(expanded)) => *expr = expanded,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -266,7 +282,8 @@ fn item(item: &mut SelectItem) {
 /// Whether an expression calls a function that [`Expander`] makes rows of.
 fn gives_rows(expr: &Expr) -> bool {
     let found = ast::visit_expressions(expr, |part| {
-        let gives = relation::series(part).or_else(|| relation::expanded(part)).is_some();
+        let gives =
+            relation::series(part).or_else(|| relation::expanded(part)).is_some() || json_rows::gives_rows(part);
         if gives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found.is_break()

@@ -1,5 +1,6 @@
 //! Casts of values: which exist, which Arrow does exactly as PostgreSQL does, and what they give.
 
+use keyspan_model::json::Json;
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text};
 
@@ -109,9 +110,9 @@ pub fn exists(from: ColumnType, to: ColumnType) -> bool {
                 | (C::Duration, C::Time)
                 | (C::Uuid, C::TimeUuid)
                 | (C::TimeUuid, C::Uuid)
-                | (C::Json, C::Boolean)
+                | (C::Json | C::Jsonb, C::Json | C::Jsonb | C::Boolean)
         )
-        || (from == C::Json && numbers(to))
+        || (matches!(from, C::Json | C::Jsonb) && numbers(to))
 }
 
 /// The value cast; `zone` is the session's.
@@ -125,7 +126,8 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
         (Value::Boolean(value), C::Int) => Value::Int(i32::from(value)),
         (Value::Int(value), C::Boolean) => Value::Boolean(value != 0),
         (value, C::Text | C::Ascii) => Value::Text(text_of(&value, from, zone)).cast(to)?,
-        (Value::Text(text), _) if from == C::Json => json_scalar(&text, to)?,
+        (value, C::Json | C::Jsonb) => value.cast(to)?,
+        (Value::Text(text), _) if matches!(from, C::Json | C::Jsonb) => json_scalar(&text, to)?,
         (Value::Text(text), C::Timestamp) => Value::parse_zoned(&text, to, &|name, local| match name {
             Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
             None => Ok(zone.offset_at_local(local)),
@@ -158,23 +160,19 @@ fn json_scalar(text: &str, to: ColumnType) -> Result<Value> {
         let message = format!("cannot cast jsonb {kind} to type {}", type_name(to));
         Error::new(ErrorKind::InvalidParameter, message)
     };
-    match serde_json::from_str(text) {
-        Ok(serde_json::Value::Bool(value)) if to == ColumnType::Boolean => Ok(Value::Boolean(value)),
-        Ok(serde_json::Value::Number(number)) if to != ColumnType::Boolean => {
-            let text = number.to_string();
-            match numeric_literal(&text) {
-                Some((value, _)) => value.cast(to),
-                None => Value::parse(&text, to),
-            }
-        }
-        Ok(serde_json::Value::Null) => Err(error("null")),
-        Ok(serde_json::Value::String(_)) => Err(error("string")),
-        Ok(serde_json::Value::Array(_)) => Err(error("array")),
-        Ok(serde_json::Value::Object(_)) => Err(error("object")),
-        Ok(serde_json::Value::Bool(_)) => Err(error("boolean")),
-        Ok(serde_json::Value::Number(_)) => Err(error("numeric")),
-        Err(_) => Value::parse(text, ColumnType::Json),
-    }
+    Ok(match (Json::parse(text)?, to) {
+        (Json::Boolean(value), ColumnType::Boolean) => Value::Boolean(value),
+        (Json::Number(text), to) if to != ColumnType::Boolean => match numeric_literal(&text) {
+            Some((value, _)) => value.cast(to)?,
+            None => Value::parse(&text, to)?,
+        },
+        (Json::Null, _) => return Err(error("null")),
+        (Json::Text(_), _) => return Err(error("string")),
+        (Json::Array(_), _) => return Err(error("array")),
+        (Json::Object(_), _) => return Err(error("object")),
+        (Json::Boolean(_), _) => return Err(error("boolean")),
+        (Json::Number(_), _) => return Err(error("numeric")),
+    })
 }
 
 /// A text cut to the length that a cast names.

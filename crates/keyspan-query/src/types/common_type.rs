@@ -50,6 +50,8 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
     }
     match (a, b) {
         (C::Text | C::Ascii, C::Text | C::Ascii) => Some(C::Text),
+        // What PostgreSQL refuses of json is answered as of jsonb (ADR 11).
+        (C::Json | C::Jsonb, C::Json | C::Jsonb) => Some(C::Jsonb),
         (C::Uuid | C::TimeUuid, C::Uuid | C::TimeUuid) => Some(C::Uuid),
         (C::Date, C::LocalTimestamp) | (C::LocalTimestamp, C::Date) => Some(C::LocalTimestamp),
         (C::Date | C::LocalTimestamp, C::Timestamp) | (C::Timestamp, C::Date | C::LocalTimestamp) => Some(C::Timestamp),

@@ -151,6 +151,7 @@ pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
         ColumnType::TimeUuid => Some("timeuuid_bytes"),
         ColumnType::Inet => Some("inet_bytes"),
         ColumnType::Duration => Some("interval_length"),
+        ColumnType::Jsonb => Some("jsonb_order"),
         _ => None,
     }
 }

@@ -36,7 +36,9 @@ pub fn value_of(scalar: &ScalarValue, ty: ColumnType) -> Option<Value> {
 
 fn text_value(text: &str, ty: ColumnType) -> Option<Value> {
     match ty {
-        ColumnType::Text | ColumnType::Ascii | ColumnType::Json => Some(Value::Text(text.to_owned())),
+        ColumnType::Text | ColumnType::Ascii | ColumnType::Json | ColumnType::Jsonb => {
+            Some(Value::Text(text.to_owned()))
+        }
         ColumnType::Inet => Value::parse(text, ty).ok(),
         _ => None,
     }

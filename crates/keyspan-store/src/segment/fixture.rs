@@ -134,7 +134,7 @@ pub(crate) fn sample(ty: ColumnType, number: i64) -> Value {
         ColumnType::Text | ColumnType::Ascii => {
             Value::Text(format!("text {number} {}", "x".repeat(number as usize % 40)))
         }
-        ColumnType::Json => Value::Text(format!("{{\"n\": {number}}}")),
+        ColumnType::Json | ColumnType::Jsonb => Value::Text(format!("{{\"n\": {number}}}")),
         ColumnType::Blob => Value::Blob(number.to_be_bytes().to_vec()),
         ColumnType::Uuid => uuid_of(uuid),
         ColumnType::TimeUuid => {
@@ -157,7 +157,7 @@ fn uuid_of(bytes: [u8; 16]) -> Value {
 }
 
 /// Every type that a column can have.
-pub(crate) const TYPES: [ColumnType; 24] = [
+pub(crate) const TYPES: [ColumnType; 25] = [
     ColumnType::Boolean,
     ColumnType::TinyInt,
     ColumnType::SmallInt,
@@ -182,6 +182,7 @@ pub(crate) const TYPES: [ColumnType; 24] = [
     ColumnType::Duration,
     ColumnType::Inet,
     ColumnType::Json,
+    ColumnType::Jsonb,
 ];
 
 /// Rows with markers here and there, tombstones of rows and cells, own stamps and expiries.

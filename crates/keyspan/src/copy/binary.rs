@@ -102,7 +102,8 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
         ColumnType::VarInt => Value::parse(&numeric_text(bytes)?, WHOLE)?,
         ColumnType::Decimal { .. } => Value::parse(&numeric_text(bytes)?, ty)?,
         ColumnType::Text | ColumnType::Ascii => Value::Text(text_of(bytes)?.to_string()).cast(ty)?,
-        ColumnType::Json => json(bytes)?,
+        ColumnType::Json => Value::Text(text_of(bytes)?.to_string()).cast(ty)?,
+        ColumnType::Jsonb => jsonb(bytes)?,
         ColumnType::Blob => Value::Blob(bytes.to_vec()),
         ColumnType::Uuid | ColumnType::TimeUuid => Value::Uuid(Uuid::from_bytes(fixed(bytes)?)).cast(ty)?,
         ColumnType::Date => Value::Date(shifted(i32::from_be_bytes(fixed(bytes)?).checked_add(EPOCH_DAYS))?),
@@ -115,10 +116,11 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
     })
 }
 
-fn json(bytes: &[u8]) -> Result<Value> {
-    // A column of ours is jsonb to Postgres; json, which has no version, is taken as well.
-    let text = bytes.strip_prefix(&[JSONB_VERSION]).unwrap_or(bytes);
-    Value::Text(text_of(text)?.to_string()).cast(ColumnType::Json)
+fn jsonb(bytes: &[u8]) -> Result<Value> {
+    match bytes.split_first() {
+        Some((&JSONB_VERSION, text)) => Value::Text(text_of(text)?.to_string()).cast(ColumnType::Jsonb),
+        _ => Err(Error::new(ErrorKind::InvalidBinary, "unsupported jsonb version number")),
+    }
 }
 
 fn duration(bytes: &[u8; 16]) -> Result<Value> {
@@ -184,7 +186,7 @@ fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
         Value::Real(value) => out.put_slice(&value.to_be_bytes()),
         Value::Double(value) => out.put_slice(&value.to_be_bytes()),
         Value::Text(text) => {
-            if ty == ColumnType::Json {
+            if ty == ColumnType::Jsonb {
                 out.put_u8(JSONB_VERSION);
             }
             out.put_slice(text.as_bytes());

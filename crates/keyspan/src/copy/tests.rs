@@ -158,7 +158,8 @@ fn samples() -> (Vec<ColumnType>, Vec<&'static str>) {
         (ColumnType::LocalTimestamp, "2024-01-25 10:00:00"),
         (ColumnType::Duration, "1 year 2 days 03:04:05"),
         (ColumnType::Inet, "2001:db8::1"),
-        (ColumnType::Json, "{\"a\": [1]}"),
+        (ColumnType::Json, "{\"a\":  [1]}"),
+        (ColumnType::Jsonb, "{\"a\": [1]}"),
     ];
     pairs.into_iter().unzip()
 }

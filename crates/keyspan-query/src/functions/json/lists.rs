@@ -1,0 +1,221 @@
+//! Arrays and rows as JSON, and the elements and members of JSON as lists, around which `unnest` makes rows.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder, StructArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use keyspan_model::json::{Json, members, quoted};
+use keyspan_model::{ColumnType, Error, Value, value_at};
+
+use super::super::list::{ListFunction, lists, texts};
+use super::super::overload::zone_of;
+use super::build::of;
+use super::invalid;
+use super::read::{kind, plain};
+use crate::error::external;
+use crate::types::Zone;
+
+/// Any value as JSON, lists and rows too.
+pub const OF_VALUE: &str = "json_of_value";
+/// Arrays and rows as JSON on a line of their own, as `json_agg` shows them.
+pub const OF_ITEM: &str = "json_of_item";
+/// The elements of an array.
+pub const ELEMENTS: &str = "json_element_list";
+/// The elements of an array as texts.
+pub const ELEMENT_TEXTS: &str = "json_element_texts";
+/// The keys of an object.
+pub const KEYS: &str = "json_key_list";
+/// The members of an object, as rows of `key` and `value`.
+pub const MEMBERS: &str = "json_member_list";
+/// The members of an object, with their values as texts.
+pub const MEMBER_TEXTS: &str = "json_member_texts";
+
+/// The functions.
+pub fn functions() -> Vec<ListFunction> {
+    let json = |name: &'static str, ty: ColumnType, code| match ty {
+        ColumnType::Json => ListFunction::new(name, 1, |name, _| Ok(ColumnType::Json.field(name, true)), code),
+        _ => ListFunction::new(name, 1, |name, _| Ok(ColumnType::Jsonb.field(name, true)), code),
+    };
+    vec![
+        json(OF_VALUE, ColumnType::Json, |args| of_values(args, "")).stable(),
+        json(OF_ITEM, ColumnType::Json, |args| of_values(args, "\n ")).stable(),
+        json("json_of_list", ColumnType::Json, |args| {
+            joined(args, |items| Ok(format!("[{}]", spaced(items).join(", "))))
+        }),
+        json("jsonb_of_list", ColumnType::Jsonb, |args| {
+            joined(args, |items| printed(&format!("[{}]", items.join(","))))
+        }),
+        json("json_of_pairs", ColumnType::Json, |args| joined(args, |items| Ok(format!("{{ {} }}", items.join(", "))))),
+        json("jsonb_of_pairs", ColumnType::Jsonb, |args| {
+            joined(args, |items| printed(&format!("{{{}}}", items.join(","))))
+        }),
+        ListFunction::new(
+            ELEMENTS,
+            1,
+            |name, _| Ok(texts(name)),
+            |args| parts(args, "array", |part| Ok(some(part.text))),
+        ),
+        ListFunction::new(
+            ELEMENT_TEXTS,
+            1,
+            |name, _| Ok(texts(name)),
+            |args| parts(args, "array", |part| as_text(part.text)),
+        ),
+        ListFunction::new(
+            KEYS,
+            1,
+            |name, _| Ok(texts(name)),
+            |args| parts(args, "object", |part| Ok(part.key.clone())),
+        ),
+        ListFunction::new(MEMBERS, 1, rows_of, |args| rows(args, |part| Ok(some(part)))),
+        ListFunction::new(MEMBER_TEXTS, 1, rows_of, |args| rows(args, as_text)),
+    ]
+}
+
+fn some(part: &str) -> Option<String> {
+    Some(part.to_owned())
+}
+
+fn as_text(part: &str) -> keyspan_model::Result<Option<String>> {
+    Ok(match plain(Some(part))? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    })
+}
+
+fn printed(text: &str) -> keyspan_model::Result<String> {
+    Json::parse(text).map(|value| value.to_string())
+}
+
+/// The first one begins no line of its own.
+fn spaced<'a>(items: &[&'a str]) -> Vec<&'a str> {
+    let line = |(place, item): (usize, &&'a str)| if place == 0 { item.trim_start() } else { item };
+    items.iter().enumerate().map(line).collect()
+}
+
+/// Each list of texts as one text; no list stays null.
+fn joined(args: &ScalarFunctionArgs, join: fn(&[&str]) -> keyspan_model::Result<String>) -> Result<ColumnarValue> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    let lists = lists(&array)?;
+    let mut builder = StringViewBuilder::with_capacity(lists.len());
+    for row in 0..lists.len() {
+        if lists.is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        let items = arrow::compute::cast(&lists.value(row), &DataType::Utf8View)?;
+        let items: Vec<&str> = items.as_string_view().iter().map(|item| item.unwrap_or("null")).collect();
+        builder.append_value(join(&items).map_err(external)?);
+    }
+    Ok(ColumnarValue::Array(Arc::new(builder.finish())))
+}
+
+fn of_values(args: &ScalarFunctionArgs, before: &str) -> Result<ColumnarValue> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    let zone = zone_of(&args.config_options)?;
+    let mut builder = StringViewBuilder::with_capacity(array.len());
+    for row in 0..array.len() {
+        match array.is_null(row) {
+            true => builder.append_null(),
+            false => builder.append_value(format!("{before}{}", value_text(&args.arg_fields[0], &array, row, zone)?)),
+        }
+    }
+    Ok(ColumnarValue::Array(Arc::new(builder.finish())))
+}
+
+fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result<String> {
+    if array.is_null(row) {
+        return Ok("null".into());
+    }
+    match field.data_type() {
+        DataType::List(item) => {
+            let items = array.as_list::<i32>().value(row);
+            let each = (0..items.len()).map(|place| value_text(item, &items, place, zone));
+            Ok(format!("[{}]", each.collect::<Result<Vec<_>>>()?.join(",")))
+        }
+        DataType::Struct(fields) => {
+            let columns = fields.iter().zip(array.as_struct().columns());
+            let each = columns.map(|(field, column)| {
+                Ok(format!("{}:{}", quoted(field.name()), value_text(field, column, row, zone)?))
+            });
+            Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(",")))
+        }
+        data_type => {
+            let Some(ty) = ColumnType::of_field(field) else {
+                return Err(external(Error::not_supported(format!("{data_type} as JSON is not supported"))));
+            };
+            Ok(of(&value_at(array.as_ref(), row, ty).map_err(external)?, ty, zone))
+        }
+    }
+}
+
+/// The texts of each row, as far as they are there.
+fn documents(args: &ScalarFunctionArgs) -> Result<StringViewArray> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    Ok(arrow::compute::cast(&array, &DataType::Utf8View)?.as_string_view().clone())
+}
+
+/// The members of a value of this kind; 22023 for another.
+fn members_of<'a>(text: &'a str, wanted: &str) -> Result<Vec<keyspan_model::json::Member<'a>>> {
+    let message = match (wanted, kind(text)) {
+        (wanted, found) if wanted == found => return Ok(members(text)),
+        ("array", "object") => "cannot extract elements from an object",
+        ("array", _) => "cannot extract elements from a scalar",
+        (_, "array") => "cannot take members of an array",
+        _ => "cannot take members of a scalar",
+    };
+    Err(external(invalid(message)))
+}
+
+type Part<'a> = keyspan_model::json::Member<'a>;
+
+fn parts(
+    args: &ScalarFunctionArgs,
+    wanted: &str,
+    part: fn(&Part<'_>) -> keyspan_model::Result<Option<String>>,
+) -> Result<ColumnarValue> {
+    let documents = documents(args)?;
+    let (mut items, mut lengths) = (StringViewBuilder::new(), Vec::with_capacity(documents.len()));
+    for document in documents.iter() {
+        let found = document.map_or(Ok(Vec::new()), |text| members_of(text, wanted))?;
+        lengths.push(found.len());
+        for each in &found {
+            items.append_option(part(each).map_err(external)?);
+        }
+    }
+    let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+    list(item, lengths, Arc::new(items.finish()), documents.nulls().cloned())
+}
+
+fn list(item: FieldRef, lengths: Vec<usize>, items: ArrayRef, nulls: Option<NullBuffer>) -> Result<ColumnarValue> {
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, items, nulls)?)))
+}
+
+fn row_fields() -> Fields {
+    Fields::from(vec![Field::new("key", DataType::Utf8View, true), Field::new("value", DataType::Utf8View, true)])
+}
+
+fn rows_of(name: &'static str, _: &[FieldRef]) -> Result<Field> {
+    Ok(Field::new(name, DataType::new_list(DataType::Struct(row_fields()), true), true))
+}
+
+fn rows(args: &ScalarFunctionArgs, part: fn(&str) -> keyspan_model::Result<Option<String>>) -> Result<ColumnarValue> {
+    let documents = documents(args)?;
+    let (mut keys, mut values) = (StringViewBuilder::new(), StringViewBuilder::new());
+    let mut lengths = Vec::with_capacity(documents.len());
+    for document in documents.iter() {
+        let found = document.map_or(Ok(Vec::new()), |text| members_of(text, "object"))?;
+        lengths.push(found.len());
+        for each in found {
+            values.append_option(part(each.text).map_err(external)?);
+            keys.append_option(each.key);
+        }
+    }
+    let rows = StructArray::try_new(row_fields(), vec![Arc::new(keys.finish()), Arc::new(values.finish())], None)?;
+    let item = Arc::new(Field::new_list_field(DataType::Struct(row_fields()), true));
+    list(item, lengths, Arc::new(rows), documents.nulls().cloned())
+}

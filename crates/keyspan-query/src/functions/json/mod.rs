@@ -1,0 +1,100 @@
+//! Functions and operators of JSON.
+//!
+//! A value of `json` or `jsonb` is its text. `read` takes parts out of a text as they are written, which for `jsonb` are
+//! in its form again, so one code serves both types. What changes a value (`change`) goes through the tree
+//! [`keyspan_model::json::Json`]. `build` makes JSON of other values, `lists` takes arrays and gives them.
+
+mod build;
+mod change;
+mod lists;
+mod read;
+
+use keyspan_model::json::Json;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+
+use super::list::ListFunction;
+use super::overload::{Overload, Parameter};
+use super::text::text;
+
+pub use lists::{ELEMENT_TEXTS, ELEMENTS, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE};
+
+/// A value as `json_agg` collects it.
+pub const ELEMENT: &str = "json_element";
+
+const J: Parameter = Parameter::Is(ColumnType::Json);
+const B: Parameter = Parameter::Is(ColumnType::Jsonb);
+const T: Parameter = Parameter::Is(ColumnType::Text);
+const I: Parameter = Parameter::Is(ColumnType::Int);
+
+/// The functions of single values.
+pub fn functions() -> Vec<Overload> {
+    [read::functions(), change::functions(), build::functions()].concat()
+}
+
+/// The functions over lists.
+pub fn over_lists() -> Vec<ListFunction> {
+    lists::functions()
+}
+
+/// Whether a function takes values of any type as JSON, lists and rows too.
+pub fn takes_any(name: &str) -> bool {
+    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | ELEMENT | "json_pair")
+        || matches!(name, "json_build_object" | "json_build_array" | "jsonb_build_object" | "jsonb_build_array")
+}
+
+/// Whether a function has a path among its arguments, which may be an array of texts.
+pub fn takes_path(name: &str) -> bool {
+    matches!(name, "jsonb_set" | "jsonb_insert" | "jsonb_set_lax")
+}
+
+fn tree(value: &Value) -> Result<Json> {
+    Json::parse(text(value)?)
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidParameter, message)
+}
+
+/// The steps of a path: an array of texts as JSON, or as PostgreSQL writes it, `{a,0,"b c"}`.
+fn steps(value: &Value) -> Result<Vec<String>> {
+    let own = text(value)?.trim();
+    if own.starts_with('[') {
+        return keyspan_model::json::members(own)
+            .iter()
+            .map(|member| keyspan_model::json::unquoted(member.text))
+            .collect();
+    }
+    let malformed = || Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{own}\""));
+    let inner = own.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(malformed)?;
+    let (mut steps, mut step, mut quoted, mut written) = (Vec::new(), String::new(), false, false);
+    let mut characters = inner.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => step.push(characters.next().ok_or_else(malformed)?),
+            '"' => (quoted, written) = (!quoted, true),
+            ',' if !quoted => {
+                steps.push(finished(&mut step, &mut written).ok_or_else(malformed)?);
+            }
+            c => step.push(c),
+        }
+    }
+    if !(steps.is_empty() && step.trim().is_empty() && !written) {
+        steps.push(finished(&mut step, &mut written).ok_or_else(malformed)?);
+    }
+    if quoted { Err(malformed()) } else { Ok(steps) }
+}
+
+/// The step that has been read, without the blanks around it unless they are quoted.
+fn finished(step: &mut String, written: &mut bool) -> Option<String> {
+    let own = std::mem::take(step);
+    match std::mem::take(written) {
+        true => Some(own),
+        false => Some(own.trim().to_owned()).filter(|step| !step.is_empty()),
+    }
+}
+
+/// The place of a subscript in an array of so many elements; negative ones count from the end.
+fn place(index: i64, length: usize) -> Option<usize> {
+    let place = if index < 0 { i64::try_from(length).ok()? + index } else { index };
+    usize::try_from(place).ok().filter(|place| *place < length)
+}

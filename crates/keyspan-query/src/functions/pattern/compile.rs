@@ -1,0 +1,305 @@
+//! A regular expression of PostgreSQL's as one of the library's.
+//!
+//! What is written otherwise: words begin and end with `\\m` and `\\M`, `\\y` is at either; a dot is any character, the end
+//! of a line too, unless a flag says other; options stand before the pattern, `(?i)`; a `{` that no number follows is a
+//! character; in brackets only `[:…:]` is special. Of alternatives the longest match counts, not the first one.
+//! A match with backreferences, lookaround or alternatives goes back and tries again; past a number of steps that is an
+//! error (54001).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use fancy_regex::{CompileError, Regex, RegexBuilder};
+use keyspan_model::{Error, ErrorKind, Result};
+
+/// Patterns that a thread keeps; more are compiled anew.
+const KEPT: usize = 64;
+
+/// A compiled pattern.
+#[derive(Clone)]
+pub struct Pattern {
+    /// The pattern.
+    pub regex: Regex,
+    /// Flag `g`: all matches.
+    pub global: bool,
+}
+
+thread_local! {
+    static PATTERNS: RefCell<HashMap<(String, String), Pattern>> = RefCell::default();
+}
+
+/// The pattern with these flags.
+///
+/// # Errors
+/// 2201B for what is no pattern, 22023 for what is no flag, 54001 for one that is too large.
+pub fn compiled(pattern: &str, flags: &str) -> Result<Pattern> {
+    let key = (pattern.to_owned(), flags.to_owned());
+    if let Some(known) = PATTERNS.with_borrow(|patterns| patterns.get(&key).cloned()) {
+        return Ok(known);
+    }
+    let read = with_options(pattern, Options::parse(flags)?)?;
+    let options = read.options;
+    let mut builder = RegexBuilder::new(&read.text);
+    builder.case_insensitive(options.insensitive).ignore_whitespace(options.expanded);
+    builder.dot_matches_new_line(!options.dot_stops).multi_line(options.lines);
+    builder.leftmost_longest(read.alternatives && !read.lazy);
+    let regex = builder.build().map_err(|error| invalid(pattern, error))?;
+    let compiled = Pattern { regex, global: options.global };
+    PATTERNS.with_borrow_mut(|patterns| {
+        if patterns.len() >= KEPT {
+            patterns.clear();
+        }
+        patterns.insert(key, compiled.clone());
+    });
+    Ok(compiled)
+}
+
+/// [`compiled`] for a function to which all matches mean nothing: 22023 for flag `g`.
+pub fn compiled_once(function: &str, pattern: &str, flags: &str) -> Result<Regex> {
+    let pattern = compiled(pattern, flags)?;
+    match pattern.global {
+        true => {
+            let message = format!("{function}() does not support the \"global\" option");
+            Err(Error::new(ErrorKind::InvalidParameter, message))
+        }
+        false => Ok(pattern.regex),
+    }
+}
+
+/// A pattern that is the library's already.
+pub fn of_library(pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|error| invalid(pattern, error))
+}
+
+/// The pattern of an operator, with its options in front, for the library whose time for a match is linear; none if it
+/// has backreferences or lookaround, which that one lacks.
+///
+/// # Errors
+/// As [`compiled`].
+pub fn translated(pattern: &str) -> Result<Option<String>> {
+    compiled(pattern, "")?;
+    let read = with_options(pattern, Options::default())?;
+    if read.backtracks {
+        return Ok(None);
+    }
+    let (translated, options) = (read.text, read.options);
+    let mut letters = String::new();
+    letters.push_str(if options.insensitive { "i" } else { "" });
+    letters.push_str(if options.expanded { "x" } else { "" });
+    letters.push_str(if options.lines { "m" } else { "" });
+    letters.push_str(if !options.dot_stops && translated.contains('.') { "s" } else { "" });
+    Ok(Some(if letters.is_empty() { translated } else { format!("(?{letters}){translated}") }))
+}
+
+/// What went wrong while a pattern was compiled, or matched.
+pub fn invalid(pattern: &str, error: fancy_regex::Error) -> Error {
+    let too_large = match &error {
+        fancy_regex::Error::RuntimeError(_) => true,
+        fancy_regex::Error::CompileError(error) => {
+            matches!(error.as_ref(), CompileError::InnerError(inner) if inner.size_limit().is_some())
+        }
+        _ => false,
+    };
+    match too_large {
+        true => Error::new(ErrorKind::TooComplex, format!("regular expression is too complex: {pattern}")),
+        false => Error::new(ErrorKind::InvalidRegex, "invalid regular expression").with_detail(error.to_string()),
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Options {
+    global: bool,
+    insensitive: bool,
+    expanded: bool,
+    literal: bool,
+    /// A dot and `[^…]` do not match the end of a line.
+    dot_stops: bool,
+    /// `^` and `$` match at each line.
+    lines: bool,
+}
+
+impl Options {
+    fn parse(flags: &str) -> Result<Options> {
+        let mut options = Options::default();
+        flags.chars().try_for_each(|flag| options.add(flag))?;
+        Ok(options)
+    }
+
+    fn add(&mut self, flag: char) -> Result<()> {
+        match flag {
+            'g' => self.global = true,
+            'c' => self.insensitive = false,
+            'i' => self.insensitive = true,
+            'm' | 'n' => (self.dot_stops, self.lines) = (true, true),
+            'p' => (self.dot_stops, self.lines) = (true, false),
+            'w' => (self.dot_stops, self.lines) = (false, true),
+            's' => (self.dot_stops, self.lines) = (false, false),
+            'q' => self.literal = true,
+            'x' => self.expanded = true,
+            't' => self.expanded = false,
+            'e' => {}
+            'b' => return Err(Error::not_supported("basic regular expressions are not supported")),
+            other => {
+                let message = format!("invalid regular expression option: \"{other}\"");
+                return Err(Error::new(ErrorKind::InvalidParameter, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A pattern in the library's words.
+struct Translated {
+    text: String,
+    /// Those that stand before the pattern, too.
+    options: Options,
+    /// It has backreferences or lookaround.
+    backtracks: bool,
+    /// It has a `|`.
+    alternatives: bool,
+    /// It has a quantifier that takes as little as it can.
+    lazy: bool,
+}
+
+impl Translated {
+    fn new(text: String, options: Options) -> Translated {
+        Translated { text, options, backtracks: false, alternatives: false, lazy: false }
+    }
+}
+
+fn with_options(pattern: &str, mut options: Options) -> Result<Translated> {
+    let literal = |text: &str, options| Ok(Translated::new(fancy_regex::escape(text).into_owned(), options));
+    if options.literal {
+        return literal(pattern, options);
+    }
+    let mut rest = pattern;
+    if let Some(text) = rest.strip_prefix("***=") {
+        return literal(text, options);
+    }
+    rest = rest.strip_prefix("***:").unwrap_or(rest);
+    if let Some(inner) = rest.strip_prefix("(?")
+        && let Some(end) = inner.find(')')
+        && inner[..end].chars().all(|c| c.is_ascii_lowercase())
+        && end > 0
+    {
+        inner[..end].chars().filter(|flag| *flag != 'g').try_for_each(|flag| options.add(flag))?;
+        rest = &inner[end + 1..];
+        if options.literal {
+            return literal(rest, options);
+        }
+    }
+    Translated::new(String::new(), options).all(rest)
+}
+
+impl Translated {
+    fn all(mut self, pattern: &str) -> Result<Translated> {
+        let mut rest = pattern;
+        while let Some(c) = rest.chars().next() {
+            let taken = match c {
+                '\\' => self.backreference(&rest[1..]).map_or_else(|| self.escape(&rest[1..]), Ok)? + 1,
+                '[' => self.class(rest)?,
+                '(' if rest.starts_with("(?") => {
+                    self.group(rest)?;
+                    2
+                }
+                '{' if !rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
+                    self.text.push_str("\\{");
+                    1
+                }
+                c => {
+                    self.alternatives |= c == '|';
+                    self.lazy |= matches!(c, '*' | '+' | '?' | '}') && rest[1..].starts_with('?');
+                    self.text.push(c);
+                    c.len_utf8()
+                }
+            };
+            rest = &rest[taken..];
+        }
+        Ok(self)
+    }
+
+    /// `\1` to `\9`; its length.
+    fn backreference(&mut self, rest: &str) -> Option<usize> {
+        let group = rest.chars().next().filter(|c| matches!(c, '1'..='9'))?;
+        // A digit that follows is a character.
+        self.text.push_str(&format!("(?:\\{group})"));
+        self.backtracks = true;
+        Some(1)
+    }
+
+    /// What stands after a backslash; its length.
+    fn escape(&mut self, rest: &str) -> Result<usize> {
+        let invalid = || Error::new(ErrorKind::InvalidRegex, "invalid regular expression: invalid escape \\ sequence");
+        let c = rest.chars().next().ok_or_else(invalid)?;
+        match c {
+            '1'..='9' => return Err(invalid()),
+            'y' => self.text.push_str("\\b"),
+            'Y' => self.text.push_str("\\B"),
+            'm' => self.text.push_str("\\b{start}"),
+            'M' => self.text.push_str("\\b{end}"),
+            'Z' => self.text.push_str("\\z"),
+            c if c.is_ascii_alphanumeric() => self.text.extend(['\\', c]),
+            c => self.text.push_str(&fancy_regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+        Ok(c.len_utf8())
+    }
+
+    fn group(&mut self, rest: &str) -> Result<()> {
+        let around = ["=", "!", "<=", "<!"].iter().any(|kind| rest[2..].starts_with(kind));
+        if !around && !rest[2..].starts_with(':') {
+            let message = "invalid regular expression: quantifier operand invalid";
+            return Err(Error::new(ErrorKind::InvalidRegex, message));
+        }
+        self.backtracks |= around;
+        self.text.push_str("(?");
+        Ok(())
+    }
+
+    /// A bracket expression; its length.
+    fn class(&mut self, rest: &str) -> Result<usize> {
+        for (written, word) in [("[[:<:]]", "\\b{start}"), ("[[:>:]]", "\\b{end}")] {
+            if rest.starts_with(written) {
+                self.text.push_str(word);
+                return Ok(written.len());
+            }
+        }
+        let unbalanced = || Error::new(ErrorKind::InvalidRegex, "invalid regular expression: brackets [] not balanced");
+        let mut at = 1;
+        self.text.push('[');
+        if rest[at..].starts_with('^') {
+            self.text.push_str(if self.options.dot_stops { "^\\n" } else { "^" });
+            at += 1;
+        }
+        let first = at;
+        while let Some(c) = rest[at..].chars().next() {
+            match c {
+                ']' if at > first => {
+                    self.text.push(']');
+                    return Ok(at + 1);
+                }
+                '[' if rest[at..].starts_with("[:") => {
+                    let end = rest[at..].find(":]").ok_or_else(unbalanced)? + 2;
+                    self.text.push_str(&rest[at..at + end]);
+                    at += end;
+                    continue;
+                }
+                '[' if rest[at..].starts_with("[.") || rest[at..].starts_with("[=") => {
+                    return Err(unsupported("collating elements"));
+                }
+                '\\' => {
+                    at += 1;
+                    at += self.escape(&rest[at..])?;
+                    continue;
+                }
+                '[' | ']' | '&' | '~' | '#' | ' ' => self.text.extend(['\\', c]),
+                c => self.text.push(c),
+            }
+            at += c.len_utf8();
+        }
+        Err(unbalanced())
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::not_supported(format!("{what} in regular expressions are not supported"))
+}

@@ -1,0 +1,293 @@
+//! Regular expressions as PostgreSQL reads them, and SQL's own patterns made of them.
+//!
+//! `compile` makes a pattern of PostgreSQL's one of the library's; here are the functions of single values, in `lists`
+//! those that give arrays.
+
+mod compile;
+mod lists;
+
+use fancy_regex::{Match, Regex};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+
+use super::list::ListFunction;
+use super::overload::{Call, Code, Overload, Parameter};
+use super::text::text;
+pub use compile::translated;
+use compile::{compiled, compiled_once, invalid};
+pub use lists::{MATCHES, SPLIT};
+
+use ColumnType as C;
+
+type Captures<'t> = fancy_regex::Captures<'t, str>;
+
+const T: Parameter = Parameter::Is(C::Text);
+const I: Parameter = Parameter::Is(C::Int);
+
+/// The functions.
+pub fn functions() -> Vec<Overload> {
+    let mut all = vec![Overload::native("md5", &[T]), Overload::native("md5", &[Parameter::Is(C::Blob)])];
+    for name in ["sha224", "sha256", "sha384", "sha512"] {
+        all.push(Overload::native(name, &[Parameter::Is(C::Blob)]));
+    }
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
+    for parameters in [&[T, T] as &'static [Parameter], &[T, T, T]] {
+        add("regexp_like", parameters, C::Boolean, like);
+    }
+    for parameters in [&[T, T, T] as &'static [Parameter], &[T, T, T, T]] {
+        add("regexp_replace", parameters, C::Text, replace_flagged);
+    }
+    for parameters in [&[T, T, T, I] as &'static [Parameter], &[T, T, T, I, I], &[T, T, T, I, I, T]] {
+        add("regexp_replace", parameters, C::Text, replace_from);
+    }
+    for parameters in [&[T, T] as &'static [Parameter], &[T, T, I], &[T, T, I, T]] {
+        add("regexp_count", parameters, C::Int, count);
+    }
+    for parameters in
+        [&[T, T] as &'static [Parameter], &[T, T, I], &[T, T, I, I], &[T, T, I, I, T], &[T, T, I, I, T, I]]
+    {
+        add("regexp_substr", parameters, C::Text, part);
+    }
+    let places: [&[Parameter]; 6] =
+        [&[T, T], &[T, T, I], &[T, T, I, I], &[T, T, I, I, I], &[T, T, I, I, I, T], &[T, T, I, I, I, T, I]];
+    for parameters in places {
+        add("regexp_instr", parameters, C::Int, place);
+    }
+    add("substring", &[T, T], C::Text, |_, v| {
+        let (own, regex) = (text(&v[0])?, compiled(text(&v[1])?, "")?.regex);
+        let found = first_match(&regex, own)?;
+        let whole = usize::from(regex.captures_len() > 1);
+        Ok(found.and_then(|found| found.get(whole)).map_or(Value::Null, |part| Value::Text(part.as_str().into())))
+    });
+    add("substring", &[T, T, T], C::Text, similar_part);
+    all
+}
+
+/// The functions over lists.
+pub fn over_lists() -> Vec<ListFunction> {
+    lists::functions()
+}
+
+/// All matches from this byte on. After an empty one the search goes on at the next character.
+fn matches<'t>(regex: &Regex, text: &'t str, from: usize) -> Result<Vec<Captures<'t>>> {
+    let (mut all, mut at) = (Vec::new(), from);
+    while at <= text.len() {
+        let found = regex.captures_from_pos(text, at).map_err(|error| invalid(regex.as_str(), error))?;
+        let Some(found) = found else { break };
+        let whole = found.get(0).expect("the whole match");
+        at = match whole.range().is_empty() {
+            true => whole.end() + text[whole.end()..].chars().next().map_or(1, char::len_utf8),
+            false => whole.end(),
+        };
+        all.push(found);
+    }
+    Ok(all)
+}
+
+fn first_match<'t>(regex: &Regex, text: &'t str) -> Result<Option<Captures<'t>>> {
+    regex.captures(text).map_err(|error| invalid(regex.as_str(), error))
+}
+
+fn integer(values: &[Value], index: usize, name: &str, least: i32, default: i32) -> Result<i32> {
+    match values.get(index) {
+        None => Ok(default),
+        Some(Value::Int(value)) if *value >= least => Ok(*value),
+        Some(value) => {
+            let message = format!("invalid value for parameter \"{name}\": {}", value.to_text(C::Int));
+            Err(Error::new(ErrorKind::InvalidParameter, message))
+        }
+    }
+}
+
+/// The byte at which the character of this number begins; none beyond the text.
+fn start(text: &str, number: i32) -> Option<usize> {
+    let before = usize::try_from(number - 1).ok()?;
+    text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(before)
+}
+
+fn flags(values: &[Value], index: usize) -> Result<&str> {
+    values.get(index).map_or(Ok(""), text)
+}
+
+fn like(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let regex = compiled_once("regexp_like", text(&values[1])?, flags(values, 2)?)?;
+    let found = regex.is_match(text(&values[0])?).map_err(|error| invalid(regex.as_str(), error))?;
+    Ok(Value::Boolean(found))
+}
+
+fn replace_flagged(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let flags = flags(values, 3)?;
+    if let Some(digit) = flags.chars().next().filter(char::is_ascii_digit) {
+        let message = format!("invalid regular expression option: \"{digit}\"");
+        let hint = "If you meant to use regexp_replace() with a start parameter, \
+                    cast the fourth argument to integer explicitly.";
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_hint(hint));
+    }
+    let pattern = compiled(text(&values[1])?, flags)?;
+    let which = if pattern.global { 0 } else { 1 };
+    replaced(text(&values[0])?, &pattern.regex, text(&values[2])?, 0, which)
+}
+
+fn replace_from(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let own = text(&values[0])?;
+    let (from, which) = (integer(values, 3, "start", 1, 1)?, integer(values, 4, "n", 0, 1)?);
+    let regex = compiled(text(&values[1])?, flags(values, 5)?)?.regex;
+    match start(own, from) {
+        Some(from) => replaced(own, &regex, text(&values[2])?, from, which),
+        None => Ok(values[0].clone()),
+    }
+}
+
+/// The text with a match replaced: the one of this number, or all of them if it is 0.
+fn replaced(own: &str, regex: &Regex, with: &str, from: usize, which: i32) -> Result<Value> {
+    let (mut result, mut copied) = (String::with_capacity(own.len()), 0);
+    for (number, found) in (1..).zip(matches(regex, own, from)?) {
+        if which != 0 && number != which {
+            continue;
+        }
+        let whole = found.get(0).expect("the whole match");
+        result.push_str(&own[copied..whole.start()]);
+        substitute(with, &found, &mut result);
+        copied = whole.end();
+    }
+    result.push_str(&own[copied..]);
+    Ok(Value::Text(result))
+}
+
+/// `\1` to `\9` stand for groups, `\&` for the whole match, `\\` for a backslash.
+fn substitute(with: &str, found: &Captures<'_>, result: &mut String) {
+    let mut characters = with.chars();
+    while let Some(c) = characters.next() {
+        let group = match (c, characters.clone().next()) {
+            ('\\', Some('&')) => Some(0),
+            ('\\', Some(digit @ '1'..='9')) => digit.to_digit(10),
+            ('\\', Some('\\')) => {
+                characters.next();
+                None
+            }
+            _ => None,
+        };
+        match group {
+            Some(group) => {
+                characters.next();
+                let part = found.get(usize::try_from(group).unwrap_or(0));
+                result.push_str(part.map_or("", |part| part.as_str()));
+            }
+            None => result.push(c),
+        }
+    }
+}
+
+fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (own, from) = (text(&values[0])?, integer(values, 2, "start", 1, 1)?);
+    let regex = compiled_once("regexp_count", text(&values[1])?, flags(values, 3)?)?;
+    let found = match start(own, from) {
+        Some(from) => matches(&regex, own, from)?.len(),
+        None => 0,
+    };
+    Ok(Value::Int(i32::try_from(found).unwrap_or(i32::MAX)))
+}
+
+/// The match of this number from a place on, and of it the group of this number.
+fn nth<'t>(own: &'t str, regex: &Regex, (from, number, group): (i32, i32, i32)) -> Result<Option<Match<'t>>> {
+    let Some(from) = start(own, from) else { return Ok(None) };
+    let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
+    Ok(matches(regex, own, from)?.get(index(number - 1)).and_then(|found| found.get(index(group))))
+}
+
+fn part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let wanted =
+        (integer(values, 2, "start", 1, 1)?, integer(values, 3, "n", 1, 1)?, integer(values, 5, "subexpr", 0, 0)?);
+    let regex = compiled_once("regexp_substr", text(&values[1])?, flags(values, 4)?)?;
+    Ok(nth(text(&values[0])?, &regex, wanted)?.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
+}
+
+fn place(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let wanted =
+        (integer(values, 2, "start", 1, 1)?, integer(values, 3, "n", 1, 1)?, integer(values, 6, "subexpr", 0, 0)?);
+    let end = integer(values, 4, "endoption", 0, 0)?;
+    if end > 1 {
+        let message = format!("invalid value for parameter \"endoption\": {end}");
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    let regex = compiled_once("regexp_instr", text(&values[1])?, flags(values, 5)?)?;
+    let own = text(&values[0])?;
+    let place = nth(own, &regex, wanted)?.map_or(0, |part| {
+        let at = if end == 1 { part.end() } else { part.start() };
+        own[..at].chars().count() + 1
+    });
+    Ok(Value::Int(i32::try_from(place).unwrap_or(i32::MAX)))
+}
+
+/// `substring(s similar p escape e)`: what the part of the pattern between two `e"` matches, or all of it.
+fn similar_part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (own, pattern, escape) = (text(&values[0])?, text(&values[1])?, text(&values[2])?);
+    let mut characters = escape.chars();
+    let (Some(escape), None) = (characters.next(), characters.next()) else {
+        let error = Error::new(ErrorKind::InvalidEscape, "invalid escape string");
+        return Err(error.with_hint("Escape string must be empty or one character."));
+    };
+    let mark = format!("{escape}\"");
+    let parts: Vec<&str> = pattern.split(mark.as_str()).collect();
+    let inner = |part: &str| similar_body(part, escape);
+    let regex = match parts.as_slice() {
+        [whole] => format!("^({})$", inner(whole)?),
+        // As much as can be goes to the later parts.
+        [before, part, after] => format!("^(?:{})({})(?:{})$", lazy(&inner(before)?), inner(part)?, inner(after)?),
+        _ => {
+            let message = "SQL regular expression may not contain more than two escape-double-quote separators";
+            return Err(Error::new(ErrorKind::InvalidUseOfEscape, message));
+        }
+    };
+    let regex = compile::of_library(&format!("(?s){regex}"))?;
+    let found = first_match(&regex, own)?.and_then(|found| found.get(1));
+    Ok(found.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
+}
+
+/// A pattern that takes as little as it can.
+fn lazy(pattern: &str) -> String {
+    format!("(?U:{pattern})")
+}
+
+/// A pattern of SIMILAR TO as a regular expression for the whole text.
+///
+/// # Errors
+/// 22025 where an escape ends the pattern.
+pub fn similar_pattern(pattern: &str, escape: char) -> Result<String> {
+    Ok(format!("^(?s:{})$", similar_body(pattern, escape)?))
+}
+
+fn similar_body(pattern: &str, escape: char) -> Result<String> {
+    let mut result = String::new();
+    let mut characters = pattern.chars();
+    let mut in_class = false;
+    while let Some(c) = characters.next() {
+        match c {
+            c if c == escape => {
+                let Some(next) = characters.next() else {
+                    return Err(Error::new(
+                        ErrorKind::InvalidArgument,
+                        "LIKE pattern must not end with escape character",
+                    ));
+                };
+                push_plain(&mut result, next);
+            }
+            '%' if !in_class => result.push_str(".*"),
+            '_' if !in_class => result.push('.'),
+            '.' | '^' | '$' if !in_class => push_plain(&mut result, c),
+            '\\' => result.push_str("\\\\"),
+            '(' if !in_class => result.push_str("(?:"),
+            c => {
+                in_class = (in_class || c == '[') && c != ']';
+                result.push(c);
+            }
+        }
+    }
+    Ok(result)
+}
+
+fn push_plain(result: &mut String, c: char) {
+    if !c.is_alphanumeric() && c.is_ascii() {
+        result.push('\\');
+    }
+    result.push(c);
+}

@@ -1,0 +1,143 @@
+//! Common table expressions whose rows are computed once, however often they are named.
+//!
+//! DataFusion puts the plan of a CTE wherever its name stands, so that each place gets the filters and columns that it
+//! needs. Where that would show, or the statement says MATERIALIZED, all places read the same rows:
+//!
+//! ```text
+//! WITH q AS (SELECT random() AS r) SELECT a.r = b.r FROM q AS a, q AS b
+//!
+//! q AS (SELECT * FROM (SELECT random() AS r) AS q WHERE shared_rows(0, false))    the statement, marked
+//! Shared: 0                                                                       in the plan, twice
+//! ```
+//!
+//! While the plan runs, the place that is read first computes the rows, the others wait for them.
+
+mod exec;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{DFSchemaRef, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr, Extension, Filter, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+
+use crate::functions::MARK_OF_SHARED;
+use exec::SharedExec;
+pub use exec::SharedRows;
+
+/// Rows that are computed once for all nodes of this number in a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shared {
+    input: LogicalPlan,
+    number: u64,
+}
+
+/// Whether a node is the mark of a CTE that is named several times.
+pub fn is_marked(plan: &LogicalPlan) -> bool {
+    mark(plan).is_some()
+}
+
+/// The filter that marks a CTE; its number, and whether it is to be computed once in any case.
+fn mark(plan: &LogicalPlan) -> Option<(&Filter, u64, bool)> {
+    let LogicalPlan::Filter(filter) = plan else { return None };
+    let Expr::ScalarFunction(function) = &filter.predicate else { return None };
+    if function.name() != MARK_OF_SHARED {
+        return None;
+    }
+    match function.args.as_slice() {
+        [Expr::Literal(ScalarValue::Int64(Some(number)), _), Expr::Literal(ScalarValue::Boolean(Some(always)), _)] => {
+            Some((filter, u64::try_from(*number).ok()?, *always))
+        }
+        _ => None,
+    }
+}
+
+/// The plan without marks: CTEs that must be are computed once, the others wherever they are named.
+pub fn computed_once(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let Some((filter, number, always)) = mark(&node) else { return Ok(Transformed::no(node)) };
+        let input = LogicalPlan::clone(&filter.input);
+        if !always && !is_volatile(&input)? {
+            return Ok(Transformed::yes(input));
+        }
+        Ok(Transformed::yes(LogicalPlan::Extension(Extension { node: Arc::new(Shared { input, number }) })))
+    })?;
+    Ok(plan.data)
+}
+
+/// Whether two runs of a plan may give different rows.
+fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut volatile = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(volatile)
+}
+
+impl PartialOrd for Shared {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+/// Nothing is pushed into it and no column left out: its rows are all places' rows.
+impl UserDefinedLogicalNodeCore for Shared {
+    fn name(&self) -> &str {
+        "Shared"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared: {}", self.number)
+    }
+
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Shared> {
+        let input = inputs.pop().unwrap_or_else(|| self.input.clone());
+        Ok(Shared { input, number: self.number })
+    }
+}
+
+/// Plans the node.
+#[derive(Debug)]
+pub struct SharedPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for SharedPlanner {
+    async fn plan_extension(
+        &self,
+        _: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        _: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(shared), Some(input)) = (node.as_any().downcast_ref::<Shared>(), inputs.first()) else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(SharedExec::new(shared.number, input.clone()))))
+    }
+}
