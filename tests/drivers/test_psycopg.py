@@ -153,6 +153,45 @@ class Drivers(ServerCase):
 
         asyncio.run(talk())
 
+    ARRAYS = (1, [1, None, -3], ["a", 'b"\\,{}', None, ""], [1.5, 2.5], [decimal.Decimal("1.25"), None], [True, False],
+              [uuid.UUID(int=7)], [datetime.date(2024, 2, 29)], [NOON, None], [])
+    CREATE_ARRAYS = """CREATE TABLE IF NOT EXISTS arrays (k int PRIMARY KEY, i int[], t text[], d double precision[],
+                       n decimal(10,2)[], b boolean[], u uuid[], da date[], ts timestamp[], e bigint[])"""
+
+    def test_columns_of_arrays(self):
+        with self.connect(autocommit=True) as connection:
+            connection.execute(self.CREATE_ARRAYS)
+            places = ", ".join(["%s"] * len(self.ARRAYS))
+            for binary in (False, True):
+                with connection.cursor(binary=binary) as cursor:
+                    cursor.execute(f"INSERT INTO arrays VALUES ({places})", self.ARRAYS)
+                    self.assertEqual(cursor.execute("SELECT * FROM arrays").fetchone(), self.ARRAYS)
+                    cursor.execute("UPDATE arrays SET i = array_append(i, %s) WHERE k = 1 AND %s = ANY(t)", (9, "a"))
+                    self.assertEqual(cursor.execute("SELECT i FROM arrays").fetchone(), ([1, None, -3, 9],))
+            connection.execute(self.CREATE_ARRAYS.replace("arrays", "arrays_again"))
+            for form in ("BINARY", "TEXT", "CSV"):
+                with connection.cursor().copy(f"COPY arrays TO STDOUT (FORMAT {form})") as copy:
+                    data = b"".join(bytes(piece) for piece in copy)
+                connection.execute("DELETE FROM arrays_again WHERE k = 1")
+                with connection.cursor().copy(f"COPY arrays_again FROM STDIN (FORMAT {form})") as copy:
+                    copy.write(data)
+                again = connection.execute("SELECT * FROM arrays_again").fetchone()
+                self.assertEqual(again, connection.execute("SELECT * FROM arrays").fetchone(), form)
+
+    def test_columns_of_arrays_in_asyncpg(self):
+        async def talk():
+            connection = await asyncpg.connect(host="127.0.0.1", port=self.port, user="me", database="db")
+            await connection.execute("CREATE TABLE arrays_of_asyncpg (k int PRIMARY KEY, i int[], t text[], ts timestamp[])")
+            row = (1, [1, None], ["a", None], [NOON])
+            await connection.execute("INSERT INTO arrays_of_asyncpg VALUES ($1, $2, $3, $4)", *row)
+            self.assertEqual(tuple(await connection.fetchrow("SELECT * FROM arrays_of_asyncpg")), row)
+            await connection.copy_records_to_table("arrays_of_asyncpg", records=[(2, [2], [], None)])
+            found = await connection.fetch("SELECT k FROM arrays_of_asyncpg WHERE $1 = ANY(i)", 2)
+            self.assertEqual([row["k"] for row in found], [2])
+            await connection.close()
+
+        asyncio.run(talk())
+
     def test_psycopg2(self):
         connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="me", dbname="db")
         with connection, connection.cursor() as cursor:

@@ -30,6 +30,9 @@ const CONTINUED: &[(&str, &[&[&str]])] = &[
 
 /// A type's name with its arguments.
 pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
+    if let Some(list) = frozen_list(reader)? {
+        return Ok(list);
+    }
     let (from, position) = (reader.offset(), reader.position());
     let Token::Word(first) = reader.token(0).clone() else { return Err(reader.unexpected()) };
     reader.skip();
@@ -54,10 +57,8 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
             }
         }
     }
-    if *reader.token(0) == Token::LBracket {
-        return Err(reader.not_supported(format!("array type {full}[] is not yet supported")).with_hint("Use json."));
-    }
-    let column_type = ColumnType::parse(&full, &arguments).map_err(|error| error.at(position))?;
+    let element = ColumnType::parse(&full, &arguments).map_err(|error| error.at(position))?;
+    let column_type = array_of(element, reader).map_err(|error| error.at(position))?;
     let has_length = matches!(name.as_str(), "varchar" | "character varying" | "char" | "character" | "bpchar");
     let max_length = match (has_length, arguments.first()) {
         (true, Some(&length)) => match u32::try_from(length) {
@@ -75,6 +76,42 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
     Ok(ReadType { column_type, text: reader.text_from(from), max_length })
 }
 
+/// `int[]`, `int[3]`, whose size says nothing as in PostgreSQL, and `int ARRAY`.
+fn array_of(element: ColumnType, reader: &mut Reader) -> Result<ColumnType> {
+    let mut column_type = element;
+    if reader.eat("array") {
+        column_type = column_type.into_list()?;
+    }
+    while reader.eat_token(&Token::LBracket) {
+        if *reader.token(0) != Token::RBracket {
+            reader.integer()?;
+        }
+        reader.expect_token(&Token::RBracket)?;
+        column_type = column_type.into_list()?;
+    }
+    Ok(column_type)
+}
+
+/// `frozen<list<int>>`, which is `int[]`.
+fn frozen_list(reader: &mut Reader) -> Result<Option<ReadType>> {
+    let is_word =
+        |token: &Token, word: &str| matches!(token, Token::Word(each) if each.value.eq_ignore_ascii_case(word));
+    let frozen = is_word(reader.token(0), "frozen") && *reader.token(1) == Token::Lt;
+    if !frozen || !is_word(reader.token(2), "list") || *reader.token(3) != Token::Lt {
+        return Ok(None);
+    }
+    let (from, position) = (reader.offset(), reader.position());
+    (0..4).for_each(|_| reader.skip());
+    let element = read(reader)?;
+    let column_type = element.column_type.into_list().map_err(|error| error.at(position))?;
+    // The tokenizer takes two closing brackets for one operator.
+    if !reader.eat_token(&Token::ShiftRight) {
+        reader.expect_token(&Token::Gt)?;
+        reader.expect_token(&Token::Gt)?;
+    }
+    Ok(Some(ReadType { column_type, text: reader.text_from(from), max_length: element.max_length }))
+}
+
 /// Refuses the types that Keyspan knows of and does not have.
 fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
     let error = match name {
@@ -85,7 +122,8 @@ fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
         "counter" => Error::not_supported("type counter is not yet supported")
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
         "list" | "set" | "map" | "tuple" | "frozen" | "family" | "vector" if *reader.token(0) == Token::Lt => {
-            Error::not_supported(format!("type {name}<…> is not yet supported")).with_hint("Use json.")
+            let error = Error::not_supported(format!("type {name}<…> is not yet supported"));
+            error.with_hint(if name == "list" { "Write int[] or frozen<list<int>>." } else { "Use json." })
         }
         "variant" => Error::not_supported("type variant is not yet supported").with_hint("Use json."),
         _ => return Ok(()),

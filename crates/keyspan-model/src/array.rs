@@ -4,6 +4,7 @@
 //! type whose values mean the same.
 
 mod cast;
+mod list;
 mod value;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use arrow::array::builder::{
     Float64Builder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, ListArray, RecordBatch, UInt32Array};
 use arrow::buffer::Buffer;
 use arrow::compute::take;
 use arrow::datatypes::{ByteViewType, DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
@@ -23,6 +24,7 @@ use crate::types::ColumnType;
 use crate::value::{Value, canonical_double, canonical_real};
 
 pub use cast::coerce;
+pub use list::{cells_of_lists, lists_of_cells};
 pub use value::value_at;
 
 enum Builder {
@@ -42,6 +44,7 @@ enum Builder {
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
     Duration(IntervalMonthDayNanoBuilder),
+    List(Box<list::ListBuilder>),
 }
 
 /// Runs the same expression on whatever Arrow builder this is.
@@ -64,6 +67,7 @@ macro_rules! each_builder {
             Builder::Time($builder) => $body,
             Builder::Timestamp($builder) => $body,
             Builder::Duration($builder) => $body,
+            Builder::List($builder) => $body,
         }
     };
 }
@@ -104,6 +108,7 @@ impl ColumnBuilder {
                 Builder::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(ty.arrow()))
             }
             ColumnType::Duration => Builder::Duration(IntervalMonthDayNanoBuilder::with_capacity(rows)),
+            ColumnType::List(element) => Builder::List(Box::new(list::ListBuilder::with_capacity(element.get(), rows))),
         };
         ColumnBuilder { ty, builder }
     }
@@ -133,6 +138,7 @@ impl ColumnBuilder {
             (Builder::Duration(builder), Value::Duration(months, days, nanoseconds)) => {
                 builder.append_value(IntervalMonthDayNano::new(*months, *days, *nanoseconds));
             }
+            (Builder::List(builder), Value::List(elements)) => builder.append_value(elements)?,
             (_, value) => return Err(wrong_type(self.ty, value)),
         }
         Ok(())
@@ -207,6 +213,14 @@ pub fn canonical_floats(array: &ArrayRef) -> ArrayRef {
             let changed = floats.values().iter().any(|v| canonical_double(*v).to_bits() != v.to_bits());
             if changed { Arc::new(floats.unary::<_, Float64Type>(canonical_double)) } else { array.clone() }
         }
+        DataType::List(item) => {
+            let list = array.as_list::<i32>();
+            let items = canonical_floats(list.values());
+            match Arc::ptr_eq(&items, list.values()) {
+                true => array.clone(),
+                false => Arc::new(ListArray::new(item.clone(), list.offsets().clone(), items, list.nulls().cloned())),
+            }
+        }
         _ => array.clone(),
     }
 }
@@ -216,8 +230,16 @@ pub fn long_bytes(array: &ArrayRef) -> usize {
     match array.data_type() {
         DataType::Utf8View => shown(array.as_string_view()),
         DataType::BinaryView => shown(array.as_binary_view()),
+        DataType::List(_) => long_bytes(&items_of(array.as_list())),
         _ => 0,
     }
+}
+
+/// The items of an array's lists, without those that it does not show.
+fn items_of(lists: &ListArray) -> ArrayRef {
+    let offsets = lists.value_offsets();
+    let (start, end) = (offsets[0] as usize, offsets[lists.len()] as usize);
+    lists.values().slice(start, end - start)
 }
 
 fn shown<T: ByteViewType>(array: &GenericByteViewArray<T>) -> usize {
@@ -268,8 +290,8 @@ pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
 ///
 /// They follow Cassandra's serialization, whose rule this is: big endian two's complement for integers (so −1 beats
 /// 1), IEEE bits for floats, the bytes of text, blob and UUID, the octets of an address, days with the sign bit
-/// flipped for a date. A decimal is its 16 bytes of digits at the column's scale; a duration is months, days and
-/// nanoseconds. Null, which is no cell, gives no bytes.
+/// flipped for a date; a list is the number of its elements and each with its length. A decimal is its 16 bytes of
+/// digits at the column's scale; a duration is months, days and nanoseconds. Null, which is no cell, gives no bytes.
 pub fn tie_bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::Null => Vec::new(),
@@ -290,6 +312,7 @@ pub fn tie_bytes(value: &Value) -> Vec<u8> {
         }
         Value::Inet(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
         Value::Inet(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
+        Value::List(elements) => list::list_bytes(elements),
     }
 }
 

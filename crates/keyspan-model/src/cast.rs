@@ -26,16 +26,20 @@ impl Value {
             (Value::Text(text), to) => Value::parse(&text, to),
             (Value::Uuid(uuid), ColumnType::TimeUuid) => checked_timeuuid(uuid).map(Value::Uuid),
             (value, to) if value.fits(to) => Ok(value.canonical()),
+            (Value::List(elements), ColumnType::List(to)) => {
+                elements.into_iter().map(|element| element.cast(to.get())).collect::<Result<_>>().map(Value::List)
+            }
             (value, ColumnType::Text | ColumnType::Ascii) => Ok(Value::Text(value.into_text())),
             (value, to) if is_number(to) => value.cast_to_number(to),
             (value, to) => value.cast_to_time(to),
         }
     }
 
-    /// [`Value::cast`] in a session whose time zone is given by `resolve`: only texts of instants differ.
+    /// [`Value::cast`] in a session whose time zone is given by `resolve`: only texts of instants, and of lists of
+    /// them, differ.
     pub fn cast_zoned(self, to: ColumnType, resolve: crate::datetime::ZoneResolver) -> Result<Value> {
         match (self, to) {
-            (Value::Text(text), ColumnType::Timestamp) => Value::parse_zoned(&text, to, resolve),
+            (Value::Text(text), ColumnType::Timestamp | ColumnType::List(_)) => Value::parse_zoned(&text, to, resolve),
             (value, to) => value.cast(to),
         }
     }
@@ -229,6 +233,19 @@ mod tests {
         assert_eq!(Value::Timestamp(-1).cast(ColumnType::Time), Ok(Value::Time(DAY_MICROS - 1)));
         assert_eq!(Value::Text("42".into()).cast(ColumnType::SmallInt), Ok(Value::SmallInt(42)));
         assert_eq!(Value::BigInt(i64::MIN).cast(ColumnType::Double), Ok(Value::Double(i64::MIN as f64)));
+    }
+
+    #[test]
+    fn lists_are_cast_element_by_element() {
+        let (ints, texts) = (ColumnType::list(ColumnType::Int), ColumnType::list(ColumnType::Text));
+        let list = Value::List(vec![Value::Text("1".into()), Value::Null]);
+        assert_eq!(list.clone().cast(texts), Ok(list.clone()));
+        assert_eq!(list.clone().cast(ints), Ok(Value::List(vec![Value::Int(1), Value::Null])));
+        assert_eq!(list.clone().cast(ColumnType::Text), Ok(Value::Text("{1,NULL}".into())));
+        assert_eq!(Value::Text("{1,NULL}".into()).cast(texts), Ok(list.clone()));
+        assert_eq!(state(list.cast(ColumnType::Int)), "42804");
+        assert_eq!(state(Value::Text("{x}".into()).cast(ints)), "22P02");
+        assert_eq!(state(Value::Int(1).cast(ints)), "42804");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::datetime::civil_from_days;
 use crate::number::decimal_text;
+use crate::text::array::array_text;
 use crate::types::ColumnType;
 use crate::value::Value;
 
@@ -19,6 +20,7 @@ impl ColumnType {
             ColumnType::Time => "time without time zone".into(),
             ColumnType::Timestamp => "timestamp with time zone".into(),
             ColumnType::Duration => "interval".into(),
+            ColumnType::List(element) => format!("{}[]", element.get().postgres_name()),
             other => other.name(),
         }
     }
@@ -47,6 +49,10 @@ impl Value {
             Value::Timestamp(micros) => timestamp_text(*micros, 0),
             Value::Duration(months, days, nanoseconds) => duration_text(*months, *days, *nanoseconds),
             Value::Inet(address) => address.to_string(),
+            Value::List(elements) => {
+                let element = ty.element().unwrap_or(ty);
+                array_text(elements.iter().map(|value| (!value.is_null()).then(|| value.to_text(element))))
+            }
         }
     }
 }

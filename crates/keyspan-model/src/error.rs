@@ -67,6 +67,7 @@ kinds! {
     Substring "22011" "A part of a text of negative length.",
     Logarithm "2201E" "A logarithm of what has none.",
     Power "2201F" "A power or root that is no real number.",
+    ArraySubscript "2202E" "A subscript or a count beyond an array.",
     StringTooLong "22001" "A text longer than its column allows.",
     InvalidParameter "22023" "A parameter, option or setting value that is not allowed.",
     InvalidArgument "22000" "A value that this operation cannot take.",

@@ -143,7 +143,7 @@ fn add_lengths(part: &KeyPart, column: &ArrayRef, lengths: &mut [usize]) -> Resu
         ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp => 8,
         ColumnType::VarInt | ColumnType::Decimal { .. } | ColumnType::Uuid => 16,
         ColumnType::TimeUuid => 24,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => {
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
             part.ty.allowed_in_key()?;
             0
         }
@@ -219,7 +219,9 @@ fn write_column(part: &KeyPart, column: &ArrayRef, bytes: &mut [u8], cursors: &m
         }
         ColumnType::Uuid | ColumnType::TimeUuid => write_uuids(part, column, bytes, cursors),
         ColumnType::Inet => write_addresses(part, column, bytes, cursors)?,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => part.ty.allowed_in_key()?,
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
+            part.ty.allowed_in_key()?
+        }
     }
     Ok(())
 }

@@ -188,7 +188,7 @@ pub(crate) fn part_len(part: &KeyPart, bytes: &[u8]) -> Option<usize> {
             _ => return None,
         },
         ColumnType::Text | ColumnType::Ascii | ColumnType::Blob => escaped_len(bytes, part.mask)?,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => return None,
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => return None,
     };
     (len <= bytes.len()).then_some(len)
 }
@@ -309,7 +309,7 @@ pub(crate) fn decode_part(part: &KeyPart, bytes: &[u8]) -> Result<(Value, usize)
         ColumnType::Time => Value::Time(bigint_of(fixed(bytes, mask)?)),
         ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::Timestamp(bigint_of(fixed(bytes, mask)?)),
         ColumnType::Inet => Value::Inet(inet_of(bytes, mask)?),
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => {
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
             return Err(corrupted("its column cannot be in a key"));
         }
     };

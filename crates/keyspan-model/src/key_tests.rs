@@ -176,7 +176,7 @@ fn any_value(ty: ColumnType) -> BoxedStrategy<Value> {
             any::<u128>().prop_map(|bits| Value::Inet(Ipv6Addr::from(bits).into())),
         ]
         .boxed(),
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => Just(Value::Null).boxed(),
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => Just(Value::Null).boxed(),
     }
 }
 

@@ -22,21 +22,26 @@ pub mod json;
 pub mod key;
 mod key_batch;
 mod key_part;
+mod list_order;
 pub mod mutation;
 mod number;
 pub mod row_key;
 pub mod schema;
 mod shared_map;
 pub mod span;
-mod text;
+pub mod text;
 pub mod types;
 pub mod value;
 
-pub use array::{ColumnBuilder, array_of, canonical_floats, coerce, compacted, constant, decoded, tie_bytes, value_at};
+pub use array::{
+    ColumnBuilder, array_of, canonical_floats, cells_of_lists, coerce, compacted, constant, decoded, lists_of_cells,
+    tie_bytes, value_at,
+};
 pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
 pub use error::{Error, ErrorKind, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
+pub use list_order::list_order;
 pub use mutation::{
     Applied, BatchWrite, CellWrite, LoadedRows, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
 };

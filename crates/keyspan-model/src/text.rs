@@ -2,6 +2,8 @@
 //!
 //! Rule: a text that the two languages read differently is refused or documented here, never guessed.
 
+pub mod array;
+
 use std::net::IpAddr;
 
 use uuid::Uuid;
@@ -51,6 +53,13 @@ impl Value {
             ColumnType::Inet => Value::Inet(parse_inet(text)?),
             ColumnType::Json => Value::Text(checked_json(text)?.to_owned()),
             ColumnType::Jsonb => Value::Text(Json::parse(text)?.to_string()),
+            ColumnType::List(element) => {
+                let parse = |text: Option<String>| match text {
+                    Some(text) => Value::parse_zoned(&text, element.get(), resolve),
+                    None => Ok(Value::Null),
+                };
+                Value::List(array::elements(text)?.into_iter().map(parse).collect::<Result<_>>()?)
+            }
         })
     }
 

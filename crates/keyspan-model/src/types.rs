@@ -3,6 +3,8 @@
 //! The Arrow field of a column carries the Keyspan type in its metadata under [`TYPE_KEY`], so that layers which see
 //! only a schema (the wire encoders, the shell) still know `uuid` from `timeuuid` and `json` from `text`.
 
+mod element;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
+
+pub use element::ElementType;
 
 /// The key of the Arrow field metadata that holds the name of the Keyspan type.
 pub const TYPE_KEY: &str = "keyspan.type";
@@ -73,9 +77,24 @@ pub enum ColumnType {
     Json,
     /// JSON in one form: keys in order and unique, numbers as numeric ([`crate::json`]).
     Jsonb,
+    /// A list whose elements may be null: Postgres' array of one dimension, CQL's frozen list. Not allowed in a key.
+    List(ElementType),
 }
 
 impl ColumnType {
+    /// The list of elements of this type.
+    pub fn list(element: ColumnType) -> ColumnType {
+        ColumnType::List(ElementType::new(element))
+    }
+
+    /// The type of a list's elements; `None` for other types.
+    pub fn element(self) -> Option<ColumnType> {
+        match self {
+            ColumnType::List(element) => Some(element.get()),
+            _ => None,
+        }
+    }
+
     /// The type's canonical name, as DESCRIBE and `\d` show it.
     pub fn name(self) -> String {
         match self {
@@ -102,15 +121,20 @@ impl ColumnType {
             ColumnType::Inet => "inet".into(),
             ColumnType::Json => "json".into(),
             ColumnType::Jsonb => "jsonb".into(),
+            ColumnType::List(element) => format!("{}[]", element.get().name()),
         }
     }
 
     /// The type called `name` in CQL or Postgres, with its arguments: `decimal(10,2)` is `("decimal", &[10, 2])`.
     ///
-    /// Length arguments of `varchar(n)` and fractional-second precisions are accepted; the caller keeps lengths.
+    /// Length arguments of `varchar(n)` and fractional-second precisions are accepted; the caller keeps lengths. The
+    /// arguments of an array are those of its elements.
     pub fn parse(name: &str, arguments: &[i64]) -> Result<ColumnType> {
         let lower = name.to_lowercase();
         let words = lower.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(element) = words.strip_suffix("[]") {
+            return ColumnType::parse(element, arguments)?.into_list();
+        }
         Ok(match words.as_str() {
             "boolean" | "bool" => ColumnType::Boolean,
             "tinyint" | "int1" => ColumnType::TinyInt,
@@ -150,6 +174,14 @@ impl ColumnType {
         })
     }
 
+    /// The list of elements of this type, as a type's name asks for it; 0A000 for lists of lists.
+    pub fn into_list(self) -> Result<ColumnType> {
+        match self {
+            ColumnType::List(_) => Err(Error::not_supported("arrays of more than one dimension are not supported")),
+            element => Ok(ColumnType::list(element)),
+        }
+    }
+
     /// The Arrow type that holds values of this type.
     pub fn arrow(self) -> DataType {
         match self {
@@ -171,6 +203,7 @@ impl ColumnType {
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC"))),
             ColumnType::LocalTimestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             ColumnType::Duration => DataType::Interval(IntervalUnit::MonthDayNano),
+            ColumnType::List(element) => DataType::new_list(element.get().arrow(), true),
         }
     }
 
@@ -181,11 +214,15 @@ impl ColumnType {
 
     /// The Keyspan type of an Arrow field: from its metadata, else the natural one of its Arrow type.
     ///
-    /// `None` for types that Keyspan has no name for (lists, maps, structs, unsigned 64-bit, …).
+    /// `None` for types that Keyspan has no name for (lists of lists, maps, structs, …), and for lists that are of one
+    /// of Postgres' own types, such as `int2vector`.
     pub fn of_field(field: &Field) -> Option<ColumnType> {
-        let named = field.metadata().get(TYPE_KEY).and_then(|name| ColumnType::parse_canonical(name));
+        let name = field.metadata().get(TYPE_KEY);
+        let named = name.and_then(|name| ColumnType::parse_canonical(name));
         match named {
-            Some(ty) if ty.arrow() == *field.data_type() => Some(ty),
+            // Names, metadata and nullability of a list's items say nothing.
+            Some(ty) if is_same_form(&ty.arrow(), field.data_type()) => Some(ty),
+            None if name.is_some() && matches!(field.data_type(), DataType::List(_)) => None,
             _ => ColumnType::of_arrow(field.data_type()),
         }
     }
@@ -218,6 +255,10 @@ impl ColumnType {
             DataType::Timestamp(_, Some(_)) => ColumnType::Timestamp,
             DataType::Timestamp(_, None) => ColumnType::LocalTimestamp,
             DataType::Interval(_) | DataType::Duration(_) => ColumnType::Duration,
+            DataType::List(item) => match ColumnType::of_field(item)? {
+                ColumnType::List(_) => return None,
+                element => ColumnType::list(element),
+            },
             _ => return None,
         })
     }
@@ -234,6 +275,7 @@ impl ColumnType {
                 let message = format!("{} type is not supported for PRIMARY KEY columns", self.name());
                 Err(Error::new(ErrorKind::InvalidTableDefinition, message))
             }
+            ColumnType::List(_) => Err(Error::not_supported("array types are not supported for PRIMARY KEY columns")),
             _ => Ok(()),
         }
     }
@@ -241,10 +283,14 @@ impl ColumnType {
     /// Whether Arrow's order of the type is the row key's order, so that a scan may declare it.
     pub fn arrow_order_is_key_order(self) -> bool {
         use ColumnType as C;
-        !matches!(self, C::TimeUuid | C::Inet | C::Duration | C::Json | C::Jsonb)
+        !matches!(self, C::TimeUuid | C::Inet | C::Duration | C::Json | C::Jsonb | C::List(_))
     }
 
-    fn parse_canonical(name: &str) -> Option<ColumnType> {
+    /// The type with this canonical name ([`ColumnType::name`]).
+    pub fn parse_canonical(name: &str) -> Option<ColumnType> {
+        if let Some(element) = name.strip_suffix("[]") {
+            return ColumnType::parse_canonical(element)?.into_list().ok();
+        }
         match name.split_once('(') {
             Some((base, rest)) => {
                 let arguments: Vec<i64> =
@@ -259,6 +305,14 @@ impl ColumnType {
 impl fmt::Display for ColumnType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
+    }
+}
+
+/// Whether two Arrow types hold the same values in the same form.
+fn is_same_form(a: &DataType, b: &DataType) -> bool {
+    match (a, b) {
+        (DataType::List(a), DataType::List(b)) => is_same_form(a.data_type(), b.data_type()),
+        (a, b) => a == b,
     }
 }
 
@@ -334,10 +388,24 @@ mod tests {
             ColumnType::Inet,
             ColumnType::Json,
             ColumnType::Jsonb,
+            ColumnType::list(ColumnType::Int),
+            ColumnType::list(ColumnType::TimeUuid),
+            ColumnType::list(ColumnType::Decimal { precision: 10, scale: 2 }),
+            ColumnType::list(ColumnType::LocalTimestamp),
         ];
         for ty in types {
             assert_eq!(ColumnType::of_field(&ty.field("c", true)), Some(ty));
         }
+    }
+
+    #[test]
+    fn a_list_is_kept_by_its_elements_and_has_one_dimension() {
+        let ty = ColumnType::list(ColumnType::Decimal { precision: 10, scale: 2 });
+        let json = serde_json::to_string(&ty).expect("a type has JSON");
+        assert_eq!(json, r#"{"list":{"decimal":{"precision":10,"scale":2}}}"#);
+        assert_eq!(serde_json::from_str::<ColumnType>(&json).expect("the type"), ty);
+        assert_eq!(ColumnType::parse("numeric[]", &[10, 2]), Ok(ty));
+        assert_eq!(ColumnType::parse("int[][]", &[]).expect_err("two dimensions").sqlstate(), "0A000");
     }
 
     #[test]

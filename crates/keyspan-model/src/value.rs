@@ -50,6 +50,8 @@ pub enum Value {
     Duration(i32, i32, i64),
     /// inet
     Inet(IpAddr),
+    /// A list: each element a value of the list's element type, or null.
+    List(Vec<Value>),
 }
 
 impl Value {
@@ -63,13 +65,15 @@ impl Value {
         match self {
             Value::Real(value) => Value::Real(canonical_real(value)),
             Value::Double(value) => Value::Double(canonical_double(value)),
+            Value::List(elements) => Value::List(elements.into_iter().map(Value::canonical).collect()),
             other => other,
         }
     }
 
     /// The type that a value has when no column says otherwise; `None` for null.
     ///
-    /// A text is `text`, a UUID `uuid`, an instant `timestamp`, a number with digits after the point `decimal(38, s)`.
+    /// A text is `text`, a UUID `uuid`, an instant `timestamp`, a number with digits after the point `decimal(38, s)`. A
+    /// list is of its first element that is not null; `text[]` if there is none.
     pub fn natural_type(&self) -> Option<ColumnType> {
         Some(match self {
             Value::Null => return None,
@@ -89,6 +93,9 @@ impl Value {
             Value::Timestamp(_) => ColumnType::Timestamp,
             Value::Duration(..) => ColumnType::Duration,
             Value::Inet(_) => ColumnType::Inet,
+            Value::List(elements) => {
+                ColumnType::list(elements.iter().find_map(Value::natural_type).unwrap_or(ColumnType::Text))
+            }
         })
     }
 
@@ -107,7 +114,10 @@ impl Value {
             (Value::Text(_), ColumnType::Text | ColumnType::Json | ColumnType::Jsonb) => true,
             (Value::Uuid(uuid), ColumnType::TimeUuid) => is_timeuuid(uuid),
             (Value::Timestamp(_), ColumnType::LocalTimestamp) => true,
-            (Value::Decimal(..), _) => false,
+            (Value::List(elements), ColumnType::List(element)) => {
+                elements.iter().all(|value| value.fits(element.get()))
+            }
+            (Value::Decimal(..) | Value::List(_), _) => false,
             (value, ty) => value.natural_type() == Some(ty),
         }
     }
@@ -117,7 +127,8 @@ impl Value {
     ///
     /// NaN is the greatest number, as in Postgres; numbers of different types and scales compare by value; durations
     /// compare as Postgres' intervals do (a month is 30 days, a day 24 hours); null is greater than all. Values of
-    /// types that have nothing in common are ordered by type, so that sorting never fails.
+    /// types that have nothing in common are ordered by type, so that sorting never fails. Lists compare element by
+    /// element, a longer one after its own beginning, as in Postgres.
     pub fn compare(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Null, Value::Null) => Ordering::Equal,
@@ -131,6 +142,7 @@ impl Value {
                 interval_length(*am, *ad, *an).cmp(&interval_length(*bm, *bd, *bn))
             }
             (Value::Inet(a), Value::Inet(b)) => a.cmp(b),
+            (Value::List(a), Value::List(b)) => compare_lists(a, b, Value::compare),
             (a, b) => match (a.number(), b.number()) {
                 (Some(a), Some(b)) => a.compare(b),
                 _ => a.rank().cmp(&b.rank()),
@@ -144,6 +156,9 @@ impl Value {
         match (ty, a, b) {
             (ColumnType::TimeUuid, Value::Uuid(a), Value::Uuid(b)) => {
                 timeuuid_time(a).cmp(&timeuuid_time(b)).then_with(|| a.as_bytes().cmp(b.as_bytes()))
+            }
+            (ColumnType::List(element), Value::List(a), Value::List(b)) => {
+                compare_lists(a, b, |a, b| Value::compare_as(element.get(), a, b))
             }
             _ => a.compare(b),
         }
@@ -175,9 +190,15 @@ impl Value {
             Value::Timestamp(_) => 7,
             Value::Duration(..) => 8,
             Value::Inet(_) => 9,
-            Value::Null => 10,
+            Value::List(_) => 10,
+            Value::Null => 11,
         }
     }
+}
+
+fn compare_lists(a: &[Value], b: &[Value], compare: impl Fn(&Value, &Value) -> Ordering) -> Ordering {
+    let differing = a.iter().zip(b).map(|(a, b)| compare(a, b)).find(|order| order.is_ne());
+    differing.unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
 enum Number {
@@ -209,7 +230,7 @@ fn float_against_exact(float: f64, digits: i128, scale: i8) -> Ordering {
     (floor as i128).cmp(&exact.floor).then_with(|| (float - floor).total_cmp(&exact.fraction_as_double()))
 }
 
-fn interval_length(months: i32, days: i32, nanoseconds: i64) -> i128 {
+pub(crate) fn interval_length(months: i32, days: i32, nanoseconds: i64) -> i128 {
     let days = i128::from(months) * 30 + i128::from(days);
     days * 86_400_000_000_000 + i128::from(nanoseconds)
 }
@@ -283,7 +304,23 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_ordered_by_their_elements_then_by_length() {
+        let list = |elements: &[Option<i32>]| {
+            Value::List(elements.iter().map(|element| element.map_or(Value::Null, Value::Int)).collect())
+        };
+        let sorted = [&[][..], &[Some(1)], &[Some(1), Some(5)], &[Some(1), None], &[Some(2)], &[None]].map(list);
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(a.compare(b), i.cmp(&j), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_value_fits_only_its_type() {
+        let list = Value::List(vec![Value::Int(1), Value::Null]);
+        assert!(list.fits(ColumnType::list(ColumnType::Int)));
+        assert!(!list.fits(ColumnType::list(ColumnType::BigInt)));
         assert!(Value::Decimal(12345, 2).fits(ColumnType::Decimal { precision: 5, scale: 2 }));
         assert!(!Value::Decimal(123456, 2).fits(ColumnType::Decimal { precision: 5, scale: 2 }));
         assert!(!Value::Decimal(12345, 1).fits(ColumnType::Decimal { precision: 5, scale: 2 }));

@@ -43,18 +43,13 @@ impl Connection {
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<StoredStatement, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
         let prepared = self.resolve_types(&parsed, &types).await?;
-        let own = |index: usize, ty: ColumnType| match prepared.arrays.get(&index) {
-            Some(true) => PgType::array_of(PgType::of_oid(oid::OID)).oid,
-            Some(false) => PgType::array_of(PgType::of_column_type(ty)).oid,
-            None => PgType::of_column_type(ty).oid,
-        };
         let each = prepared.parameters.iter().enumerate();
         let parameters = each.map(|(index, ty)| match declared.get(index) {
-            Some(oid) if is_array(*oid) && !prepared.arrays.contains_key(&index) => Err(unsupported(*oid)),
-            Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => Ok(*oid),
-            _ => Ok(own(index, *ty)),
+            Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
+            _ if prepared.oid_arrays.contains(&index) => PgType::array_of(PgType::of_oid(oid::OID)).oid,
+            _ => PgType::of_column_type(*ty).oid,
         });
-        let parameters = parameters.collect::<Result<_>>()?;
+        let parameters = parameters.collect();
         Ok(StoredStatement { statement: Some(Arc::new((parsed, prepared))), parameters })
     }
 
@@ -260,21 +255,15 @@ impl Connection {
 
 /// The type that a client declared for a parameter; none if it left the type open.
 fn declared_type(oid: u32) -> Result<Option<ColumnType>> {
-    if matches!(oid, 0 | oid::UNKNOWN) || is_array(oid) {
+    if matches!(oid, 0 | oid::UNKNOWN) {
         return Ok(None);
     }
     PgType::of_oid(oid).column_type().map(Some).ok_or_else(|| unsupported(oid))
 }
 
-/// Whether a type is an array; the type of its elements is what it is compared with.
-fn is_array(oid: u32) -> bool {
-    let element = PgType::of_oid(oid).element.map(PgType::of_oid);
-    element.is_some_and(|element| element.column_type().is_some())
-}
-
 fn unsupported(oid: u32) -> Error {
-    Error::not_supported(format!("a parameter of the type with OID {oid} is not supported in this place"))
-        .with_hint("Arrays are taken by ANY($1), ALL($1) and $1::type[]; else pass a text and cast it.")
+    Error::not_supported(format!("a parameter of the type with OID {oid} is not supported"))
+        .with_hint("Pass a text and cast it.")
 }
 
 fn no_portal(name: Option<&str>) -> Error {

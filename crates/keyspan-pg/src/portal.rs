@@ -9,9 +9,7 @@ use keyspan_model::{ColumnType, Result, Value};
 
 use crate::engine::{Parsed, Prepared, Tag, Zone};
 use crate::rows::{RowSource, ValueFormat};
-use crate::types::PgType;
-use crate::types::array::read_array;
-use crate::types::parameter::{read_binary, read_text, utf8};
+use crate::types::parameter::{read_binary, read_text};
 use crate::types::pg_type::oid;
 
 /// A prepared statement.
@@ -54,13 +52,6 @@ impl StoredStatement {
         let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let ty = types.get(index).copied().unwrap_or(ColumnType::Text);
         let declared = self.parameters[index];
-        let arrays = self.statement.as_ref().map(|statement| &statement.1.arrays);
-        if arrays.is_some_and(|arrays| arrays.contains_key(&index)) {
-            return match (format, PgType::of_oid(declared).element) {
-                (ValueFormat::Binary, Some(element)) => read_array(bytes, element, index + 1),
-                _ => utf8(bytes).map(|text| Value::Text(text.to_owned())),
-            };
-        }
         match format {
             // What a client sends as a numeric may be written as one: `1E+30`.
             ValueFormat::Text if declared == oid::NUMERIC && ty == ColumnType::VarInt => {

@@ -69,7 +69,7 @@ pub struct ScriptedParsed {
 #[derive(Clone, Debug)]
 pub struct ScriptedPrepared {
     pub parameters: Vec<ColumnType>,
-    pub arrays: std::collections::BTreeMap<usize, bool>,
+    pub oid_arrays: Vec<usize>,
     pub schema: Option<SchemaRef>,
     text: String,
 }
@@ -260,7 +260,7 @@ impl ScriptedSession {
             _ => None,
         };
         let schema = schema.filter(|_| text != "fail");
-        Ok(ScriptedPrepared { parameters, arrays: Default::default(), schema, text })
+        Ok(ScriptedPrepared { parameters, oid_arrays: Vec::new(), schema, text })
     }
 
     pub async fn run(&mut self, prepared: &ScriptedPrepared, parameters: &[Value]) -> Result<ScriptedOutcome> {

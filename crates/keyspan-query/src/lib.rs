@@ -69,6 +69,7 @@ pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use pg_catalog::{oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};

@@ -21,7 +21,7 @@
 //! The modules in layers, each importing only earlier ones (`docs/architecture.md`):
 //!
 //! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
-//!   definitions as text. `parameter`, `arrays`, `names`: what a statement's text names.
+//!   definitions as text. `parameter`, `names`: what a statement's text names.
 //! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
 //!   table's rows as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
 //! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
@@ -33,7 +33,6 @@
 //!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
 //!   opening a database.
 
-mod arrays;
 mod backup;
 pub mod bulk;
 pub mod cancel;

@@ -140,10 +140,7 @@ pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
 /// The parser of stored queries.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     match keyspan_cql::parse_one(sql)?.statement {
-        Statement::Query(mut query) => {
-            crate::arrays::expand(&mut query.query)?;
-            Ok(query.query)
-        }
+        Statement::Query(query) => Ok(query.query),
         _ => Err(Error::internal("a stored query is not a query")),
     }
 }

@@ -8,7 +8,7 @@ use keyspan_cql::{
     ast,
 };
 use keyspan_model::{ColumnType, Result, TableDef};
-use keyspan_query::{KeyMatch, PlannedQuery, key_of};
+use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 
 use crate::context::ClientContext;
 use crate::dml::assign;
@@ -20,7 +20,7 @@ use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{arrays, explain, names, point, query, select, set, show};
+use crate::{explain, names, point, query, select, set, show};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -35,16 +35,6 @@ pub(crate) async fn prepare(
     parsed: Arc<Parsed>,
     given: Vec<Option<ColumnType>>,
 ) -> Result<Prepared> {
-    let mut arrays = arrays::Arrays::new();
-    let mut template = None;
-    let parsed = match arrays::find_parameters(&parsed)? {
-        Some((described, found)) => {
-            template = (!found.is_empty()).then_some(parsed);
-            arrays = found;
-            described
-        }
-        None => parsed,
-    };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
     let mut preparation = Preparation { types, schema: None, plan: PreparedPlan::None };
@@ -53,7 +43,11 @@ pub(crate) async fn prepare(
     let parameters = preparation.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
     let catalog = context.catalog();
     let Preparation { schema, plan, .. } = preparation;
-    Ok(Prepared { parameters, arrays, schema, parsed, template, plan, given, catalog })
+    let oid_arrays = match &parsed.statement {
+        Statement::Query(query) => oid_array_parameters(&query.query),
+        _ => Vec::new(),
+    };
+    Ok(Prepared { parameters, oid_arrays, schema, parsed, plan, given, catalog })
 }
 
 impl Preparation {

@@ -1,6 +1,5 @@
 //! A statement whose parameter types and output columns are known, ready to run many times.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -15,16 +14,13 @@ use crate::point::PointSelect;
 /// When tables have changed since, running it prepares it anew; if its columns would then be others, that is an error.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// Types of `$1`, `$2`, …; of an array that of its elements.
+    /// Types of `$1`, `$2`, …
     pub parameters: Vec<ColumnType>,
-    /// The places in [`Prepared::parameters`] of arrays, and whether their elements are said to be `oid`s. Their values
-    /// are given as texts: `{1,2,NULL}`.
-    pub arrays: BTreeMap<usize, bool>,
+    /// The places in [`Prepared::parameters`] of arrays that the statement casts to `oid[]`.
+    pub oid_arrays: Vec<usize>,
     /// The columns of its rows; none: it returns no rows.
     pub schema: Option<SchemaRef>,
     pub(crate) parsed: Arc<Parsed>,
-    /// The statement as it was written, if it has array parameters: their elements are put into it.
-    pub(crate) template: Option<Arc<Parsed>>,
     pub(crate) plan: PreparedPlan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,

@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{self as dt, DataType, Field, TimeUnit};
 use arrow::util::display::array_value_to_string;
+use keyspan_model::text::array::{needs_quotes, push_element};
 use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Result, Value, display, timestamp_text, value_at};
 use keyspan_query::Zone;
@@ -81,10 +82,10 @@ impl ArrayText {
             }
             DataType::List(item) => {
                 let vector = field.metadata().get(TYPE_KEY).is_some_and(|name| name.ends_with("vector"));
-                TextForm::List {
-                    items: Box::new(ArrayText::in_zone(item, array.as_list::<i32>().values(), zone)?),
-                    vector,
-                }
+                let element = ColumnType::of_field(field).and_then(ColumnType::element);
+                let item = element.map_or_else(|| item.as_ref().clone(), |element| element.field("item", true));
+                let values = array.as_list::<i32>().values();
+                TextForm::List { items: Box::new(ArrayText::in_zone(&item, values, zone)?), vector }
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
@@ -157,14 +158,7 @@ impl ArrayText {
             items.write(item, out)?;
             if !matches!(items.form, TextForm::List { .. }) && needs_quotes(&out[start..]) {
                 let plain = out.split_off(start);
-                out.push('"');
-                for character in plain.chars() {
-                    if matches!(character, '"' | '\\') {
-                        out.push('\\');
-                    }
-                    out.push(character);
-                }
-                out.push('"');
+                push_element(&plain, out);
             }
         }
         out.push_str(if vector { "" } else { "}" });
@@ -244,12 +238,6 @@ fn write_double(value: f64, out: &mut String) {
     } else {
         out.push_str(&display::double_text(value));
     }
-}
-
-/// PostgreSQL's rule for array elements (`array_out`).
-fn needs_quotes(text: &str) -> bool {
-    let special = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',' | '\u{b}') || c.is_ascii_whitespace();
-    text.is_empty() || text.eq_ignore_ascii_case("null") || text.contains(special)
 }
 
 fn separated(

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, TimestampMicrosecondArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{self as dt, DataType, TimeUnit};
 
@@ -26,9 +26,15 @@ pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     if to == ColumnType::Jsonb && !matches!(array.data_type(), DataType::Null) {
         return row_by_row(array, to);
     }
-    if *array.data_type() == wanted && !matches!(to, ColumnType::Inet) {
+    if *array.data_type() == wanted && !matches!(to, ColumnType::Inet | ColumnType::List(_)) {
         check_content(array, to)?;
         return Ok(canonical_floats(array));
+    }
+    if let (Some(lists), Some(element)) = (array.as_list_opt::<i32>(), to.element()) {
+        return match coerce_items(lists, element) {
+            Ok(lists) => Ok(lists),
+            Err(_) => row_by_row(array, to),
+        };
     }
     if let (DataType::Timestamp(unit, _), ColumnType::Timestamp | ColumnType::LocalTimestamp) = (array.data_type(), to)
     {
@@ -42,6 +48,13 @@ pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
         }
     }
     row_by_row(array, to)
+}
+
+/// Casts the items of all lists at once; those of null lists, too, whatever they are.
+fn coerce_items(lists: &ListArray, element: ColumnType) -> Result<ArrayRef> {
+    let items = coerce(lists.values(), element)?;
+    let item = Arc::new(dt::Field::new_list_field(element.arrow(), true));
+    Ok(Arc::new(ListArray::try_new(item, lists.offsets().clone(), items, lists.nulls().cloned())?))
 }
 
 fn row_by_row(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {

@@ -2,7 +2,7 @@
 //!
 //! Rule: a number that Keyspan's types cannot hold is an error (22003), never a neighbour of it.
 
-use arrow::array::{Array, AsArray, downcast_dictionary_array};
+use arrow::array::{Array, AsArray, ListArray, downcast_dictionary_array};
 use arrow::datatypes::{self as dt, DataType, IntervalUnit, TimeUnit};
 use uuid::Uuid;
 
@@ -20,6 +20,9 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Result<Value> 
     if row >= array.len() {
         return Err(Error::internal(format!("row {row} of an array of {}", array.len())));
     }
+    if let (Some(lists), Some(element)) = (array.as_list_opt::<i32>(), ty.element()) {
+        return list_at(lists, row, element);
+    }
     match (natural_value(array, row)?, ty) {
         (Value::Text(text), ColumnType::Inet) => Ok(Value::Inet(parse_inet(&text)?)),
         // Texts were checked when they were written.
@@ -28,6 +31,15 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Result<Value> 
         }
         (value, ty) => value.cast(ty),
     }
+}
+
+fn list_at(lists: &ListArray, row: usize, element: ColumnType) -> Result<Value> {
+    if lists.is_null(row) {
+        return Ok(Value::Null);
+    }
+    let offsets = lists.value_offsets();
+    let items = offsets[row] as usize..offsets[row + 1] as usize;
+    items.map(|item| value_at(lists.values(), item, element)).collect::<Result<_>>().map(Value::List)
 }
 
 fn natural_value(array: &dyn Array, row: usize) -> Result<Value> {
@@ -72,6 +84,10 @@ fn natural_value(array: &dyn Array, row: usize) -> Result<Value> {
             Uuid::from_slice(bytes).map_or_else(|_| Value::Blob(bytes.to_vec()), Value::Uuid)
         }
         DataType::Dictionary(_, _) => return dictionary_value(array, row),
+        DataType::List(_) => {
+            let items = array.as_list::<i32>().value(row);
+            Value::List((0..items.len()).map(|item| natural_value(&items, item)).collect::<Result<_>>()?)
+        }
         _ => return natural_time(array, row),
     })
 }

@@ -70,7 +70,7 @@ impl WireColumn {
 
     fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
         let array = widened(array)?;
-        let form = form(&array, zone)?;
+        let form = form(ty, &array, zone)?;
         Ok(WireColumn { ty, nulls: array.logical_nulls(), form })
     }
 
@@ -80,7 +80,7 @@ impl WireColumn {
     }
 }
 
-fn form(array: &ArrayRef, zone: Zone) -> Result<WireForm> {
+fn form(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireForm> {
     use arrow::datatypes as t;
     Ok(match array.data_type() {
         DataType::Null => WireForm::Null,
@@ -105,7 +105,13 @@ fn form(array: &ArrayRef, zone: Zone) -> Result<WireForm> {
         DataType::Interval(_) => WireForm::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone()),
         DataType::List(item) => {
             let list = array.as_list::<i32>();
-            let items = WireColumn::new(item, list.values(), zone)?;
+            let items = match ty.element {
+                // The column's type says more than the item's field.
+                Some(element) if !item.data_type().is_nested() => {
+                    WireColumn::of_type(PgType::of_oid(element), list.values(), zone)?
+                }
+                _ => WireColumn::new(item, list.values(), zone)?,
+            };
             WireForm::List(usizes(list.offsets()), Box::new(items))
         }
         DataType::Struct(_) => WireForm::Struct(fields(array.as_struct(), zone)?),

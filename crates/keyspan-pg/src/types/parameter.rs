@@ -8,10 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use keyspan_model::value::{canonical_double, canonical_real};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
+use super::array::read_array;
 use super::binary::{INET_V4, INET_V6, JSONB_VERSION};
 use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::read_numeric;
-use super::pg_type::oid;
+use super::pg_type::{PgType, oid};
 use crate::engine::Zone;
 
 /// The text of bytes that a client sent.
@@ -39,6 +40,11 @@ pub(crate) fn read_text(bytes: &[u8], ty: ColumnType, zone: &Zone) -> Result<Val
 pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: usize) -> Result<Value> {
     let junk =
         || Error::new(ErrorKind::InvalidBinary, format!("incorrect binary data format in bind parameter {number}"));
+    if let Some(element) = PgType::of_oid(declared).element {
+        let own = ty.element().unwrap_or(ty);
+        let list = read_array(bytes, element, own, number)?;
+        return if ty.element().is_some() { Ok(list) } else { list.cast(ty) };
+    }
     let value = match declared {
         oid::BOOL => match bytes {
             [0] => Value::Boolean(false),

@@ -136,6 +136,10 @@ impl PgType {
             ColumnType::Inet => oid::INET,
             ColumnType::Json => oid::JSON,
             ColumnType::Jsonb => oid::JSONB,
+            ColumnType::List(element) => {
+                let element = PgType::of_column_type(element.get());
+                return PgType { modifier: element.modifier, ..PgType::array_of(element) };
+            }
         };
         let modifier = match ty {
             ColumnType::Decimal { precision, scale } => numeric_modifier(precision, scale),
@@ -167,16 +171,21 @@ impl PgType {
             | DataType::LargeList(item)
             | DataType::FixedSizeList(item, _)
             | DataType::ListView(item)
-            | DataType::LargeListView(item) => return PgType::array_of(PgType::of_field(item)),
+            | DataType::LargeListView(item) => {
+                let element = PgType::of_field(item);
+                // Of what Postgres has no type for, the whole is `jsonb`.
+                let foreign = element.oid == oid::JSONB && ColumnType::of_field(item).is_none();
+                return if foreign { element } else { PgType::array_of(element) };
+            }
             _ => oid::JSONB,
         };
         PgType::of_oid(oid)
     }
 
-    /// An array of such elements. As in Postgres an array of arrays is an array of more dimensions; an array of what
-    /// is already `jsonb` is `jsonb` as a whole.
+    /// An array of such elements. As in Postgres an array of arrays is an array of more dimensions; what
+    /// has no array type is `jsonb`.
     pub(crate) fn array_of(element: PgType) -> PgType {
-        if element.oid == oid::JSONB || element.element.is_some() {
+        if element.element.is_some() {
             return PgType { modifier: -1, ..element };
         }
         match TYPES.iter().find(|(known, _, _)| *known == element.oid) {
@@ -189,8 +198,8 @@ impl PgType {
         PgType { element: Some(element), ..self }
     }
 
-    /// The Keyspan type that holds parameters of this type; none for `unknown` (0, 705) and for types, such as
-    /// arrays, that no single value of ours has.
+    /// The Keyspan type that holds parameters of this type; none for `unknown` (0, 705) and for types that no
+    /// value of ours has.
     pub(crate) fn column_type(self) -> Option<ColumnType> {
         Some(match self.oid {
             oid::BOOL => ColumnType::Boolean,
@@ -215,7 +224,7 @@ impl PgType {
             oid::INET | oid::CIDR => ColumnType::Inet,
             oid::JSON => ColumnType::Json,
             oid::JSONB => ColumnType::Jsonb,
-            _ => return None,
+            _ => return PgType::of_oid(self.element?).column_type()?.into_list().ok(),
         })
     }
 }

@@ -179,6 +179,10 @@ fn output_field(field: &Field, label: &str) -> Field {
         _ => ColumnType::of_field(field),
     };
     match ty {
+        // The items of a list may be called otherwise.
+        Some(ty @ ColumnType::List(_)) => {
+            ty.field(label, field.is_nullable()).with_data_type(field.data_type().clone())
+        }
         Some(ty) => ty.field(label, field.is_nullable()),
         None => field.clone().with_name(label),
     }

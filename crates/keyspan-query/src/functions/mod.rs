@@ -2,9 +2,10 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `system` and `identity`; `list` does the same for functions over lists.
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `system` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
+pub mod array;
 pub(crate) mod asof;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
@@ -67,6 +68,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             json::functions(),
             system::functions(),
             identity::functions(),
+            array::functions(),
         ];
         for overload in tables.into_iter().flatten() {
             catalog.entry(overload.name).or_default().push(overload);

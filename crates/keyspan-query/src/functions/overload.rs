@@ -32,6 +32,10 @@ pub enum Parameter {
     Numeric,
     /// Anything.
     Any,
+    /// An array; all arrays and elements of a call are of one type.
+    Array,
+    /// An element of the arrays.
+    Element,
 }
 
 impl Parameter {
@@ -40,7 +44,8 @@ impl Parameter {
         match self {
             Parameter::Is(own) => own == ty,
             Parameter::Numeric => matches!(ty, ColumnType::Decimal { .. }),
-            Parameter::Any => true,
+            Parameter::Any | Parameter::Element => true,
+            Parameter::Array => ty.element().is_some(),
         }
     }
 }

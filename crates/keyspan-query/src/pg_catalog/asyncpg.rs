@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, SetExpr, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -39,6 +39,24 @@ pub fn simplify(query: &mut Query) {
         table.query = steps;
         with.recursive = false;
     }
+}
+
+/// The places, from 0, of the parameters that a query casts to `oid[]`: to be described so, since asyncpg knows this array
+/// by heart, and asks its question with one.
+pub fn oid_array_parameters(query: &Query) -> Vec<usize> {
+    let mut places = Vec::new();
+    let _ = ast::visit_expressions(query, |expr| {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && let Expr::Value(value) = expr.as_ref()
+            && let ast::Value::Placeholder(name) = &value.value
+            && data_type.to_string().eq_ignore_ascii_case("oid[]")
+            && let Some(number) = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok())
+        {
+            places.extend(number.checked_sub(1));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    places
 }
 
 struct Asked(Expr);

@@ -228,6 +228,11 @@ pub fn type_of_name(name: &str) -> Option<&'static PgType> {
     types().iter().find(|ty| ty.name == alias || ty.sql_name == alias)
 }
 
+/// The OID of Postgres' type for a column of this type.
+pub fn type_oid(ty: ColumnType) -> u32 {
+    u32::try_from(column_type(ty, None).0).unwrap_or(0)
+}
+
 /// OID and modifier of a column's type, as clients are told.
 pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
     use ColumnType as C;
@@ -250,6 +255,10 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
         C::Inet => 869,
         C::Json => 114,
         C::Jsonb => 3802,
+        C::List(element) => {
+            let (element, modifier) = column_type(element.get(), max_length);
+            return (type_of_oid(element).map_or(element, |ty| ty.array), modifier);
+        }
     };
     match (ty, max_length) {
         (C::Text, Some(length)) => (1043, i64::from(length) + 4),

@@ -43,7 +43,8 @@ use crate::syntax::parts_of;
 use definition::Definition;
 use source::Source;
 
-pub use asyncpg::simplify;
+pub use asyncpg::{oid_array_parameters, simplify};
+pub use definition::type_oid;
 pub use functions::{function_names, overloads};
 pub use keywords::function as keyword_function;
 pub use lookup::aggregates;

@@ -20,6 +20,7 @@ use keyspan_model::TableDef;
 
 use super::table_of;
 use crate::context::FunctionContext;
+use crate::functions::array::COMPARE_ANY;
 use crate::optimizer::is_plain;
 
 /// Most constants of a cached plan: a long list is seldom sent twice.
@@ -118,6 +119,9 @@ fn without_compared(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> 
                 }
                 Expr::InList(list) => {
                     list.list.iter_mut().for_each(|item| place(item, constants));
+                }
+                Expr::ScalarFunction(function) if function.name() == COMPARE_ANY => {
+                    function.args.iter_mut().skip(1).for_each(|arg| place(arg, constants));
                 }
                 Expr::Not(_) | Expr::IsTrue(_) => return Ok(Transformed::no(expr)),
                 _ => {}

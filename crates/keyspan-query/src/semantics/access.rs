@@ -16,7 +16,7 @@ use super::cast::implicit;
 use crate::functions::bounds::counts_from_zero;
 use crate::functions::value_call;
 use crate::syntax::folded;
-use crate::types::{Ty, fail, field_type, type_of};
+use crate::types::{Ty, fail, field_type, type_name, type_of};
 
 /// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
 pub fn fields(expr: &mut ast::Expr) {
@@ -42,6 +42,9 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
     let (_, field) = expr.to_field(schema)?;
     if let Ty::Known(ty @ (ColumnType::Json | ColumnType::Jsonb)) = field_type(&field) {
         return Ok(PlannerResult::Planned(part_of_json(expr, ty, field_access, schema)?));
+    }
+    if let Ty::Known(list @ ColumnType::List(_)) = field_type(&field) {
+        return part_of_list(expr, list, field_access, schema).map(PlannerResult::Planned);
     }
     let field_access = match field_access {
         GetFieldAccess::NamedStructField { name } => {
@@ -74,6 +77,30 @@ fn part_of_json(expr: Expr, ty: ColumnType, access: GetFieldAccess, schema: &DFS
     };
     let from = type_of(&key, schema)?;
     value_call(name, vec![expr, implicit(key, &from, wanted)?], &[ty, wanted])
+}
+
+/// `list[n]` and `list[m:n]`.
+fn part_of_list(expr: Expr, list: ColumnType, access: GetFieldAccess, schema: &DFSchema) -> Result<Expr> {
+    let subscript = |key: Expr| {
+        let ty = type_of(&key, schema)?;
+        implicit(key, &ty, ColumnType::BigInt)
+    };
+    match access {
+        GetFieldAccess::ListIndex { key } => {
+            value_call("list_element", vec![expr, subscript(*key)?], &[list, ColumnType::BigInt])
+        }
+        GetFieldAccess::ListRange { start, stop, .. } => {
+            let (start, stop) = (subscript(*start)?, subscript(*stop)?);
+            let types = [list, ColumnType::BigInt, ColumnType::BigInt];
+            value_call("list_slice", vec![expr, start, stop], &types)
+        }
+        GetFieldAccess::NamedStructField { name } => {
+            let name = name.try_as_str().flatten().unwrap_or_default();
+            let ty = type_name(list);
+            let message = format!("column notation .{name} applied to type {ty}, which is not a composite type");
+            fail(Error::new(ErrorKind::WrongObjectType, message))
+        }
+    }
 }
 
 fn is_positive(key: &Expr) -> bool {

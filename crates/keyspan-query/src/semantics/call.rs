@@ -14,6 +14,7 @@ use super::order;
 use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
+use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::{self, Overload, Parameter};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, type_of};
@@ -58,6 +59,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let ty = known_type(&args, schema)?;
             return Ok(functions::retyped(Expr::ScalarFunction(ScalarFunction { func, args }), ty));
         }
+        COMPARE_ANY | COMPARE_ALL => return super::quantified::planned(&name, args, schema),
         "array_has" => {
             let args = super::member::alike(args, schema)?;
             return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
@@ -129,9 +131,9 @@ fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<
     use functions::json::{ELEMENT, OF_ITEM, OF_VALUE};
     let function = if name == ELEMENT { OF_ITEM } else { OF_VALUE };
     let types = types_of(&args, schema)?;
-    let each = args.into_iter().zip(&types).map(|(arg, ty)| match ty {
-        Ty::Other(_) => super::operator::json_of(function, arg),
-        _ => arg,
+    let each = args.into_iter().zip(&types).map(|(arg, ty)| match ty.is_nested() {
+        true => super::operator::json_of(function, arg),
+        false => arg,
     });
     Ok(each.collect())
 }
@@ -190,15 +192,43 @@ fn fits(overload: &Overload, types: &[Ty]) -> Option<(u32, Wanted)> {
     if types.len() != fixed && !(overload.variadic && types.len() + 1 >= fixed) {
         return None;
     }
+    let element = if is_of_arrays(overload) { Some(common_element(overload, types)?) } else { None };
     let mut cost = 0;
     let mut wanted = Vec::with_capacity(types.len());
     for (index, ty) in types.iter().enumerate() {
         let parameter = overload.parameters.get(index).or(overload.parameters.last())?;
-        let (each, to) = fit(*parameter, ty)?;
+        let (each, to) = match (parameter, element) {
+            (Parameter::Array, Some(element)) => (1, Some(ColumnType::list(element))),
+            (Parameter::Element, Some(element)) => (1, Some(element)),
+            _ => fit(*parameter, ty)?,
+        };
         cost += each;
         wanted.push(to);
     }
     Some((cost, wanted))
+}
+
+fn is_of_arrays(overload: &Overload) -> bool {
+    overload.parameters.iter().any(|parameter| matches!(parameter, Parameter::Array | Parameter::Element))
+}
+
+/// The type of the elements of all arrays, to which every element goes without a cast being written; none if there is
+/// none, or what should be an array is not.
+fn common_element(overload: &Overload, types: &[Ty]) -> Option<ColumnType> {
+    let mut common: Option<ColumnType> = None;
+    for (index, ty) in types.iter().enumerate() {
+        let parameter = overload.parameters.get(index).or(overload.parameters.last())?;
+        let own = match (parameter, ty) {
+            (Parameter::Array, Ty::Known(list)) => list.element()?,
+            // `int2vector`, which only system tables have.
+            (Parameter::Array, Ty::Other(list)) => ColumnType::of_arrow(list)?.element()?,
+            (Parameter::Element, Ty::Known(ty)) => *ty,
+            (Parameter::Element, Ty::Other(_)) => return None,
+            _ => continue,
+        };
+        common = Some(common.map_or(Some(own), |before| common_type(before, own))?);
+    }
+    Some(common.unwrap_or(ColumnType::Text))
 }
 
 /// How well an argument fits a parameter (0: exactly), and what it is cast to.
@@ -235,7 +265,7 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
                 (up, Some(to))
             })
         }
-        (_, Ty::Other(_)) => None,
+        (Parameter::Array | Parameter::Element, _) | (_, Ty::Other(_)) => None,
     }
 }
 

@@ -16,7 +16,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use crate::error::external;
 use crate::functions::cast::CastFunction;
-use crate::types::cast::{Target, cast_value, cut, exists, needs_zone, numeric_literal};
+use crate::types::cast::{Target, cast_value, cut, exists, needs_zone, numeric_list, numeric_literal};
 use crate::types::{Ty, Zone, fail, literal, literal_text, type_name, type_of, typed_parameter, value_of_literal};
 
 /// `expr::target`.
@@ -28,6 +28,9 @@ pub fn explicit(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
 }
 
 fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
+    if target.ty.element().is_some() && is_empty_array(&expr) {
+        return literal(&Value::List(Vec::new()), target.ty);
+    }
     let from = match type_of(&expr, schema)? {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,
@@ -41,6 +44,11 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     convert(expr, from, target, true)
 }
 
+/// `ARRAY[]`, which takes its type from a cast.
+fn is_empty_array(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function) if function.name() == "make_array" && function.args.is_empty())
+}
+
 /// An aggregate's argument as another type.
 pub fn argument(expr: Expr, from: ColumnType, to: ColumnType) -> Result<Expr> {
     convert(expr, from, Target::of(to), true)
@@ -50,7 +58,8 @@ pub fn argument(expr: Expr, from: ColumnType, to: ColumnType) -> Result<Expr> {
 pub fn implicit(expr: Expr, from: &Ty, to: ColumnType) -> Result<Expr> {
     match from {
         Ty::Unknown => {
-            unknown_as(expr, Target { any_scale: matches!(to, ColumnType::Decimal { .. }), ..Target::of(to) })
+            let any_scale = matches!(to.element().unwrap_or(to), ColumnType::Decimal { .. });
+            unknown_as(expr, Target { any_scale, ..Target::of(to) })
         }
         Ty::Known(from) => convert(expr, *from, Target::of(to), false),
         Ty::Other(_) => Ok(expr),
@@ -62,13 +71,15 @@ fn scaled(target: Target, from: ColumnType) -> Target {
     if !target.any_scale {
         return target;
     }
-    let scale = match from {
+    let scale = match from.element().unwrap_or(from) {
         ColumnType::Decimal { scale, .. } => scale,
         ColumnType::Real | ColumnType::Double | ColumnType::Text | ColumnType::Ascii => DECIMAL_SCALE,
         ColumnType::Json | ColumnType::Jsonb => DECIMAL_SCALE,
         _ => 0,
     };
-    Target { ty: ColumnType::Decimal { precision: DECIMAL_DIGITS, scale }, ..target }
+    let number = ColumnType::Decimal { precision: DECIMAL_DIGITS, scale };
+    let ty = if target.ty.element().is_some() { ColumnType::list(number) } else { number };
+    Target { ty, ..target }
 }
 
 /// A bare literal or an untyped parameter takes the type.
@@ -95,6 +106,7 @@ pub fn parameter_type(beside: ColumnType) -> ColumnType {
         ColumnType::Decimal { scale, .. } => {
             ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: scale.max(DECIMAL_SCALE) }
         }
+        ColumnType::List(element) => ColumnType::list(parameter_type(element.get())),
         ty => ty,
     }
 }
@@ -102,7 +114,10 @@ pub fn parameter_type(beside: ColumnType) -> ColumnType {
 /// A literal's text as a value; if the session's zone decides what it means, at execution.
 fn parsed(text: &str, target: Target) -> Result<Expr> {
     if target.any_scale
-        && let Some((value, ty)) = numeric_literal(text)
+        && let Some((value, ty)) = match target.ty.element() {
+            Some(_) => numeric_list(text),
+            None => numeric_literal(text),
+        }
     {
         return literal(&value, ty);
     }

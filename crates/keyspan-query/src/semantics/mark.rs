@@ -17,6 +17,7 @@ use keyspan_model::{Error, ErrorKind};
 use super::frame;
 use super::outer::OuterNames;
 use super::window_names::WindowNames;
+use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::syntax;
 
 /// First part of the names of our own operators.
@@ -293,11 +294,13 @@ fn place(expr: Expr) -> Result<Expr, Error> {
             _ => Expr::Value(value),
         },
         Expr::UnaryOp { op, expr } => unary(op, *expr),
-        Expr::Cast { kind, expr, data_type, array: false, format: None }
-            if matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon) && !is_array(&data_type) =>
-        {
-            marked(*expr, "cast", data_type.to_string())
-        }
+        Expr::Cast {
+            kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+            expr,
+            data_type,
+            array: false,
+            format: None,
+        } => marked(*expr, "cast", data_type.to_string()),
         Expr::TypedString(typed) => {
             let uses = typed.data_type.to_string();
             marked(Expr::Value(typed.value), "cast", uses)
@@ -327,6 +330,10 @@ fn place(expr: Expr) -> Result<Expr, Error> {
             let parts = [Some(*expr), Some(*overlay_what), Some(*overlay_from), overlay_for.map(|e| *e)];
             call("overlay", parts.into_iter().flatten().collect())
         }
+        Expr::AnyOp { left, compare_op, right, .. } => {
+            call(COMPARE_ANY, vec![text(compare_op.to_string()), *right, *left])
+        }
+        Expr::AllOp { left, compare_op, right } => call(COMPARE_ALL, vec![text(compare_op.to_string()), *right, *left]),
         Expr::Function(function) => function_call(function)?,
         Expr::InList { .. }
         | Expr::InSubquery { .. }
@@ -339,10 +346,6 @@ fn place(expr: Expr) -> Result<Expr, Error> {
         | Expr::IsNotDistinctFrom(..) => marked(expr, "after", ""),
         other => other,
     })
-}
-
-fn is_array(data_type: &ast::DataType) -> bool {
-    matches!(data_type, ast::DataType::Array(_))
 }
 
 fn unary(op: UnaryOperator, expr: Expr) -> Expr {

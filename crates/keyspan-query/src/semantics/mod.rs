@@ -22,12 +22,14 @@
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
 //! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times.
+//! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns.
 //! - `access`: fields of rows, subscripts of lists.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
 //! - `label`: names of output columns; `user`: where that word is the function.
 
 mod access;
+mod array;
 mod call;
 mod cast;
 mod correct;
@@ -35,6 +37,7 @@ mod frame;
 mod json_rows;
 mod label;
 mod lateral;
+mod like_any;
 mod lists;
 mod mark;
 mod member;
@@ -43,6 +46,7 @@ mod operator;
 mod order;
 mod outer;
 mod planner;
+mod quantified;
 mod recursive;
 mod relation;
 mod row_member;

@@ -66,9 +66,7 @@ struct Sides {
 
 impl Sides {
     fn missing<T>(&self, symbol: &str) -> Result<T> {
-        let message = format!("operator does not exist: {} {symbol} {}", self.left_type.name(), self.right_type.name());
-        let hint = "No operator matches the given name and argument types. You might need to add explicit type casts.";
-        fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint))
+        missing(&self.left_type, symbol, &self.right_type)
     }
 
     fn both(self, ty: ColumnType) -> Result<(Expr, Expr)> {
@@ -78,6 +76,13 @@ impl Sides {
     fn any_other(&self) -> bool {
         matches!(self.left_type, Ty::Other(_)) || matches!(self.right_type, Ty::Other(_))
     }
+}
+
+/// 42883 for an operator between these types.
+pub fn missing<T>(left: &Ty, symbol: &str, right: &Ty) -> Result<T> {
+    let message = format!("operator does not exist: {} {symbol} {}", left.name(), right.name());
+    let hint = "No operator matches the given name and argument types. You might need to add explicit type casts.";
+    fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint))
 }
 
 fn binary_expr(left: Expr, op: Operator, right: Expr) -> Expr {
@@ -260,11 +265,14 @@ fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr
         ty => (left, right, ty),
     };
     let form = match ty {
-        // Intervals of one length are equal, as 24 hours are to a day; and of jsonb 1 is 1.0.
-        ty if !equality || matches!(ty, ColumnType::Duration | ColumnType::Jsonb) => match sortable_form(ty) {
-            Some(form) => form,
-            None => return Ok(binary_expr(left, op, right)),
-        },
+        // Intervals of one length are equal, as 24 hours are to a day; of jsonb 1 is 1.0; arrays with NULL in the same
+        // places.
+        ty if !equality || matches!(ty, ColumnType::Duration | ColumnType::Jsonb | ColumnType::List(_)) => {
+            match sortable_form(ty) {
+                Some(form) => form,
+                None => return Ok(binary_expr(left, op, right)),
+            }
+        }
         _ => return Ok(binary_expr(left, op, right)),
     };
     let left = value_call(form, vec![left], &[ty])?;
@@ -300,6 +308,9 @@ fn concat(sides: Sides) -> Result<Option<Expr>> {
     if sides.any_other() {
         return Ok(None);
     }
+    if let Some(joined) = joined_lists(&sides)? {
+        return Ok(Some(joined));
+    }
     match (&sides.left_type, &sides.right_type) {
         (Ty::Known(ColumnType::Blob), Ty::Known(ColumnType::Blob) | Ty::Unknown)
         | (Ty::Unknown, Ty::Known(ColumnType::Blob)) => {
@@ -321,6 +332,58 @@ fn concat(sides: Sides) -> Result<Option<Expr>> {
         }
         _ => sides.missing("||"),
     }
+}
+
+/// `||` of arrays, or of an array and an element. A bare literal or parameter beside an array is one.
+fn joined_lists(sides: &Sides) -> Result<Option<Expr>> {
+    let element = |ty: &Ty| ty.known().and_then(ColumnType::element);
+    let (name, left, right) = match (element(&sides.left_type), element(&sides.right_type)) {
+        (None, None) => return Ok(None),
+        (Some(left), Some(right)) => ("array_cat", left, right),
+        (Some(own), None) => match sides.right_type.known() {
+            Some(right) => ("array_append", own, right),
+            None => ("array_cat", own, own),
+        },
+        (None, Some(own)) => match sides.left_type.known() {
+            Some(left) => ("array_prepend", left, own),
+            None => ("array_cat", own, own),
+        },
+    };
+    let Some(common) = common_type(left, right) else { return sides.missing("||") };
+    let list = ColumnType::list(common);
+    let (left, right) = match name {
+        "array_append" => (list, common),
+        "array_prepend" => (common, list),
+        _ => (list, list),
+    };
+    let args = vec![
+        implicit(sides.left.clone(), &sides.left_type, left)?,
+        implicit(sides.right.clone(), &sides.right_type, right)?,
+    ];
+    value_call(name, args, &[left, right]).map(Some)
+}
+
+/// Containment and overlap of arrays.
+fn of_lists(op: &B, sides: &Sides) -> Result<Option<Expr>> {
+    let lists = [&sides.left_type, &sides.right_type].map(|ty| ty.known().and_then(ColumnType::element));
+    let (name, swapped) = match (op, lists) {
+        (_, [None, None]) => return Ok(None),
+        (B::AtArrow, _) => ("list_contains", false),
+        (B::ArrowAt, _) => ("list_contains", true),
+        (B::PGOverlap, _) => ("list_overlaps", false),
+        _ => return Ok(None),
+    };
+    let common = match (lists, &sides.left_type, &sides.right_type) {
+        ([Some(a), Some(b)], ..) => common_type(a, b),
+        ([Some(own), None], _, Ty::Unknown) | ([None, Some(own)], Ty::Unknown, _) => Some(own),
+        _ => None,
+    };
+    let Some(common) = common else { return sides.missing(&op.to_string()) };
+    let list = ColumnType::list(common);
+    let left = implicit(sides.left.clone(), &sides.left_type, list)?;
+    let right = implicit(sides.right.clone(), &sides.right_type, list)?;
+    let args = if swapped { vec![right, left] } else { vec![left, right] };
+    value_call(name, args, &[list, list]).map(Some)
 }
 
 fn texts(op: &B, sides: Sides) -> Result<(Expr, Expr)> {
@@ -360,8 +423,9 @@ fn regex_of_rows(op: &B, left: Expr, right: Expr) -> Result<Expr> {
 }
 
 fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
-    if let (Op::Subtract, Ty::Known(ty), Ty::Other(_)) = (op, &sides.left_type, &sides.right_type)
+    if let (Op::Subtract, Ty::Known(ty), right) = (op, &sides.left_type, &sides.right_type)
         && is_json(*ty)
+        && right.is_nested()
     {
         return json_call("json_remove_each", sides, ColumnType::Jsonb, ColumnType::Json);
     }
@@ -485,6 +549,9 @@ fn is_json(ty: ColumnType) -> bool {
 /// JSON and containment. What only jsonb has in PostgreSQL is done of json as well (ADR 11).
 fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
     use ColumnType as C;
+    if let Some(planned) = of_lists(op, &sides)? {
+        return Ok(Some(planned));
+    }
     let json = |ty: &Ty| ty.known().filter(|ty| is_json(*ty));
     if *op == B::ArrowAt && json(&sides.left_type).or(json(&sides.right_type)).is_some() {
         let (left, right) = sides.both(C::Jsonb)?;
@@ -519,7 +586,7 @@ fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
 fn json_call(name: &str, sides: Sides, left: ColumnType, wanted: ColumnType) -> Result<Expr> {
     let value = implicit(sides.left, &sides.left_type, left)?;
     let (argument, ty) = match &sides.right_type {
-        Ty::Other(_) => (json_of(OF_VALUE, sides.right), ColumnType::Json),
+        from if from.is_nested() => (json_of(OF_VALUE, sides.right), ColumnType::Json),
         from => (implicit(sides.right, from, wanted)?, wanted),
     };
     value_call(name, vec![value, argument], &[left, ty])

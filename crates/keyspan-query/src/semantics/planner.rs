@@ -38,6 +38,10 @@ impl ExprPlanner for PostgresPlanner {
         })
     }
 
+    fn plan_array_literal(&self, exprs: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        super::array::planned(exprs, schema)
+    }
+
     fn plan_field_access(
         &self,
         expr: RawFieldAccessExpr,
@@ -122,7 +126,7 @@ fn after(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// Every member takes the tested value's type; members of another type are compared one by one.
-fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
+pub fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
     let InList { expr, list, negated } = list;
     let op = if negated { Operator::NotEq } else { Operator::Eq };
     let mut members = Vec::with_capacity(list.len());
@@ -151,7 +155,7 @@ fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// Joins many conditions without a deep tree.
-fn balanced(mut exprs: Vec<Expr>, op: Operator) -> Option<Expr> {
+pub fn balanced(mut exprs: Vec<Expr>, op: Operator) -> Option<Expr> {
     while exprs.len() > 1 {
         let mut next = Vec::with_capacity(exprs.len().div_ceil(2));
         let mut pairs = exprs.into_iter();

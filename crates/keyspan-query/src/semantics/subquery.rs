@@ -9,6 +9,7 @@
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
 //! GROUP BY ()           HAVING count(*) >= 0
+//! ARRAY(q)              coalesce((SELECT array_agg(c) FROM q), '{}')
 //! ```
 //!
 //! [`member`], [`row_member`] and [`relation`] have forms of their own.
@@ -23,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{json_rows, member, recursive, relation, row_member, user, with};
+use super::{json_rows, like_any, member, recursive, relation, row_member, user, with};
 use crate::asof;
 use crate::syntax::parts_of;
 
@@ -119,7 +120,7 @@ impl VisitorMut for Expander {
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
-        for form in [quantified, row_member::anywhere] {
+        for form in [quantified, row_member::anywhere, like_any::expanded, collected] {
             match form(expr) {
                 Ok(Some(expanded)) => *expr = expanded,
                 Ok(None) => {}
@@ -270,7 +271,7 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    if !gives_rows(expr) && !row_member::is_one(expr) {
+    if !gives_rows(expr) && !row_member::is_one(expr) && !collects(expr) {
         return;
     }
     if let Some(label) = label {
@@ -351,6 +352,23 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
     let mut expanded = parsed(&text)?;
     let _ = expanded.visit(&mut Fill { value: left, query });
     Ok(Some(expanded))
+}
+
+/// Whether [`collected`] changes an expression.
+fn collects(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(ast::Function { args: ast::FunctionArguments::Subquery(_), .. }))
+}
+
+/// `ARRAY(q)`: the values of a subquery as an array.
+fn collected(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Function(function) = expr else { return Ok(None) };
+    let ast::FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
+    if !matches!(parts_of(&function.name), Some((None, name)) if name == "array") {
+        return Ok(None);
+    }
+    let mut list = parsed("coalesce((SELECT array_agg(c) FROM q), '{}')")?;
+    let _ = list.visit(&mut Fill { value: &Expr::Value(Value::Null.into()), query });
+    Ok(Some(list))
 }
 
 /// Puts the value for `x` and the subquery, its column named `c`, for `q`.

@@ -3,6 +3,7 @@
 //! The rule kept: a region holds every row that satisfies the filter; it says exact only if it holds no other. A filter
 //! is a condition on rows, so null counts as false.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use datafusion::common::ScalarValue;
@@ -12,6 +13,7 @@ use keyspan_model::{ColumnType, RelationDef, Value, text_successor};
 use super::domain::{Domain, Interval};
 use super::region::Region;
 use super::row_key;
+use crate::functions::array::COMPARE_ANY;
 use crate::types::value_of;
 
 /// The name of the pseudo column that reads the row key as one text.
@@ -39,6 +41,7 @@ pub fn region_of(filter: &Expr, relation: &RelationDef) -> Region {
             },
             _ => Region::unknown(),
         },
+        Expr::ScalarFunction(function) if function.name() == COMPARE_ANY => equal_to_any(&function.args, relation),
         Expr::Literal(ScalarValue::Boolean(Some(true)), _) => Region::all(),
         Expr::Literal(ScalarValue::Boolean(_) | ScalarValue::Null, _) => Region::none(),
         Expr::Column(_) => boolean(filter, true, relation),
@@ -195,6 +198,28 @@ fn in_list(list: &InList, relation: &RelationDef) -> Region {
         _ => Region::unknown(),
     });
     Region::union(each.collect())
+}
+
+/// `column = ANY (list)`, the list being a value.
+fn equal_to_any(args: &[Expr], relation: &RelationDef) -> Region {
+    let [Expr::Literal(op, _), Expr::Literal(list, _), column] = args else { return Region::unknown() };
+    let (Some("="), Some((place, ty))) = (string(op), column_of(column, relation)) else { return Region::unknown() };
+    let Some(list_type @ ColumnType::List(_)) = ColumnType::of_arrow(&list.data_type()) else {
+        return Region::unknown();
+    };
+    let elements = match value_of(list, list_type) {
+        Some(Value::List(elements)) => elements,
+        Some(_) => return Region::none(),
+        None => return Region::unknown(),
+    };
+    // A value that the column cannot hold is equal to none of its.
+    let points = elements.into_iter().filter_map(|element| {
+        let value = element.clone().cast(ty).ok()?;
+        let same = !value.is_null() && value.compare(&element) == Ordering::Equal;
+        same.then(|| Interval::point(value))
+    });
+    let points: Vec<Interval> = points.collect();
+    if points.is_empty() { Region::none() } else { Region::of(place, Domain::of(ty, points), true) }
 }
 
 fn not_in(list: &InList, relation: &RelationDef) -> Region {

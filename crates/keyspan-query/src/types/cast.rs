@@ -1,9 +1,11 @@
 //! Casts of values: which exist, which Arrow does exactly as PostgreSQL does, and what they give.
 
 use keyspan_model::json::Json;
+use keyspan_model::text::array::{array_text, elements};
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text};
 
+use super::common_type::{decimal, scale_of};
 use super::type_name;
 use super::zone::Zone;
 
@@ -49,17 +51,19 @@ impl Target {
         }
         // In a cast, too, plain `timestamp` is the instant: it is the language's own type of that name.
         let ty = ColumnType::parse(&base, &arguments)?;
-        let is_text = ty == ColumnType::Text;
+        let element = ty.element().unwrap_or(ty);
+        let is_text = element == ColumnType::Text;
         let one = matches!(base.as_str(), "char" | "character" | "bpchar") && arguments.is_empty();
         let length = arguments.first().copied().or(one.then_some(1)).and_then(|n| u32::try_from(n).ok());
-        let decimal = matches!(ty, ColumnType::Decimal { .. });
+        let decimal = matches!(element, ColumnType::Decimal { .. });
         Ok(Target { ty, max_length: length.filter(|_| is_text), any_scale: decimal && arguments.is_empty() })
     }
 }
 
 /// Whether the session's zone decides the result.
 pub fn needs_zone(from: ColumnType, to: ColumnType) -> bool {
-    from != to && (from == ColumnType::Timestamp || to == ColumnType::Timestamp)
+    let element = |ty: ColumnType| ty.element().unwrap_or(ty);
+    from != to && [from, to].map(element).contains(&ColumnType::Timestamp)
 }
 
 fn width(ty: ColumnType) -> Option<u8> {
@@ -93,6 +97,9 @@ fn is_native(from: ColumnType, to: ColumnType) -> bool {
 /// Whether Postgres has a cast between the types, written out.
 pub fn exists(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType as C;
+    if let (C::List(from), C::List(to)) = (from, to) {
+        return exists(from.get(), to.get());
+    }
     let texts = |ty| matches!(ty, C::Text | C::Ascii);
     let numbers = |ty| width(ty).is_some() || matches!(ty, C::VarInt | C::Decimal { .. } | C::Real | C::Double);
     let instants = |ty| matches!(ty, C::Date | C::Timestamp | C::LocalTimestamp);
@@ -123,12 +130,17 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
     let east_of_local = |micros: i64| i64::from(zone.offset_at_local(micros)) * 1_000_000;
     let cast = match (value, to) {
         (Value::Null, _) => return Ok(Value::Null),
+        (Value::List(elements), C::List(to)) => {
+            let (from, target) = (from.element().unwrap_or(to.get()), Target { ty: to.get(), ..target });
+            let cast = elements.into_iter().map(|element| cast_value(element, from, target, zone));
+            return cast.collect::<Result<_>>().map(Value::List);
+        }
         (Value::Boolean(value), C::Int) => Value::Int(i32::from(value)),
         (Value::Int(value), C::Boolean) => Value::Boolean(value != 0),
         (value, C::Text | C::Ascii) => Value::Text(text_of(&value, from, zone)).cast(to)?,
         (value, C::Json | C::Jsonb) => value.cast(to)?,
         (Value::Text(text), _) if matches!(from, C::Json | C::Jsonb) => json_scalar(&text, to)?,
-        (Value::Text(text), C::Timestamp) => Value::parse_zoned(&text, to, &|name, local| match name {
+        (Value::Text(text), C::Timestamp | C::List(_)) => Value::parse_zoned(&text, to, &|name, local| match name {
             Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
             None => Ok(zone.offset_at_local(local)),
         })?,
@@ -151,7 +163,18 @@ pub fn text_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
     match value {
         Value::Boolean(value) => value.to_string(),
         Value::Timestamp(micros) if ty == ColumnType::Timestamp => timestamp_text(*micros, zone.offset_at(*micros)),
+        Value::List(elements) => array_text(elements.iter().map(|element| element_text(element, ty, zone))),
         value => value.to_text(ty),
+    }
+}
+
+/// The text of a list's element within the list's text; none for NULL.
+fn element_text(element: &Value, list: ColumnType, zone: Zone) -> Option<String> {
+    let ty = list.element().unwrap_or(list);
+    match element {
+        Value::Null => None,
+        Value::Boolean(_) => Some(element.to_text(ty)),
+        element => Some(text_of(element, ty, zone)),
     }
 }
 
@@ -181,8 +204,27 @@ pub fn cut(value: Value, target: Target) -> Value {
         (Value::Text(text), Some(length)) if text.len() > length as usize => {
             Value::Text(text.chars().take(length as usize).collect())
         }
+        (Value::List(elements), Some(_)) => {
+            Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
+        }
         (value, _) => value,
     }
+}
+
+/// The values of an array's text as numerics, with as many digits after the point as the longest of them.
+pub fn numeric_list(text: &str) -> Option<(Value, ColumnType)> {
+    let elements = elements(text).ok()?;
+    let numbers = elements.iter().map(|element| match element {
+        Some(text) => numeric_literal(text).map(Some),
+        None => Some(None),
+    });
+    let numbers = numbers.collect::<Option<Vec<_>>>()?;
+    let scale = numbers.iter().flatten().map(|(_, ty)| scale_of(*ty)).max().unwrap_or(0);
+    let values = numbers.into_iter().map(|number| match number {
+        Some((value, _)) => value.cast(decimal(scale)).ok(),
+        None => Some(Value::Null),
+    });
+    Some((Value::List(values.collect::<Option<_>>()?), ColumnType::list(decimal(scale))))
 }
 
 /// A number with as many digits after the point as are written, if it fits; `1e3` too.

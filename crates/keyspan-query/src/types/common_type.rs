@@ -56,6 +56,7 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
         (C::Date, C::LocalTimestamp) | (C::LocalTimestamp, C::Date) => Some(C::LocalTimestamp),
         (C::Date | C::LocalTimestamp, C::Timestamp) | (C::Timestamp, C::Date | C::LocalTimestamp) => Some(C::Timestamp),
         (C::Time, C::Duration) | (C::Duration, C::Time) => Some(C::Duration),
+        (C::List(a), C::List(b)) => common_type(a.get(), b.get()).map(C::list),
         _ => None,
     }
 }

@@ -32,7 +32,7 @@ pub enum Ty {
     Unknown,
     /// A type of Keyspan's.
     Known(ColumnType),
-    /// Lists, structs and the like: left to DataFusion.
+    /// Lists of lists, structs and the like: left to DataFusion.
     Other(DataType),
 }
 
@@ -45,15 +45,17 @@ impl Ty {
         }
     }
 
+    /// Whether its values have values in them.
+    pub fn is_nested(&self) -> bool {
+        matches!(self, Ty::Other(_) | Ty::Known(ColumnType::List(_)))
+    }
+
     /// The name in error messages.
     pub fn name(&self) -> String {
         match self {
             Ty::Unknown => "unknown".into(),
             Ty::Known(ty) => type_name(*ty),
-            Ty::Other(DataType::List(field)) => match ColumnType::of_field(field) {
-                Some(ty) => format!("{}[]", type_name(ty)),
-                None => "array".into(),
-            },
+            Ty::Other(DataType::List(_)) => "array".into(),
             Ty::Other(DataType::Struct(_)) => "record".into(),
             Ty::Other(other) => other.to_string().to_lowercase(),
         }
@@ -64,6 +66,7 @@ impl Ty {
 pub fn type_name(ty: ColumnType) -> String {
     match ty {
         ColumnType::Decimal { .. } => "numeric".into(),
+        ColumnType::List(element) => format!("{}[]", type_name(element.get())),
         other => other.postgres_name(),
     }
 }
@@ -152,6 +155,7 @@ pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
         ColumnType::Inet => Some("inet_bytes"),
         ColumnType::Duration => Some("interval_length"),
         ColumnType::Jsonb => Some("jsonb_order"),
+        ColumnType::List(_) => Some("list_order"),
         _ => None,
     }
 }

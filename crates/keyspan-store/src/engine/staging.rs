@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::DataType;
+use keyspan_model::array::own_bytes;
 use keyspan_model::array::value_at;
 use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId,
@@ -232,6 +233,7 @@ fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Blob(bytes) => bytes.len(),
+        Value::List(elements) => elements.iter().map(value_bytes).sum(),
         _ => 16,
     }
 }
@@ -295,6 +297,7 @@ pub fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
         let longest = match array.data_type() {
             DataType::Utf8View => array.as_string_view().iter().flatten().map(str::len).max(),
             DataType::Binary => array.as_binary::<i32>().iter().flatten().map(<[u8]>::len).max(),
+            DataType::List(_) => array.as_list::<i32>().iter().flatten().map(|list| own_bytes(&list)).max(),
             _ => None,
         };
         check_cell(&write.columns[at].to_string(), longest.unwrap_or(0))?;

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! batch  = rows(varint) count { column(u32) array }*
-//! array  = type(u8 tag, see `type_tag`) [precision(u8) scale(i8)]  nulls(u8: 0 none, 1 some, 2 all) [bitmap]  data
+//! array  = type  nulls(u8: 0 none, 1 some, 2 all) [bitmap]  data
+//! type   = tag(u8, see `TYPES`) | 255 precision(u8) scale(i8): decimal | 254 type: list of these
 //! data   = boolean: bitmap | fixed width: rows * width bytes, zero where null
-//!        | varlen: rows * length(u32), then the bytes one after another
+//!        | varlen: rows * length(u32), then the bytes one after another; those of a list are its cell's
 //! ```
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayDataBuilder, ArrayRef, AsArray, BooleanArray, GenericByteBuilder, RecordBatch,
+    Array, ArrayData, ArrayDataBuilder, ArrayRef, AsArray, BinaryArray, BooleanArray, GenericByteBuilder, RecordBatch,
     RecordBatchOptions, StringViewBuilder, make_array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{BinaryType, DataType, Field, Schema};
-use keyspan_model::{ColumnId, ColumnType, Error, Result};
+use keyspan_model::{ColumnId, ColumnType, Error, Result, cells_of_lists, lists_of_cells};
 
 use super::wire::{ByteReader, put_varint};
 use crate::format::{bad, unknown};
@@ -72,6 +73,10 @@ fn put_array(out: &mut Vec<u8>, array: &ArrayRef) -> Result<()> {
             put_varlen(out, array.as_string_view().iter().map(|value| value.unwrap_or("").as_bytes()))
         }
         DataType::Binary => put_varlen(out, array.as_binary::<i32>().iter().map(Option::unwrap_or_default)),
+        ty @ DataType::List(_) => {
+            let cells = cells_of_lists(array, list_type(ty)?)?;
+            put_varlen(out, cells.iter().map(Option::unwrap_or_default));
+        }
         ty => {
             let width = fixed_width(ty)?;
             let data = array.to_data();
@@ -117,7 +122,11 @@ fn get_array(reader: &mut ByteReader<'_>, rows: usize) -> Result<ArrayRef> {
     Ok(match &ty {
         DataType::Boolean => Arc::new(BooleanArray::new(get_bits(reader, rows)?, nulls)),
         DataType::Utf8View => get_text(reader, rows, nulls.as_ref())?,
-        DataType::Binary => get_binary(reader, rows, nulls.as_ref())?,
+        DataType::Binary => Arc::new(get_binary(reader, rows, nulls.as_ref())?),
+        DataType::List(_) => {
+            let cells = get_binary(reader, rows, nulls.as_ref())?;
+            lists_of_cells(&cells, list_type(&ty)?).ok_or_else(|| bad("a list is damaged"))?
+        }
         fixed => {
             let length = rows.checked_mul(fixed_width(fixed)?).ok_or_else(|| bad("an array is too long"))?;
             let buffer = Buffer::from_slice_ref(reader.take(length)?);
@@ -149,14 +158,14 @@ fn get_text(reader: &mut ByteReader<'_>, rows: usize, nulls: Option<&NullBuffer>
     Ok(Arc::new(builder.finish()))
 }
 
-fn get_binary(reader: &mut ByteReader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
+fn get_binary(reader: &mut ByteReader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<BinaryArray> {
     let lengths = get_lengths(reader, rows)?;
     let mut builder = GenericByteBuilder::<BinaryType>::new();
     for (row, length) in lengths.enumerate() {
         let bytes = reader.take(length)?;
         builder.append_option(nulls.is_none_or(|nulls| nulls.is_valid(row)).then_some(bytes));
     }
-    Ok(Arc::new(builder.finish()))
+    Ok(builder.finish())
 }
 
 fn fixed_width(ty: &DataType) -> Result<usize> {
@@ -189,11 +198,21 @@ const TYPES: [ColumnType; 19] = [
     ColumnType::Ascii,
 ];
 const DECIMAL: u8 = 255;
+const LIST: u8 = 254;
+
+/// A type whose lists have this Arrow type. Several types share one; their cells are the same.
+fn list_type(ty: &DataType) -> Result<ColumnType> {
+    ColumnType::of_arrow(ty).ok_or_else(|| Error::internal(format!("the log cannot hold arrays of {ty}")))
+}
 
 fn put_type(out: &mut Vec<u8>, ty: &DataType) -> Result<()> {
     if let DataType::Decimal128(precision, scale) = ty {
         out.extend_from_slice(&[DECIMAL, *precision, scale.to_le_bytes()[0]]);
         return Ok(());
+    }
+    if let DataType::List(item) = ty {
+        out.push(LIST);
+        return put_type(out, item.data_type());
     }
     let tag = TYPES.iter().position(|known| known.arrow() == *ty);
     out.push(tag.ok_or_else(|| Error::internal(format!("the log cannot hold arrays of {ty}")))? as u8);
@@ -205,6 +224,12 @@ fn get_type(reader: &mut ByteReader<'_>) -> Result<DataType> {
     if tag == DECIMAL {
         return Ok(DataType::Decimal128(reader.u8()?, i8::from_le_bytes(reader.array()?)));
     }
+    if tag == LIST {
+        return match get_type(reader)? {
+            DataType::List(_) => Err(unknown("a list of lists")),
+            item => Ok(DataType::new_list(item, true)),
+        };
+    }
     TYPES.get(usize::from(tag)).map(|ty| ty.arrow()).ok_or_else(|| unknown(format!("an array of type {tag}")))
 }
 
@@ -212,9 +237,10 @@ fn get_type(reader: &mut ByteReader<'_>) -> Result<DataType> {
 mod tests {
     use super::*;
     use arrow::array::{
-        BinaryArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int8Array, Int64Array, StringViewArray,
+        Decimal128Array, FixedSizeBinaryArray, Float64Array, Int8Array, Int64Array, ListArray, StringViewArray,
         TimestampMicrosecondArray,
     };
+    use arrow::datatypes::Int32Type;
 
     #[test]
     fn every_array_is_read_back_also_from_a_slice() {
@@ -233,6 +259,12 @@ mod tests {
             Arc::new(decimals.expect("fits")),
             Arc::new(TimestampMicrosecondArray::from(vec![1, 2, 3]).with_timezone("UTC")),
             new_null_array(&DataType::Utf8View, 3),
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([
+                Some(vec![Some(1), None]),
+                None,
+                Some(vec![]),
+            ])),
+            new_null_array(&DataType::new_list(DataType::Utf8View, true), 3),
         ];
         let columns: Vec<ColumnId> = (0..arrays.len() as u32).map(ColumnId).collect();
         let fields: Vec<Field> = columns

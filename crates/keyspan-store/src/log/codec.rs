@@ -331,8 +331,26 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
         }
         Value::Inet(IpAddr::V4(address)) => fixed(16, &address.octets()),
         Value::Inet(IpAddr::V6(address)) => fixed(17, &address.octets()),
+        Value::List(elements) => {
+            out.push(18);
+            put_varint(out, elements.len() as u64);
+            for element in elements {
+                match element {
+                    Value::Null => out.push(0),
+                    element => put_value(out, element)?,
+                }
+            }
+        }
     }
     Ok(())
+}
+
+fn get_element(reader: &mut ByteReader<'_>) -> Result<Value> {
+    match reader.u8()? {
+        0 => Ok(Value::Null),
+        18 => Err(unknown("a list of lists")),
+        tag => get_value(tag, reader),
+    }
 }
 
 fn get_value(tag: u8, reader: &mut ByteReader<'_>) -> Result<Value> {
@@ -360,6 +378,7 @@ fn get_value(tag: u8, reader: &mut ByteReader<'_>) -> Result<Value> {
         }
         16 => Value::Inet(IpAddr::from(reader.array::<4>()?)),
         17 => Value::Inet(IpAddr::from(reader.array::<16>()?)),
+        18 => Value::List((0..reader.count()?).map(|_| get_element(reader)).collect::<Result<_>>()?),
         other => return Err(unknown(format!("a value of kind {other}"))),
     })
 }
@@ -402,6 +421,8 @@ mod tests {
             Value::Time(1),
             Value::Timestamp(-5),
             Value::Duration(1, -2, 3),
+            Value::List(vec![]),
+            Value::List(vec![Value::Int(7), Value::Null, Value::Int(-1)]),
             Value::Inet(IpAddr::from([1, 2, 3, 4])),
             Value::Inet(IpAddr::from([7; 16])),
         ];

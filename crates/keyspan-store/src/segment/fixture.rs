@@ -147,6 +147,13 @@ pub(crate) fn sample(ty: ColumnType, number: i64) -> Value {
         ColumnType::Time => Value::Time(number * 1_000_000),
         ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::Timestamp(number * 1_000_000_007 - 5),
         ColumnType::Duration => Value::Duration(number as i32, -3, number * 1_000),
+        ColumnType::List(element) => {
+            let elements = (0..number % 4).map(|index| match index {
+                1 => Value::Null,
+                index => sample(element.get(), number + index),
+            });
+            Value::List(elements.collect())
+        }
         ColumnType::Inet => Value::Inet(std::net::IpAddr::from([10, 0, (number / 250) as u8, (number % 250) as u8])),
     }
 }
@@ -157,33 +164,37 @@ fn uuid_of(bytes: [u8; 16]) -> Value {
 }
 
 /// Every type that a column can have.
-pub(crate) const TYPES: [ColumnType; 25] = [
-    ColumnType::Boolean,
-    ColumnType::TinyInt,
-    ColumnType::SmallInt,
-    ColumnType::Int,
-    ColumnType::BigInt,
-    ColumnType::VarInt,
-    ColumnType::Real,
-    ColumnType::Double,
-    ColumnType::Decimal { precision: 8, scale: 2 },
-    ColumnType::Decimal { precision: 18, scale: 3 },
-    ColumnType::Decimal { precision: 38, scale: 10 },
-    ColumnType::Decimal { precision: 1, scale: 0 },
-    ColumnType::Text,
-    ColumnType::Ascii,
-    ColumnType::Blob,
-    ColumnType::Uuid,
-    ColumnType::TimeUuid,
-    ColumnType::Date,
-    ColumnType::Time,
-    ColumnType::Timestamp,
-    ColumnType::LocalTimestamp,
-    ColumnType::Duration,
-    ColumnType::Inet,
-    ColumnType::Json,
-    ColumnType::Jsonb,
-];
+pub(crate) fn types() -> Vec<ColumnType> {
+    let scalar = [
+        ColumnType::Boolean,
+        ColumnType::TinyInt,
+        ColumnType::SmallInt,
+        ColumnType::Int,
+        ColumnType::BigInt,
+        ColumnType::VarInt,
+        ColumnType::Real,
+        ColumnType::Double,
+        ColumnType::Decimal { precision: 8, scale: 2 },
+        ColumnType::Decimal { precision: 18, scale: 3 },
+        ColumnType::Decimal { precision: 38, scale: 10 },
+        ColumnType::Decimal { precision: 1, scale: 0 },
+        ColumnType::Text,
+        ColumnType::Ascii,
+        ColumnType::Blob,
+        ColumnType::Uuid,
+        ColumnType::TimeUuid,
+        ColumnType::Date,
+        ColumnType::Time,
+        ColumnType::Timestamp,
+        ColumnType::LocalTimestamp,
+        ColumnType::Duration,
+        ColumnType::Inet,
+        ColumnType::Json,
+        ColumnType::Jsonb,
+    ];
+    let lists = [ColumnType::Int, ColumnType::Text, ColumnType::Decimal { precision: 8, scale: 2 }];
+    scalar.into_iter().chain(lists.map(ColumnType::list)).collect()
+}
 
 /// Rows with markers here and there, tombstones of rows and cells, own stamps and expiries.
 pub(crate) fn mixed_rows(relation: &RelationDef, keys: Vec<ArrayRef>, values: Vec<ArrayRef>) -> RunBatch {

@@ -323,6 +323,9 @@ fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<(u32, &'a [u8])> {
 
 /// The type with this canonical name.
 fn parse_type(name: &str) -> Option<ColumnType> {
+    if let Some(element) = name.strip_suffix("[]") {
+        return parse_type(element)?.into_list().ok();
+    }
     let (base, arguments) = match name.split_once('(') {
         None => (name, Vec::new()),
         Some((base, rest)) => {

@@ -2,14 +2,15 @@
 //!
 //! Every column is one Parquet leaf with a plain logical type, so that DuckDB, Spark and pandas read it: UTC
 //! microseconds, decimals, strings, UUIDs. A duration has no lossless Parquet type and stands as 16 bytes (months,
-//! days, nanoseconds; big-endian). The reader needs neither the Parquet footer nor its indexes: a leaf is known from
-//! the column's type alone, where its pages lie from our own index file.
+//! days, nanoseconds; big-endian); a list is one value, its cell's bytes ([`cells_of_lists`]). The reader needs neither
+//! the Parquet footer nor its indexes: a leaf is known from the column's type alone, where its pages lie from our own
+//! index file.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, IntervalMonthDayNanoArray};
 use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano, IntervalMonthDayNanoType, Schema};
-use keyspan_model::{ColumnType, Error, Result};
+use keyspan_model::{ColumnType, Error, Result, cells_of_lists, lists_of_cells};
 use parquet::arrow::{ArrowSchemaConverter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
 use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaData};
@@ -54,6 +55,7 @@ const DURATION_BYTES: i32 = 16;
 fn stored(ty: ColumnType) -> DataType {
     match ty {
         ColumnType::Duration => DataType::FixedSizeBinary(DURATION_BYTES),
+        ColumnType::List(_) => DataType::Binary,
         other => other.arrow(),
     }
 }
@@ -65,8 +67,10 @@ pub(super) fn stored_field(name: &str, ty: ColumnType, nullable: bool) -> Field 
 
 /// The array as it is handed to the Parquet writer.
 pub(super) fn to_stored(ty: ColumnType, array: &ArrayRef) -> Result<ArrayRef> {
-    if ty != ColumnType::Duration {
-        return Ok(Arc::clone(array));
+    match ty {
+        ColumnType::List(_) => return Ok(Arc::new(cells_of_lists(array, ty)?)),
+        ColumnType::Duration => {}
+        _ => return Ok(Arc::clone(array)),
     }
     let durations = array
         .as_primitive_opt::<IntervalMonthDayNanoType>()
@@ -89,8 +93,10 @@ pub(super) fn to_stored(ty: ColumnType, array: &ArrayRef) -> Result<ArrayRef> {
 
 /// The array as the column's type wants it, from what the Parquet reader gave.
 pub(super) fn from_stored(ty: ColumnType, array: ArrayRef) -> Option<ArrayRef> {
-    if ty != ColumnType::Duration {
-        return (*array.data_type() == ty.arrow()).then_some(array);
+    match ty {
+        ColumnType::List(_) => return lists_of_cells(array.as_binary_opt::<i32>()?, ty),
+        ColumnType::Duration => {}
+        _ => return (*array.data_type() == ty.arrow()).then_some(array),
     }
     let bytes = array.as_any().downcast_ref::<FixedSizeBinaryArray>()?;
     let duration = |value: &[u8]| -> Option<IntervalMonthDayNano> {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_query::type_oid;
 use uuid::Uuid;
 
 use super::cells::text_of;
@@ -31,6 +32,16 @@ pub(super) enum BinaryError {
     Short,
     /// It is wrong.
     Wrong(Error),
+}
+
+impl BinaryError {
+    /// The error where all bytes are there.
+    fn whole(self) -> Error {
+        match self {
+            BinaryError::Short => Error::new(ErrorKind::InvalidBinary, "incorrect binary data format"),
+            BinaryError::Wrong(error) => error,
+        }
+    }
 }
 
 impl From<Error> for BinaryError {
@@ -113,6 +124,7 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
         }
         ColumnType::Duration => duration(&fixed(bytes)?)?,
         ColumnType::Inet => inet(bytes)?,
+        ColumnType::List(element) => list(bytes, element.get())?,
     })
 }
 
@@ -121,6 +133,31 @@ fn jsonb(bytes: &[u8]) -> Result<Value> {
         Some((&JSONB_VERSION, text)) => Value::Text(text_of(text)?.to_string()).cast(ColumnType::Jsonb),
         _ => Err(Error::new(ErrorKind::InvalidBinary, "unsupported jsonb version number")),
     }
+}
+
+fn word(reader: &mut BinaryReader<'_>) -> Result<i32> {
+    Ok(i32::from_be_bytes(fixed(reader.take(4).map_err(BinaryError::whole)?)?))
+}
+
+/// An array as Postgres sends it: dimensions, whether there are nulls, element type; length and lower bound; elements.
+fn list(bytes: &[u8], element: ColumnType) -> Result<Value> {
+    let mut reader = BinaryReader::new(bytes);
+    let dimensions = word(&mut reader)?;
+    let (_has_nulls, _element) = (word(&mut reader)?, word(&mut reader)?);
+    match dimensions {
+        0 => return Ok(Value::List(Vec::new())),
+        1 => {}
+        _ => return Err(Error::not_supported("arrays of more than one dimension are not supported")),
+    }
+    let (count, _lower_bound) = (word(&mut reader)?, word(&mut reader)?);
+    let mut elements = Vec::new();
+    for _ in 0..count {
+        elements.push(match usize::try_from(word(&mut reader)?) {
+            Ok(length) => value(reader.take(length).map_err(BinaryError::whole)?, element)?,
+            Err(_) => Value::Null,
+        });
+    }
+    Ok(Value::List(elements))
 }
 
 fn duration(bytes: &[u8; 16]) -> Result<Value> {
@@ -208,8 +245,21 @@ fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
             out.put_slice(&[INET_V6, 128, 0, 16]);
             out.put_slice(&address.octets());
         }
+        Value::List(elements) => put_list(elements, ty.element().unwrap_or(ty), out)?,
     }
     Ok(())
+}
+
+fn put_list(elements: &[Value], element: ColumnType, out: &mut BytesMut) -> Result<()> {
+    out.put_i32(i32::from(!elements.is_empty()));
+    out.put_i32(i32::from(elements.iter().any(Value::is_null)));
+    out.put_u32(type_oid(element));
+    if !elements.is_empty() {
+        let count = i32::try_from(elements.len());
+        out.put_i32(count.map_err(|_| Error::new(ErrorKind::LimitExceeded, "an array is too long for COPY"))?);
+        out.put_i32(1);
+    }
+    elements.iter().try_for_each(|value| put_field(value, element, out))
 }
 
 /// Writes the text of a decimal as a numeric.

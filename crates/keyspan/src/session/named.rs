@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::Statement;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Error, ErrorKind, Result, Value};
 
 use super::Session;
 use crate::expression::Evaluator;
@@ -47,9 +47,8 @@ impl Session {
         transaction_control::check_writable(&self.context, prepared.statement())?;
         let evaluator = Evaluator::new(&self.context);
         let mut arguments = Vec::with_capacity(statement.arguments.len());
-        for (index, (argument, ty)) in statement.arguments.iter().zip(&prepared.parameters).enumerate() {
-            let ty = if prepared.arrays.contains_key(&index) { ColumnType::Text } else { *ty };
-            arguments.push(evaluator.constant(&mut self.context, argument, ty, parameters)?);
+        for (argument, ty) in statement.arguments.iter().zip(&prepared.parameters) {
+            arguments.push(evaluator.constant(&mut self.context, argument, *ty, parameters)?);
         }
         Box::pin(self.run_prepared(&prepared, &arguments)).await
     }

@@ -9,9 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::Session;
 use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
-use crate::{
-    arrays, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
-};
+use crate::{copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control};
 
 impl Session {
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
@@ -130,9 +128,6 @@ impl Session {
 
     /// Prepares again what tables have changed under, casts the parameters, and routes.
     pub(super) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
-        if prepared.template.is_some() {
-            return Box::pin(self.run_with_arrays(prepared, parameters)).await;
-        }
         let again;
         let mut prepared = prepared;
         // Not by its version: a transaction that is undone has used numbers that others use again.
@@ -145,19 +140,6 @@ impl Session {
         }
         let parameters = prepared.typed(&self.context.zone(), parameters)?;
         self.route(prepared, &parameters).await
-    }
-
-    /// Puts the elements of array parameters into the statement, and runs that.
-    async fn run_with_arrays(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
-        prepared.check_count(parameters)?;
-        let template = prepared.template.as_ref().unwrap_or(&prepared.parsed);
-        let parsed = arrays::put_elements(template, &prepared.arrays, &prepared.parameters, parameters)?;
-        let types = prepared.parameters.iter().copied().map(Some).collect();
-        let written = self.prepare_again(Arc::new(parsed), types).await?;
-        let left = parameters.iter().enumerate();
-        let left = left.map(|(index, value)| if prepared.arrays.contains_key(&index) { &Value::Null } else { value });
-        let left: Vec<Value> = left.cloned().collect();
-        self.run_prepared(&written, &left).await
     }
 
     /// Each statement to its family.

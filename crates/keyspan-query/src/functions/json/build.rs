@@ -61,6 +61,11 @@ pub fn of(value: &Value, ty: ColumnType, zone: Zone) -> String {
         Value::Real(number) if number.is_finite() => text_of(value, ty, zone),
         Value::Double(number) if number.is_finite() => text_of(value, ty, zone),
         Value::Text(text) if matches!(ty, C::Json | C::Jsonb) => text.clone(),
+        Value::List(elements) => {
+            let element = ty.element().unwrap_or(C::Text);
+            let each = elements.iter().map(|value| of(value, element, zone));
+            format!("[{}]", each.collect::<Vec<_>>().join(","))
+        }
         Value::Timestamp(_) => {
             let text = text_of(value, ty, zone).replacen(' ', "T", 1);
             let short = ty == C::Timestamp && text.rfind(['+', '-']).is_some_and(|at| text.len() - at == 3);

@@ -1,20 +1,65 @@
 //! PostgreSQL's text of an array: `{1,"a b",NULL}`.
+//!
+//! Rule: [`elements`] reads back what [`push_element`] writes, as PostgreSQL's `array_in` and `array_out` do.
 
-use keyspan_model::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::input_error::shown;
+
+/// The text of an array of these elements; none stands for NULL.
+pub fn array_text<T: AsRef<str>>(elements: impl IntoIterator<Item = Option<T>>) -> String {
+    let mut text = String::from("{");
+    for (index, element) in elements.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        match element {
+            Some(element) => push_element(element.as_ref(), &mut text),
+            None => text.push_str("NULL"),
+        }
+    }
+    text.push('}');
+    text
+}
+
+/// Appends an element that is not NULL, in quotes where its text would be read as something else.
+pub fn push_element(element: &str, out: &mut String) {
+    if !needs_quotes(element) {
+        out.push_str(element);
+        return;
+    }
+    out.push('"');
+    for character in element.chars() {
+        if matches!(character, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    out.push('"');
+}
+
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{b}'
+}
+
+/// Whether the text of an element that is not NULL stands in quotes.
+pub fn needs_quotes(text: &str) -> bool {
+    let special = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',') || is_space(c);
+    text.is_empty() || text.eq_ignore_ascii_case("null") || text.contains(special)
+}
 
 /// The elements of an array's text, in order; none stands for NULL.
 ///
 /// # Errors
 /// 22P02 for what is no such text, 0A000 for arrays of arrays.
-pub(crate) fn elements(text: &str) -> Result<Vec<Option<String>>> {
+pub fn elements(text: &str) -> Result<Vec<Option<String>>> {
     let malformed = |detail: &str| {
-        Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{text}\"")).with_detail(detail)
+        Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{}\"", shown(text))).with_detail(detail)
     };
-    let inner = text.trim().strip_prefix('{');
+    let inner = text.trim_matches(is_space).strip_prefix('{');
     let inner = inner.ok_or_else(|| malformed("Array value must start with \"{\" or dimension information."))?;
     let inner = inner.strip_suffix('}').ok_or_else(|| malformed("Unexpected end of input."))?;
     let mut elements = Vec::new();
-    let mut rest = inner.trim();
+    let mut rest = inner.trim_matches(is_space);
     if rest.is_empty() {
         return Ok(elements);
     }
@@ -30,9 +75,9 @@ pub(crate) fn elements(text: &str) -> Result<Vec<Option<String>>> {
             })?,
         };
         elements.push(element);
-        rest = match after.trim_start().strip_prefix(',') {
-            Some(next) => next.trim_start(),
-            None if after.trim_start().is_empty() => return Ok(elements),
+        rest = match after.trim_start_matches(is_space).strip_prefix(',') {
+            Some(next) => next.trim_start_matches(is_space),
+            None if after.trim_start_matches(is_space).is_empty() => return Ok(elements),
             None => return Err(malformed("Unexpected array element.")),
         };
     }
@@ -72,7 +117,7 @@ fn bare_element(text: &str) -> Result<(Option<String>, &str), bool> {
             c => element.push(c),
         }
     }
-    let trimmed = element.trim();
+    let trimmed = element.trim_matches(is_space);
     if trimmed.is_empty() && !escaped {
         return Err(false);
     }
@@ -101,6 +146,19 @@ mod tests {
             [some("a,b"), some("c\"d"), None, some("NULL"), some("x y")]
         );
         assert_eq!(read(r#"{"",é}"#), [some(""), some("é")]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_array_reads_back(elements_in: Vec<Option<String>>) {
+            assert_eq!(elements(&array_text(elements_in.iter().map(Option::as_deref))), Ok(elements_in));
+        }
+    }
+
+    #[test]
+    fn elements_are_quoted_only_where_they_must_be() {
+        let plain = [some("a"), None, some("b c"), some(""), some("q\""), some("null"), some("é")];
+        assert_eq!(array_text(plain), r#"{a,NULL,"b c","","q\"","null",é}"#);
     }
 
     #[test]

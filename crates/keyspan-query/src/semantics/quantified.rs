@@ -1,0 +1,110 @@
+//! `x op ANY (array)` and `x op ALL (array)`.
+//!
+//! ```text
+//! k = ANY('{1,2}')     k IN (1, 2)                  so that they become spans and are looked up
+//! k < ALL(ARRAY[a, b]) k < a AND k < b
+//! k = ANY($1)          compare_any('=', $1, k)      spans when the parameter has its value
+//! ```
+
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{Expr, Operator, lit};
+use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+
+use super::cast::implicit;
+use super::operator::{compared, missing};
+use super::planner::{balanced, in_list};
+use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
+use crate::functions::value_call;
+use crate::types::{Ty, common_type, fail, literal, number_rank, type_of, value_of_literal};
+
+/// Plans the call that a mark is: operator, list and value.
+pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let any = name == COMPARE_ANY;
+    let [Expr::Literal(op, _), mut list, mut value] = <[Expr; 3]>::try_from(args)
+        .or_else(|_| fail(Error::new(ErrorKind::UndefinedFunction, format!("function {name} does not exist"))))?
+    else {
+        return fail(Error::not_supported("the operator of ANY and ALL must be a literal"));
+    };
+    let symbol = op.try_as_str().flatten().unwrap_or_default();
+    let Some(op) = operator(symbol) else {
+        return fail(Error::not_supported(format!("{symbol} ANY and ALL of an array are not supported")));
+    };
+    let (mut value_type, mut list_type) = (type_of(&value, schema)?, type_of(&list, schema)?);
+    if list_type == Ty::Unknown {
+        let ty = ColumnType::list(value_type.known().unwrap_or(ColumnType::Text));
+        list = implicit(list, &list_type, ty)?;
+        // A numeric's digits are those of its literal.
+        list_type = type_of(&list, schema)?;
+    }
+    let joined = if any { Operator::Or } else { Operator::And };
+    if let Some(elements) = elements(&list, &list_type)? {
+        return match (op, any) {
+            _ if elements.is_empty() => Ok(lit(!any)),
+            (Operator::Eq, true) | (Operator::NotEq, false) => {
+                in_list(InList { expr: Box::new(value), list: elements, negated: !any }, schema)
+            }
+            _ => {
+                let each = elements.into_iter().map(|element| compared(op, value.clone(), element, schema));
+                let all = balanced(each.collect::<Result<_>>()?, joined);
+                Ok(all.unwrap_or_else(|| lit(!any)))
+            }
+        };
+    }
+    let Ty::Known(ColumnType::List(element)) = list_type else {
+        let message = "op ANY/ALL (array) requires array on right side";
+        return fail(Error::new(ErrorKind::WrongObjectType, message));
+    };
+    let mut element = element.get();
+    if value_type == Ty::Unknown {
+        value = implicit(value, &value_type, element)?;
+        value_type = Ty::Known(element);
+    }
+    let common = value_type.known().and_then(|ty| common_type(ty, element));
+    let Some(common) = common else { return missing(&value_type, symbol, &Ty::Known(element)) };
+    let mut own = value_type.known().unwrap_or(common);
+    // Numbers of all types compare as they are, and a bare column shows its spans.
+    if number_rank(common).is_none() {
+        value = implicit(value, &value_type, common)?;
+        list = implicit(list, &list_type, ColumnType::list(common))?;
+        (own, element) = (common, common);
+    }
+    let name = if any { COMPARE_ANY } else { COMPARE_ALL };
+    let symbol = literal(&Value::Text(symbol.to_owned()), ColumnType::Text)?;
+    value_call(name, vec![symbol, list, value], &[ColumnType::Text, ColumnType::list(element), own])
+}
+
+fn operator(symbol: &str) -> Option<Operator> {
+    Some(match symbol {
+        "=" => Operator::Eq,
+        "<>" => Operator::NotEq,
+        "<" => Operator::Lt,
+        "<=" => Operator::LtEq,
+        ">" => Operator::Gt,
+        ">=" => Operator::GtEq,
+        _ => return None,
+    })
+}
+
+/// The elements of an array that is written out, and what stands for each of a NULL array: one NULL.
+fn elements(list: &Expr, ty: &Ty) -> Result<Option<Vec<Expr>>> {
+    match list {
+        Expr::Alias(alias) => elements(&alias.expr, ty),
+        Expr::ScalarFunction(function) if matches!(function.name(), "make_array" | "make_list") => {
+            Ok(Some(function.args.clone()))
+        }
+        Expr::Literal(..) => {
+            let Some(ty @ ColumnType::List(element)) = ty.known() else { return Ok(None) };
+            match value_of_literal(list, ty) {
+                Some(Value::List(values)) => {
+                    let literals = values.iter().map(|value| literal(value, element.get()));
+                    literals.collect::<Result<_>>().map(Some)
+                }
+                Some(_) => Ok(Some(vec![literal(&Value::Null, element.get())?])),
+                None => Ok(None),
+            }
+        }
+        _ => Ok(None),
+    }
+}
