@@ -84,9 +84,17 @@ fn time_zone(reader: &mut Reader) -> Result<Option<Vec<String>>> {
         if reader.eat("hour") && reader.eat("to") {
             reader.expect("minute")?;
         }
-        return Ok(Some(vec![offset]));
+        return Ok(Some(vec![hours(&offset).unwrap_or(offset)]));
     }
     value(reader).map(|zone| Some(vec![zone]))
+}
+
+/// `+05:30` as the number of hours, which is how a zone is given by its offset to the east.
+fn hours(offset: &str) -> Option<String> {
+    let (hours, minutes) = offset.split_once(':')?;
+    let (whole, part) = (hours.parse::<i32>().ok()?, f64::from(minutes.parse::<u8>().ok()?) / 60.0);
+    let sign = if hours.starts_with('-') { "-" } else { "+" };
+    Some(format!("{sign}{}", f64::from(whole.abs()) + part))
 }
 
 /// `RESET name | ALL`.

@@ -13,6 +13,10 @@ use crate::types::cast::text_of;
 
 /// `value op ANY (list)`, as a call with the operator's text, the list and the value.
 pub const COMPARE_ANY: &str = "compare_any";
+/// `percentile_disc`, of the values in their order.
+pub const PERCENTILE: &str = "percentile_of";
+/// `mode`, of the values in their order.
+pub const MODE: &str = "mode_of";
 /// `value op ALL (list)`, likewise.
 pub const COMPARE_ALL: &str = "compare_all";
 
@@ -24,6 +28,7 @@ const ELEMENT: Parameter = Parameter::Element;
 const INT: Parameter = Parameter::Is(C::Int);
 const BIGINT: Parameter = Parameter::Is(C::BigInt);
 const TEXT: Parameter = Parameter::Is(C::Text);
+const DOUBLE: Parameter = Parameter::Is(C::Double);
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
@@ -66,6 +71,21 @@ pub fn functions() -> Vec<Overload> {
         new("array_fill", &[ELEMENT, LIST], C::Text, fill).returning(|types| C::list(types[0])).with_nulls(),
         new("array_to_json", &[LIST], C::Json, |call, v| Ok(Value::Text(json_of(&v[0], call.types[0], call.zone))))
             .stable(),
+        new(PERCENTILE, &[LIST, DOUBLE], C::Text, |_, v| percentile(list(&v[0]), &v[1])).returning(element),
+        new(PERCENTILE, &[LIST, Parameter::Numeric], C::Text, |_, v| percentile(list(&v[0]), &v[1])).returning(element),
+        new(PERCENTILE, &[LIST, INT], C::Text, |_, v| percentile(list(&v[0]), &v[1])).returning(element),
+        // Of another array, whose elements need not have the type of the values.
+        new(PERCENTILE, &[LIST, Parameter::Any], C::Text, |_, v| {
+            let Value::List(fractions) = &v[1] else {
+                return Err(Error::new(
+                    ErrorKind::UndefinedFunction,
+                    "percentile_disc takes a number or an array of them",
+                ));
+            };
+            fractions.iter().map(|fraction| percentile(list(&v[0]), fraction)).collect::<Result<_>>().map(Value::List)
+        })
+        .returning(first),
+        new(MODE, &[LIST], C::Text, mode).returning(element),
         new("list_order", &[LIST], C::Blob, order),
         new("list_contains", &[LIST, LIST], C::Boolean, |call, v| {
             // NULL is in no list.
@@ -228,6 +248,25 @@ fn slice(_: &Call<'_>, v: &[Value]) -> Result<Value> {
     let within = |subscript: i64| usize::try_from(subscript).unwrap_or(0).min(elements.len());
     let (start, end) = (within(from.saturating_sub(1)), within(*to));
     Ok(Value::List(elements.get(start..end).unwrap_or_default().to_vec()))
+}
+
+/// The first of the sorted elements whose place is at or beyond the fraction of them all.
+fn percentile(elements: &[Value], fraction: &Value) -> Result<Value> {
+    let Value::Double(fraction) = fraction.clone().cast(C::Double)? else { return Ok(Value::Null) };
+    if !(0.0..=1.0).contains(&fraction) {
+        let message = format!("percentile value {fraction} is not between 0 and 1");
+        return Err(Error::new(ErrorKind::NumericOverflow, message));
+    }
+    let place = (fraction * elements.len() as f64).ceil() as usize;
+    Ok(elements.get(place.saturating_sub(1)).cloned().unwrap_or(Value::Null))
+}
+
+/// The element that comes most often among sorted ones; the first of several.
+fn mode(call: &Call<'_>, v: &[Value]) -> Result<Value> {
+    let ty = element_type(call);
+    let groups = list(&v[0]).chunk_by(|a, b| same(ty, a, b));
+    let best = groups.reduce(|best, group| if group.len() > best.len() { group } else { best });
+    Ok(best.and_then(|group| group.first()).cloned().unwrap_or(Value::Null))
 }
 
 /// Bytes that sort as the lists do.

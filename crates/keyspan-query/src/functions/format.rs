@@ -261,11 +261,24 @@ fn of_interval(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     Ok(Value::Text(result))
 }
 
+/// What stands before the point.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// `9`: a digit, or a blank before the first one.
+    Digit,
+    /// `0`: a digit in any case.
+    Zero,
+    /// `,`.
+    Group,
+    /// A character that stands for itself.
+    Plain(char),
+}
+
 /// A template for numbers: places before and after the point, and what stands around them.
 #[derive(Default)]
 struct NumberTemplate {
-    /// Before the point, from left to right: `9`, `0`, `,` and plain characters.
-    whole: Vec<char>,
+    /// Before the point, from left to right: `9`, `0`, `,` and plain characters, of which a `9` is not a place.
+    whole: Vec<Slot>,
     /// After the point.
     fraction: Vec<char>,
     point: bool,
@@ -274,7 +287,10 @@ struct NumberTemplate {
     sign_last: Option<char>,
     angle: bool,
     suffix: String,
+    /// The sign of a currency.
     prefix: String,
+    /// Plain characters before all else.
+    lead: String,
 }
 
 fn number_template(template: &str) -> Result<NumberTemplate> {
@@ -293,13 +309,14 @@ fn number_template(template: &str) -> Result<NumberTemplate> {
     while let Some(c) = rest[index..].chars().next() {
         let left = &upper[index..];
         index += c.len_utf8();
-        let started = found.whole.iter().any(|c| *c == '9' || *c == '0') || found.point;
+        let started = found.point || !found.whole.is_empty();
         match c.to_ascii_uppercase() {
             '"' => quoted = !quoted,
-            c if quoted => plain(&mut found, c, started),
+            _ if quoted => plain(&mut found, c, started),
             digit @ ('9' | '0') if found.point => found.fraction.push(digit),
-            digit @ ('9' | '0') => found.whole.push(digit),
-            ',' | 'G' => found.whole.push(','),
+            '9' => found.whole.push(Slot::Digit),
+            '0' => found.whole.push(Slot::Zero),
+            ',' | 'G' => found.whole.push(Slot::Group),
             '.' | 'D' if !found.point => found.point = true,
             'S' if started => found.sign_last = Some('S'),
             'S' => found.sign_first = true,
@@ -314,7 +331,8 @@ fn number_template(template: &str) -> Result<NumberTemplate> {
             c @ ('E' | 'V' | 'R' | 'T' | 'P' | 'M') if c.is_alphabetic() => {
                 return Err(Error::not_supported(format!("\"{c}\" in a template for numbers is not supported")));
             }
-            'L' => plain(&mut found, '$', started),
+            'L' if started => found.suffix.push('$'),
+            'L' => found.prefix.push('$'),
             _ => plain(&mut found, c, started),
         }
     }
@@ -322,10 +340,12 @@ fn number_template(template: &str) -> Result<NumberTemplate> {
 }
 
 fn plain(found: &mut NumberTemplate, c: char, started: bool) {
-    if started {
+    if !started {
+        found.lead.push(c);
+    } else if found.point {
         found.suffix.push(c);
     } else {
-        found.prefix.push(c);
+        found.whole.push(Slot::Plain(c));
     }
 }
 
@@ -347,7 +367,7 @@ fn of_number(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 }
 
 fn laid_out(template: &NumberTemplate, negative: bool, whole: u128, fraction: u128) -> String {
-    let slots = template.whole.iter().filter(|c| **c != ',').count();
+    let slots = template.whole.iter().filter(|slot| matches!(slot, Slot::Digit | Slot::Zero)).count();
     let text = if whole == 0 { String::new() } else { whole.to_string() };
     let overflow = text.len() > slots;
     let mut body = whole_part(template, &text, slots, overflow);
@@ -366,16 +386,21 @@ fn laid_out(template: &NumberTemplate, negative: bool, whole: u128, fraction: u1
     signed(template, negative, body)
 }
 
-/// The places before the point; blanks stand for leading `9`s without a digit.
+/// The places before the point; blanks stand for leading `9`s without a digit, unless blanks are left out.
 fn whole_part(template: &NumberTemplate, text: &str, slots: usize, overflow: bool) -> String {
     let mut digits = text.chars();
     let (mut slot, mut begun) = (0, false);
     // Without a fraction, zero shows at least one digit.
     let lone_zero = text.is_empty() && template.fraction.is_empty();
     let mut body = String::new();
+    let blank = if template.fill { "" } else { " " };
     for c in &template.whole {
-        if *c == ',' {
-            body.push(if begun { ',' } else { ' ' });
+        match c {
+            Slot::Group => body.push_str(if begun { "," } else { blank }),
+            Slot::Plain(c) => body.push(*c),
+            Slot::Digit | Slot::Zero => {}
+        }
+        if matches!(c, Slot::Group | Slot::Plain(_)) {
             continue;
         }
         slot += 1;
@@ -386,36 +411,44 @@ fn whole_part(template: &NumberTemplate, text: &str, slots: usize, overflow: boo
         } else if available {
             body.extend(digits.next());
             begun = true;
-        } else if *c == '0' || begun || (lone_zero && slot == slots) {
+        } else if *c == Slot::Zero || begun || (lone_zero && slot == slots) {
             body.push('0');
             begun = true;
         } else {
-            body.push(' ');
+            body.push_str(blank);
         }
     }
     body
 }
 
 fn signed(template: &NumberTemplate, negative: bool, body: String) -> String {
-    let blanks = body.len() - body.trim_start().len();
-    let (blank, digits) = (" ".repeat(blanks), body.trim_start());
+    // The sign stands right before the first digit.
+    let first = body.find(|c: char| c.is_ascii_digit() || matches!(c, '#' | '.')).unwrap_or(0);
+    let (blank, digits) = body.split_at(first);
     let prefix = &template.prefix;
+    let none = if template.fill { "" } else { " " };
+    let (minus, sign) = (if negative { "-" } else { none }, if negative { "-" } else { "+" });
     let shown = match (template.angle, template.sign_last, template.sign_first) {
         (true, ..) if negative => format!("{blank}<{prefix}{digits}>"),
-        (true, ..) => format!(" {blank}{prefix}{digits} "),
-        (_, Some('S'), _) => format!("{blank}{prefix}{digits}{}", if negative { '-' } else { '+' }),
-        (_, Some(_), _) => format!("{blank}{prefix}{digits}{}", if negative { '-' } else { ' ' }),
-        (_, _, true) => format!("{blank}{}{prefix}{digits}", if negative { '-' } else { '+' }),
-        _ if prefix.is_empty() => format!("{blank}{}{digits}", if negative { '-' } else { ' ' }),
-        _ => format!("{}{prefix}{blank}{digits}", if negative { '-' } else { ' ' }),
+        (true, ..) => format!("{none}{blank}{prefix}{digits}{none}"),
+        (_, Some('S'), _) => format!("{blank}{prefix}{digits}{sign}"),
+        (_, Some(_), _) => format!("{blank}{prefix}{digits}{minus}"),
+        (_, _, true) => format!("{blank}{sign}{prefix}{digits}"),
+        _ if prefix.is_empty() => format!("{blank}{minus}{digits}"),
+        _ => format!("{minus}{prefix}{blank}{digits}"),
     };
-    let shown = shown + &template.suffix;
-    if template.fill { shown.split(' ').collect::<String>() } else { shown }
+    format!("{}{shown}{}", template.lead, template.suffix)
 }
 
 fn to_number(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let kept: String = text(&values[0])?.chars().filter(|c| c.is_ascii_digit() || *c == '.' || *c == '-').collect();
-    let (digits, minus) = (kept.replace('-', ""), kept.contains('-'));
+    let (own, template) = (text(&values[0])?, number_template(text(&values[1])?)?);
+    let minus = own.contains('-') || (template.angle && own.contains('<'));
+    let mut points = 0;
+    let read = own.chars().filter(|c| c.is_ascii_digit() || *c == '.').take_while(|c| {
+        points += i32::from(*c == '.');
+        points < 2
+    });
+    let digits: String = read.collect();
     Value::parse(&if minus { format!("-{digits}") } else { digits }, C::Decimal { precision: 38, scale: 10 })
 }
 

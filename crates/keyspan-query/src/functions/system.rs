@@ -33,12 +33,19 @@ pub const POSTGRES_VERSION: &str = "16.4";
 /// The same as a number: `server_version_num`.
 pub const POSTGRES_VERSION_NUM: &str = "160004";
 
+fn count<'a>(values: impl Iterator<Item = &'a Value>) -> Result<Value> {
+    Ok(Value::Int(i32::try_from(values.count()).unwrap_or(i32::MAX)))
+}
+
 /// Marks a CTE that is named several times: its number, and whether its rows are to be computed once in any case.
 pub const MARK_OF_SHARED: &str = "shared_rows";
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = vec![Overload::new(MARK_OF_SHARED, &[N, B], C::Boolean, |_, _| Ok(Value::Boolean(true))).volatile()];
+    let counted = |name, code: Code| Overload::new(name, &[Parameter::Any], C::Int, code).variadic().with_nulls();
+    all.push(counted("num_nulls", |_, v| count(v.iter().filter(|value| value.is_null()))));
+    all.push(counted("num_nonnulls", |_, v| count(v.iter().filter(|value| !value.is_null()))));
     let mut add =
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("version", &[], C::Text, |_, _| Ok(Value::Text(version())));

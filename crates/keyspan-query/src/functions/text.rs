@@ -2,7 +2,7 @@
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
-use super::overload::{Code, Overload, Parameter};
+use super::overload::{Call, Code, Overload, Parameter};
 use crate::syntax::quote_ident;
 
 use ColumnType as C;
@@ -72,6 +72,7 @@ pub fn functions() -> Vec<Overload> {
     add("quote_ident", &[T], C::Text, |_, v| map(v, quote_ident));
     add("quote_literal", &[T], C::Text, |_, v| map(v, quote_literal));
     add("encode", &[Is(C::Blob), T], C::Text, encode);
+    add("get_byte", &[Is(C::Blob), Is(C::Int)], C::Int, get_byte);
     add("decode", &[T, T], C::Blob, decode);
     add("blob_concat", &[Is(C::Blob), Is(C::Blob)], C::Blob, |_, v| {
         Ok(Value::Blob([bytes(&v[0])?, bytes(&v[1])?].concat()))
@@ -333,6 +334,15 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 fn unknown_encoding(name: &str) -> Error {
     Error::new(ErrorKind::InvalidParameter, format!("unrecognized encoding: \"{name}\""))
+}
+
+fn get_byte(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (bytes, Value::Int(index)) = (bytes(&values[0])?, &values[1]) else { return Ok(Value::Null) };
+    let byte = usize::try_from(*index).ok().and_then(|index| bytes.get(index));
+    byte.map(|byte| Value::Int(i32::from(*byte))).ok_or_else(|| {
+        let message = format!("index {index} out of valid range, 0..{}", bytes.len() as i64 - 1);
+        Error::new(ErrorKind::ArraySubscript, message)
+    })
 }
 
 fn encode(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {

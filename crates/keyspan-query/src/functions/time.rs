@@ -10,7 +10,7 @@ use super::math::number;
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
 use crate::types::Zone;
-use crate::types::cast::{Target, cast_value};
+use crate::types::cast::{Target, cast_value, cut};
 
 use ColumnType as C;
 use Parameter::Is;
@@ -67,12 +67,32 @@ pub fn functions() -> Vec<Overload> {
         let local = make_timestamp(call, v)?;
         Ok(Value::Timestamp(to_instant(micros(&local)?, call.zone)))
     });
+    for parameters in INTERVAL_PARTS {
+        add("make_interval", parameters, C::Duration, make_interval);
+    }
     add("justify_hours", &[IV], C::Duration, |_, v| justify(&v[0], true, false));
     add("justify_days", &[IV], C::Duration, |_, v| justify(&v[0], false, true));
     add("justify_interval", &[IV], C::Duration, |_, v| justify(&v[0], true, true));
     add("isfinite", &[TZ], C::Boolean, |_, _| Ok(Value::Boolean(true)));
     all.extend(with_zone());
     all
+}
+
+/// `make_interval(years, months, weeks, days, hours, mins, secs)`, the last of which may be left out.
+const INTERVAL_PARTS: [&[Parameter]; 8] =
+    [&[], &[I], &[I, I], &[I, I, I], &[I, I, I, I], &[I, I, I, I, I], &[I, I, I, I, I, I], &[I, I, I, I, I, I, F]];
+
+fn make_interval(_: &Call<'_>, v: &[Value]) -> Result<Value> {
+    let part = |index: usize| v.get(index).map_or(0, |value| i128::from(int(value)));
+    let seconds = v.get(6).map_or(Ok(0.0), number)?;
+    let months = i32::try_from(part(0) * 12 + part(1)).ok();
+    let days = i32::try_from(part(2) * 7 + part(3)).ok();
+    let micros = (part(4) * 3600 + part(5) * 60) * i128::from(SECOND) + (seconds * 1e6).round() as i128;
+    let nanos = i64::try_from(micros * 1000).ok();
+    match (months, days, nanos) {
+        (Some(months), Some(days), Some(nanos)) if seconds.is_finite() => Ok(Value::Duration(months, days, nanos)),
+        _ => Err(overflow("interval out of range")),
+    }
 }
 
 /// Results of `extract` are numeric, with the microseconds' six digits.
@@ -87,10 +107,19 @@ fn with_zone() -> Vec<Overload> {
     add("extract", &[T, TZ], EXTRACTED, extract);
     add("date_trunc", &[T, TZ], C::Timestamp, trunc);
     add("date_trunc", &[T, TZ, T], C::Timestamp, trunc);
+    // A date is its midnight in the session's zone.
+    add("date_trunc", &[T, D], C::Timestamp, |call, v| {
+        let local = truncated(&text(&v[0])?.to_lowercase(), micros(&v[1])?, C::Timestamp)?;
+        Ok(Value::Timestamp(to_instant(local, call.zone)))
+    });
     add("age", &[TZ, TZ], C::Duration, age);
     for name in ["now", "current_timestamp", "transaction_timestamp", "statement_timestamp"] {
         add(name, &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.now)));
     }
+    add("current_timestamp", &[I], C::Timestamp, |call, v| to_digits(Value::Timestamp(call.facts.now), &v[0]));
+    add("localtimestamp", &[I], C::LocalTimestamp, |call, v| {
+        to_digits(Value::Timestamp(to_local(call.facts.now, call.zone)), &v[0])
+    });
     add("localtimestamp", &[], C::LocalTimestamp, |call, _| Ok(Value::Timestamp(to_local(call.facts.now, call.zone))));
     for name in ["current_date", "today"] {
         add(name, &[], C::Date, |call, _| Value::Timestamp(to_local(call.facts.now, call.zone)).cast(C::Date));
@@ -112,6 +141,12 @@ fn with_zone() -> Vec<Overload> {
         Overload::new("timeofday", &[], C::Text, |_, _| Ok(Value::Text(chrono::Utc::now().to_rfc2822()))).volatile(),
     );
     all
+}
+
+/// A time with so many digits of its seconds.
+fn to_digits(value: Value, digits: &Value) -> Result<Value> {
+    let second_digits = u8::try_from(int(digits)).ok().filter(|digits| *digits < 6);
+    Ok(cut(value, Target { second_digits, ..Target::of(C::Timestamp) }))
 }
 
 /// Behind the operators on times.
@@ -327,6 +362,17 @@ fn justify(interval: &Value, hours: bool, days: bool) -> Result<Value> {
     if days {
         months += whole / 30;
         whole %= 30;
+        // What is left has the sign of what is above it.
+        if months > 0 && (whole < 0 || (whole == 0 && hours && nanos < 0)) {
+            (months, whole) = (months - 1, whole + 30);
+        } else if months < 0 && (whole > 0 || (whole == 0 && hours && nanos > 0)) {
+            (months, whole) = (months + 1, whole - 30);
+        }
+    }
+    if hours && whole > 0 && nanos < 0 {
+        (whole, nanos) = (whole - 1, nanos + day);
+    } else if hours && whole < 0 && nanos > 0 {
+        (whole, nanos) = (whole + 1, nanos - day);
     }
     Ok(Value::Duration(months, whole, nanos))
 }
@@ -414,8 +460,8 @@ fn field(call: &Call<'_>, values: &[Value]) -> Result<(i128, i8)> {
         "year" | "years" => whole(i64::from(if date.year() > 0 { date.year() } else { date.year() - 1 })),
         "isoyear" => whole(i64::from(date.iso_week().year())),
         "decade" => whole(i64::from(date.year().div_euclid(10))),
-        "century" => whole(i64::from((date.year() + 99).div_euclid(100))),
-        "millennium" => whole(i64::from((date.year() + 999).div_euclid(1000))),
+        "century" => whole(count_of_years(date.year(), 100)),
+        "millennium" => whole(count_of_years(date.year(), 1000)),
         "quarter" => whole(i64::from(date.month0() / 3 + 1)),
         "month" | "months" => whole(i64::from(date.month())),
         "week" => whole(i64::from(date.iso_week().week())),
@@ -429,6 +475,12 @@ fn field(call: &Call<'_>, values: &[Value]) -> Result<(i128, i8)> {
         )),
         _ => Err(unknown_unit(&unit, ty)),
     }
+}
+
+/// Centuries or millennia, of which none has the number 0. The year before year 1 is 0.
+fn count_of_years(year: i32, length: i64) -> i64 {
+    let year = i64::from(year);
+    if year > 0 { (year + length - 1) / length } else { -((length - year) / length) }
 }
 
 fn interval_field(unit: &str, interval: &Value) -> Result<(i128, i8)> {

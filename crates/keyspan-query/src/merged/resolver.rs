@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, Cte, Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Join,
-    JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
+    self, AccessExpr, Cte, Distinct, ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Join, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
@@ -152,8 +152,16 @@ impl<'a> Resolver<'a> {
                 SelectItem::UnnamedExpr(expr) => output.push((semantics::label(expr), self.type_of(expr))),
                 SelectItem::ExprWithAlias { expr, alias } => output.push((folded(alias), self.type_of(expr))),
                 SelectItem::Wildcard(_) if scope.open => return None,
-                SelectItem::Wildcard(_) => {
-                    output.extend(scope.columns.iter().map(|column| (column.name.clone(), column.ty)));
+                SelectItem::Wildcard(options) => {
+                    let left_out = |name: &str| match &options.opt_exclude {
+                        Some(ExcludeSelectItem::Single(left_out)) => left_out
+                            .0
+                            .last()
+                            .is_some_and(|part| part.as_ident().is_some_and(|ident| folded(ident) == name)),
+                        _ => false,
+                    };
+                    let shown = scope.columns.iter().filter(|column| !left_out(&column.name));
+                    output.extend(shown.map(|column| (column.name.clone(), column.ty)));
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                     output.extend_from_slice(scope.table(&parts_of(name)?.1)?);

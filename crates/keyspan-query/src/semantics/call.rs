@@ -294,7 +294,7 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         return order::restored(Expr::AggregateFunction(function), ty);
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
-    Ok(with_result_type(Expr::AggregateFunction(function), &name))
+    Ok(with_result_type(Expr::AggregateFunction(function), &name, &types))
 }
 
 /// The argument computed for rows that pass the filter, and for no others: it may fail for those.
@@ -350,12 +350,13 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     if let Some(shift) = functions::shift::by_columns(&name, &function.params.args) {
         function.fun = WindowFunctionDefinition::WindowUDF(shift);
     }
-    Ok(with_result_type(Expr::WindowFunction(Box::new(function)), &name))
+    Ok(with_result_type(Expr::WindowFunction(Box::new(function)), &name, &types))
 }
 
-/// Row numbers and ranks are `bigint`.
-fn with_result_type(expr: Expr, name: &str) -> Expr {
+/// Row numbers and ranks are `bigint`, the sum of `real` is `real`.
+fn with_result_type(expr: Expr, name: &str, types: &[Ty]) -> Expr {
     match name {
+        "sum" if types == [Ty::Known(ColumnType::Real)] => Expr::Cast(Cast::new(Box::new(expr), DataType::Float32)),
         "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
         "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),
         _ => expr,
@@ -428,6 +429,21 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
         },
         "percentile_cont" | "approx_percentile_cont" | "approx_percentile_cont_with_weight" | "quantile_cont" => {
             all(pairs, ColumnType::Double)
+        }
+        "lag" | "lead" if types.len() == 3 && types[0] != types[2] => {
+            let mut values = pairs.map(|(arg, _)| arg).collect::<Vec<_>>();
+            let rest = [values.remove(2), values.remove(0)];
+            let (default, value) = (&types[2], &types[0]);
+            let common = match (value.known(), default.known()) {
+                (Some(value), Some(default)) => common_type(value, default),
+                (value, default) => value.or(default),
+            };
+            let Some(common) = common else { return missing(name, types) };
+            let [given, own] = rest;
+            values.insert(0, implicit(own, value, common)?);
+            values.push(implicit(given, default, common)?);
+            values[1] = implicit(values[1].clone(), &types[1], ColumnType::BigInt)?;
+            Ok(values)
         }
         "ntile" | "lag" | "lead" | "nth_value" => {
             let widen = |(index, (arg, ty)): (usize, (Expr, &Ty))| match ty {

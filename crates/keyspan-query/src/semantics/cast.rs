@@ -186,7 +186,7 @@ fn radix(text: &str) -> Option<i64> {
 /// `named` gives the cast a name of its own: DataFusion names its casts as what they cast, so that `sum(x)` and
 /// `sum(x::bigint)` would be one.
 fn convert(expr: Expr, from: ColumnType, target: Target, named: bool) -> Result<Expr> {
-    let same = from == target.ty && target.max_length.is_none();
+    let same = from == target.ty && !target.changes_values();
     if same {
         let plain = matches!(&expr, Expr::Literal(scalar, None) if matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_)));
         return if plain { unknown_as(expr, target) } else { Ok(expr) };

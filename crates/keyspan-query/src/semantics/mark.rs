@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, SetOperator, SetQuantifier, TrimWhereField, UnaryOperator,
-    Value, VisitorMut, WindowType,
+    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value, VisitorMut,
+    WindowType,
 };
 use keyspan_model::{Error, ErrorKind};
 
 use super::frame;
+use super::ordered_set;
 use super::outer::OuterNames;
 use super::window_names::WindowNames;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
@@ -142,8 +143,9 @@ impl VisitorMut for Marker {
         }
         super::access::fields(expr);
         if let Expr::Interval(interval) = expr {
-            let unit = interval.leading_field.as_ref().map(ToString::to_string).unwrap_or_default();
-            *expr = marked(std::mem::replace(interval.value.as_mut(), null()), "interval", unit.to_lowercase());
+            let fields = interval.leading_field.iter().chain(&interval.last_field).map(ToString::to_string);
+            let fields = fields.collect::<Vec<_>>().join(" ").to_lowercase();
+            *expr = marked(std::mem::replace(interval.value.as_mut(), null()), "interval", fields);
         }
         ControlFlow::Continue(())
     }
@@ -190,12 +192,6 @@ impl VisitorMut for Marker {
         while let Some(body) = bodies.pop() {
             match body {
                 SetExpr::Select(select) => positions(select),
-                // DataFusion's leave out every row that the other side has, however often.
-                SetExpr::SetOperation {
-                    op: op @ (SetOperator::Except | SetOperator::Intersect),
-                    set_quantifier: SetQuantifier::All,
-                    ..
-                } => return ControlFlow::Break(Error::not_supported(format!("{op} ALL is not supported"))),
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
             }
@@ -232,11 +228,19 @@ fn type_of_cell(cell: &Expr) -> Option<String> {
     let Expr::BinaryOp { op, .. } = cell else { return None };
     let mark = mark_of(op)?;
     match mark.kind {
-        "cast" => Some(mark.detail.to_owned()),
+        "cast" => Some(without_length(mark.detail).to_owned()),
         "number" if mark.detail.contains(['.', 'e', 'E']) => Some("numeric".into()),
         "number" if mark.detail.parse::<i32>().is_ok() => Some("int".into()),
         "number" => Some("bigint".into()),
         _ => None,
+    }
+}
+
+/// A text's length and a time's digits are those of the one row that says them.
+fn without_length(ty: &str) -> &str {
+    match ty.split_once('(') {
+        Some((name, rest)) if !rest.contains(',') && rest.ends_with(')') => name.trim(),
+        _ => ty,
     }
 }
 
@@ -390,6 +394,10 @@ fn function_call(mut function: Function) -> Result<Expr, Error> {
     match name.as_str() {
         "variance" => function.name = ObjectName::from(vec![Ident::new("var_samp")]),
         "every" => function.name = ObjectName::from(vec![Ident::new("bool_and")]),
+        name if ordered_set::is_ordered_set(&function, name) => {
+            let after = |call| marked(call, "after", "");
+            return ordered_set::over_array(function, name, after).map(after);
+        }
         "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => return Ok(json_agg(function, &name)),
         _ => {}
     }

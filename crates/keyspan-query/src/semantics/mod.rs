@@ -21,8 +21,10 @@
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
-//! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times.
-//! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns.
+//! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times; `set_all`:
+//!   EXCEPT ALL and INTERSECT ALL.
+//! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
+//!   percentile_disc and mode.
 //! - `access`: fields of rows, subscripts of lists.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
@@ -44,6 +46,7 @@ mod member;
 mod nullable;
 mod operator;
 mod order;
+mod ordered_set;
 mod outer;
 mod planner;
 mod quantified;
@@ -52,6 +55,7 @@ mod relation;
 mod row_member;
 mod row_order;
 mod series;
+mod set_all;
 mod sort_key;
 mod subquery;
 #[cfg(test)]

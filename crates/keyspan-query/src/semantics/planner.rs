@@ -70,13 +70,22 @@ fn marked(mark: &Mark<'_>, expr: Expr, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
-/// `interval '1' day`: a unit outside of the text belongs to a bare number in it.
-fn interval(expr: &Expr, unit: &str) -> Result<Expr> {
+/// `interval '1' day`: a unit outside of the text belongs to a bare number in it, the last one of several.
+/// `interval '1:20' minute second` has no hours.
+fn interval(expr: &Expr, units: &str) -> Result<Expr> {
     let Some(text) = literal_text(expr) else {
         return fail(Error::not_supported("an interval must be written as a string literal"));
     };
+    let unit = units.rsplit(' ').next().unwrap_or_default();
     let bare = !unit.is_empty() && text.trim().parse::<f64>().is_ok();
-    let text = if bare { format!("{text} {unit}") } else { text.to_owned() };
+    let text = match units {
+        _ if bare => format!("{text} {unit}"),
+        "minute second" if text.matches(':').count() == 1 => match text.trim().strip_prefix('-') {
+            Some(text) => format!("-00:{text}"),
+            None => format!("00:{}", text.trim()),
+        },
+        _ => text.to_owned(),
+    };
     let value = keyspan_model::Value::parse(&text, ColumnType::Duration).map_err(external)?;
     literal(&value, ColumnType::Duration)
 }

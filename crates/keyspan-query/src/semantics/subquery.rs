@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{json_rows, like_any, member, recursive, relation, row_member, user, with};
+use super::{json_rows, like_any, member, recursive, relation, row_member, set_all, user, with};
 use crate::asof;
 use crate::syntax::parts_of;
 
@@ -68,6 +68,9 @@ impl VisitorMut for Expander {
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
             table_as_select(body);
+            if let Err(error) = set_all::numbered(body) {
+                return ControlFlow::Break(error);
+            }
             match body {
                 SetExpr::Select(select) => {
                     select.projection.iter_mut().for_each(item);

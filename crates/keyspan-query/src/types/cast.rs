@@ -18,17 +18,24 @@ pub struct Target {
     pub max_length: Option<u32>,
     /// `numeric` without digits: keeps the scale of what is cast.
     pub any_scale: bool,
+    /// `time(n)`, `timestamp(n)`, `interval(n)`: seconds are rounded to so many digits after the point.
+    pub second_digits: Option<u8>,
 }
 
 impl Target {
     /// The type itself.
     pub fn of(ty: ColumnType) -> Target {
-        Target { ty, max_length: None, any_scale: false }
+        Target { ty, max_length: None, any_scale: false, second_digits: None }
     }
 
     /// Whether Arrow's cast from this type is exact and cannot fail.
     pub fn is_native_from(self, from: ColumnType) -> bool {
-        is_native(from, self.ty) && self.max_length.is_none()
+        is_native(from, self.ty) && !self.changes_values()
+    }
+
+    /// Whether a cast changes values that have the type already.
+    pub fn changes_values(self) -> bool {
+        self.max_length.is_some() || self.second_digits.is_some()
     }
 
     /// The type of this name, as it stands in a cast.
@@ -56,7 +63,17 @@ impl Target {
         let one = matches!(base.as_str(), "char" | "character" | "bpchar") && arguments.is_empty();
         let length = arguments.first().copied().or(one.then_some(1)).and_then(|n| u32::try_from(n).ok());
         let decimal = matches!(element, ColumnType::Decimal { .. });
-        Ok(Target { ty, max_length: length.filter(|_| is_text), any_scale: decimal && arguments.is_empty() })
+        let of_time = matches!(
+            element,
+            ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Duration
+        );
+        let digits = arguments.first().filter(|_| of_time).map(|digits| (*digits).clamp(0, 6) as u8);
+        Ok(Target {
+            ty,
+            max_length: length.filter(|_| is_text),
+            any_scale: decimal && arguments.is_empty(),
+            second_digits: digits.filter(|digits| *digits < 6),
+        })
     }
 }
 
@@ -198,9 +215,10 @@ fn json_scalar(text: &str, to: ColumnType) -> Result<Value> {
     })
 }
 
-/// A text cut to the length that a cast names.
+/// A text cut to the length that a cast names, a time rounded to its digits.
 pub fn cut(value: Value, target: Target) -> Value {
     match (value, target.max_length) {
+        (value, None) if target.second_digits.is_some() => rounded(value, target),
         (Value::Text(text), Some(length)) if text.len() > length as usize => {
             Value::Text(text.chars().take(length as usize).collect())
         }
@@ -208,6 +226,22 @@ pub fn cut(value: Value, target: Target) -> Value {
             Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
         }
         (value, _) => value,
+    }
+}
+
+/// A time or an interval with so many digits of its seconds; halves go away from zero.
+fn rounded(value: Value, target: Target) -> Value {
+    let unit = target.second_digits.map_or(1, |digits| 10_i64.pow(6 - u32::from(digits)));
+    let nearest = |micros: i64| {
+        let half = if micros < 0 { -unit / 2 } else { unit / 2 };
+        micros.checked_add(half).map_or(micros, |micros| micros / unit * unit)
+    };
+    match value {
+        Value::Time(micros) => Value::Time(nearest(micros)),
+        Value::Timestamp(micros) => Value::Timestamp(nearest(micros)),
+        Value::Duration(months, days, nanos) => Value::Duration(months, days, nearest(nanos / 1000) * 1000),
+        Value::List(elements) => Value::List(elements.into_iter().map(|element| rounded(element, target)).collect()),
+        value => value,
     }
 }
 

@@ -20,7 +20,8 @@ impl Zone {
     /// UTC.
     pub const UTC: Zone = Zone::Fixed(0);
 
-    /// The zone of this name.
+    /// The zone of this name: of the time zone database, or as POSIX writes it (`+02:00`, `CET-1`, `<+05:30>-05:30`), whose
+    /// offsets count to the **west**. So does PostgreSQL in `SET TIME ZONE` and `AT TIME ZONE`.
     ///
     /// # Errors
     /// 22023 when there is none.
@@ -29,7 +30,7 @@ impl Zone {
         if ["UTC", "Z", "GMT", "ZULU"].iter().any(|utc| trimmed.eq_ignore_ascii_case(utc)) {
             return Ok(Zone::UTC);
         }
-        fixed(trimmed)
+        posix(trimmed)
             .map(Zone::Fixed)
             .or_else(|| iana(trimmed).map(Zone::Named))
             .ok_or_else(|| Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized")))
@@ -100,8 +101,23 @@ fn iana(name: &str) -> Option<Tz> {
     exact.ok().or_else(|| chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(name)).copied())
 }
 
-/// `+02`, `-8`, `-05:30`, `+0530`, `+053015`: to the east.
-fn fixed(text: &str) -> Option<i32> {
+/// The offset to the east of a zone as POSIX writes it, with or without a name.
+fn posix(text: &str) -> Option<i32> {
+    let offset = match text.strip_prefix('<') {
+        Some(rest) => rest.split_once('>')?.1,
+        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
+    };
+    let name = text.len() - offset.len();
+    // A name has three letters at least; behind it a sign may be missing.
+    match name {
+        0 => signed(offset).map(|west| -west),
+        1..=2 => None,
+        _ => signed(offset).or_else(|| signed(&format!("+{offset}"))).map(|west| -west),
+    }
+}
+
+/// `+02`, `-8`, `-05:30`, `+0530`, `+053015`, in seconds.
+fn signed(text: &str) -> Option<i32> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'+' => (1, &text[1..]),
         b'-' => (-1, &text[1..]),
@@ -130,9 +146,11 @@ mod tests {
     #[test]
     fn zones_are_found_by_name_and_offset() {
         assert_eq!(Zone::parse("utc"), Ok(Zone::UTC));
-        let offsets = [("+05:30", 19_800), ("-08", -28_800), ("-8", -28_800), ("+530", 19_800), ("+0530", 19_800)];
-        for (text, offset) in offsets.into_iter().chain([("+053015", 19_815), ("-5:30", -19_800), ("-03:30", -12_600)])
-        {
+        // To the west.
+        let offsets = [("+05:30", -19_800), ("-08", 28_800), ("-8", 28_800), ("+530", -19_800), ("+0530", -19_800)];
+        let more =
+            [("+053015", -19_815), ("-5:30", 19_800), ("CET-1", 3_600), ("GMT+02:00", -7_200), ("PST8", -28_800)];
+        for (text, offset) in offsets.into_iter().chain(more).chain([("<+05:30>-05:30", 19_800)]) {
             assert_eq!(Zone::parse(text), Ok(Zone::Fixed(offset)), "{text}");
         }
         assert_eq!(Zone::parse("europe/berlin"), Ok(Zone::Named(Tz::Europe__Berlin)));

@@ -3,6 +3,7 @@
 use chrono_tz::TZ_VARIANTS;
 use keyspan_cql::quoted;
 use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_query::types::Zone;
 
 use super::definition::{Definition, Kind};
 
@@ -124,7 +125,13 @@ fn time_zone(definition: &Definition, value: &str) -> Result<String> {
         Ok(hours) if hours.abs() <= 15.0 => {
             let minutes = (hours.abs() * 60.0).round() as i64;
             let sign = if hours < 0.0 { '-' } else { '+' };
-            Ok(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+            let (hours, minutes) = (minutes / 60, minutes % 60);
+            let to = |sign| match minutes {
+                0 => format!("{sign}{hours:02}"),
+                _ => format!("{sign}{hours:02}:{minutes:02}"),
+            };
+            // As PostgreSQL shows it: a name, and behind it POSIX's offset to the west.
+            Ok(format!("<{}>{}", to(sign), to(if sign == '-' { '+' } else { '-' })))
         }
         _ => {
             Err(invalid(definition, value).with_hint("Give an IANA name such as Europe/Berlin, or hours east of UTC."))
@@ -132,16 +139,18 @@ fn time_zone(definition: &Definition, value: &str) -> Result<String> {
     }
 }
 
-/// The zone as the time zone database spells it, or an offset `+01:00`.
+/// The zone as the time zone database spells it, or as POSIX writes one: `+01:00`, which is west of UTC.
 fn zone_name(value: &str) -> Option<String> {
     if matches!(value.to_lowercase().as_str(), "utc" | "gmt" | "z" | "zulu" | "default" | "local") {
         return Some(if value.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" }.to_string());
     }
-    let is_offset = value.len() == 6 && value.starts_with(['+', '-']) && value.as_bytes()[3] == b':';
-    if is_offset && value[1..3].parse::<u8>().is_ok_and(|h| h < 16) && value[4..].parse::<u8>().is_ok_and(|m| m < 60) {
-        return Some(value.to_string());
+    let named = TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value));
+    match named {
+        Some(name) => Some(name.to_owned()),
+        // A bare number is hours to the east, not POSIX's to the west.
+        None if value.parse::<f64>().is_ok() => None,
+        None => Zone::parse(value).is_ok().then(|| value.to_owned()),
     }
-    TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value)).map(str::to_string)
 }
 
 fn date_style(definition: &Definition, value: &str) -> Result<String> {
