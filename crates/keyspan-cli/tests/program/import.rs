@@ -214,7 +214,7 @@ fn files_as_programs_write_them() {
         let ndjson = "{\"id\": 18446744073709551615, \"j\": {\"a\": [1]}, \"m\": 1, \"n\": null}\n\
             {\"id\": 2, \"j\": [1, 2], \"m\": \"x\", \"z\": true}\n";
         place.create("x.ndjson", ndjson, &["--key", "id"]).unwrap();
-        assert_eq!(place.types(), "id,numeric;j,jsonb;m,text;n,text;z,boolean;");
+        assert_eq!(place.types(), "id,numeric;j,json;m,text;n,text;z,boolean;");
         let rows = place.query("SELECT id, j, m, n, z FROM t ORDER BY id");
         assert_eq!(rows, "2,\"[1,2]\",x,,t\n18446744073709551615,\"{\"\"a\"\":[1]}\",1,,\n");
         place.drop_table();
