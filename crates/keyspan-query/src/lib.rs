@@ -42,7 +42,7 @@ mod grouped;
 mod inline_execution;
 pub mod interrupt;
 mod memory;
-mod merged;
+mod name_resolution;
 mod not_in;
 mod optimizer;
 pub mod pg_catalog;

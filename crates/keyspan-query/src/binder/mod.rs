@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | tree 1 | `pg_catalog::simplify`: asyncpg's recursive question about types | looks at WITH only |
 //! | tree 2 | `semantics::expand`: ANY, ALL, EXISTS, IN outside of WHERE, functions in FROM, as forms that are planned | makes joins and subqueries that the next ones see |
-//! | tree 3 | [`crate::merged`]: JOIN USING and NATURAL JOIN; only where there are such joins | needs the columns of every FROM |
+//! | tree 3 | [`crate::name_resolution`]: JOIN USING and NATURAL JOIN; only where there are such joins | needs the columns of every FROM |
 //! | tree 4 | `rewrite`: which pseudo columns and parameters are mentioned | tables have pseudo columns only then |
 //! | tree 5 | `rewrite`: labels, names that repeat, PER PARTITION LIMIT | labels are of the tree as it was written |
 //! | tree 6 | `pg_catalog::rewrite_query`: OIDs, `regclass`, catalog lookups | only queries of system tables have them |

@@ -2,7 +2,7 @@
 //!
 //! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out.
 //! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key.
-//! - What merges the columns of joins comes before: [`crate::merged`].
+//! - What merges the columns of joins comes before: [`crate::name_resolution`].
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
 
@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
-use crate::merged::{self, Columns};
+use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics;
 use crate::syntax::{folded, parts_of};
@@ -81,13 +81,13 @@ pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
 /// Changes a query for planning.
 ///
 /// # Errors
-/// 0A000 for combinations that are not done; those of [`semantics::expand`], [`merged::resolve`] and
+/// 0A000 for combinations that are not done; those of [`semantics::expand`], [`name_resolution::resolve`] and
 /// [`semantics::rewrite_query`].
 pub fn rewrite(query: &Query, resolve: Resolve<'_>, columns: Columns<'_>, effort: Effort) -> Result<Rewritten> {
     let mut query = Box::new(query.clone());
     pg_catalog::simplify(&mut query);
     semantics::expand(&mut query)?;
-    merged::resolve(&mut query, columns)?;
+    name_resolution::resolve(&mut query, columns)?;
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;

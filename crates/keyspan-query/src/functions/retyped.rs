@@ -1,4 +1,5 @@
-//! A value whose type its Arrow form does not tell, after what DataFusion gives without it: CASE, `coalesce`, `greatest`.
+//! A value whose type its Arrow form does not tell, after what DataFusion gives without it: CASE, `coalesce`, `greatest`,
+//! `array_agg`, `unnest`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -47,7 +48,8 @@ impl ScalarUDFImpl for Retyped {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let argument = &args.arg_fields[0];
-        Ok(Arc::new(self.ty.field(argument.name(), argument.is_nullable())))
+        let field = self.ty.field(argument.name(), argument.is_nullable());
+        Ok(Arc::new(field.with_data_type(argument.data_type().clone())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

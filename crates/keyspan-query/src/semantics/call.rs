@@ -4,6 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::planner::PlannerResult;
 use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -59,6 +60,13 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let ty = known_type(&args, schema)?;
             return Ok(functions::retyped(Expr::ScalarFunction(ScalarFunction { func, args }), ty));
         }
+        // `ARRAY[…]` of a nested query.
+        "make_array" if !args.is_empty() => {
+            return Ok(match super::array::planned(args, schema)? {
+                PlannerResult::Planned(array) => array,
+                PlannerResult::Original(args) => Expr::ScalarFunction(ScalarFunction { func, args }),
+            });
+        }
         COMPARE_ANY | COMPARE_ALL => return super::quantified::planned(&name, args, schema),
         "array_has" => {
             let args = super::member::alike(args, schema)?;
@@ -95,9 +103,10 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         _ => {}
     }
-    let args = match functions::json::takes_any(&name) || functions::json::takes_path(&name) {
-        true => json_of_others(&name, args, schema)?,
-        false => args,
+    let args = match name.as_str() {
+        name if functions::json::takes_any(name) => json_of_others(name, args, schema)?,
+        name if functions::json::takes_path(name) => path_as_text(args, schema)?,
+        _ => args,
     };
     let types = types_of(&args, schema)?;
     let Some(overloads) = builtins::overloads(&name) else {
@@ -136,6 +145,16 @@ fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<
         false => arg,
     });
     Ok(each.collect())
+}
+
+/// The second argument of a function that takes a path, where it is an array.
+fn path_as_text(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    if let Some(path) = args.get_mut(1)
+        && let ty @ Ty::Known(ColumnType::List(_)) = type_of(path, schema)?
+    {
+        *path = implicit(path.clone(), &ty, ColumnType::Text)?;
+    }
+    Ok(args)
 }
 
 /// Results whose digits after the point a literal argument decides: `round(x, 2)`, `extract(year from x)`.
@@ -353,9 +372,13 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     Ok(with_result_type(Expr::WindowFunction(Box::new(function)), &name, &types))
 }
 
-/// Row numbers and ranks are `bigint`, the sum of `real` is `real`.
+/// Row numbers and ranks are `bigint`, the sum of `real` is `real`, and an array has elements of the type it is made of.
 fn with_result_type(expr: Expr, name: &str, types: &[Ty]) -> Expr {
     match name {
+        "array_agg" => {
+            let element = types.first().and_then(Ty::known).filter(|ty| ty.element().is_none());
+            functions::retyped(expr, element.map(ColumnType::list))
+        }
         "sum" if types == [Ty::Known(ColumnType::Real)] => Expr::Cast(Cast::new(Box::new(expr), DataType::Float32)),
         "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
         "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),
@@ -430,20 +453,15 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
         "percentile_cont" | "approx_percentile_cont" | "approx_percentile_cont_with_weight" | "quantile_cont" => {
             all(pairs, ColumnType::Double)
         }
+        // The default takes the value's type, or both their common one.
         "lag" | "lead" if types.len() == 3 && types[0] != types[2] => {
-            let mut values = pairs.map(|(arg, _)| arg).collect::<Vec<_>>();
-            let rest = [values.remove(2), values.remove(0)];
-            let (default, value) = (&types[2], &types[0]);
-            let common = match (value.known(), default.known()) {
+            let common = match (types[0].known(), types[2].known()) {
                 (Some(value), Some(default)) => common_type(value, default),
                 (value, default) => value.or(default),
             };
             let Some(common) = common else { return missing(name, types) };
-            let [given, own] = rest;
-            values.insert(0, implicit(own, value, common)?);
-            values.push(implicit(given, default, common)?);
-            values[1] = implicit(values[1].clone(), &types[1], ColumnType::BigInt)?;
-            Ok(values)
+            let wanted = [common, ColumnType::BigInt, common];
+            pairs.zip(wanted).map(|((arg, from), to)| implicit(arg, from, to)).collect()
         }
         "ntile" | "lag" | "lead" | "nth_value" => {
             let widen = |(index, (arg, ty)): (usize, (Expr, &Ty))| match ty {

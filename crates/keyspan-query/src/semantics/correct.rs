@@ -8,7 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use super::lateral;
 use super::nullable::{has_wrong_subquery, with_nulls};
-use super::row_order::{is_sorted_subquery, settled};
+use super::row_order::{is_sorted_subquery, sorted_where_shown};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
 use crate::decorrelate::{decorrelated, is_correlated};
@@ -70,7 +70,7 @@ pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
         plan = with_nulls(plan)?;
     }
     if needs.orders {
-        plan = settled(plan)?;
+        plan = sorted_where_shown(plan)?;
     }
     if needs.correlated {
         plan = decorrelated(plan)?;

@@ -1,7 +1,7 @@
 //! Functions of JSON that give several rows, as `unnest` of functions over lists.
 //!
 //! ```text
-//! jsonb_array_elements(j)                    jsonb_restored(unnest(json_element_list(j)))
+//! jsonb_array_elements(j)                    unnest(json_element_list(CAST(j AS jsonb)))
 //! FROM jsonb_array_elements(j) AS e          FROM (SELECT jsonb_array_elements(j) AS value) AS e, and e is e.value
 //! FROM jsonb_each(j) AS e                    FROM (SELECT (m).key, (m).value FROM (SELECT unnest(…) AS m) AS r) AS e
 //! FROM jsonb_to_record(j) AS t(a int)        FROM (SELECT CAST(json_field_text(j, 'a') AS int) AS a) AS t
@@ -42,7 +42,7 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::Function(function) = expr else { return Ok(None) };
     let Some((ty, rest)) = split(&function.name) else { return Ok(None) };
     let text = match rest.as_str() {
-        "array_elements" => format!("{ty}_restored(unnest({ELEMENTS}(CAST(v AS {ty}))))"),
+        "array_elements" => format!("unnest({ELEMENTS}(CAST(v AS {ty})))"),
         "array_elements_text" => format!("unnest({ELEMENT_TEXTS}(CAST(v AS {ty})))"),
         "object_keys" => format!("unnest({KEYS}(CAST(v AS {ty})))"),
         "each" | "each_text" | "to_record" | "to_recordset" => {
@@ -90,9 +90,9 @@ pub fn relation(call: &Expr, numbered: bool, alias: &mut Option<TableAlias>) -> 
     let parts = |list: &str| format!("{list}(CAST(v AS {ty}))");
     let number = |list: &str| if numbered { format!(", {} AS {ORDINALITY}", numbers(list)) } else { String::new() };
     let shown = if numbered { format!(", {ORDINALITY}") } else { String::new() };
-    let each = |list: &str, made: &str| {
+    let each = |list: &str| {
         let (list, number) = (parts(list), number(&parts(list)));
-        format!("(SELECT (m).key AS key, {made} AS value{shown} FROM (SELECT unnest({list}) AS m{number}) AS r)")
+        format!("(SELECT (m).key AS key, (m).value AS value{shown} FROM (SELECT unnest({list}) AS m{number}) AS r)")
     };
     let elements = || number(&parts(ELEMENTS));
     let text = match rest.as_str() {
@@ -101,8 +101,8 @@ pub fn relation(call: &Expr, numbered: bool, alias: &mut Option<TableAlias>) -> 
             let keys = parts(KEYS);
             format!("(SELECT unnest({keys}) AS {ty}_{rest}{})", number(&keys))
         }
-        "each" => each(MEMBERS, &format!("{ty}_restored((m).value)")),
-        "each_text" => each(MEMBER_TEXTS, "(m).value"),
+        "each" => each(MEMBERS),
+        "each_text" => each(MEMBER_TEXTS),
         "to_record" => {
             let number = if numbered { format!(", 1::bigint AS {ORDINALITY}") } else { String::new() };
             format!("(SELECT {}{number} FROM (SELECT CAST(v AS {ty}) AS e) AS e)", columns(alias)?)

@@ -13,7 +13,6 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 use super::cast::{implicit, parameter_type};
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
-use crate::functions::json::OF_VALUE;
 use crate::functions::{list_function, translated, value_call};
 use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
@@ -427,7 +426,7 @@ fn arithmetical(op: Op, sides: Sides) -> Result<Expr> {
         && is_json(*ty)
         && right.is_nested()
     {
-        return json_call("json_remove_each", sides, ColumnType::Jsonb, ColumnType::Json);
+        return json_call("json_remove_each", sides, ColumnType::Jsonb, ColumnType::Text);
     }
     if sides.any_other() {
         return sides.missing(op.symbol());
@@ -582,14 +581,11 @@ fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
     json_call(name, sides, left, wanted).map(Some)
 }
 
-/// A function of JSON and of a text, a number or an array of texts, which comes as JSON.
+/// A function of JSON and of a text, a number or an array of texts, which comes as its text.
 fn json_call(name: &str, sides: Sides, left: ColumnType, wanted: ColumnType) -> Result<Expr> {
     let value = implicit(sides.left, &sides.left_type, left)?;
-    let (argument, ty) = match &sides.right_type {
-        from if from.is_nested() => (json_of(OF_VALUE, sides.right), ColumnType::Json),
-        from => (implicit(sides.right, from, wanted)?, wanted),
-    };
-    value_call(name, vec![value, argument], &[left, ty])
+    let argument = implicit(sides.right, &sides.right_type, wanted)?;
+    value_call(name, vec![value, argument], &[left, wanted])
 }
 
 /// A list or a row as JSON, by one of the functions that make it.

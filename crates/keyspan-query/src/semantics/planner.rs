@@ -130,6 +130,10 @@ fn after(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             compared(binary.op, *binary.left, *binary.right, schema)
         }
         Expr::InSubquery(subquery) => in_subquery(subquery, schema),
+        Expr::Unnest(unnest) => {
+            let element = type_of(&unnest.expr, schema)?.known().and_then(ColumnType::element);
+            Ok(retyped(Expr::Unnest(unnest), element))
+        }
         other => Ok(other),
     }
 }

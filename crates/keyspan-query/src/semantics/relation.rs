@@ -68,9 +68,6 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
         TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. }
             if array_exprs.len() == 1 || !*with_ordinality =>
         {
-            if !*with_ordinality && array_exprs.iter().all(is_constant) {
-                return Ok(());
-            }
             (call("unnest", array_exprs.clone()), Ident::new("unnest").into(), *with_ordinality, alias)
         }
         _ => return Ok(()),

@@ -52,7 +52,7 @@ fn sorts_beneath(mut plan: &LogicalPlan) -> bool {
 }
 
 /// The plan with sorts where their order shows, and no others.
-pub fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn sorted_where_shown(plan: LogicalPlan) -> Result<LogicalPlan> {
     Orders { columns: 0 }.shown(plan)
 }
 

@@ -17,12 +17,10 @@ pub fn functions() -> Vec<Overload> {
     let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     add("json_concat", &[B, B], C::Jsonb, |_, v| printed(joined(tree(&v[0])?, tree(&v[1])?)));
     add("json_remove", &[B, T], C::Jsonb, remove);
-    add("json_remove_each", &[B, J], C::Jsonb, remove_each);
+    add("json_remove_each", &[B, T], C::Jsonb, remove_each);
     add("json_remove_at", &[B, I], C::Jsonb, remove_at);
-    for parameters in [&[B, T] as &'static [Parameter], &[B, J]] {
-        add("json_remove_path", parameters, C::Jsonb, remove_path);
-    }
-    for parameters in [&[B, T, B] as &'static [Parameter], &[B, J, B], &[B, T, B, BOOLEAN], &[B, J, B, BOOLEAN]] {
+    add("json_remove_path", &[B, T], C::Jsonb, remove_path);
+    for parameters in [&[B, T, B] as &'static [Parameter], &[B, T, B, BOOLEAN]] {
         add("jsonb_set", parameters, C::Jsonb, |_, v| {
             let create = !matches!(v.get(3), Some(Value::Boolean(false)));
             changed(v, &Change::Set { value: tree(&v[2])?, create })
@@ -78,7 +76,8 @@ fn remove(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 }
 
 fn remove_each(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    printed(without(tree(&values[0])?, &steps(&values[1])?)?)
+    let names: Vec<String> = steps(&values[1])?.into_iter().flatten().collect();
+    printed(without(tree(&values[0])?, &names)?)
 }
 
 fn remove_at(_: &Call<'_>, values: &[Value]) -> Result<Value> {
@@ -108,7 +107,11 @@ fn changed(values: &[Value], change: &Change) -> Result<Value> {
     if !matches!(value, Json::Array(_) | Json::Object(_)) {
         return Err(invalid("cannot set path in scalar"));
     }
-    follow(&mut value, &steps, 1, change)?;
+    let named = (1..).zip(steps).map(|(position, step)| {
+        let message = || format!("path element at position {position} is null");
+        step.ok_or_else(|| Error::new(ErrorKind::NullValueNotAllowed, message()))
+    });
+    follow(&mut value, &named.collect::<Result<Vec<_>>>()?, 1, change)?;
     printed(value)
 }
 

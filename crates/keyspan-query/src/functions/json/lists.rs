@@ -16,7 +16,7 @@ use super::build::of;
 use super::invalid;
 use super::read::{kind, plain};
 use crate::error::external;
-use crate::types::Zone;
+use crate::types::{Zone, field_of};
 
 /// Any value as JSON, lists and rows too.
 pub const OF_VALUE: &str = "json_of_value";
@@ -55,7 +55,7 @@ pub fn functions() -> Vec<ListFunction> {
         ListFunction::new(
             ELEMENTS,
             1,
-            |name, _| Ok(texts(name)),
+            |name, fields| Ok(field_of(ColumnType::list(own_type(&fields[0])), name, true)),
             |args| parts(args, "array", |part| Ok(some(part.text))),
         ),
         ListFunction::new(
@@ -70,8 +70,18 @@ pub fn functions() -> Vec<ListFunction> {
             |name, _| Ok(texts(name)),
             |args| parts(args, "object", |part| Ok(part.key.clone())),
         ),
-        ListFunction::new(MEMBERS, 1, rows_of, |args| rows(args, |part| Ok(some(part)))),
-        ListFunction::new(MEMBER_TEXTS, 1, rows_of, |args| rows(args, as_text)),
+        ListFunction::new(
+            MEMBERS,
+            1,
+            |name, fields| Ok(rows_of(name, own_type(&fields[0]))),
+            |args| rows(args, own_type(&args.arg_fields[0]), |part| Ok(some(part))),
+        ),
+        ListFunction::new(
+            MEMBER_TEXTS,
+            1,
+            |name, _| Ok(rows_of(name, ColumnType::Text)),
+            |args| rows(args, ColumnType::Text, as_text),
+        ),
     ]
 }
 
@@ -195,15 +205,24 @@ fn list(item: FieldRef, lengths: Vec<usize>, items: ArrayRef, nulls: Option<Null
     Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, items, nulls)?)))
 }
 
-fn row_fields() -> Fields {
-    Fields::from(vec![Field::new("key", DataType::Utf8View, true), Field::new("value", DataType::Utf8View, true)])
+/// `json` or `jsonb`, as the argument is.
+fn own_type(argument: &Field) -> ColumnType {
+    ColumnType::of_field(argument).unwrap_or(ColumnType::Jsonb)
 }
 
-fn rows_of(name: &'static str, _: &[FieldRef]) -> Result<Field> {
-    Ok(Field::new(name, DataType::new_list(DataType::Struct(row_fields()), true), true))
+fn row_fields(value: ColumnType) -> Fields {
+    Fields::from(vec![Field::new("key", DataType::Utf8View, true), field_of(value, "value", true)])
 }
 
-fn rows(args: &ScalarFunctionArgs, part: fn(&str) -> keyspan_model::Result<Option<String>>) -> Result<ColumnarValue> {
+fn rows_of(name: &'static str, value: ColumnType) -> Field {
+    Field::new(name, DataType::new_list(DataType::Struct(row_fields(value)), true), true)
+}
+
+fn rows(
+    args: &ScalarFunctionArgs,
+    value: ColumnType,
+    part: fn(&str) -> keyspan_model::Result<Option<String>>,
+) -> Result<ColumnarValue> {
     let documents = documents(args)?;
     let (mut keys, mut values) = (StringViewBuilder::new(), StringViewBuilder::new());
     let mut lengths = Vec::with_capacity(documents.len());
@@ -215,7 +234,8 @@ fn rows(args: &ScalarFunctionArgs, part: fn(&str) -> keyspan_model::Result<Optio
             keys.append_option(each.key);
         }
     }
-    let rows = StructArray::try_new(row_fields(), vec![Arc::new(keys.finish()), Arc::new(values.finish())], None)?;
-    let item = Arc::new(Field::new_list_field(DataType::Struct(row_fields()), true));
+    let fields = row_fields(value);
+    let item = Arc::new(Field::new_list_field(DataType::Struct(fields.clone()), true));
+    let rows = StructArray::try_new(fields, vec![Arc::new(keys.finish()), Arc::new(values.finish())], None)?;
     list(item, lengths, Arc::new(rows), documents.nulls().cloned())
 }

@@ -10,6 +10,7 @@ mod lists;
 mod read;
 
 use keyspan_model::json::Json;
+use keyspan_model::text::array;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::list::ListFunction;
@@ -43,7 +44,7 @@ pub fn takes_any(name: &str) -> bool {
         || matches!(name, "json_build_object" | "json_build_array" | "jsonb_build_object" | "jsonb_build_array")
 }
 
-/// Whether a function has a path among its arguments, which may be an array of texts.
+/// Whether a function's second argument is a path, the text of an array.
 pub fn takes_path(name: &str) -> bool {
     matches!(name, "jsonb_set" | "jsonb_insert" | "jsonb_set_lax")
 }
@@ -56,42 +57,9 @@ fn invalid(message: &str) -> Error {
     Error::new(ErrorKind::InvalidParameter, message)
 }
 
-/// The steps of a path: an array of texts as JSON, or as PostgreSQL writes it, `{a,0,"b c"}`.
-fn steps(value: &Value) -> Result<Vec<String>> {
-    let own = text(value)?.trim();
-    if own.starts_with('[') {
-        return keyspan_model::json::members(own)
-            .iter()
-            .map(|member| keyspan_model::json::unquoted(member.text))
-            .collect();
-    }
-    let malformed = || Error::new(ErrorKind::InvalidText, format!("malformed array literal: \"{own}\""));
-    let inner = own.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(malformed)?;
-    let (mut steps, mut step, mut quoted, mut written) = (Vec::new(), String::new(), false, false);
-    let mut characters = inner.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            '\\' => step.push(characters.next().ok_or_else(malformed)?),
-            '"' => (quoted, written) = (!quoted, true),
-            ',' if !quoted => {
-                steps.push(finished(&mut step, &mut written).ok_or_else(malformed)?);
-            }
-            c => step.push(c),
-        }
-    }
-    if !(steps.is_empty() && step.trim().is_empty() && !written) {
-        steps.push(finished(&mut step, &mut written).ok_or_else(malformed)?);
-    }
-    if quoted { Err(malformed()) } else { Ok(steps) }
-}
-
-/// The step that has been read, without the blanks around it unless they are quoted.
-fn finished(step: &mut String, written: &mut bool) -> Option<String> {
-    let own = std::mem::take(step);
-    match std::mem::take(written) {
-        true => Some(own),
-        false => Some(own.trim().to_owned()).filter(|step| !step.is_empty()),
-    }
+/// The steps of a path, or names: the elements of an array's text, `{a,0,"b c"}`.
+fn steps(value: &Value) -> Result<Vec<Option<String>>> {
+    array::elements(text(value)?)
 }
 
 /// The place of a subscript in an array of so many elements; negative ones count from the end.

@@ -12,16 +12,14 @@ use ColumnType as C;
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
-    for (own, of) in [(C::Json, Of { one: &[J], text: &[J, T], int: &[J, I], json: &[J, J] }), (C::Jsonb, OF_JSONB)] {
+    for (own, of) in [(C::Json, Of { one: &[J], text: &[J, T], int: &[J, I] }), (C::Jsonb, OF_JSONB)] {
         let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
         add("json_field", of.text, own, |_, v| Ok(some(field(text(&v[0])?, text(&v[1])?))));
         add("json_field_text", of.text, C::Text, |_, v| plain(field(text(&v[0])?, text(&v[1])?)));
         add("json_element_at", of.int, own, |_, v| Ok(some(element(text(&v[0])?, int(&v[1])))));
         add("json_element_text_at", of.int, C::Text, |_, v| plain(element(text(&v[0])?, int(&v[1]))));
-        for parameters in [of.text, of.json] {
-            add("json_path", parameters, own, |_, v| Ok(some(path(text(&v[0])?, &steps(&v[1])?))));
-            add("json_path_text", parameters, C::Text, |_, v| plain(path(text(&v[0])?, &steps(&v[1])?)));
-        }
+        add("json_path", of.text, own, |_, v| Ok(some(path(text(&v[0])?, &steps(&v[1])?))));
+        add("json_path_text", of.text, C::Text, |_, v| plain(path(text(&v[0])?, &steps(&v[1])?)));
         let name = |json, jsonb| if own == C::Json { json } else { jsonb };
         add(name("json_typeof", "jsonb_typeof"), of.one, C::Text, |_, v| Ok(Value::Text(kind(text(&v[0])?).into())));
         add(name("json_array_length", "jsonb_array_length"), of.one, C::Int, array_length);
@@ -39,21 +37,16 @@ pub fn functions() -> Vec<Overload> {
     let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     add("json_contains", &[B, B], C::Boolean, |_, v| Ok(Value::Boolean(contains(&tree(&v[0])?, &tree(&v[1])?, true))));
     add("json_exists", &[B, T], C::Boolean, |_, v| Ok(Value::Boolean(exists(&tree(&v[0])?, text(&v[1])?))));
-    for parameters in [&[B, T] as &'static [Parameter], &[B, J]] {
-        add("json_exists_any", parameters, C::Boolean, |_, v| {
-            let value = tree(&v[0])?;
-            Ok(Value::Boolean(steps(&v[1])?.iter().any(|name| exists(&value, name))))
-        });
-        add("json_exists_all", parameters, C::Boolean, |_, v| {
-            let value = tree(&v[0])?;
-            Ok(Value::Boolean(steps(&v[1])?.iter().all(|name| exists(&value, name))))
-        });
-    }
+    add("json_exists_any", &[B, T], C::Boolean, |_, v| {
+        let value = tree(&v[0])?;
+        Ok(Value::Boolean(steps(&v[1])?.iter().flatten().any(|name| exists(&value, name))))
+    });
+    add("json_exists_all", &[B, T], C::Boolean, |_, v| {
+        let value = tree(&v[0])?;
+        Ok(Value::Boolean(steps(&v[1])?.iter().flatten().all(|name| exists(&value, name))))
+    });
     add("jsonb_order", &[B], C::Blob, |_, v| Ok(Value::Blob(tree(&v[0])?.order())));
     add("jsonb_pretty", &[B], C::Text, |_, v| Ok(Value::Text(pretty(&tree(&v[0])?, 0))));
-    // What `unnest` gives of a list of texts that are of this type.
-    add("json_restored", &[T], C::Json, |_, v| Ok(v[0].clone()));
-    add("jsonb_restored", &[T], C::Jsonb, |_, v| Ok(v[0].clone()));
     all
 }
 
@@ -62,10 +55,9 @@ struct Of {
     one: &'static [Parameter],
     text: &'static [Parameter],
     int: &'static [Parameter],
-    json: &'static [Parameter],
 }
 
-const OF_JSONB: Of = Of { one: &[B], text: &[B, T], int: &[B, I], json: &[B, J] };
+const OF_JSONB: Of = Of { one: &[B], text: &[B, T], int: &[B, I] };
 
 fn some(part: Option<&str>) -> Value {
     part.map_or(Value::Null, |part| Value::Text(part.to_owned()))
@@ -87,8 +79,8 @@ fn int(value: &Value) -> i64 {
     }
 }
 
-fn texts(values: &[Value]) -> Result<Vec<String>> {
-    values.iter().map(|value| text(value).map(str::to_owned)).collect()
+fn texts(values: &[Value]) -> Result<Vec<Option<String>>> {
+    values.iter().map(|value| text(value).map(|text| Some(text.to_owned()))).collect()
 }
 
 /// Of equal keys, which only `json` keeps, the last.
@@ -105,10 +97,11 @@ fn element(value: &str, index: i64) -> Option<&str> {
     Some(items[place(index, items.len())?].text)
 }
 
-fn path<'a>(value: &'a str, steps: &[String]) -> Option<&'a str> {
+/// Nothing is at a path with a NULL in it.
+fn path<'a>(value: &'a str, steps: &[Option<String>]) -> Option<&'a str> {
     steps.iter().try_fold(value.trim(), |value, step| match kind(value) {
-        "object" => field(value, step),
-        "array" => element(value, step.trim().parse().ok()?),
+        "object" => field(value, step.as_deref()?),
+        "array" => element(value, step.as_deref()?.trim().parse().ok()?),
         _ => None,
     })
 }

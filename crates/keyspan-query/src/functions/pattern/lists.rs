@@ -105,7 +105,7 @@ fn every(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some((text, pattern, flags)) = row {
             let pattern = compiled(pattern, flags)?;
             let wanted = if pattern.global { usize::MAX } else { 1 };
-            matches(&pattern.regex, text, 0)?.iter().take(wanted).for_each(|found| put(found, builder.values()));
+            matches(&pattern.regex, text, 0, wanted)?.iter().for_each(|found| put(found, builder.values()));
         }
         builder.append(row.is_some());
         Ok(())
@@ -128,7 +128,7 @@ fn split(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
             return Err(Error::new(ErrorKind::InvalidParameter, message));
         }
         let mut begin = 0;
-        for found in matches(&pattern.regex, text, 0)? {
+        for found in matches(&pattern.regex, text, 0, usize::MAX)? {
             let whole = found.get(0).expect("the whole match");
             if !whole.range().is_empty() || (whole.start() < text.len() && whole.end() > begin) {
                 builder.values().append_value(&text[begin..whole.start()]);

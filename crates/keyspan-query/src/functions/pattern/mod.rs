@@ -67,10 +67,10 @@ pub fn over_lists() -> Vec<ListFunction> {
     lists::functions()
 }
 
-/// All matches from this byte on. After an empty one the search goes on at the next character.
-fn matches<'t>(regex: &Regex, text: &'t str, from: usize) -> Result<Vec<Captures<'t>>> {
+/// The first so many matches from this byte on. After an empty one the search goes on at the next character.
+fn matches<'t>(regex: &Regex, text: &'t str, from: usize, most: usize) -> Result<Vec<Captures<'t>>> {
     let (mut all, mut at) = (Vec::new(), from);
-    while at <= text.len() {
+    while at <= text.len() && all.len() < most {
         let found = regex.captures_from_pos(text, at).map_err(|error| invalid(regex.as_str(), error))?;
         let Some(found) = found else { break };
         let whole = found.get(0).expect("the whole match");
@@ -140,10 +140,11 @@ fn replace_from(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 /// The text with a match replaced: the one of this number, or all of them if it is 0.
 fn replaced(own: &str, regex: &Regex, with: &str, from: usize, which: i32) -> Result<Value> {
     let (mut result, mut copied) = (String::with_capacity(own.len()), 0);
-    for (number, found) in (1..).zip(matches(regex, own, from)?) {
-        if which != 0 && number != which {
-            continue;
-        }
+    let (skipped, most) = match usize::try_from(which).unwrap_or(0) {
+        0 => (0, usize::MAX),
+        which => (which - 1, which),
+    };
+    for found in matches(regex, own, from, most)?.into_iter().skip(skipped) {
         let whole = found.get(0).expect("the whole match");
         result.push_str(&own[copied..whole.start()]);
         substitute(with, &found, &mut result);
@@ -181,7 +182,7 @@ fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (own, from) = (text(&values[0])?, integer(values, 2, "start", 1, 1)?);
     let regex = compiled_once("regexp_count", text(&values[1])?, flags(values, 3)?)?;
     let found = match start(own, from) {
-        Some(from) => matches(&regex, own, from)?.len(),
+        Some(from) => matches(&regex, own, from, usize::MAX)?.len(),
         None => 0,
     };
     Ok(Value::Int(i32::try_from(found).unwrap_or(i32::MAX)))
@@ -191,7 +192,8 @@ fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 fn nth<'t>(own: &'t str, regex: &Regex, (from, number, group): (i32, i32, i32)) -> Result<Option<Match<'t>>> {
     let Some(from) = start(own, from) else { return Ok(None) };
     let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
-    Ok(matches(regex, own, from)?.get(index(number - 1)).and_then(|found| found.get(index(group))))
+    let found = matches(regex, own, from, index(number))?;
+    Ok(found.get(index(number - 1)).and_then(|found| found.get(index(group))))
 }
 
 fn part(_: &Call<'_>, values: &[Value]) -> Result<Value> {

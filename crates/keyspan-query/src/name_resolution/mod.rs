@@ -1,5 +1,5 @@
-//! JOIN USING and NATURAL JOIN as JOIN … ON, each use of a merged column as what stands for it; a table's whole row as
-//! one value.
+//! What names mean, as far as DataFusion does not find it out: JOIN USING and NATURAL JOIN as JOIN … ON, each use of a
+//! merged column as what stands for it; a table's whole row as one value.
 //!
 //! ```text
 //! a JOIN b USING (id)          a JOIN b ON a.id = b.id        id ─▶ a.id
