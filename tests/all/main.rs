@@ -7,6 +7,7 @@ mod capability;
 mod damage;
 mod docs;
 mod edges;
+mod families;
 mod isolation;
 mod layout;
 mod live;

@@ -3,6 +3,7 @@
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
+use crate::family;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
@@ -87,6 +88,9 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
 
 fn add_column(reader: &mut Reader) -> Result<AlterAction> {
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
+    if family::at_definition(reader) {
+        return Ok(AlterAction::AddFamily { if_not_exists, family: family::definition(reader)? });
+    }
     let position = reader.position();
     let (mut key, mut checks) = (None, Vec::new());
     let column = column_definition(reader, &mut key, &mut checks)?;
@@ -147,11 +151,14 @@ fn rename(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     }
 }
 
-/// `ALTER [COLUMN] column SET | DROP DEFAULT | NOT NULL`.
+/// `ALTER [COLUMN] column SET | DROP DEFAULT | NOT NULL`, `ALTER family SET GC rule`.
 fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
     reader.eat("column");
     let column = reader.name()?;
-    if reader.eat_all(&["set", "default"]) {
+    if reader.at_all(&["set", "gc"]) {
+        reader.skip();
+        Ok(AlterAction::SetGc { family: column, gc: family::rule(reader)? })
+    } else if reader.eat_all(&["set", "default"]) {
         Ok(AlterAction::SetDefault { column, default: Some(default(reader)?) })
     } else if reader.eat_all(&["drop", "default"]) {
         Ok(AlterAction::SetDefault { column, default: None })

@@ -2,7 +2,8 @@
 
 use keyspan_model::Result;
 
-use crate::insert::{Tails, alias, tables, target, using};
+use crate::family::target;
+use crate::insert::{Tails, alias, tables, using};
 use crate::reader::Reader;
 use crate::statement::{Delete, Statement, Using};
 

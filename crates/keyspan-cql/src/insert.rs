@@ -8,10 +8,10 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
+use crate::family::{self, target};
 use crate::reader::Reader;
 use crate::statement::{
-    Assignment, ColumnName, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement,
-    Using,
+    Assignment, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement, Using,
 };
 
 /// `INSERT INTO table [AS alias] [(columns)] source [tails]`. The tails may stand in any order.
@@ -50,15 +50,6 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     Ok(Statement::Insert(Box::new(insert)))
 }
 
-/// A column to write. An element of a collection is not one yet.
-pub(crate) fn target(reader: &mut Reader) -> Result<ColumnName> {
-    let column = reader.column()?;
-    if *reader.token(0) == Token::LBracket {
-        return Err(reader.not_supported("elements of collections and families are not yet supported"));
-    }
-    Ok(column)
-}
-
 fn source(reader: &mut Reader) -> Result<InsertSource> {
     if reader.eat_all(&["default", "values"]) {
         return Ok(InsertSource::DefaultValues);
@@ -94,14 +85,20 @@ fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
 }
 
 fn has_subquery(value: &InsertValue) -> bool {
-    let InsertValue::Expression(expression) = value else { return false };
-    // Most values are literals.
-    !matches!(expression, Expr::Value(_))
-        && ast::visit_expressions(expression, |part| match part {
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        })
-        .is_break()
+    let in_expression = |expression: &Expr| {
+        // Most values are literals.
+        !matches!(expression, Expr::Value(_))
+            && ast::visit_expressions(expression, |part| match part {
+                Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+            .is_break()
+    };
+    match value {
+        InsertValue::Default => false,
+        InsertValue::Expression(expression) => in_expression(expression),
+        InsertValue::Map(entries) => entries.iter().any(|(key, value)| in_expression(key) || in_expression(value)),
+    }
 }
 
 /// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.
@@ -119,6 +116,7 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
                 InsertValue::Default => {
                     Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported"))
                 }
+                InsertValue::Map(_) => Err(Error::not_supported("a map beside a subquery in VALUES is not supported")),
             };
             select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
         }
@@ -139,8 +137,11 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
     Ok(query)
 }
 
-/// An expression or DEFAULT.
+/// An expression, a map or DEFAULT.
 pub(crate) fn value(reader: &mut Reader) -> Result<InsertValue> {
+    if *reader.token(0) == Token::LBrace {
+        return family::map(reader).map(InsertValue::Map);
+    }
     if reader.eat("default") { Ok(InsertValue::Default) } else { reader.expression().map(InsertValue::Expression) }
 }
 

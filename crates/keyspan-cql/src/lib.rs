@@ -27,6 +27,7 @@
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
 //! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
+//! | `family` | families: their declaration, the cells that a write names |
 //! | `insert`, `update`, `delete` | writes |
 //! | `query`, `scan`, `explain`, `describe` | reads |
 //! | `session`, `transaction`, `prepare`, `cursor`, `copy`, `channel`, `maintain` | the rest |
@@ -45,6 +46,7 @@ mod describe;
 mod dialect;
 mod drop;
 mod explain;
+mod family;
 mod index;
 mod insert;
 mod keyspace;

@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     /// A column's name.
     pub(crate) fn column(&mut self) -> Result<ColumnName> {
         let position = self.position();
-        Ok(ColumnName { name: self.name()?, position })
+        Ok(ColumnName { name: self.name()?, qualifier: None, position })
     }
 
     /// `(a, b, …)`.

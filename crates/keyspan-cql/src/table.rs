@@ -7,11 +7,12 @@ use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::tokenizer::Token;
 
+use crate::family;
 use crate::keyspace::option;
 use crate::reader::Reader;
 use crate::statement::{
-    CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, CreateTable, CreateTableAs, ObjectName, PrimaryKey,
-    SourceExpression, Statement, TableOption,
+    CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, CreateTable, CreateTableAs, FamilyDefinition,
+    ObjectName, PrimaryKey, SourceExpression, Statement, TableOption,
 };
 use crate::types;
 
@@ -19,6 +20,7 @@ use crate::types;
 #[derive(Default)]
 struct Body {
     columns: Vec<ColumnDefinition>,
+    families: Vec<FamilyDefinition>,
     /// Names without a type: CREATE TABLE AS.
     bare: Vec<ColumnName>,
     primary_key: Option<PrimaryKey>,
@@ -48,16 +50,17 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         let message = format!("column \"{}\" has no type", column.name);
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
-    let Body { columns, primary_key, checks, clustering_order, options, .. } = body;
-    let table = CreateTable { name, if_not_exists, columns, primary_key, checks, clustering_order, options };
+    let Body { columns, families, primary_key, checks, clustering_order, options, .. } = body;
+    let table = CreateTable { name, if_not_exists, columns, families, primary_key, checks, clustering_order, options };
     Ok(Statement::CreateTable(Box::new(table)))
 }
 
 /// After `AS`.
 fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: Body) -> Result<Statement> {
-    if let Some(column) = body.columns.first() {
+    let first = body.columns.first().map(|column| column.position);
+    if let Some(position) = first.or(body.families.first().map(|family| family.position)) {
         let message = "CREATE TABLE … AS takes its types from the query: name the columns only";
-        return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
+        return Err(Error::new(ErrorKind::Syntax, message).at(position));
     }
     let query = reader.query()?;
     let with_data = with_data(reader);
@@ -89,6 +92,10 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
     }
     if matches!(reader.token(1), Token::Comma | Token::RParen) {
         body.bare.push(reader.column()?);
+        return Ok(());
+    }
+    if family::at_definition(reader) {
+        body.families.push(family::definition(reader)?);
         return Ok(());
     }
     let column = column_definition(reader, &mut body.primary_key, &mut body.checks)?;

@@ -121,7 +121,7 @@ fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
         .with_hint("Write uuid DEFAULT uuid(), or leave out the PRIMARY KEY: rows then get a rowid in arrival order."),
         "counter" => Error::not_supported("type counter is not yet supported")
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
-        "list" | "set" | "map" | "tuple" | "frozen" | "family" | "vector" if *reader.token(0) == Token::Lt => {
+        "list" | "set" | "map" | "tuple" | "frozen" | "vector" if *reader.token(0) == Token::Lt => {
             let error = Error::not_supported(format!("type {name}<…> is not yet supported"));
             error.with_hint(if name == "list" { "Write int[] or frozen<list<int>>." } else { "Use json." })
         }

@@ -32,7 +32,7 @@ pub enum CellWrite {
 pub struct RowWrite {
     /// The relation.
     pub relation: RelationId,
-    /// The whole row key.
+    /// The whole row key; of a family without the write timestamp, which is added where it is given.
     pub key: Vec<Value>,
     /// Whether a row marker is written: INSERT does, UPDATE does not.
     pub marker: bool,
@@ -49,7 +49,8 @@ pub struct RowWrite {
 pub struct BatchWrite {
     /// The relation.
     pub relation: RelationId,
-    /// The column of each of the batch's arrays: all key columns in key order, then any value columns.
+    /// The column of each of the batch's arrays: all key columns in key order (of a family without the write timestamp),
+    /// then any value columns.
     pub columns: Vec<ColumnId>,
     /// Rows in any order, arrays of exactly the columns' Arrow types, no null in a key column. Of two rows with one key
     /// the later wins.

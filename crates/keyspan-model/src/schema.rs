@@ -104,7 +104,9 @@ pub struct GcRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FamilyDef {
-    /// The family's relation.
+    /// The family's relation. Its name on disk is one that programs do not know which have no families, so that they
+    /// refuse the table.
+    #[serde(rename = "cells")]
     pub relation: RelationId,
     /// Unique in its table.
     pub name: String,
@@ -313,6 +315,10 @@ impl TableDef {
     /// The column of this name, or 42703 that suggests the nearest.
     pub fn expect_column(&self, name: &str) -> Result<&ColumnDef> {
         self.column(name).ok_or_else(|| {
+            if self.family(name).is_some() {
+                let message = format!("family \"{name}\" of relation \"{}\" is not supported here", self.name);
+                return Error::not_supported(message);
+            }
             let error = Error::new(
                 ErrorKind::UndefinedColumn,
                 format!("column \"{name}\" of relation \"{}\" does not exist", self.name),
@@ -322,6 +328,11 @@ impl TableDef {
                 None => error,
             }
         })
+    }
+
+    /// The family of this name.
+    pub fn family(&self, name: &str) -> Option<&FamilyDef> {
+        self.families.iter().find(|family| family.name == name)
     }
 
     /// The column with this id.
@@ -347,7 +358,12 @@ impl TableDef {
     pub fn rows_relation(&self) -> RelationDef {
         let key: Vec<KeyColumn> = self.key().map(key_column).collect();
         let window = self.window.and_then(|id| key.iter().position(|column| column.id == id));
-        self.relation(self.rows, RelationKind::Rows, key, self.values_of(ColumnRole::Regular), window)
+        let mut values = self.values_of(ColumnRole::Regular);
+        if !self.families.is_empty() {
+            let name = "has_family_cells".into();
+            values.push(ValueColumn { id: PRESENCE_COLUMN, name, ty: ColumnType::Boolean });
+        }
+        self.relation(self.rows, RelationKind::Rows, key, values, window)
     }
 
     /// The relation of the static columns.
@@ -404,6 +420,10 @@ impl TableDef {
 /// The id of the write timestamp as the last key column of every family relation.
 pub const VERSION_COLUMN: ColumnId = ColumnId(u32::MAX);
 
+/// The id of the *presence entry*, a column of the rows of a table with families. A write to a family sets it and never
+/// lets it expire: it says that a row may live by a cell of a family, not that it does.
+pub const PRESENCE_COLUMN: ColumnId = ColumnId(u32::MAX - 1);
+
 fn key_column(column: &ColumnDef) -> KeyColumn {
     KeyColumn {
         id: column.id,
@@ -417,6 +437,14 @@ impl RelationDef {
     /// The index of a key column.
     pub fn key_index(&self, id: ColumnId) -> Option<usize> {
         self.key.iter().position(|column| column.id == id)
+    }
+
+    /// The key columns that a write gives: all, but of a family not the write timestamp, which it gets.
+    pub fn given_key(&self) -> &[KeyColumn] {
+        match self.kind {
+            RelationKind::Family => &self.key[..self.key.len() - 1],
+            _ => &self.key,
+        }
     }
 
     /// The value column with this id.

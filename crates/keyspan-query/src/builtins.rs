@@ -6,6 +6,7 @@ use datafusion::catalog::TableFunction;
 use datafusion::logical_expr::ScalarUDF;
 use keyspan_model::nearest;
 
+use crate::family;
 use crate::functions::{self, Overload, named};
 use crate::pg_catalog;
 
@@ -34,6 +35,7 @@ pub fn scalar() -> Vec<Arc<ScalarUDF>> {
     let mut scalar: Vec<Arc<ScalarUDF>> = own.map(named).collect();
     scalar.push(named("pg_typeof"));
     scalar.extend(functions::lists());
+    scalar.extend(family::functions());
     scalar
 }
 

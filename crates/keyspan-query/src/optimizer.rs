@@ -20,6 +20,7 @@ use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRul
 use keyspan_model::Error;
 
 use crate::asof::PushThrough;
+use crate::family::named_only;
 use crate::not_in::NotInAsExists;
 
 /// Rules that find something in a plan over one table, in their order.
@@ -136,11 +137,11 @@ impl OptimizerRule for JoinKeys {
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let short = match &*SHORT {
         Ok(short) if is_of_one_table(&plan) => short,
-        _ => return state.optimizer().optimize(plan, state, |_, _| {}),
+        _ => return named_only(state.optimizer().optimize(plan, state, |_, _| {})?),
     };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;
-    short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})
+    named_only(short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?)
 }
 
 /// Whether a plan is a chain of usual nodes over one scan, or over none, whose expressions hold nothing that becomes

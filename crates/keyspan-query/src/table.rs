@@ -19,8 +19,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
 
 use crate::error::external;
+use crate::family::{FamilyExec, FamilyOutput, FamilyRead, map_field, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
+use crate::types::value_of_literal;
 
 /// Names that a statement mentions, for columns that exist only then.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +74,10 @@ impl KeyspanTable {
                 hidden.push(column.name.clone());
             }
         }
+        for (place, family) in table.families.iter().enumerate() {
+            columns.push(ReadColumn::Family(place));
+            fields.push(map_field(family));
+        }
         for (name, column, ty) in pseudo_columns(&table, mentions) {
             columns.push(column);
             fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey)));
@@ -117,6 +123,11 @@ impl KeyspanTable {
     /// Columns that `*` leaves out.
     pub fn hidden(&self) -> &[String] {
         &self.hidden
+    }
+
+    /// Whether an expression reads a family.
+    fn reads_family(&self, expr: &Expr) -> bool {
+        !self.table.families.is_empty() && expr.column_refs().iter().any(|c| self.table.family(&c.name).is_some())
     }
 
     /// Refuses what this kind of scan does not read.
@@ -187,7 +198,7 @@ impl TableProvider for KeyspanTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let each = filters.iter().map(|filter| match is_plain(filter) {
             // A further filter would drop rows that the limit has counted.
-            true if self.limit.is_none() => TableProviderFilterPushDown::Exact,
+            true if self.limit.is_none() && !self.reads_family(filter) => TableProviderFilterPushDown::Exact,
             _ => TableProviderFilterPushDown::Unsupported,
         });
         Ok(each.collect())
@@ -205,7 +216,9 @@ impl TableProvider for KeyspanTable {
             .get_extension::<crate::context::StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
-        let parts: Vec<&Expr> = filters.iter().collect();
+        let (marks, parts): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| only_of(filter).is_some());
+        let families = self.families(&wanted, &marks);
+        let (output, wanted) = if families.is_empty() { (Vec::new(), wanted) } else { self.with_key(&wanted) };
         let pushed = spans::push(&parts, &self.relation);
         let scan = self.limited_scan(&pushed);
         let residual = conjunction(pushed.residual(&parts, &statement.snapshot.accept(&scan)));
@@ -231,12 +244,72 @@ impl TableProvider for KeyspanTable {
             scan,
             partitions: state.config().target_partitions(),
         };
-        let exec = SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit).await?;
-        Ok(Arc::new(exec))
+        let exec = Arc::new(SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit).await?);
+        if families.is_empty() {
+            return Ok(exec);
+        }
+        let key = self.key_places().into_iter().map(|key| wanted.iter().position(|each| *each == key));
+        let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let schema = match projection {
+            Some(projection) => Arc::new(self.schema.project(projection)?),
+            None => self.schema.clone(),
+        };
+        let snapshot = statement.snapshot.clone();
+        Ok(Arc::new(FamilyExec::new(exec, snapshot, key, families.into(), output, schema)))
     }
 }
 
 impl KeyspanTable {
+    /// What is read of the families among the wanted columns, in their order; the marks name the qualifiers.
+    fn families(&self, wanted: &[usize], marks: &[&Expr]) -> Vec<FamilyRead> {
+        let places = wanted.iter().filter_map(|index| match self.columns[*index] {
+            ReadColumn::Family(place) => Some(place),
+            _ => None,
+        });
+        let read = |place: usize| {
+            let family = &self.table.families[place];
+            let ty = family.qualifier[0].ty;
+            let named = marks.iter().find_map(|mark| only_of(mark).filter(|only| only.0 == family.name));
+            // What is no literal by now is not known before rows are read.
+            let only = named.and_then(|(_, qualifiers)| {
+                qualifiers.iter().map(|qualifier| value_of_literal(qualifier, ty)).collect::<Option<Vec<_>>>()
+            });
+            let only = only.map(|only| only.into_iter().filter(|qualifier| !qualifier.is_null()).collect());
+            let relation = Arc::new(self.table.family_relation(family));
+            FamilyRead { family: family.clone(), relation, only }
+        };
+        places.map(read).collect()
+    }
+
+    /// Places of the key columns.
+    fn key_places(&self) -> Vec<usize> {
+        let place = |id| self.columns.iter().position(|c| *c == ReadColumn::Scan(ScanColumn::Column(id)));
+        self.table.key().filter_map(|key| place(key.id)).collect()
+    }
+
+    /// Where each wanted column comes from, and the columns to scan for them: those that are no families, and the key.
+    fn with_key(&self, wanted: &[usize]) -> (Vec<FamilyOutput>, Vec<usize>) {
+        let is_family = |index: usize| matches!(self.columns[index], ReadColumn::Family(_));
+        let mut scanned: Vec<usize> = wanted.iter().copied().filter(|index| !is_family(*index)).collect();
+        for key in self.key_places() {
+            if !scanned.contains(&key) {
+                scanned.push(key);
+            }
+        }
+        let mut families = 0;
+        let mut output = Vec::with_capacity(wanted.len());
+        for index in wanted {
+            output.push(match is_family(*index) {
+                true => {
+                    families += 1;
+                    FamilyOutput::Family(families - 1)
+                }
+                false => FamilyOutput::Input(scanned.iter().position(|each| each == index).unwrap_or_default()),
+            });
+        }
+        (output, scanned)
+    }
+
     /// The scan of these spans, of the first rows of each prefix where only they are read. Its columns are still to come.
     pub(crate) fn limited_scan(&self, pushed: &Pushed) -> Scan {
         Scan {

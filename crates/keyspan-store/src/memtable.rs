@@ -175,6 +175,12 @@ impl MemtableView {
         entries.reduce(RowEntry::merged)
     }
 
+    /// The first key in `[start, end)`.
+    pub fn first_key(&self, start: &[u8], end: Option<&[u8]>) -> Option<Vec<u8>> {
+        let first = self.table.range(start, end).find(|entry| entry.key().1.0 <= self.seq);
+        first.map(|entry| entry.key().0.clone())
+    }
+
     /// All rows as columns, made once.
     pub fn whole(&self) -> Result<Arc<MemoryRun>> {
         if let Some(known) = self.known_whole() {

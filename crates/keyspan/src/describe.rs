@@ -1,7 +1,7 @@
 //! Definitions as CQL text that runs again: DESCRIBE and SHOW CREATE TABLE.
 
 use keyspan_cql::quoted;
-use keyspan_model::{ColumnDef, ColumnRole, KeyspaceDef, TableDef, ViewDef};
+use keyspan_model::{ColumnDef, ColumnRole, ColumnType, FamilyDef, GcRule, KeyspaceDef, TableDef, Value, ViewDef};
 
 /// A column's type with its length.
 pub(crate) fn type_text(column: &ColumnDef) -> String {
@@ -26,6 +26,7 @@ pub(crate) fn key_text(column: &ColumnDef) -> &'static str {
 pub(crate) fn table(table: &TableDef) -> String {
     let shown = table.columns.iter().filter(|column| !column.hidden);
     let mut parts: Vec<String> = shown.map(column).collect();
+    parts.extend(table.families.iter().map(|each| format!("{} {}", quoted(&each.name), family(each))));
     if !table.columns.iter().any(|column| column.hidden) {
         parts.push(primary_key(table));
     }
@@ -33,6 +34,22 @@ pub(crate) fn table(table: &TableDef) -> String {
     let (keyspace, name) = (quoted(&table.keyspace), quoted(&table.name));
     let options = options(table);
     format!("CREATE TABLE {keyspace}.{name} (\n    {}\n){options};", parts.join(",\n    "))
+}
+
+/// The type of a family and its rule.
+pub(crate) fn family(family: &FamilyDef) -> String {
+    let (qualifier, value) = (family.qualifier[0].ty.name(), family.value.ty.name());
+    format!("family<{qualifier}, {value}> GC {}", gc(&family.gc))
+}
+
+fn gc(rule: &GcRule) -> String {
+    let versions = rule.max_versions.map(|versions| format!("max_versions = {versions}"));
+    let age = rule.max_age.map(|age| {
+        let age = Value::Duration(0, 0, age.saturating_mul(1_000));
+        format!("max_age = '{}'", age.to_text(ColumnType::Duration))
+    });
+    let limits: Vec<String> = versions.into_iter().chain(age).collect();
+    if limits.is_empty() { "NONE".into() } else { limits.join(if rule.both { " AND " } else { " OR " }) }
 }
 
 fn column(column: &ColumnDef) -> String {

@@ -1,4 +1,5 @@
-//! The point path: a SELECT that gives the whole key and asks for plain columns goes straight to the store.
+//! The point path: a SELECT that gives the whole key and asks for plain columns, or cells of families by their
+//! qualifiers, goes straight to the store.
 
 use std::sync::Arc;
 
@@ -7,13 +8,16 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
-use keyspan_query::{KeyMatch, KeyPart, key_of};
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, key_of};
+use keyspan_seam::Snapshot;
 
 use crate::context::ClientContext;
 use crate::database::count;
+use crate::expression::Evaluator;
 use crate::names::{self, TableOrView};
 use crate::names::{fold_case, object_name};
 use crate::outcome::{Outcome, Rows, Tag};
+use crate::parameter::as_parameter;
 use crate::row::TableHandle;
 
 /// A SELECT by whole key.
@@ -27,10 +31,12 @@ pub(crate) struct PointSelect {
     locks: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum PointOutput {
     /// The column at this place.
     Column(usize),
+    /// The cell of the family at this place.
+    Cell(usize, KeyPart),
     /// All key parts as one text.
     RowKey,
 }
@@ -57,12 +63,13 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
         return None;
     };
     let handle = context.handle(table);
-    let (outputs, labels) = outputs(&handle, &select.projection)?;
+    let (outputs, labels) = outputs(context, &handle, &select.projection)?;
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         PointOutput::Column(place) => {
             let column = &handle.table.columns[*place];
             column.ty.field(label, !(column.not_null || column.is_key()))
         }
+        PointOutput::Cell(place, _) => handle.table.families[*place].value.ty.field(label, true),
         PointOutput::RowKey => ColumnType::Text.field(label, false),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -100,11 +107,17 @@ fn plain_select(query: &ast::Query) -> Option<&ast::Select> {
     (bare && plain).then_some(select)
 }
 
-fn outputs(handle: &TableHandle, projection: &[ast::SelectItem]) -> Option<(Vec<PointOutput>, Vec<String>)> {
+fn outputs(
+    context: &ClientContext,
+    handle: &TableHandle,
+    projection: &[ast::SelectItem],
+) -> Option<(Vec<PointOutput>, Vec<String>)> {
     let (mut outputs, mut labels) = (Vec::new(), Vec::new());
     for item in projection {
         let (expression, label) = match item {
-            ast::SelectItem::Wildcard(options) if *options == ast::WildcardAdditionalOptions::default() => {
+            ast::SelectItem::Wildcard(options)
+                if *options == ast::WildcardAdditionalOptions::default() && handle.table.families.is_empty() =>
+            {
                 for (place, column) in handle.shown() {
                     outputs.push(PointOutput::Column(place));
                     labels.push(column.name.clone());
@@ -115,6 +128,11 @@ fn outputs(handle: &TableHandle, projection: &[ast::SelectItem]) -> Option<(Vec<
             ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(fold_case(alias))),
             _ => return None,
         };
+        if let Some((name, cell)) = cell(context, &handle.table, expression) {
+            outputs.push(cell);
+            labels.push(label.unwrap_or(name));
+            continue;
+        }
         let name = column_name(&handle.table, expression)?;
         let place = handle.table.columns.iter().position(|column| column.name == name);
         outputs.push(match place {
@@ -125,6 +143,20 @@ fn outputs(handle: &TableHandle, projection: &[ast::SelectItem]) -> Option<(Vec<
         labels.push(label.unwrap_or(name));
     }
     Some((outputs, labels))
+}
+
+/// `family[qualifier]`, where the qualifier is a literal or a parameter, and the family's name.
+fn cell(context: &ClientContext, table: &TableDef, expression: &ast::Expr) -> Option<(String, PointOutput)> {
+    let ast::Expr::CompoundFieldAccess { root, access_chain } = expression else { return None };
+    let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_slice() else { return None };
+    let name = column_name(table, root)?;
+    let place = table.families.iter().position(|family| family.name == name)?;
+    let ty = table.families[place].qualifier[0].ty;
+    let qualifier = match as_parameter(index) {
+        Some(parameter) => KeyPart::Parameter(parameter, ty),
+        None => KeyPart::Value(Evaluator::new(context).simple(index, ty, &[])?.ok()?),
+    };
+    Some((name, PointOutput::Cell(place, qualifier)))
 }
 
 fn column_name(table: &TableDef, expression: &ast::Expr) -> Option<String> {
@@ -139,9 +171,35 @@ fn column_name(table: &TableDef, expression: &ast::Expr) -> Option<String> {
 }
 
 impl PointSelect {
-    /// Types of `$1`, `$2`, … as far as they are key parts.
+    /// Types of `$1`, `$2`, … as far as they are key parts or qualifiers.
     pub(crate) fn parameter_types(&self) -> Vec<(usize, ColumnType)> {
-        key_parameters(&self.key)
+        let qualifiers = self.outputs.iter().filter_map(|output| match output {
+            PointOutput::Cell(_, qualifier) => Some(qualifier.clone()),
+            PointOutput::Column(_) | PointOutput::RowKey => None,
+        });
+        key_parameters(&self.key.iter().cloned().chain(qualifiers).collect::<Vec<_>>())
+    }
+
+    /// The values of a cell in these rows, which are the row with this key or none.
+    async fn cells(
+        &self,
+        snapshot: &Arc<dyn Snapshot>,
+        (place, qualifier): (usize, Value),
+        key: &[Value],
+        rows: usize,
+    ) -> Result<ArrayRef> {
+        let table = &self.handle.table;
+        let family = &table.families[place];
+        let ty = family.value.ty;
+        if rows == 0 || qualifier.is_null() {
+            return array_of(ty, &vec![Value::Null; rows]);
+        }
+        let columns = table.key().zip(key).map(|(column, value)| array_of(column.ty, std::slice::from_ref(value)));
+        let relation = Arc::new(table.family_relation(family));
+        let read = FamilyRead { family: family.clone(), relation, only: Some(vec![qualifier]) };
+        let maps = read.maps(snapshot, &columns.collect::<Result<Vec<_>>>()?, rows).await?;
+        let values = maps.values();
+        if values.is_empty() { array_of(ty, &[Value::Null]) } else { coerce(&values.slice(0, 1), ty) }
     }
 
     /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
@@ -196,7 +254,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
         .iter()
         .filter_map(|output| match output {
             PointOutput::Column(place) => Some(ScanColumn::Column(select.handle.table.columns[*place].id)),
-            PointOutput::RowKey => None,
+            PointOutput::Cell(..) | PointOutput::RowKey => None,
         })
         .collect();
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
@@ -205,6 +263,10 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
     for output in &select.outputs {
         arrays.push(match output {
             PointOutput::RowKey => select.row_keys(&rows, &key)?,
+            PointOutput::Cell(place, qualifier) => {
+                let cell = (*place, qualifier.bind(parameters)?);
+                select.cells(&snapshot, cell, &key, rows.num_rows()).await?
+            }
             PointOutput::Column(place) => match read.next() {
                 Some(array) => coerce(array, select.handle.table.columns[*place].ty)?,
                 None => return Err(keyspan_model::Error::internal("the store left out a column")),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
-    Assignment, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement, Update, Using,
-    ast,
+    Assignment, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement,
+    Update, Using, ast,
 };
 use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
@@ -13,6 +13,7 @@ use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 use crate::context::ClientContext;
 use crate::dml::assign;
 use crate::dml::condition;
+use crate::dml::family;
 use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
 use crate::dml::target::{Beside, found_rows};
@@ -117,6 +118,9 @@ impl Preparation {
         match &statement.source {
             InsertSource::Values(rows) => {
                 let columns = insert_columns(&handle.table, statement);
+                for (column, value) in rows.iter().flat_map(|row| statement.columns.iter().zip(row)) {
+                    self.cells(&handle.table, column, value);
+                }
                 self.rows(context, rows, &columns)?;
             }
             InsertSource::Query(source) => {
@@ -148,7 +152,7 @@ impl Preparation {
         self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
         let own = |assignment: &&Assignment| match &assignment.value {
             InsertValue::Expression(expression) => !assign::needs_query(expression, &statement.from),
-            InsertValue::Default => true,
+            InsertValue::Default | InsertValue::Map(_) => true,
         };
         let own: Vec<Assignment> = statement.assignments.iter().filter(own).cloned().collect();
         self.assignments(context, &handle, &own, &input)?;
@@ -165,6 +169,7 @@ impl Preparation {
         let alias = statement.alias.as_deref();
         let beside = Beside { from: &statement.from, values: &[] };
         self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
+        statement.columns.iter().for_each(|column| self.cells(&handle.table, column, &InsertValue::Default));
         if statement.from.is_empty() {
             self.filter(context, &handle, alias, statement.filter.as_ref())?;
         }
@@ -243,6 +248,24 @@ impl Preparation {
         Ok(())
     }
 
+    /// Parameters in a family's qualifiers and in maps.
+    fn cells(&mut self, table: &TableDef, target: &ColumnName, value: &InsertValue) {
+        let Some(family) = family::family_of(table, target) else { return };
+        let mut set = |expression: &ast::Expr, ty| {
+            if let Some(index) = as_parameter(expression) {
+                self.set_type(index, ty);
+            }
+        };
+        let (key, of_value) = (family.qualifier[0].ty, family.value.ty);
+        target.qualifier.iter().for_each(|qualifier| set(qualifier, key));
+        if let InsertValue::Map(entries) = value {
+            for (qualifier, value) in entries {
+                set(qualifier, key);
+                set(value, of_value);
+            }
+        }
+    }
+
     fn assignments(
         &mut self,
         context: &mut ClientContext,
@@ -251,9 +274,12 @@ impl Preparation {
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
         for assignment in list {
-            let column = handle.table.expect_column(&assignment.column.name);
-            let column = column.map_err(|error| error.at(assignment.column.position))?;
-            self.value(context, &assignment.value, column.ty, input)?;
+            self.cells(&handle.table, &assignment.column, &assignment.value);
+            let Some(ty) = family::written_type(&handle.table, &assignment.column) else {
+                let column = handle.table.expect_column(&assignment.column.name);
+                return column.map(drop).map_err(|error| error.at(assignment.column.position));
+            };
+            self.value(context, &assignment.value, ty, input)?;
         }
         Ok(())
     }
@@ -381,9 +407,10 @@ fn handle(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
     if statement.columns.is_empty() {
-        return table.columns.iter().filter(|column| !column.hidden).map(|column| column.ty).collect();
+        let columns = table.columns.iter().filter(|column| !column.hidden).map(|column| column.ty);
+        return columns.chain(table.families.iter().map(|_| ColumnType::Jsonb)).collect();
     }
     // A wrong name is an error when the statement runs; here its values are texts.
-    let ty = |name: &str| table.column(name).map_or(ColumnType::Text, |column| column.ty);
-    statement.columns.iter().map(|column| ty(&column.name)).collect()
+    let ty = |column| family::written_type(table, column).unwrap_or(ColumnType::Text);
+    statement.columns.iter().map(ty).collect()
 }

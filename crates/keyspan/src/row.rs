@@ -6,8 +6,8 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
-    CellWrite, ColumnDef, KeyEncoder, Mutation, RelationDef, Result, RowDelete, RowWrite, ScanColumn, Span, Stamp,
-    TableDef, Unchanged, Value,
+    CellWrite, ColumnDef, FamilyDef, KeyEncoder, Mutation, RelationDef, Result, RowDelete, RowWrite, ScanColumn, Span,
+    SpanDelete, Stamp, TableDef, Unchanged, Value,
 };
 use keyspan_seam::Snapshot;
 
@@ -105,9 +105,24 @@ impl TableHandle {
         Mutation::Row(RowWrite { relation: self.relation.id, key, marker, cells: cells.collect(), stamp, ttl })
     }
 
-    /// The mutation that deletes a row.
-    pub(crate) fn delete(&self, key: Vec<Value>, stamp: Stamp) -> Mutation {
-        Mutation::DeleteRow(RowDelete { relation: self.relation.id, key, stamp })
+    /// The mutations that delete a row.
+    pub(crate) fn delete(&self, key: Vec<Value>, stamp: Stamp) -> Vec<Mutation> {
+        let mut mutations = self.delete_families(&Span::prefix(key.clone()), stamp);
+        mutations.push(Mutation::DeleteRow(RowDelete { relation: self.relation.id, key, stamp }));
+        mutations
+    }
+
+    /// The mutations that delete a span of rows.
+    pub(crate) fn delete_span(&self, span: Span, stamp: Stamp) -> Vec<Mutation> {
+        let mut mutations = self.delete_families(&span, stamp);
+        mutations.push(Mutation::DeleteSpan(SpanDelete { relation: self.relation.id, span, stamp }));
+        mutations
+    }
+
+    fn delete_families(&self, span: &Span, stamp: Stamp) -> Vec<Mutation> {
+        let families = self.table.families.iter();
+        let delete = |family: &FamilyDef| SpanDelete { relation: family.relation, span: span.clone(), stamp };
+        families.map(|family| Mutation::DeleteSpan(delete(family))).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{CellWrite, ColumnId, RelationDef, RowWrite, Value, tie_bytes};
 
 /// A version of a cell, or of the marker, whose value is then `true`. Times in microseconds since 1970.
@@ -77,10 +78,10 @@ impl Row {
         self.cells.retain(|_, cell| cell.ts > deleted);
     }
 
-    /// Whether its marker or a cell of a column that the relation has lives.
+    /// Whether its marker or a cell of a column that the relation has lives, presence entries aside.
     pub fn is_live(&self, relation: &RelationDef, now: i64) -> bool {
         self.marker.as_ref().is_some_and(|marker| marker.is_live(now))
-            || relation.values.iter().any(|column| self.cell(column.id, now).is_some())
+            || relation.values.iter().any(|column| column.id != PRESENCE_COLUMN && self.cell(column.id, now).is_some())
     }
 
     /// The live version of a cell.

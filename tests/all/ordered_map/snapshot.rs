@@ -35,13 +35,13 @@ type Found<'a> = (&'a Vec<u8>, &'a Row);
 
 impl MapSnapshot {
     /// The rows that a scan delivers, in the order of delivery.
-    fn found<'a>(&self, relation: &'a Relation, scan: &Scan) -> Result<Vec<Found<'a>>> {
+    fn found<'a>(&'a self, relation: &'a Relation, scan: &Scan) -> Result<Vec<Found<'a>>> {
         let every = [Span::all()];
         let spans = if self.accepted.spans { scan.spans.as_slice() } else { &every };
         let mut found = Vec::new();
         for span in spans {
             let keys = relation.encoder.span_bytes(span)?;
-            found.extend(relation.within(&keys).filter(|(_, row)| row.is_live(&relation.definition, self.state.clock)));
+            found.extend(self.state.live(relation, &keys)?);
         }
         if scan.order == Order::Reverse {
             found.reverse();
@@ -165,8 +165,7 @@ impl Snapshot for MapSnapshot {
         let relation = self.state.relation(relation)?;
         let mut found = Vec::new();
         for key in keys {
-            let row = relation.rows.get_key_value(&relation.encoder.encode(key)?);
-            found.extend(row.filter(|(_, row)| row.is_live(&relation.definition, self.state.clock)));
+            found.extend(self.state.live(relation, &relation.encoder.span_bytes(&Span::prefix(key.clone()))?)?);
         }
         self.batch(relation, columns, &found)
     }

@@ -1,13 +1,14 @@
 //! All relations of the weak store as of one batch. A clone is a snapshot.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::Array;
+use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId, Result, RowWrite,
-    Span, Stamp, Unchanged, WriteBatch, value_at,
+    BatchWrite, Catalog, CellWrite, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId, RelationKind,
+    Result, RowWrite, Span, Stamp, Unchanged, Value, WriteBatch, value_at,
 };
 
 use super::row::Row;
@@ -87,6 +88,33 @@ impl State {
         Ok(())
     }
 
+    /// The live rows of a range, in key order.
+    pub fn live<'a>(&'a self, relation: &'a Relation, keys: &KeyRange) -> Result<Vec<(&'a Vec<u8>, &'a Row)>> {
+        match relation.definition.kind {
+            RelationKind::Family => {
+                let mut kept = relation.kept_versions(self.clock)?;
+                kept.retain(|(key, _)| holds(keys, key));
+                Ok(kept)
+            }
+            _ => {
+                let families =
+                    self.catalog.tables.get(&relation.definition.table).map_or(&[][..], |table| &table.families);
+                let mut alive_in_families = BTreeSet::new();
+                for family in families {
+                    for (key, _) in self.relation(family.relation)?.kept_versions(self.clock)? {
+                        alive_in_families
+                            .insert(key[..relation.encoder.prefix_len(key, relation.definition.key.len())].to_vec());
+                    }
+                }
+                let is_live = |(key, row): &(&Vec<u8>, &Row)| {
+                    row.is_live(&relation.definition, self.clock)
+                        || (row.cell(PRESENCE_COLUMN, self.clock).is_some() && alive_in_families.contains(*key))
+                };
+                Ok(relation.within(keys).filter(is_live).collect())
+            }
+        }
+    }
+
     /// Does what a batch asks, with `timestamp` for its first statement.
     pub fn write(&mut self, batch: &WriteBatch, timestamp: i64) -> Result<()> {
         for mutation in &batch.mutations {
@@ -133,7 +161,11 @@ impl Relation {
     }
 
     fn write(&mut self, write: &RowWrite, ts: i64, clock: i64, seq: u64) -> Result<()> {
-        let key = self.encoder.encode(&write.key)?;
+        let mut key = write.key.clone();
+        if self.definition.kind == RelationKind::Family {
+            key.push(Value::Timestamp(ts));
+        }
+        let key = self.encoder.encode(&key)?;
         let covering = self.deleted.iter().filter(|deleted| holds(&deleted.keys, &key)).map(|deleted| deleted.ts).max();
         let row = self.rows.entry(key).or_default();
         row.write(write, ts, clock);
@@ -189,6 +221,28 @@ impl Relation {
         };
         let deleted = self.deleted.iter().any(|deleted| deleted.seq > since && meets(&deleted.keys));
         Ok(deleted || self.within(&keys).any(|(_, row)| row.seq > since))
+    }
+
+    /// Of a family: the live versions that its rule keeps, counted from the newest.
+    fn kept_versions(&self, now: i64) -> Result<Vec<(&Vec<u8>, &Row)>> {
+        let rule = &self.definition.gc;
+        let (mut kept, mut path, mut rank) = (Vec::new(), &[][..], 0);
+        for (key, row) in self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, now)) {
+            let own = &key[..self.encoder.prefix_len(key, self.definition.key.len() - 1)];
+            rank = if own == path { rank + 1 } else { 1 };
+            path = own;
+            let Some(Value::Timestamp(written)) = self.encoder.decode(key)?.pop() else { continue };
+            let excess = rule.max_versions.map(|most| rank > most);
+            let old = rule.max_age.map(|age| now - written > age);
+            let goes = match (excess, old) {
+                (Some(excess), Some(old)) if rule.both => excess && old,
+                (excess, old) => excess == Some(true) || old == Some(true),
+            };
+            if !goes {
+                kept.push((key, row));
+            }
+        }
+        Ok(kept)
     }
 
     /// The rows of a range, in key order.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::ColumnType;
+use keyspan_model::{ColumnType, GcRule};
 
 use super::{ObjectName, Query, SourceExpression};
 
@@ -100,6 +100,8 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The columns, in declaration order.
     pub columns: Vec<ColumnDefinition>,
+    /// The families, in declaration order.
+    pub families: Vec<FamilyDefinition>,
     /// The key; none for a table in arrival order. Inline `PRIMARY KEY` and the clause both end here.
     pub primary_key: Option<PrimaryKey>,
     /// CHECKs of columns and of the table, in order.
@@ -128,6 +130,21 @@ pub struct ColumnDefinition {
     /// `DEFAULT expression`.
     pub default: Option<SourceExpression>,
     /// Where the column begins in the input: characters from 1.
+    pub position: usize,
+}
+
+/// `name family<qualifier, value> [GC rule]` of a CREATE TABLE or ALTER TABLE ADD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FamilyDefinition {
+    /// The family.
+    pub name: String,
+    /// Type of its qualifiers.
+    pub qualifier: ColumnType,
+    /// Type of its values.
+    pub value: ColumnType,
+    /// Which versions are kept.
+    pub gc: GcRule,
+    /// Where it begins in the input: characters from 1.
     pub position: usize,
 }
 
@@ -236,7 +253,21 @@ pub enum AlterAction {
         /// Its CHECKs.
         checks: Vec<CheckDefinition>,
     },
-    /// `DROP [COLUMN] [IF EXISTS] column`.
+    /// `ADD [IF NOT EXISTS] name family<qualifier, value> …`.
+    AddFamily {
+        /// Answer a notice if it exists.
+        if_not_exists: bool,
+        /// The family.
+        family: FamilyDefinition,
+    },
+    /// `ALTER family SET GC rule`.
+    SetGc {
+        /// The family.
+        family: String,
+        /// Its new rule.
+        gc: GcRule,
+    },
+    /// `DROP [COLUMN] [IF EXISTS] column`, or a family.
     DropColumn {
         /// Answer a notice if the column does not exist.
         if_exists: bool,

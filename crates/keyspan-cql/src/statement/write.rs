@@ -39,6 +39,8 @@ pub struct Insert {
 pub struct ColumnName {
     /// The column, folded.
     pub name: String,
+    /// `family[qualifier]`: the cell of a family.
+    pub qualifier: Option<ast::Expr>,
     /// Where it stands in the input: characters from 1.
     pub position: usize,
 }
@@ -61,6 +63,8 @@ pub enum InsertValue {
     Default,
     /// An expression.
     Expression(ast::Expr),
+    /// `{key: value, …}`.
+    Map(Vec<(ast::Expr, ast::Expr)>),
 }
 
 /// `ON CONFLICT [(columns) | ON CONSTRAINT name] action`.

@@ -34,7 +34,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
-use crate::semantics::corrected;
+use crate::semantics::{corrected, json_of_nested};
 use crate::syntax::parts_of;
 use crate::table::Mentions;
 use names::{Named, find};
@@ -102,9 +102,24 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
     let labels = rewritten.labels;
     let statement = ast::Statement::Query(rewritten.query);
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
-    let plan = corrected(plan)?;
+    let plan = maps_as_json(corrected(plan)?)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
     Ok(Planned { plan, labels })
+}
+
+/// The plan with families among its columns as `jsonb`, which is how a client gets them.
+fn maps_as_json(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let is_map = |field: &Field| matches!(field.data_type(), DataType::Map(..));
+    if !plan.schema().fields().iter().any(|field| is_map(field)) {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
+    let columns = columns.map(|(column, field)| match is_map(field) {
+        true => Ok(json_of_nested(Expr::Column(column.clone()))?.alias_qualified(column.relation, column.name)),
+        false => Ok(Expr::Column(column)),
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
 /// How names and literals are read.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::catalog::TableFunctionArgs;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
@@ -24,12 +24,14 @@ use super::{analyzed, output_schema, plan_view};
 use crate::asof::AsOfRelation;
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
+use crate::family::{CELLS, cells_table};
 use crate::functions;
 use crate::pg_catalog;
 use crate::rollup::RollupTable;
 use crate::semantics;
 use crate::syntax::parts_of;
 use crate::table::{KeyspanTable, Mentions};
+use crate::types::literal_text;
 
 /// Views within views, at most: a cycle cannot be made, but depth costs stack.
 const DEEPEST_VIEW: usize = 32;
@@ -120,6 +122,27 @@ impl Names<'_> {
         self.context.snapshot.catalog().views.values().filter_map(|view| columns(view)).collect()
     }
 
+    /// `cells('table', 'family')`.
+    fn cells(&self, args: &[Expr]) -> keyspan_model::Result<Arc<dyn TableProvider>> {
+        let texts: Option<Vec<&str>> = args.iter().map(literal_text).collect();
+        let Some([table, family]) = texts.as_deref() else {
+            let error = Error::new(ErrorKind::UndefinedFunction, "cells takes the names of a table and of a family");
+            return Err(error.with_hint("Write FROM cells('table', 'family')."));
+        };
+        let (schema, name) = match table.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, *table),
+        };
+        let Some(Named::Table(table)) = find(self.context.snapshot.catalog(), self.search_path, schema, name) else {
+            return Err(self.undefined(schema, name));
+        };
+        let Some(family) = table.family(family) else {
+            let message = format!("family \"{family}\" of relation \"{name}\" does not exist");
+            return Err(Error::new(ErrorKind::UndefinedColumn, message));
+        };
+        Ok(Arc::new(KeyspanTable::new(Arc::new(cells_table(&table, family)), &self.mentions)))
+    }
+
     fn view(&self, view: &ViewDef) -> Result<Arc<dyn TableSource>> {
         if self.depth >= DEEPEST_VIEW {
             let message = format!("views are nested more than {DEEPEST_VIEW} deep");
@@ -185,6 +208,9 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        if name == CELLS {
+            return self.cells(&args).map(provider_as_source).map_err(external);
+        }
         let Some(function) = self.state.table_functions().get(name).cloned() else {
             let message = format!("function {name} does not exist");
             return Err(external(Error::new(ErrorKind::UndefinedFunction, message)));

@@ -105,7 +105,7 @@ fn columns(source: &Source) -> Vec<Row> {
         }
     }
     for table in source.catalog.tables.values() {
-        rows.extend(shown(table).map(|(number, column)| column_row(source, table, number, column)));
+        rows.extend(shown(table).map(|(number, column)| column_row(source, table, number, &column)));
     }
     for (id, schema) in source.views.iter() {
         if let Some(view) = source.catalog.views.get(id) {

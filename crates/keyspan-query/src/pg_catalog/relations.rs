@@ -118,7 +118,7 @@ fn attributes(source: &Source) -> Vec<Row> {
     }
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
-            let row = attribute(table_oid(table.id), &column.name, number, type_of_column(column));
+            let row = attribute(table_oid(table.id), &column.name, number, type_of_column(&column));
             rows.push(
                 row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", column.default.is_some()),
             );
@@ -153,7 +153,7 @@ fn defaults(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
             if let Some(default) = &column.default {
-                let row = Row::new().with("oid", default_oid(column)).with("adrelid", table_oid(table.id));
+                let row = Row::new().with("oid", default_oid(&column)).with("adrelid", table_oid(table.id));
                 rows.push(row.with("adnum", number).with("adbin", default));
             }
         }

@@ -3,10 +3,11 @@
 //! An OID stays the same as long as the thing is there: of tables and views it is made from the table's id, which is
 //! never reused; of a keyspace from its name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
@@ -93,9 +94,24 @@ pub fn key_name(table: &TableDef) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// The columns that are shown, with their numbers.
-pub fn shown(table: &TableDef) -> impl Iterator<Item = (usize, &ColumnDef)> {
-    table.columns.iter().filter(|column| !column.hidden).enumerate().map(|(place, column)| (place + 1, column))
+/// The columns that are shown, with their numbers: then the families, as what clients get of them.
+pub fn shown(table: &TableDef) -> impl Iterator<Item = (usize, Cow<'_, ColumnDef>)> {
+    let columns = table.columns.iter().filter(|column| !column.hidden).map(Cow::Borrowed);
+    let families = table.families.iter().map(|family| Cow::Owned(as_column(family)));
+    columns.chain(families).enumerate().map(|(place, column)| (place + 1, column))
+}
+
+fn as_column(family: &FamilyDef) -> ColumnDef {
+    ColumnDef {
+        id: family.value.id,
+        name: family.name.clone(),
+        ty: ColumnType::Jsonb,
+        role: ColumnRole::Regular,
+        not_null: false,
+        default: None,
+        max_length: None,
+        hidden: false,
+    }
 }
 
 /// Numbers of the key's columns.

@@ -41,6 +41,8 @@ pub enum ReadColumn {
     Scan(ScanColumn),
     /// The row key as one text.
     RowKey,
+    /// The family of this place in its table, which is no part of the rows: it is read after them.
+    Family(usize),
 }
 
 /// How the columns read come from those of the store.
@@ -72,7 +74,7 @@ impl Columns {
         }
         let places = read.iter().map(|column| match column {
             ReadColumn::Scan(column) => Some(place(*column)),
-            ReadColumn::RowKey => None,
+            ReadColumn::RowKey | ReadColumn::Family(_) => None,
         });
         let places = places.collect();
         Columns { scan, places, key, key_columns: relation.key.clone() }

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::cast::implicit;
+use crate::family;
 use crate::functions::bounds::counts_from_zero;
 use crate::functions::value_call;
 use crate::syntax::folded;
@@ -45,6 +46,9 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
     }
     if let Ty::Known(list @ ColumnType::List(_)) = field_type(&field) {
         return part_of_list(expr, list, field_access, schema).map(PlannerResult::Planned);
+    }
+    if let DataType::Map(entries, _) = field.data_type() {
+        return cell(expr, entries, field_access, schema).map(PlannerResult::Planned);
     }
     let field_access = match field_access {
         GetFieldAccess::NamedStructField { name } => {
@@ -101,6 +105,27 @@ fn part_of_list(expr: Expr, list: ColumnType, access: GetFieldAccess, schema: &D
             fail(Error::new(ErrorKind::WrongObjectType, message))
         }
     }
+}
+
+/// `family[qualifier]`.
+fn cell(family: Expr, entries: &Field, access: GetFieldAccess, schema: &DFSchema) -> Result<Expr> {
+    let qualifier = match access {
+        GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
+        GetFieldAccess::ListIndex { key } => *key,
+        GetFieldAccess::ListRange { .. } => {
+            let error = Error::not_supported("a range of a family's qualifiers is not supported in a subscript");
+            return fail(
+                error.with_hint("Write FROM cells('table', 'family') WHERE qualifier >= … AND qualifier < …."),
+            );
+        }
+    };
+    let ty = match entries.data_type() {
+        DataType::Struct(fields) => field_type(&fields[0]).known(),
+        _ => None,
+    };
+    let from = type_of(&qualifier, schema)?;
+    let qualifier = implicit(qualifier, &from, ty.unwrap_or(ColumnType::Text))?;
+    Ok(family::value_call(family, qualifier))
 }
 
 fn is_positive(key: &Expr) -> bool {

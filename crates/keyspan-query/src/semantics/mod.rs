@@ -75,6 +75,7 @@ use keyspan_model::Result;
 
 pub use correct::corrected;
 pub use label::label;
+pub use operator::json_of_nested;
 pub(crate) use subquery::{expand, parsed};
 pub use union::UnionRelation;
 

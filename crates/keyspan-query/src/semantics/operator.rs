@@ -13,6 +13,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 use super::cast::{implicit, parameter_type};
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
+use crate::functions::json::OF_VALUE;
 use crate::functions::{list_function, translated, value_call};
 use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
@@ -586,6 +587,11 @@ fn json_call(name: &str, sides: Sides, left: ColumnType, wanted: ColumnType) -> 
     let value = implicit(sides.left, &sides.left_type, left)?;
     let argument = implicit(sides.right, &sides.right_type, wanted)?;
     value_call(name, vec![value, argument], &[left, wanted])
+}
+
+/// A list, a row or a map as `jsonb`.
+pub fn json_of_nested(value: Expr) -> Result<Expr> {
+    value_call("to_jsonb", vec![json_of(OF_VALUE, value)], &[ColumnType::Json])
 }
 
 /// A list or a row as JSON, by one of the functions that make it.

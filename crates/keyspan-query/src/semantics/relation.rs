@@ -20,6 +20,7 @@ use keyspan_model::Result;
 
 use super::json_rows;
 use super::subquery::parsed;
+use crate::family::CELLS;
 use crate::functions::expand::NUMBERED;
 use crate::functions::pattern::{MATCHES, SPLIT};
 use crate::functions::series::AS_LIST;
@@ -29,8 +30,8 @@ use crate::syntax::parts_of;
 /// The function of `information_schema`, which is found by its whole name only.
 const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");
 
-/// Functions that are relations by themselves: of DataFusion, and `generate_series` of constants.
-const TABLE_FUNCTIONS: [&str; 3] = ["generate_series", "range", "pg_get_keywords"];
+/// Functions that are relations by themselves: of DataFusion, the cells of a family, and `generate_series` of constants.
+const TABLE_FUNCTIONS: [&str; 4] = ["generate_series", "range", "pg_get_keywords", CELLS];
 
 /// Functions that give several rows, and the list that has them.
 const SETS: [(&str, &str); 3] =

@@ -149,7 +149,7 @@ impl Core {
                 Stamp::Server(statement) => timestamp + i64::from(statement),
                 Stamp::At(ts) => ts,
             };
-            match effect.entry(ts, clock) {
+            match effect.entry(&current.definition, ts, clock) {
                 Ok((key, entry)) => {
                     let before = current.active.bytes();
                     current.active.insert(key, seq, entry)?;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use keyspan_model::{KeyEncoder, Mutation, Result, Stamp, WriteBatch};
+use keyspan_model::{KeyEncoder, Mutation, RelationDef, RelationKind, Result, Stamp, Value, WriteBatch};
 
 use super::load::Loaded;
+use super::staging::{add_version, single_rows};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::row::RowEntry;
@@ -24,12 +25,23 @@ pub fn with_writes(source: &ScanSource, batch: &WriteBatch, timestamp: i64) -> R
         let seq = order as u64 + 1;
         match mutation {
             Mutation::Row(write) => {
-                let entry = RowEntry::written(write, stamp(write.stamp, timestamp), source.now);
-                memtable.insert(encoder.encode(&write.key)?, seq, entry)?;
+                let ts = stamp(write.stamp, timestamp);
+                memtable.insert(
+                    key_of(&relation, &encoder, &write.key, ts)?,
+                    seq,
+                    RowEntry::written(write, ts, source.now),
+                )?;
             }
             Mutation::DeleteRow(delete) => {
                 let entry = RowEntry::deleted(stamp(delete.stamp, timestamp), source.now);
                 memtable.insert(encoder.encode(&delete.key)?, seq, entry)?;
+            }
+            Mutation::Batch(write) if relation.kind == RelationKind::Family => {
+                let ts = stamp(write.stamp, timestamp);
+                for row in single_rows(&relation, write)? {
+                    let key = key_of(&relation, &encoder, &row.key, ts)?;
+                    memtable.insert(key, seq, RowEntry::written(&row, ts, source.now))?;
+                }
             }
             Mutation::Batch(write) => {
                 let ts = stamp(write.stamp, timestamp);
@@ -51,6 +63,12 @@ pub fn with_writes(source: &ScanSource, batch: &WriteBatch, timestamp: i64) -> R
         source.runs.push(Run::Memtable(memtable.view(u64::MAX, relation)));
     }
     Ok(source)
+}
+
+fn key_of(relation: &RelationDef, encoder: &KeyEncoder, given: &[Value], ts: i64) -> Result<Vec<u8>> {
+    let mut key = encoder.encode(given)?;
+    add_version(relation, &mut key, ts);
+    Ok(key)
 }
 
 /// The write timestamp, in microseconds, that a stamp stands for where `Stamp::Server(0)` is `timestamp`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
     Catalog, ColumnId, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Value, WriteBatch,
 };
@@ -77,17 +78,33 @@ impl StoreSnapshot {
             let seen = version.tombstones.iter().filter(|tombstone| tombstone.span.seq <= self.seq);
             tombstones.extend(seen.map(|tombstone| tombstone.span.clone()));
         }
-        let mut source = ScanSource { relation, runs, tombstones, now: self.now };
+        let families = self.families(&relation)?;
+        let mut source = ScanSource { relation, runs, tombstones, now: self.now, families };
         for (batch, timestamp) in &self.own {
             source = with_writes(&source, batch, *timestamp)?;
         }
         Ok(source)
     }
 
+    /// The families of the table whose rows these are.
+    fn families(&self, relation: &RelationDef) -> Result<Vec<Arc<ScanSource>>> {
+        if relation.value(PRESENCE_COLUMN).is_none() {
+            return Ok(Vec::new());
+        }
+        let table = self.schema.catalog.tables.get(&relation.table);
+        let families = table.iter().flat_map(|table| &table.families);
+        families.map(|family| self.source(family.relation)).collect()
+    }
+
     /// Only what the transaction itself has written.
     fn own_source(&self, relation: &Arc<RelationDef>) -> Result<ScanSource> {
-        let nothing =
-            ScanSource { relation: relation.clone(), runs: Vec::new(), tombstones: Vec::new(), now: self.now };
+        let nothing = ScanSource {
+            relation: relation.clone(),
+            runs: Vec::new(),
+            tombstones: Vec::new(),
+            now: self.now,
+            families: Vec::new(),
+        };
         self.own.iter().try_fold(nothing, |source, (batch, timestamp)| with_writes(&source, batch, *timestamp))
     }
 

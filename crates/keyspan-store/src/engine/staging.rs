@@ -17,8 +17,8 @@ use arrow::datatypes::DataType;
 use keyspan_model::array::own_bytes;
 use keyspan_model::array::value_at;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId,
-    Result, RowWrite, Stamp, Value, WriteBatch,
+    BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyColumn, KeyEncoder, Mutation, RelationDef,
+    RelationId, RelationKind, Result, RowWrite, Stamp, Value, WriteBatch,
 };
 
 use super::load::Loaded;
@@ -159,7 +159,7 @@ pub fn logged(schema: &Schema, mutations: Vec<Mutation>) -> Result<Vec<LoggedMut
                 logged.push(LoggedMutation::Load { relation, schema_version, stamp, parts, segments });
             }
             Mutation::DeleteRow(delete) => {
-                let key = whole_key(relation, &delete.key)?;
+                let key = encoded(&relation.key, &delete.key)?;
                 let (relation, stamp) = (delete.relation, delete.stamp);
                 logged.push(LoggedMutation::DeleteRow { relation, schema_version, key, stamp });
             }
@@ -196,16 +196,17 @@ pub fn stage(schema: &Schema, logged: Vec<LoggedMutation>) -> Result<Vec<Staged>
     Ok(staged)
 }
 
-fn whole_key(relation: &RelationDef, key: &[Value]) -> Result<Vec<u8>> {
-    if key.len() != relation.key.len() {
-        let message = format!("a row needs all {} key columns, {} were given", relation.key.len(), key.len());
+/// The bytes of a key, or of what a write gives of it.
+fn encoded(columns: &[KeyColumn], key: &[Value]) -> Result<Vec<u8>> {
+    if key.len() != columns.len() {
+        let message = format!("a row needs all {} key columns, {} were given", columns.len(), key.len());
         return Err(Error::new(ErrorKind::InvalidArgument, message));
     }
-    KeyEncoder::new(&relation.key).encode(key)
+    KeyEncoder::new(columns).encode(key)
 }
 
 fn logged_row(relation: &RelationDef, write: RowWrite) -> Result<LoggedMutation> {
-    let key = whole_key(relation, &write.key)?;
+    let key = encoded(relation.given_key(), &write.key)?;
     let mut cells = Vec::with_capacity(write.cells.len());
     for (column, cell) in write.cells {
         let Some(definition) = relation.value(column) else { continue };
@@ -250,7 +251,8 @@ fn check_cell(column: &str, bytes: usize) -> Result<()> {
 fn logged_bulk(relation: &RelationDef, write: BatchWrite, logged: &mut Vec<LoggedMutation>) -> Result<()> {
     let write = known_columns(relation, write)?;
     check_arrays(relation, &write)?;
-    if write.batch.num_rows() >= BULK_ROWS {
+    // A family's rows have a key only once they have their timestamp.
+    if write.batch.num_rows() >= BULK_ROWS && relation.kind != RelationKind::Family {
         logged.push(LoggedMutation::Bulk { schema_version: relation.schema_version, write });
         return Ok(());
     }
@@ -279,10 +281,9 @@ fn column_type(relation: &RelationDef, write: &BatchWrite, at: usize) -> Option<
 
 /// Errors: a batch that is not of the relation's types (42804), a value that is too long (54000).
 pub fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
-    let keys = relation.key.iter().map(|column| column.id);
-    if write.columns.len() != write.batch.num_columns()
-        || !keys.eq(write.columns.iter().copied().take(relation.key.len()))
-    {
+    let given = relation.given_key();
+    let keys = given.iter().map(|column| column.id);
+    if write.columns.len() != write.batch.num_columns() || !keys.eq(write.columns.iter().copied().take(given.len())) {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
             "a bulk write needs an array for every key column, in key order",
@@ -306,9 +307,9 @@ pub fn check_arrays(relation: &RelationDef, write: &BatchWrite) -> Result<()> {
 }
 
 /// The rows of a small bulk write, each key once: of two rows with one key the later wins.
-fn single_rows(relation: &RelationDef, write: &BatchWrite) -> Result<Vec<RowWrite>> {
-    let keys = relation.key.len();
-    let encoded = KeyEncoder::new(&relation.key).encode_batch(&write.batch.columns()[..keys])?;
+pub fn single_rows(relation: &RelationDef, write: &BatchWrite) -> Result<Vec<RowWrite>> {
+    let keys = relation.given_key().len();
+    let encoded = KeyEncoder::new(relation.given_key()).encode_batch(&write.batch.columns()[..keys])?;
     let mut rows: Vec<RowWrite> = Vec::with_capacity(write.batch.num_rows());
     let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(write.batch.num_rows());
     for at in 0..write.batch.num_rows() {
@@ -329,10 +330,11 @@ fn single_rows(relation: &RelationDef, write: &BatchWrite) -> Result<Vec<RowWrit
 }
 
 fn single_row(relation: &RelationDef, write: &BatchWrite, at: usize) -> Result<RowWrite> {
-    let (mut key, mut cells) = (Vec::with_capacity(relation.key.len()), Vec::new());
+    let keys = relation.given_key().len();
+    let (mut key, mut cells) = (Vec::with_capacity(keys), Vec::new());
     for (index, array) in write.batch.columns().iter().enumerate() {
         let ty = column_type(relation, write, index).expect("unknown columns were left out");
-        if index < relation.key.len() {
+        if index < keys {
             key.push(value_at(array, at, ty)?);
         } else if array.is_valid(at) {
             cells.push((write.columns[index], CellWrite::Value(value_at(array, at, ty)?)));
@@ -343,11 +345,22 @@ fn single_row(relation: &RelationDef, write: &BatchWrite, at: usize) -> Result<R
     Ok(RowWrite { relation: write.relation, key, marker: write.marker, cells, stamp: write.stamp, ttl: write.ttl })
 }
 
+/// Makes the key of a family's cell of what a write gives of it, and its write timestamp in microseconds.
+pub fn add_version(relation: &RelationDef, key: &mut Vec<u8>, ts: i64) {
+    if let (RelationKind::Family, Some(version)) = (relation.kind, relation.key.last()) {
+        let encoder = KeyEncoder::new(std::slice::from_ref(version));
+        encoder.encode_into(&[Value::Timestamp(ts)], key).expect("a timestamp is a key of eight bytes");
+    }
+}
+
 impl Effect {
-    /// The row entry of a write of one row, stamped; `None` for the other effects.
-    pub fn entry(self, ts: i64, now: i64) -> Result<(Vec<u8>, RowEntry), Effect> {
+    /// The row entry of a write of one row of this relation, stamped; the effect itself for the others.
+    pub fn entry(self, relation: &RelationDef, ts: i64, now: i64) -> Result<(Vec<u8>, RowEntry), Effect> {
         match self {
-            Effect::Row(key, write) => Ok((key, RowEntry::written(&write, ts, now))),
+            Effect::Row(mut key, write) => {
+                add_version(relation, &mut key, ts);
+                Ok((key, RowEntry::written(&write, ts, now)))
+            }
             Effect::DeleteRow(key) => Ok((key, RowEntry::deleted(ts, now))),
             other => Err(other),
         }

@@ -9,6 +9,7 @@ use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, 
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, nullif};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{ColumnType, Error, RelationDef, Result, ScanColumn, decoded};
 
 use super::chunk::Gathered;
@@ -26,6 +27,17 @@ pub(crate) struct ScanOutput {
     depth: Depth,
     /// Whether codes may be delivered.
     coded: bool,
+    /// The place of the presence entries among the value columns that are read.
+    presence: Option<usize>,
+}
+
+/// Rows that live.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// By their marker or a column.
+    pub(crate) rows: BooleanBuffer,
+    /// By a cell of a family at most.
+    pub(crate) perhaps: Vec<usize>,
 }
 
 /// How much of a row must be read to know whether it is live.
@@ -77,11 +89,17 @@ impl ScanOutput {
         wanted.system |= outputs.iter().any(|o| matches!(o, OutputColumn::WriteTime(_) | OutputColumn::Ttl(_)));
         let ty = |id| relation.value(id).map(|column| column.ty).ok_or_else(|| Error::internal("no such value column"));
         let types = wanted.values.iter().map(|id| ty(*id)).collect::<Result<_>>()?;
-        Ok(ScanOutput { schema, columns: outputs, wanted, types, depth, coded })
+        // Only a whole row tells whether it lives.
+        let presence = match depth {
+            Depth::Cells => wanted.values.iter().position(|id| *id == PRESENCE_COLUMN),
+            Depth::Plain | Depth::Marker => None,
+        };
+        wanted.encoded |= presence.is_some();
+        Ok(ScanOutput { schema, columns: outputs, wanted, types, depth, coded, presence })
     }
 
-    /// Which rows live; `None`: all.
-    pub(crate) fn live(&self, rows: &Gathered, now: i64) -> Option<BooleanBuffer> {
+    /// Which rows live by themselves, and which may live by a cell of a family; `None`: all live.
+    pub(crate) fn live(&self, rows: &Gathered, now: i64) -> Option<Live> {
         if self.depth == Depth::Plain {
             return None;
         }
@@ -92,14 +110,20 @@ impl ScanOutput {
         if untouched && unexpired && batch.row.marker.count(count) == count {
             return None;
         }
+        let mut perhaps = Vec::new();
         let live = BooleanBuffer::collect_bool(count, |row| {
             let deletion = deletion(batch, covered, row);
             let marker = batch.row.marker.get(row)
                 && batch.row.ts.get(row).is_some_and(|ts| deletion.is_none_or(|deleted| ts > deleted))
                 && batch.row.expires.get(row).is_none_or(|expires| now < expires);
-            marker || batch.cells.iter().any(|cells| lives(batch, cells, row, deletion, now))
+            let cell = |at: usize| lives(batch, &batch.cells[at], row, deletion, now);
+            let live = marker || (0..batch.cells.len()).any(|at| Some(at) != self.presence && cell(at));
+            if !live && self.presence.is_some_and(cell) {
+                perhaps.push(row);
+            }
+            live
         });
-        (live.count_set_bits() < count).then_some(live)
+        (live.count_set_bits() < count).then_some(Live { rows: live, perhaps })
     }
 
     /// The output columns of the rows that `keep` has.

@@ -105,7 +105,7 @@ impl Compaction {
         let Some(versions) = &mut self.versions else { return Ok(batch) };
         let now = self.now;
         let live = BooleanBuffer::collect_bool(batch.rows, |row| row_lives(&batch, row, now));
-        let kept = versions.keep(&batch, Some(live.clone()));
+        let kept = versions.keep(&batch, Some(live.clone()))?;
         // Rows that only carry tombstones are no versions: they stay until they are purged.
         kept.map_or(Ok(batch.clone()), |kept| batch.filter(&(&kept | &!&live)))
     }

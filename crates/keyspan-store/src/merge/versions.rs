@@ -6,7 +6,7 @@
 use arrow::array::AsArray;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::TimestampMicrosecondType;
-use keyspan_model::{GcRule, KeyEncoder, RelationDef, RelationKind};
+use keyspan_model::{GcRule, KeyEncoder, RelationDef, RelationKind, Result, decoded};
 
 use crate::run::RunBatch;
 
@@ -59,17 +59,18 @@ impl VersionFilter {
     }
 
     /// Of the live rows those that are kept. The batch has encoded keys and the last key column.
-    pub(crate) fn keep(&mut self, batch: &RunBatch, live: Option<BooleanBuffer>) -> Option<BooleanBuffer> {
+    pub(crate) fn keep(&mut self, batch: &RunBatch, live: Option<BooleanBuffer>) -> Result<Option<BooleanBuffer>> {
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
         let written = batch.keys.last().and_then(Option::as_ref).expect("the write timestamp was asked for");
+        let written = decoded(written)?;
         let written = written.as_primitive::<TimestampMicrosecondType>();
-        Some(BooleanBuffer::collect_bool(batch.rows, |row| {
+        Ok(Some(BooleanBuffer::collect_bool(batch.rows, |row| {
             if live.as_ref().is_some_and(|live| !live.value(row)) {
                 return false;
             }
             let rank = self.group.count(keys.value(row));
             self.keeps(rank, written.value(row))
-        }))
+        })))
     }
 
     fn keeps(&self, rank: usize, written: i64) -> bool {

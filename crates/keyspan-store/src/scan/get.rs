@@ -46,7 +46,7 @@ impl ScanSource {
             return Ok(RecordBatch::new_empty(self.schema(columns)?));
         };
         let rows = chunk.finish(&output.types, false)?;
-        let live = output.live(&rows, self.now);
+        let live = self.live(&output, &rows)?;
         output.batch(&rows, live.as_ref(), self.now)
     }
 

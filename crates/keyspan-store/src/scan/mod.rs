@@ -1,6 +1,7 @@
 //! Reading one relation of a snapshot: what a [`keyspan_seam::Snapshot`] delegates to.
 
 mod divide;
+mod families;
 mod first_rows;
 mod get;
 mod orders;
@@ -33,6 +34,8 @@ pub struct ScanSource {
     pub tombstones: Vec<SpanTombstone>,
     /// The time by which expiry is judged, in microseconds since 1970.
     pub now: i64,
+    /// Of the rows of a table: its families, in which rows may live that nothing else keeps alive.
+    pub families: Vec<Arc<ScanSource>>,
 }
 
 impl ScanSource {

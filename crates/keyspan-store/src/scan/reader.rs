@@ -253,14 +253,14 @@ impl SplitReader {
     fn deliver(&mut self, chunk: &RowChunk, reverse: bool) -> Result<RecordBatch> {
         let form = Arc::clone(self.form()?);
         let gathered = chunk.finish(&form.output.types, reverse)?;
-        let keep = self.keep(&form.output, &gathered);
+        let keep = self.keep(&form.output, &gathered)?;
         form.output.batch(&gathered, keep.as_ref(), self.source.now)
     }
 
-    fn keep(&mut self, output: &ScanOutput, rows: &Gathered) -> Option<BooleanBuffer> {
-        let mut keep = output.live(rows, self.source.now);
+    fn keep(&mut self, output: &ScanOutput, rows: &Gathered) -> Result<Option<BooleanBuffer>> {
+        let mut keep = self.source.live(output, rows)?;
         if let Some(versions) = &mut self.orders.versions {
-            keep = versions.keep(&rows.batch, keep);
+            keep = versions.keep(&rows.batch, keep)?;
         }
         if let Some(floor) = self.task.as_ref().and_then(|task| task.floor.as_ref()) {
             let keys = rows.batch.encoded.as_ref().expect("encoded keys are asked for where a task has a floor");
@@ -268,10 +268,10 @@ impl SplitReader {
                 keep.as_ref().is_none_or(|keep| keep.value(row)) && keys.value(row) >= floor.as_slice()
             }));
         }
-        match &mut self.orders.prefix {
+        Ok(match &mut self.orders.prefix {
             Some(prefix) => prefix.keep(&rows.batch, keep),
             None => keep,
-        }
+        })
     }
 
     /// Skip-scan: the first rows of each group, then on to the next group.

@@ -6,7 +6,7 @@ use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
 
 use super::table::NewColumn;
-use super::{change, check_free, depend, missing, option, skipping, validate};
+use super::{change, check_free, depend, family, missing, option, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -72,6 +72,26 @@ type Skipped = Option<(bool, &'static str, String)>;
 fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
     match action {
         AlterAction::AddColumn { if_not_exists, column, checks } => add(catalog, table, *if_not_exists, column, checks),
+        AlterAction::AddFamily { if_not_exists, family } => {
+            if *if_not_exists && table.family(&family.name).is_some() {
+                return Ok(Some((true, "family", family.name.clone())));
+            }
+            let kept = |view: &ViewDef| view.rollup.as_ref().is_some_and(|rollup| rollup.source == table.id);
+            if let Some(view) = catalog.views.values().find(|view| kept(view)) {
+                let message = format!(
+                    "a family of table \"{}\" and materialized view \"{}\" exclude each other",
+                    table.name, view.name
+                );
+                return Err(Error::not_supported(message));
+            }
+            family::add(catalog, table, family).map(|()| None)
+        }
+        AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
+        AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
+            depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;
+            table.families.retain(|family| family.name != *column);
+            Ok(None)
+        }
         AlterAction::DropColumn { if_exists, column, cascade } => {
             drop_column(catalog, table, *if_exists, column, *cascade)
         }
@@ -114,7 +134,7 @@ fn add(
     column: &ColumnDefinition,
     checks: &[CheckDefinition],
 ) -> Result<Skipped> {
-    if table.column(&column.name).is_some() {
+    if table.column(&column.name).is_some() || table.family(&column.name).is_some() {
         if if_not_exists {
             return Ok(Some((true, "column", column.name.clone())));
         }
@@ -163,8 +183,11 @@ fn mentions(check: &Check, column: &str) -> bool {
 }
 
 fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) -> Result<Skipped> {
+    if table.family(from).is_some() {
+        return Err(Error::not_supported(format!("family \"{from}\" cannot be renamed")));
+    }
     table.expect_column(from)?;
-    if table.column(to).is_some() {
+    if table.column(to).is_some() || table.family(to).is_some() {
         return Err(column_exists(table, to));
     }
     depend::check_no_views(catalog, table.id, &format!("rename column {from} of table {}", table.name))?;

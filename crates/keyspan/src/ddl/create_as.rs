@@ -35,6 +35,7 @@ pub(crate) async fn run(
         keyspace,
         name: statement.name.name.clone(),
         columns: typed_columns(&statement.columns, &planned.schema)?,
+        families: Vec::new(),
         primary_key: statement.primary_key.clone(),
         clustering_order: statement.clustering_order.clone(),
         options: statement.options.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId};
 
-use super::{change, depend, missing};
+use super::{change, depend, family, missing};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -144,6 +144,7 @@ pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) 
             let table = names::table(catalog, &path, name)?;
             let mut table = (*table).clone();
             table.rows = catalog.new_relation_id();
+            family::empty(catalog, &mut table);
             table.version += 1;
             catalog.tables.insert(table.id, Arc::new(table));
         }

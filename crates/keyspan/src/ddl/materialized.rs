@@ -36,12 +36,18 @@ pub(crate) async fn create(
     let snapshot = context.snapshot()?;
     let query_context = context.query_context(snapshot, &[]);
     let definition = context.queries.definition(&planned, &query_context)?;
+    let whole = catalog.tables.get(&definition.source.id).is_some_and(|table| table.rows == definition.source.rows);
+    if !whole || !definition.source.families.is_empty() {
+        let message = "a materialized view of a table with families is not yet supported";
+        return Err(Error::not_supported(message).with_hint("Write CREATE VIEW."));
+    }
     let columns = typed_columns(&statement.columns, &planned.schema)?;
     let shape = NewTable {
         keyspace: keyspace.clone(),
         name: name.clone(),
         primary_key: Some(key(&definition, &columns)),
         columns,
+        families: Vec::new(),
         clustering_order: Vec::new(),
         options: materialized.options.clone(),
     };

@@ -9,6 +9,7 @@ pub(crate) mod comment;
 pub(crate) mod create_as;
 pub(crate) mod depend;
 pub(crate) mod drop;
+mod family;
 pub(crate) mod index;
 pub(crate) mod keyspace;
 pub(crate) mod materialized;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_cql::{ClusteringOrder, ColumnDefinition, CreateTable, PrimaryKey, TableOption};
+use keyspan_cql::{ClusteringOrder, ColumnDefinition, CreateTable, FamilyDefinition, PrimaryKey, TableOption};
 use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, option, skipping, validate};
+use super::{change, check_free, family, option, skipping, validate};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -33,6 +33,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         keyspace,
         name: statement.name.name.clone(),
         columns: statement.columns.iter().map(NewColumn::declared).collect::<Result<_>>()?,
+        families: statement.families.clone(),
         primary_key: statement.primary_key.clone(),
         clustering_order: statement.clustering_order.clone(),
         options: statement.options.clone(),
@@ -104,6 +105,7 @@ pub(super) struct NewTable {
     pub(super) keyspace: String,
     pub(super) name: String,
     pub(super) columns: Vec<NewColumn>,
+    pub(super) families: Vec<FamilyDefinition>,
     pub(super) primary_key: Option<PrimaryKey>,
     pub(super) clustering_order: Vec<ClusteringOrder>,
     pub(super) options: Vec<TableOption>,
@@ -140,6 +142,7 @@ impl NewTable {
             options: BTreeMap::new(),
         };
         option::apply(&mut table, &self.options)?;
+        self.families.iter().try_for_each(|each| family::add(catalog, &mut table, each))?;
         Ok(table)
     }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
 use keyspan_cql::{Assignment, InsertValue, Update, ast};
-use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnDef, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
 use super::target::Computed;
@@ -58,6 +58,7 @@ impl Assignments {
             let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
                 InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
+                InsertValue::Map(_) => return Err(map_for_a_column(&handle.table.columns[place])),
                 InsertValue::Expression(expression) if by_query(expression) => {
                     queried += 1;
                     AssignedValue::Queried(queried - 1)
@@ -80,6 +81,11 @@ impl Assignments {
             false => Some(compile(context, &computed, input, parameters)?),
         };
         Ok(Assignments { parts, compiled, evaluator })
+    }
+
+    /// Whether nothing is assigned.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
     }
 
     /// Whether an expression reads the row.
@@ -136,7 +142,7 @@ impl Assignments {
 pub(crate) fn by_query(update: &Update) -> Vec<&ast::Expr> {
     let expressions = update.assignments.iter().filter_map(|assignment| match &assignment.value {
         InsertValue::Expression(expression) => Some(expression),
-        InsertValue::Default => None,
+        InsertValue::Default | InsertValue::Map(_) => None,
     });
     expressions.filter(|expression| needs_query(expression, &update.from)).collect()
 }
@@ -153,12 +159,28 @@ pub(crate) fn needs_query(expression: &ast::Expr, from: &[ast::TableWithJoins]) 
 fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
     let (name, position) = (&assignment.column.name, assignment.column.position);
     let column = handle.table.expect_column(name).map_err(|error| error.at(position))?;
+    if assignment.column.qualifier.is_some() {
+        return Err(no_family(column).at(position));
+    }
     if column.is_key() {
         let error = Error::new(ErrorKind::InvalidColumnReference, format!("PRIMARY KEY part {name} found in SET part"));
         return Err(error.with_hint("DELETE the row and INSERT it with the other key.").at(position));
     }
     let place = handle.table.columns.iter().position(|other| other.id == column.id);
     place.ok_or_else(|| Error::internal("a column without a place"))
+}
+
+/// 0A000 for `column[x]` of a column that is no family.
+pub(crate) fn no_family(column: &ColumnDef) -> Error {
+    let message = format!("an element of column \"{}\" cannot be written alone", column.name);
+    Error::not_supported(message).with_hint("Write the whole value, or declare a family: name family<text, …>.")
+}
+
+/// 42804 for a map where no family is.
+pub(crate) fn map_for_a_column(column: &ColumnDef) -> Error {
+    let (name, ty) = (&column.name, column.ty.postgres_name());
+    let message = format!("column \"{name}\" is of type {ty} but expression is a map");
+    Error::new(ErrorKind::DatatypeMismatch, message).with_hint("Maps are written to families: name family<text, …>.")
 }
 
 fn default(context: &mut ClientContext, evaluator: &Evaluator, handle: &TableHandle, place: usize) -> Result<Value> {

@@ -2,14 +2,17 @@
 
 use arrow::array::RecordBatch;
 use keyspan_cql::Delete;
-use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, SpanDelete, Value};
+use keyspan_model::{
+    CellWrite, ColumnId, Error, ErrorKind, Mutation, RelationId, Result, RowWrite, Span, SpanDelete, Value,
+};
 
+use super::assign::no_family;
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
-use super::existing;
 use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
+use super::{existing, family};
 use crate::constraint::null_value;
 use crate::context::ClientContext;
 use crate::database::count;
@@ -20,8 +23,10 @@ use crate::row::TableHandle;
 /// Everything about a DELETE that does not depend on the rows.
 struct DeletePlan {
     handle: TableHandle,
-    /// Cells to delete; none: whole rows.
+    /// Cells to delete.
     cells: Vec<ColumnId>,
+    /// Cells of families to delete, and families, without a qualifier.
+    family_cells: Vec<(RelationId, Vec<Value>)>,
     condition: Option<CompiledCondition>,
     returning: Option<Returning>,
     timing: Timing,
@@ -40,7 +45,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
     }
     let plain = plan.condition.is_none() && plan.returning.is_none();
     match &target {
-        WriteTarget::Span(span) if plain && plan.cells.is_empty() => delete_span(context, &plan, span.clone()).await,
+        WriteTarget::Span(span) if plain && plan.deletes_rows() => delete_span(context, &plan, span.clone()).await,
         WriteTarget::Key(key) if plain => delete_key(context, &plan, key.clone()).await,
         _ => {
             let handle = plan.handle.clone();
@@ -62,9 +67,20 @@ fn plan(
         return Err(Error::new(ErrorKind::Syntax, "TTL is not allowed in a DELETE"));
     }
     let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
-    let mut cells = Vec::with_capacity(statement.columns.len());
+    let (mut cells, mut family_cells) = (Vec::new(), Vec::new());
     for name in &statement.columns {
+        if let Some(family) = family::family_of(&handle.table, name) {
+            let qualifier = match &name.qualifier {
+                Some(qualifier) => family::qualifier(context, family, qualifier, parameters)?,
+                None => Vec::new(),
+            };
+            family_cells.push((family.relation, qualifier));
+            continue;
+        }
         let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        if name.qualifier.is_some() {
+            return Err(no_family(column).at(name.position));
+        }
         if column.is_key() {
             let message = format!("Invalid identifier {} for deletion (should not be a PRIMARY KEY part)", column.name);
             return Err(Error::new(ErrorKind::InvalidColumnReference, message).at(name.position));
@@ -91,23 +107,37 @@ fn plan(
         Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
-    Ok(DeletePlan { handle, cells, condition, returning, timing })
+    Ok(DeletePlan { handle, cells, family_cells, condition, returning, timing })
 }
 
 impl DeletePlan {
+    /// Whether whole rows are deleted.
+    fn deletes_rows(&self) -> bool {
+        self.cells.is_empty() && self.family_cells.is_empty()
+    }
+
     /// The deletion of one row, or of its cells.
-    fn delete(&self, key: Vec<Value>) -> Mutation {
+    fn delete(&self, key: Vec<Value>) -> Vec<Mutation> {
         let stamp = self.timing.stamp;
-        if self.cells.is_empty() {
+        if self.deletes_rows() {
             return self.handle.delete(key, stamp);
         }
-        let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
-        Mutation::Row(RowWrite { relation: self.handle.relation.id, key, marker: false, cells, stamp, ttl: 0 })
+        let path = |qualifier: &[Value]| Span::prefix(key.iter().chain(qualifier).cloned().collect());
+        let of_family = |(relation, qualifier): &(RelationId, Vec<Value>)| {
+            Mutation::DeleteSpan(SpanDelete { relation: *relation, span: path(qualifier), stamp })
+        };
+        let mut mutations: Vec<Mutation> = self.family_cells.iter().map(of_family).collect();
+        if !self.cells.is_empty() {
+            let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
+            let relation = self.handle.relation.id;
+            mutations.push(Mutation::Row(RowWrite { relation, key, marker: false, cells, stamp, ttl: 0 }));
+        }
+        mutations
     }
 
     fn decide(&self, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
-            let mutations = found.keys.iter().map(|key| self.delete(key.clone())).collect();
+            let mutations = found.keys.iter().flat_map(|key| self.delete(key.clone())).collect();
             return Ok((mutations, (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
@@ -116,7 +146,7 @@ impl DeletePlan {
         match condition.holds(&found.rows, true, parameters)?.as_slice() {
             [true, ..] => {
                 let answer = ConditionAnswer { applied: true, row: None };
-                Ok((vec![self.delete(found.keys[0].clone())], (found.rows.clone(), vec![answer])))
+                Ok((self.delete(found.keys[0].clone()), (found.rows.clone(), vec![answer])))
             }
             _ => {
                 let row = Some(self.handle.values(&found.rows, 0)?);
@@ -141,9 +171,9 @@ async fn delete_span(context: &mut ClientContext, plan: &DeletePlan, span: Span)
     let snapshot = context.newest()?;
     let relation = plan.handle.relation.id;
     let rows = existing::count(context, &snapshot, relation, span.clone()).await?;
-    let delete = Mutation::DeleteSpan(SpanDelete { relation, span, stamp: plan.timing.stamp });
+    let deletes = plan.handle.delete_span(span, plan.timing.stamp);
     let locks = context.lock_blind(&plan.handle, &[]).await?;
-    context.write(vec![delete], Vec::new(), locks).await?;
+    context.write(deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
@@ -151,6 +181,6 @@ async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Val
     let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
     let snapshot = context.newest()?;
     let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[]).await?.num_rows();
-    context.write(vec![plan.delete(key)], Vec::new(), locks).await?;
+    context.write(plan.delete(key), Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

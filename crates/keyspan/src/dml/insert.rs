@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use futures::StreamExt;
-use keyspan_cql::{Insert, InsertSource, InsertValue};
+use keyspan_cql::{ColumnName, Insert, InsertSource, InsertValue};
 use keyspan_model::array::array_of;
-use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Value};
+use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, TableDef, Value};
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
+use super::assign::{map_for_a_column, no_family};
 use super::change::change;
 use super::conflict;
+use super::family::{self, FamilyCells};
 use super::returning::Returning;
 use super::shape::PendingValues;
 use super::target::WriteTarget;
@@ -39,6 +41,8 @@ pub(super) struct InsertRows {
     pub(super) checks: Checks,
     pub(super) returning: Option<Returning>,
     pub(super) timing: Timing,
+    /// What each row writes to families; empty where none does.
+    cells: Vec<FamilyCells>,
 }
 
 /// `INSERT`.
@@ -51,6 +55,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         let message = "Cannot provide custom timestamp for conditional updates";
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
+    let split;
+    let (statement, cells) = match handle.table.families.is_empty() {
+        true => (statement, Vec::new()),
+        false => {
+            split = without_families(context, &handle.table, statement, parameters)?;
+            (&split.0, split.1.clone())
+        }
+    };
     let places = places(&handle, statement)?;
     let checks = Checks::new(context, &handle)?;
     let row = match &statement.source {
@@ -71,7 +83,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
         count(&context.database.counts().point_writes);
     }
-    let mut insert = InsertRows { handle, rows: row, checks, returning, timing };
+    // All rows are written at once, after what any of them replaces.
+    let timing = cells.iter().find(|cells| cells.replaces()).map_or(timing, |cells| cells.timing(timing));
+    let mut insert = InsertRows { handle, rows: row, checks, returning, timing, cells };
     insert.complete(context).await?;
     match (&statement.on_conflict, statement.if_not_exists) {
         (Some(_), true) => Err(Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other")),
@@ -89,6 +103,9 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
     let mut places = Vec::with_capacity(statement.columns.len());
     for name in &statement.columns {
         let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
+        if name.qualifier.is_some() {
+            return Err(no_family(column).at(name.position));
+        }
         let place = handle.table.columns.iter().position(|other| other.id == column.id);
         let place = place.ok_or_else(|| Error::internal("a column without a place"))?;
         if places.contains(&place) {
@@ -98,6 +115,57 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
         places.push(place);
     }
     Ok(places)
+}
+
+/// The statement without what it writes to families, and that, for each of its rows.
+fn without_families(
+    context: &mut ClientContext,
+    table: &TableDef,
+    statement: &Insert,
+    parameters: &[Value],
+) -> Result<(Insert, Vec<FamilyCells>)> {
+    let mut columns = statement.columns.clone();
+    if columns.is_empty() {
+        let shown = table.columns.iter().filter(|column| !column.hidden).map(|column| &column.name);
+        let names = shown.chain(table.families.iter().map(|family| &family.name));
+        let column =
+            |name: &String| ColumnName { name: name.clone(), qualifier: None, position: statement.table.position };
+        columns = names.map(column).collect();
+    }
+    let is_family = |column: &ColumnName| family::family_of(table, column).is_some();
+    if !columns.iter().any(is_family) {
+        return Ok((statement.clone(), Vec::new()));
+    }
+    let InsertSource::Values(rows) = &statement.source else {
+        let named = statement.columns.iter().any(is_family);
+        return match named {
+            true => {
+                Err(Error::not_supported("INSERT … SELECT into a family is not yet supported")
+                    .with_hint("Write VALUES."))
+            }
+            false => Ok((statement.clone(), Vec::new())),
+        };
+    };
+    if statement.if_not_exists || statement.on_conflict.is_some() || statement.returning.is_some() {
+        let message = "IF NOT EXISTS, ON CONFLICT and RETURNING with a family are not yet supported";
+        return Err(Error::not_supported(message));
+    }
+    let (mut all, mut rest) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+    for row in rows {
+        check_width(!statement.columns.is_empty(), columns.len(), row.len())?;
+        let (mut cells, mut others) = (FamilyCells::default(), Vec::with_capacity(row.len()));
+        for (column, value) in columns.iter().zip(row) {
+            match family::family_of(table, column) {
+                Some(family) => cells.add(context, family, column, value, parameters)?,
+                None => others.push(value.clone()),
+            }
+        }
+        all.push(cells);
+        rest.push(others);
+    }
+    columns.retain(|column| !is_family(column));
+    columns.truncate(rest.iter().map(Vec::len).max().unwrap_or(0));
+    Ok((Insert { columns, source: InsertSource::Values(rest), ..statement.clone() }, all))
 }
 
 /// How many values a row may have: as many as columns are named, or fewer than the table has.
@@ -126,8 +194,12 @@ fn from_values(
         check_width(named, places.len(), source.len())?;
         let mut row: NewRow = vec![None; types.len()];
         for (place, value) in places.iter().zip(source) {
-            // DEFAULT leaves the entry open: it is filled in with those of columns not named.
-            let InsertValue::Expression(expression) = value else { continue };
+            let expression = match value {
+                // DEFAULT leaves the entry open: it is filled in with those of columns not named.
+                InsertValue::Default => continue,
+                InsertValue::Map(_) => return Err(map_for_a_column(&handle.table.columns[*place])),
+                InsertValue::Expression(expression) => expression,
+            };
             match evaluator.simple(expression, types[*place], parameters) {
                 Some(value) => row[*place] = Some(value?),
                 None => pending.add((rows.len(), *place), expression, parameters)?,
@@ -297,9 +369,18 @@ impl InsertRows {
         row[..self.handle.key_len()].iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
     }
 
-    /// The mutation that inserts a row.
+    /// The mutation that inserts a row, its families aside.
     pub(super) fn insert(&self, row: &NewRow) -> Mutation {
         self.handle.write(row, true, self.timing.stamp, self.timing.ttl)
+    }
+
+    /// The mutations that insert all rows.
+    fn mutations(&self) -> Vec<Mutation> {
+        let mut mutations: Vec<Mutation> = self.rows.iter().map(|row| self.insert(row)).collect();
+        for (row, cells) in self.rows.iter().zip(&self.cells) {
+            mutations.extend(cells.mutations(&self.handle, &self.key(row), &self.timing));
+        }
+        mutations
     }
 
     /// Whether the CHECKs can be decided from the written rows, without reading the old ones.
@@ -322,6 +403,9 @@ impl InsertRows {
         if last.len() < self.rows.len() {
             let mut kept: Vec<usize> = last.into_values().collect();
             kept.sort_unstable();
+            if !self.cells.is_empty() {
+                self.cells = kept.iter().map(|index| std::mem::take(&mut self.cells[*index])).collect();
+            }
             self.rows = kept.into_iter().map(|index| std::mem::take(&mut self.rows[index])).collect();
         }
         Ok(())
@@ -329,7 +413,8 @@ impl InsertRows {
 
     /// All rows as one columnar write, if they are many and have the same columns.
     fn columnar(&self) -> Result<Option<Mutation>> {
-        let Some(first) = self.rows.first().filter(|_| self.rows.len() >= COLUMNAR_MIN) else { return Ok(None) };
+        let plain = self.rows.len() >= COLUMNAR_MIN && self.cells.is_empty();
+        let Some(first) = self.rows.first().filter(|_| plain) else { return Ok(None) };
         let same = |row: &NewRow| row.iter().zip(first).all(|(a, b)| a.is_some() == b.is_some());
         if !self.rows.iter().all(same) {
             return Ok(None);
@@ -370,7 +455,7 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
                 });
             }
             insert.checks.check(&table, &insert.handle.batch(&after)?)?;
-            Ok((insert.rows.iter().map(|row| insert.insert(row)).collect(), after))
+            Ok((insert.mutations(), after))
         })
         .await?
     } else {
@@ -381,7 +466,7 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
         }
         let mutations = match insert.columnar()? {
             Some(mutation) => vec![mutation],
-            None => insert.rows.iter().map(|row| insert.insert(row)).collect(),
+            None => insert.mutations(),
         };
         let locks = context.lock_blind(&insert.handle, &keys).await?;
         context.write(mutations, Vec::new(), locks).await?;

@@ -16,6 +16,7 @@ pub(crate) mod condition;
 pub(crate) mod conflict;
 pub(crate) mod delete;
 pub(crate) mod existing;
+pub(crate) mod family;
 pub(crate) mod insert;
 pub(crate) mod returning;
 pub(crate) mod shape;

@@ -5,11 +5,12 @@
 //! without breaking a NOT NULL is not created; that update counts 0.
 
 use keyspan_cql::{Update, ast};
-use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
 use super::assign::{self, Assignments};
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
+use super::family::FamilyCells;
 use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
@@ -30,6 +31,8 @@ struct UpdatePlan {
     timing: Timing,
     /// Whether a missing row is created.
     creates: bool,
+    /// What is written to families.
+    cells: FamilyCells,
 }
 
 /// `UPDATE`.
@@ -63,9 +66,10 @@ fn plan(
     let alias = statement.alias.as_deref();
     let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
     let reads = |expression: &ast::Expr| assign::needs_query(expression, &statement.from);
-    let assignments = Assignments::new(context, &handle, &statement.assignments, &reads, &input, parameters)?;
+    let (cells, rest) = FamilyCells::split(context, &handle.table, &statement.assignments, parameters)?;
+    let assignments = Assignments::new(context, &handle, &rest, &reads, &input, parameters)?;
     let checks = Checks::new(context, &handle)?;
-    let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
+    let timing = cells.timing(using::timing(context, &statement.using, &handle.table, parameters)?);
     let condition = match &statement.condition {
         None => None,
         Some(_) if timing.custom => {
@@ -89,7 +93,7 @@ fn plan(
     let creates = matches!(target, WriteTarget::Key(_))
         && !assignments.read_rows()
         && handle.table.columns.iter().enumerate().all(complete);
-    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates })
+    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, cells })
 }
 
 impl UpdatePlan {
@@ -131,12 +135,22 @@ impl UpdatePlan {
                 answers.push(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) });
                 continue;
             }
-            mutations.push(handle.write(&keyed(handle, row, &old), false, self.timing.stamp, self.timing.ttl));
+            mutations.extend(self.write(row, &old));
             updated.push(overlaid(&old, row));
             answers.push(ConditionAnswer { applied: true, row: None });
         }
         self.checks.check(&handle.table, &handle.batch(&updated)?)?;
         Ok((mutations, (updated, answers)))
+    }
+
+    /// What one row gets, where `old` has its key.
+    fn write(&self, row: &NewRow, old: &[Value]) -> Vec<Mutation> {
+        let (handle, timing) = (&self.handle, &self.timing);
+        let mut mutations = self.cells.mutations(handle, &old[..handle.key_len()], timing);
+        if !self.assignments.is_empty() {
+            mutations.push(handle.write(&keyed(handle, row, old), false, timing.stamp, timing.ttl));
+        }
+        mutations
     }
 
     fn outcome(
@@ -165,9 +179,9 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Va
     let input = handle.batch(std::slice::from_ref(&old))?;
     let row = plan.assignments.rows(handle, &input, &[], &[])?.remove(0);
     plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
-    let mutation = handle.write(&keyed(handle, &row, &old), false, plan.timing.stamp, plan.timing.ttl);
+    let mutations = plan.write(&row, &old);
     let locks = context.lock_blind(handle, &[key]).await?;
-    context.write(vec![mutation], Vec::new(), locks).await?;
+    context.write(mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))
 }
 

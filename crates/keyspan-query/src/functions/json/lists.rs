@@ -153,6 +153,18 @@ fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result
             });
             Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(",")))
         }
+        DataType::Map(..) => {
+            let entries = array.as_map().value(row);
+            let (keys, values) = (entries.column(0), entries.column(1));
+            let key = |place| -> Result<String> {
+                let ty = ColumnType::of_field(&entries.fields()[0]).unwrap_or(ColumnType::Text);
+                Ok(quoted(&value_at(keys.as_ref(), place, ty).map_err(external)?.to_text(ty)))
+            };
+            let field = &entries.fields()[1];
+            let each = (0..entries.len())
+                .map(|place| Ok(format!("{}: {}", key(place)?, value_text(field, values, place, zone)?)));
+            Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(", ")))
+        }
         data_type => {
             let Some(ty) = ColumnType::of_field(field) else {
                 return Err(external(Error::not_supported(format!("{data_type} as JSON is not supported"))));

@@ -31,7 +31,13 @@ fn slices_in(files: &Arc<dyn Files>, relation: &Arc<RelationDef>) -> Arc<ScanSou
         let record = fixture::write(files, slice as u64 + 1, relation, &[rows]).expect("written");
         Run::Segment(Arc::new(Segment::new(Arc::clone(files), Arc::clone(&cache), relation, record)))
     });
-    Arc::new(ScanSource { relation: Arc::clone(relation), runs: runs.collect(), tombstones: vec![], now: 0 })
+    Arc::new(ScanSource {
+        relation: Arc::clone(relation),
+        runs: runs.collect(),
+        tombstones: vec![],
+        now: 0,
+        families: vec![],
+    })
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! The cells of a batch of rows: the newest version of each, as maps.
+//!
+//! Few rows are read by a span each; where their cells lie close together, by one span over all of them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, MapArray, RecordBatch, StructArray, UInt32Array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{concat_batches, take};
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use futures::TryStreamExt;
+use keyspan_model::array::value_at;
+use keyspan_model::{FamilyDef, KeyEncoder, Order, RelationDef, Result, Scan, ScanColumn, Span, Value};
+use keyspan_seam::{Known, ScanCounters, Snapshot};
+
+use super::entries_field;
+
+/// Spans of one scan at most.
+const SPANS_MAX: usize = 256;
+/// One span over all rows is read where it has at most so many cells for each of them.
+const CELLS_A_ROW: u64 = 64;
+
+/// What is read of a family.
+#[derive(Clone, Debug)]
+pub struct FamilyRead {
+    /// The family.
+    pub family: FamilyDef,
+    /// Its relation.
+    pub relation: Arc<RelationDef>,
+    /// Only cells of these qualifiers; `None`: all.
+    pub only: Option<Vec<Value>>,
+}
+
+/// Cells with their paths: the encoded row key and qualifier.
+struct Cells {
+    batch: RecordBatch,
+    paths: BinaryArray,
+}
+
+impl FamilyRead {
+    /// Columns of the row key.
+    fn row_key(&self) -> usize {
+        self.relation.key.len() - self.family.qualifier.len() - 1
+    }
+
+    /// The map of each row: null where a row has no cells. `keys` are the row's key columns, in key order.
+    pub async fn maps(&self, snapshot: &Arc<dyn Snapshot>, keys: &[ArrayRef], rows: usize) -> Result<MapArray> {
+        let own = KeyEncoder::new(&self.relation.key[..self.row_key()]);
+        let encoded = own.encode_batch(keys)?;
+        let mut order: Vec<usize> = (0..rows).collect();
+        order.sort_by(|a, b| encoded.value(*a).cmp(encoded.value(*b)));
+        let mut found = Vec::new();
+        for spans in self.scans(snapshot, keys, &order).await? {
+            found.extend(self.read(snapshot, spans).await?);
+        }
+        let cells = self.cells(snapshot, found)?;
+        let newest = self.newest(&cells)?;
+        self.as_maps(&cells, &newest, &encoded, &order)
+    }
+
+    /// The spans to read, scan by scan.
+    async fn scans(&self, snapshot: &Arc<dyn Snapshot>, keys: &[ArrayRef], order: &[usize]) -> Result<Vec<Vec<Span>>> {
+        let key = |row: usize| -> Result<Vec<Value>> {
+            let values = keys.iter().zip(&self.relation.key);
+            values.map(|(array, column)| value_at(array, row, column.ty)).collect()
+        };
+        let (Some(first), Some(last)) = (order.first(), order.last()) else { return Ok(Vec::new()) };
+        let spans_of_a_row = self.only.as_ref().map_or(1, Vec::len);
+        if order.len() * spans_of_a_row > SPANS_MAX {
+            let whole = Span { start: Bound::Included(key(*first)?), end: Bound::Included(key(*last)?) };
+            let scan = self.scan(vec![whole.clone()]);
+            let planned = snapshot.plan(&scan, 1).await?;
+            let (Known::Exact(cells) | Known::Estimate(cells)) = planned.statistics.rows else {
+                return Ok(vec![vec![whole]]);
+            };
+            if cells <= CELLS_A_ROW * order.len() as u64 {
+                return Ok(vec![vec![whole]]);
+            }
+        }
+        let mut spans = Vec::with_capacity(order.len() * spans_of_a_row);
+        for row in order {
+            let key = key(*row)?;
+            match self.sorted_only()? {
+                None => spans.push(Span::prefix(key)),
+                Some(only) => spans.extend(
+                    only.into_iter().map(|qualifier| Span::prefix(key.iter().cloned().chain([qualifier]).collect())),
+                ),
+            }
+        }
+        Ok(spans.chunks(SPANS_MAX).map(<[Span]>::to_vec).collect())
+    }
+
+    /// The wanted qualifiers in key order, each once.
+    fn sorted_only(&self) -> Result<Option<Vec<Value>>> {
+        let Some(only) = &self.only else { return Ok(None) };
+        let encoder = KeyEncoder::new(&self.family.qualifier);
+        let mut encoded = Vec::with_capacity(only.len());
+        for qualifier in only {
+            encoded.push((encoder.encode(std::slice::from_ref(qualifier))?, qualifier.clone()));
+        }
+        encoded.sort_by(|a, b| a.0.cmp(&b.0));
+        encoded.dedup_by(|a, b| a.0 == b.0);
+        Ok(Some(encoded.into_iter().map(|(_, qualifier)| qualifier).collect()))
+    }
+
+    /// The newest versions in these spans: all key columns, then the value.
+    fn scan(&self, spans: Vec<Span>) -> Scan {
+        let key = self.relation.key.iter().map(|column| ScanColumn::Column(column.id));
+        Scan {
+            relation: self.relation.id,
+            spans,
+            columns: key.chain([ScanColumn::Column(self.family.value.id)]).collect(),
+            ranges: Vec::new(),
+            order: Order::Forward,
+            limit: None,
+            per_prefix: Some((self.relation.key.len() - 1, 1)),
+            coded: false,
+        }
+    }
+
+    async fn read(&self, snapshot: &Arc<dyn Snapshot>, spans: Vec<Span>) -> Result<Vec<RecordBatch>> {
+        let scan = self.scan(spans);
+        let planned = snapshot.plan(&scan, 1).await?;
+        let counters = Arc::new(ScanCounters::default());
+        let mut batches = Vec::new();
+        for split in &planned.splits {
+            let stream = snapshot.scan(&scan, split, counters.clone())?;
+            batches.extend(stream.try_collect::<Vec<_>>().await?);
+        }
+        Ok(batches)
+    }
+
+    fn cells(&self, snapshot: &Arc<dyn Snapshot>, batches: Vec<RecordBatch>) -> Result<Cells> {
+        let schema = snapshot.schema(self.relation.id, &self.scan(Vec::new()).columns)?;
+        let batch = concat_batches(&schema, &batches)?;
+        let path = self.relation.key.len() - 1;
+        let paths = KeyEncoder::new(&self.relation.key[..path]).encode_batch(&batch.columns()[..path]);
+        Ok(Cells { paths: paths?, batch })
+    }
+
+    /// Cells by path, the newest version of each. Of a store that does all it is asked for, these are all in their order.
+    fn newest(&self, cells: &Cells) -> Result<Vec<u32>> {
+        let written = cells.batch.column(self.relation.key.len() - 1);
+        let written = written.as_primitive::<TimestampMicrosecondType>();
+        let path = |cell: &u32| cells.paths.value(*cell as usize);
+        let mut order: Vec<u32> = (0..cells.batch.num_rows() as u32).collect();
+        if !order.is_sorted_by(|a, b| path(a) < path(b)) {
+            order.sort_by(|a, b| {
+                let newer = written.value(*b as usize).cmp(&written.value(*a as usize));
+                path(a).cmp(path(b)).then(newer)
+            });
+            order.dedup_by(|a, b| path(a) == path(b));
+        }
+        let Some(only) = &self.only else { return Ok(order) };
+        let encoder = KeyEncoder::new(&self.family.qualifier);
+        let wanted = only.iter().map(|qualifier| encoder.encode(std::slice::from_ref(qualifier)));
+        let wanted = wanted.collect::<Result<BTreeSet<_>>>()?;
+        let own = KeyEncoder::new(&self.relation.key);
+        order.retain(|cell| {
+            let path = path(cell);
+            wanted.contains(&path[own.prefix_len(path, self.row_key())..])
+        });
+        Ok(order)
+    }
+
+    /// The cells of each row as its map. Rows in key order meet cells in key order.
+    fn as_maps(&self, cells: &Cells, newest: &[u32], keys: &BinaryArray, order: &[usize]) -> Result<MapArray> {
+        let mut places = vec![0..0; keys.len()];
+        let mut next = 0;
+        for row in order {
+            let key = keys.value(*row);
+            let path = |cell: u32| cells.paths.value(cell as usize);
+            while next < newest.len() && path(newest[next]) < key {
+                next += 1;
+            }
+            let first = next;
+            while next < newest.len() && path(newest[next]).starts_with(key) {
+                next += 1;
+            }
+            places[*row] = first..next;
+        }
+        let taken: UInt32Array = places.iter().flat_map(|place| newest[place.clone()].iter().copied()).collect();
+        let nulls: NullBuffer = places.iter().map(|place| !place.is_empty()).collect();
+        let offsets = OffsetBuffer::from_lengths(places.iter().map(|place| place.len()));
+        let entries_field = Arc::new(entries_field(&self.family));
+        let DataType::Struct(fields) = entries_field.data_type() else { unreachable!("entries are a struct") };
+        let columns = [cells.batch.column(self.row_key()), cells.batch.column(self.relation.key.len())];
+        let columns =
+            columns.iter().map(|column| take(column, &taken, None)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
+        Ok(MapArray::try_new(entries_field, offsets, entries, Some(nulls), false)?)
+    }
+}

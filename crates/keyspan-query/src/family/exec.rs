@@ -1,0 +1,204 @@
+//! The node that adds families to rows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, SortOrderPushdownResult,
+};
+use futures::StreamExt;
+use keyspan_seam::Snapshot;
+
+use super::cells::FamilyRead;
+use crate::error::external;
+
+/// Where an output column comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyOutput {
+    /// This column of the input.
+    Input(usize),
+    /// The map of this family.
+    Family(usize),
+}
+
+/// Adds maps of families to rows; a row comes out for each that goes in, in their order.
+#[derive(Clone, Debug)]
+pub struct FamilyExec {
+    input: Arc<dyn ExecutionPlan>,
+    snapshot: Arc<dyn Snapshot>,
+    /// Places of the key columns in the input, in key order.
+    key: Vec<usize>,
+    families: Arc<[FamilyRead]>,
+    output: Vec<FamilyOutput>,
+    schema: SchemaRef,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl FamilyExec {
+    /// The node over rows that have their key at these places.
+    pub fn new(
+        input: Arc<dyn ExecutionPlan>,
+        snapshot: Arc<dyn Snapshot>,
+        key: Vec<usize>,
+        families: Arc<[FamilyRead]>,
+        output: Vec<FamilyOutput>,
+        schema: SchemaRef,
+    ) -> FamilyExec {
+        let orderings = input.output_ordering().and_then(|ordering| moved(ordering, &output, &schema));
+        let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), orderings);
+        let partitioning =
+            datafusion::physical_expr::Partitioning::UnknownPartitioning(input.output_partitioning().partition_count());
+        let properties =
+            PlanProperties::new(equivalences, partitioning, input.pipeline_behavior(), input.boundedness());
+        FamilyExec {
+            input,
+            snapshot,
+            key,
+            families,
+            output,
+            schema,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> FamilyExec {
+        let (snapshot, key, families) = (self.snapshot.clone(), self.key.clone(), self.families.clone());
+        FamilyExec::new(input, snapshot, key, families, self.output.clone(), self.schema.clone())
+    }
+
+    async fn with_families(self: Arc<Self>, rows: RecordBatch) -> Result<RecordBatch> {
+        let key: Vec<ArrayRef> = self.key.iter().map(|place| rows.column(*place).clone()).collect();
+        let mut maps = Vec::with_capacity(self.families.len());
+        for family in self.families.iter() {
+            let map = family.maps(&self.snapshot, &key, rows.num_rows()).await.map_err(external)?;
+            maps.push(Arc::new(map) as ArrayRef);
+        }
+        let columns = self.output.iter().map(|output| match output {
+            FamilyOutput::Input(place) => rows.column(*place).clone(),
+            FamilyOutput::Family(place) => maps[*place].clone(),
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)?)
+    }
+}
+
+/// The input's order as one of output columns, as far as these have it.
+fn moved(ordering: &LexOrdering, output: &[FamilyOutput], schema: &SchemaRef) -> Option<LexOrdering> {
+    LexOrdering::new(ordering.iter().map_while(|sort| {
+        let column = sort.expr.downcast_ref::<Column>()?;
+        let place = output.iter().position(|each| *each == FamilyOutput::Input(column.index()))?;
+        let column = Column::new(schema.field(place).name(), place);
+        Some(PhysicalSortExpr::new(Arc::new(column), sort.options))
+    }))
+}
+
+impl DisplayAs for FamilyExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.families.iter().map(|read| match &read.only {
+            None => read.family.name.clone(),
+            Some(only) => {
+                let ty = read.family.qualifier[0].ty;
+                let only: Vec<String> = only.iter().map(|value| value.to_text(ty)).collect();
+                format!("{}[{}]", read.family.name, only.join(", "))
+            }
+        });
+        write!(f, "Families: {}", shown.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl ExecutionPlan for FamilyExec {
+    fn name(&self) -> &str {
+        "Families"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().unwrap_or_else(|| self.input.clone());
+        Ok(Arc::new(self.over(input)))
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.pop().unwrap_or_else(|| self.input.clone());
+        Ok(Arc::new(self.over(input)))
+    }
+
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let of_input = order.iter().map(|sort| {
+            let column = sort.expr.downcast_ref::<Column>()?;
+            let FamilyOutput::Input(place) = *self.output.get(column.index())? else { return None };
+            let column = Column::new(self.input.schema().field(place).name(), place);
+            Some(PhysicalSortExpr::new(Arc::new(column), sort.options))
+        });
+        let Some(of_input) = of_input.collect::<Option<Vec<_>>>() else {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        };
+        let over = |inner| Arc::new(self.over(inner)) as Arc<dyn ExecutionPlan>;
+        Ok(match self.input.try_pushdown_sort(&of_input)? {
+            SortOrderPushdownResult::Exact { inner } => SortOrderPushdownResult::Exact { inner: over(inner) },
+            SortOrderPushdownResult::Inexact { inner } => SortOrderPushdownResult::Inexact { inner: over(inner) },
+            SortOrderPushdownResult::Unsupported => SortOrderPushdownResult::Unsupported,
+        })
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.input.execute(partition, context)?;
+        let node = Arc::new(self.clone());
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = rows.then(move |rows| {
+            let node = node.clone();
+            async move { node.with_families(rows?).await }
+        });
+        let counted = batches.inspect(move |batch| {
+            if let Ok(batch) = batch {
+                metrics.record_output(batch.num_rows());
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

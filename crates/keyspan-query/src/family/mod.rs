@@ -1,0 +1,75 @@
+//! Families of dynamic columns as SQL sees them.
+//!
+//! ```text
+//! t.f                 a map from qualifier to value: the newest version of each cell        jsonb in the answer
+//! t.f['q']            family_value(t.f, 'q')
+//! cells('t', 'f')     the family's relation as a table: key, qualifier, written_at, value; every version
+//! ```
+//!
+//! A scan reads the rows, then the cells of each batch of them ([`FamilyExec`]). Where a plan asks for nothing but values of
+//! named qualifiers, [`named_only`] tells the scan which, and only these cells are read.
+//!
+//! - `value`: `family_value` and the mark that tells a scan which qualifiers are wanted.
+//! - `cells`: the cells of a batch of rows.
+//! - `exec`: the node.
+
+mod cells;
+mod exec;
+mod value;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields};
+use keyspan_model::schema::VERSION_COLUMN;
+use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, TableDef};
+
+pub use cells::FamilyRead;
+pub use exec::{FamilyExec, FamilyOutput};
+pub use value::{functions, named_only, only_of, value_call};
+
+use crate::types::field_of;
+
+/// The name of the relation of a family's cells, as a function.
+pub const CELLS: &str = "cells";
+
+/// A family's column: a map, null where a row has no cells.
+pub fn map_field(family: &FamilyDef) -> Field {
+    Field::new(&family.name, DataType::Map(Arc::new(entries_field(family)), false), true)
+}
+
+fn entries_field(family: &FamilyDef) -> Field {
+    let fields = vec![field_of(family.qualifier[0].ty, "key", false), field_of(family.value.ty, "value", true)];
+    Field::new("entries", DataType::Struct(Fields::from(fields)), false)
+}
+
+/// The cells of a family as a table: the row key, the qualifier, when a version was written, its value.
+pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
+    let column = |id: ColumnId, name: &str, ty: ColumnType, role: ColumnRole| ColumnDef {
+        id,
+        name: name.to_owned(),
+        ty,
+        role,
+        not_null: role != ColumnRole::Regular,
+        default: None,
+        max_length: None,
+        hidden: false,
+    };
+    let mut columns: Vec<ColumnDef> = table.key().cloned().collect();
+    let taken = |name: &str| table.key().any(|column| column.name == name);
+    let free = |name: &str| if taken(name) { format!("{name}_") } else { name.to_owned() };
+    for part in &family.qualifier {
+        let role = ColumnRole::Clustering { descending: part.descending };
+        columns.push(column(part.id, &free(&part.name), part.ty, role));
+    }
+    let newest_first = ColumnRole::Clustering { descending: true };
+    columns.push(column(VERSION_COLUMN, &free("written_at"), ColumnType::Timestamp, newest_first));
+    columns.push(column(family.value.id, &free(&family.value.name), family.value.ty, ColumnRole::Regular));
+    TableDef {
+        columns,
+        rows: family.relation,
+        name: format!("{}.{}", table.name, family.name),
+        families: Vec::new(),
+        checks: Vec::new(),
+        ..table.clone()
+    }
+}
