@@ -135,6 +135,35 @@ fn definitions() {
 }
 
 #[test]
+fn families() {
+    reads(&[
+        ("INSERT INTO t (k, f['q']) VALUES (1, 2)", "qualifier: Some(Value("),
+        ("INSERT INTO t VALUES (1, {'a': 1, $1: lower('B')}, {})", "Map([])"),
+        ("UPDATE t SET f[:q] = {1: 2}, f = f WHERE k = 1", "Placeholder(\"$1\")"),
+        ("DELETE f['q'], g FROM t WHERE k = 1", "name: \"g\""),
+        (
+            "CREATE TABLE t (k int PRIMARY KEY, f family<text, int[]>)",
+            "max_versions: Some(1), max_age: None, both: false",
+        ),
+        ("CREATE TABLE t (k int PRIMARY KEY, f family<int, text> GC NONE, v int)", "max_versions: None, max_age: None"),
+        (
+            "ALTER TABLE t ADD f family<text, text> GC max_age = '1d' AND max_versions = 2",
+            "max_versions: Some(2), max_age: Some(86400000000), both: true",
+        ),
+        ("ALTER TABLE t ALTER f SET GC max_versions = 3 OR max_age = '30m'", "max_age: Some(1800000000), both: false"),
+        ("CREATE TABLE t (family int PRIMARY KEY, gc text)", "name: \"gc\""),
+    ]);
+    refuses(&[
+        ("CREATE TABLE t (k int, f family<text>)", ErrorKind::Syntax, "syntax error", 37),
+        ("CREATE TABLE t (k int, f family<(a text), int>)", ErrorKind::NotSupported, "several parts", 33),
+        ("CREATE TABLE t (k int, f family<int[], int>)", ErrorKind::InvalidTableDefinition, "for qualifiers", 24),
+        ("ALTER TABLE t ALTER f SET GC max_age = '1 month'", ErrorKind::InvalidParameter, "months", 30),
+        ("ALTER TABLE t ALTER f SET GC max_age = 'x'", ErrorKind::InvalidDatetime, "interval", 30),
+        ("ALTER TABLE t ALTER f SET GC versions = 2", ErrorKind::Syntax, "syntax error", 30),
+    ]);
+}
+
+#[test]
 fn writes() {
     reads(&[
         (
@@ -164,8 +193,9 @@ fn writes() {
     ]);
     refuses(&[
         ("INSERT INTO t JSON '{}'", ErrorKind::NotSupported, "JSON", 15),
-        ("INSERT INTO t (m['a']) VALUES (1)", ErrorKind::NotSupported, "elements", 17),
-        ("INSERT INTO t VALUES ({'a': 1})", ErrorKind::NotSupported, "collection literals", 23),
+        ("INSERT INTO t (m['a') VALUES (1)", ErrorKind::Syntax, "syntax error", 21),
+        ("INSERT INTO t VALUES ({'a': 1)", ErrorKind::Syntax, "syntax error", 30),
+        ("SELECT {'a': 1}", ErrorKind::NotSupported, "collection literals", 8),
         ("COPY t FROM PROGRAM 'x'", ErrorKind::NotSupported, "PROGRAM", 13),
         ("INSERT INTO t VALUES (1", ErrorKind::Syntax, "syntax error at end of input", 24),
     ]);

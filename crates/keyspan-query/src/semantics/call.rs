@@ -51,9 +51,19 @@ pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     Ok(if unsigned { Expr::Cast(Cast::new(Box::new(call), DataType::Int64)) } else { call })
 }
 
+/// An argument that a subquery computes does not tell its type when the call runs.
+fn subquery_with_type(arg: Expr, schema: &DFSchema) -> Result<Expr> {
+    if !matches!(arg, Expr::ScalarSubquery(_)) {
+        return Ok(arg);
+    }
+    let ty = type_of(&arg, schema)?.known();
+    Ok(functions::retyped(arg, ty))
+}
+
 fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.func.name().to_owned();
     let ScalarFunction { func, args } = function;
+    let args = args.into_iter().map(|arg| subquery_with_type(arg, schema)).collect::<Result<Vec<_>>>()?;
     match name.as_str() {
         "coalesce" | "greatest" | "least" => {
             let args = unified(&name.to_uppercase(), args, schema)?;
@@ -141,7 +151,7 @@ fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<
     let function = if name == ELEMENT { OF_ITEM } else { OF_VALUE };
     let types = types_of(&args, schema)?;
     let each = args.into_iter().zip(&types).map(|(arg, ty)| match ty.is_nested() {
-        true => super::operator::json_of(function, arg),
+        true => super::nested::json_of(function, arg),
         false => arg,
     });
     Ok(each.collect())

@@ -14,10 +14,11 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 use keyspan_model::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
+use super::nested::without_maps;
 use crate::error::external;
 use crate::functions::cast::CastFunction;
 use crate::types::cast::{Target, cast_value, cut, exists, needs_zone, numeric_list, numeric_literal};
-use crate::types::{Ty, Zone, fail, literal, literal_text, type_name, type_of, typed_parameter, value_of_literal};
+use crate::types::{Ty, Zone, fail, literal, literal_text, type_name, typed_parameter, value_of_literal};
 
 /// `expr::target`.
 pub fn explicit(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
@@ -31,7 +32,8 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     if target.ty.element().is_some() && is_empty_array(&expr) {
         return literal(&Value::List(Vec::new()), target.ty);
     }
-    let from = match type_of(&expr, schema)? {
+    let (expr, from) = without_maps(expr, schema)?;
+    let from = match from {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,
         Ty::Other(_) => return Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow()))),

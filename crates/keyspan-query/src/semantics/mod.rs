@@ -43,6 +43,7 @@ mod like_any;
 mod lists;
 mod mark;
 mod member;
+mod nested;
 mod nullable;
 mod operator;
 mod order;
@@ -75,7 +76,7 @@ use keyspan_model::Result;
 
 pub use correct::corrected;
 pub use label::label;
-pub use operator::json_of_nested;
+pub use nested::json_of_nested;
 pub(crate) use subquery::{expand, parsed};
 pub use union::UnionRelation;
 

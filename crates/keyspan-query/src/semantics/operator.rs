@@ -5,16 +5,15 @@
 
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator as B;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::cast::{implicit, parameter_type};
+use super::nested::without_maps;
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
-use crate::functions::json::OF_VALUE;
-use crate::functions::{list_function, translated, value_call};
+use crate::functions::{translated, value_call};
 use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
 use crate::types::sortable_form;
@@ -23,7 +22,8 @@ use crate::types::{common_type, number_rank};
 
 /// The operator over two planned sides; `None` leaves it to DataFusion.
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let (left_type, right_type) = (type_of(&left, schema)?, type_of(&right, schema)?);
+    let (left, left_type) = without_maps(left, schema)?;
+    let (right, right_type) = without_maps(right, schema)?;
     let sides = Sides { left, right, left_type, right_type };
     if let Some(operator) = comparison(op) {
         return compare(operator, sides).map(Some);
@@ -587,14 +587,4 @@ fn json_call(name: &str, sides: Sides, left: ColumnType, wanted: ColumnType) -> 
     let value = implicit(sides.left, &sides.left_type, left)?;
     let argument = implicit(sides.right, &sides.right_type, wanted)?;
     value_call(name, vec![value, argument], &[left, wanted])
-}
-
-/// A list, a row or a map as `jsonb`.
-pub fn json_of_nested(value: Expr) -> Result<Expr> {
-    value_call("to_jsonb", vec![json_of(OF_VALUE, value)], &[ColumnType::Json])
-}
-
-/// A list or a row as JSON, by one of the functions that make it.
-pub fn json_of(function: &str, value: Expr) -> Expr {
-    Expr::ScalarFunction(ScalarFunction::new_udf(list_function(function), vec![value]))
 }

@@ -57,6 +57,7 @@ impl Ty {
             Ty::Known(ty) => type_name(*ty),
             Ty::Other(DataType::List(_)) => "array".into(),
             Ty::Other(DataType::Struct(_)) => "record".into(),
+            Ty::Other(DataType::Map(..)) => "family".into(),
             Ty::Other(other) => other.to_string().to_lowercase(),
         }
     }
