@@ -12,7 +12,7 @@ use super::version::RelationVersion;
 use super::write::Inputs;
 use crate::manifest::{Edit, TombstoneKey};
 use crate::policy::{Pick, expired, output_level, pick, window_level, worth_freeing};
-use crate::run::{Extent, SortedRun, SpanTombstone};
+use crate::run::{Extent, SortedRun, SpanTombstone, SpanTombstones};
 use crate::segment::{Segment, SegmentRecord};
 
 impl Core {
@@ -54,13 +54,13 @@ impl Core {
 
     /// The next segment to free of deleted rows, if there is one.
     fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
-        let tombstones = self.final_tombstones(relation);
+        let seq = self.final_seq();
         let room = match self.disk_low.load(Ordering::Relaxed) {
             true => self.files.free_space()?.map_or(u64::MAX, |free| free / 2),
             false => u64::MAX,
         };
         let worth = |segment: &&Arc<Segment>| {
-            worth_freeing(&segment.record().meta, deleted_rows(segment, &tombstones), all, room)
+            worth_freeing(&segment.record().meta, deleted_rows(segment, &relation.tombstones, seq), all, room)
         };
         let Some(segment) = relation.flushed_segments().find(worth) else { return Ok(None) };
         let extents = relation.segments.iter().map(|segment| &segment.record().meta.all);
@@ -71,9 +71,12 @@ impl Core {
 
     /// Span tombstones whose batches are durable and seen by every snapshot: what they delete may be dropped for good.
     pub fn final_tombstones(&self, relation: &RelationVersion) -> Vec<SpanTombstone> {
-        let limit = self.durable().min(self.state.lock().visible);
-        let tombstones = relation.tombstones.iter().filter(|tombstone| tombstone.span.seq <= limit);
-        tombstones.map(|tombstone| tombstone.span.clone()).collect()
+        relation.tombstones.over(&[], None, self.final_seq()).into_iter().cloned().collect()
+    }
+
+    /// The last batch that is durable and seen by every snapshot.
+    fn final_seq(&self) -> u64 {
+        self.durable().min(self.state.lock().visible)
     }
 
     /// Drops segments that have expired as a whole.
@@ -161,7 +164,7 @@ impl Core {
         let edit = Edit { remove_tombstones: old.iter().copied().collect(), ..self.edit(&manifest) };
         manifest.commit(edit, true)?;
         self.state.lock().change(id, |current| {
-            Arc::make_mut(&mut current.tombstones).retain(|tombstone| !old.contains(&tombstone_key(id, tombstone)));
+            current.tombstones.retain(|tombstone| !old.contains(&tombstone_key(id, tombstone)));
         });
         Ok(())
     }
@@ -189,12 +192,13 @@ impl Core {
     }
 }
 
-/// Rows of a segment that span tombstones younger than all of it cover: at least so many, as its index knows.
-fn deleted_rows(segment: &Segment, tombstones: &[SpanTombstone]) -> u64 {
+/// Rows of a segment that span tombstones of batches up to `seq`, younger than all of it, cover: at least so many, as its index knows.
+fn deleted_rows(segment: &Segment, tombstones: &SpanTombstones, seq: u64) -> u64 {
     let all = &segment.record().meta.all;
     let younger = |tombstone: &&SpanTombstone| all.ts.is_some_and(|ts| ts.1 <= tombstone.ts);
-    let overlaps = |tombstone: &&SpanTombstone| all.overlaps(&tombstone.start, tombstone.end.as_deref());
-    let covered = tombstones.iter().filter(younger).filter(overlaps).map(|tombstone| {
+    let behind = [all.key.1.as_slice(), &[0]].concat();
+    let overlapping = tombstones.over(&all.key.0, Some(&behind), seq).into_iter();
+    let covered = overlapping.filter(younger).map(|tombstone| {
         let end = tombstone.end.as_ref().map_or(all.rows as usize, |end| segment.estimate(end).0);
         (segment.estimate(&tombstone.start).1, end)
     });

@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 use keyspan_model::{RelationId, Result};
 
 use super::core::Core;
-use super::version::{RelationVersion, Schema, Tombstone};
+use super::version::{RelationVersion, Schema};
 use super::write::Inputs;
 use crate::manifest::{Edit, Manifest, Marks};
 use crate::memory_run::MemoryRun;
 use crate::policy::{output_level, window_level};
-use crate::run::{Extent, SortedRun};
+use crate::run::{Extent, SortedRun, Tombstone};
 use crate::segment::{SEGMENT_DIRECTORY, Segment, SegmentRecord};
 
 impl Core {

@@ -7,6 +7,7 @@
 //! Rules: seq has no gaps; server timestamps strictly increase, in microseconds, and explicit ones never push them.
 //! Nothing that can fail stands between a batch's first effect and its record's place in the queue.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspan_model::{Applied, Error, ErrorKind, KeyEncoder, RelationId, Result, Stamp};
@@ -14,11 +15,11 @@ use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::staging::{Effect, Precondition, PreparedBatch, Staged};
-use super::version::{Published, RelationVersion, Schema, Tombstone};
+use super::version::{Published, RelationVersion, Schema};
 use crate::log::{Commit, Record};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
-use crate::run::{SortedRun, SpanTombstone, WholeKey};
+use crate::run::{SortedRun, SpanTombstone, Tombstone, WholeKey};
 use crate::segment::{Segment, SegmentRecord};
 use keyspan_seam::ScanCounters;
 
@@ -49,7 +50,7 @@ pub struct Entered {
 #[derive(Default)]
 struct Arrivals {
     runs: Vec<(RelationId, Arc<MemoryRun>)>,
-    tombstones: Vec<(RelationId, Tombstone)>,
+    tombstones: BTreeMap<RelationId, Vec<Tombstone>>,
     full: Vec<RelationId>,
     segments: Vec<(RelationId, Arc<Segment>)>,
 }
@@ -164,9 +165,9 @@ impl Core {
                     arrivals.runs.push((relation, run));
                 }
                 Err(Effect::DeleteSpan(start, end)) => {
-                    let number = arrivals.tombstones.len() as u32;
+                    let arrived = arrivals.tombstones.entry(relation).or_default();
                     let span = SpanTombstone { start, end, ts, deleted_at: clock, seq };
-                    arrivals.tombstones.push((relation, Tombstone { number, span }));
+                    arrived.push(Tombstone { number: arrived.len() as u32, span });
                 }
                 Err(Effect::Load(records, _)) => {
                     let place = |record: SegmentRecord| (relation, self.segment(current, record.placed(ts, seq)));
@@ -194,8 +195,8 @@ impl Published {
         for (id, segment) in arrivals.segments {
             self.change(id, |relation| relation.segments.push(segment));
         }
-        for (id, tombstone) in arrivals.tombstones {
-            self.change(id, |relation| Arc::make_mut(&mut relation.tombstones).push(tombstone));
+        for (id, tombstones) in arrivals.tombstones {
+            self.change(id, |relation| relation.tombstones.extend(tombstones));
         }
         for id in arrivals.full {
             self.change(id, RelationVersion::seal);
@@ -254,9 +255,5 @@ fn touched_after(relation: &RelationVersion, condition: &Precondition) -> Result
     if segments.any(|segment| key.as_ref().is_none_or(|key| segment.may_contain(key))) {
         return Ok(true);
     }
-    let deleted = relation
-        .tombstones
-        .iter()
-        .any(|tombstone| tombstone.span.seq > condition.seq && tombstone.span.overlaps(start, end));
-    Ok(deleted)
+    Ok(relation.tombstones.after(condition.seq).any(|tombstone| tombstone.span.overlaps(start, end)))
 }

@@ -19,6 +19,7 @@ pub fn with_writes(source: &ScanSource, batch: &WriteBatch, timestamp: i64) -> R
     let relation = Arc::clone(&source.relation);
     let encoder = KeyEncoder::new(&relation.key);
     let memtable = Arc::new(Memtable::new(&relation));
+    let mut deleted = Vec::new();
     let mine = batch.mutations.iter().filter(|mutation| mutation.relation() == relation.id);
     for (order, mutation) in mine.enumerate() {
         // Rank in the batch: of two equal stamps the tie rules decide, so the order only keeps entries apart.
@@ -55,10 +56,11 @@ pub fn with_writes(source: &ScanSource, batch: &WriteBatch, timestamp: i64) -> R
             Mutation::DeleteSpan(delete) => {
                 let (start, end) = encoder.span_bytes(&delete.span)?;
                 let ts = stamp(delete.stamp, timestamp);
-                source.tombstones.push(SpanTombstone { start, end, ts, deleted_at: source.now, seq });
+                deleted.push(SpanTombstone { start, end, ts, deleted_at: source.now, seq });
             }
         }
     }
+    source.tombstones.add_own(deleted);
     if !memtable.is_empty() {
         source.runs.push(Run::Memtable(memtable.view(u64::MAX, relation)));
     }

@@ -20,13 +20,14 @@ use super::core::{Core, WorkerRequests};
 use super::lane::Lane;
 use super::options::StoreOptions;
 use super::staging::{last_statement, stage};
-use super::version::{Published, RelationVersion, Schema, Tombstone};
+use super::version::{Published, RelationVersion, Schema};
 use crate::backup::is_backup;
 use crate::files::{ASIDE, FileLock, Files, corrupted, with_reserve};
 use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
 use crate::restore::is_half_restored;
+use crate::run::Tombstone;
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
 
 const LOCK_FILE: &str = "LOCK";
@@ -296,10 +297,10 @@ fn published(files: &Arc<dyn Files>, cache: &Arc<BlockCache>, manifest: &Manifes
             relation.segments.push(Arc::new(segment));
         }
     }
-    for ((id, _, number), span) in &manifest.tombstones {
-        if let Some(relation) = version.get_mut(id) {
-            Arc::make_mut(&mut relation.tombstones).push(Tombstone { number: *number, span: span.clone() });
-        }
+    for (id, relation) in &mut version {
+        let own = manifest.tombstones.range((*id, 0, 0)..=(*id, u64::MAX, u32::MAX));
+        let own = own.map(|((_, _, number), span)| Tombstone { number: *number, span: span.clone() });
+        relation.tombstones.extend(own);
     }
     Published {
         version: Arc::new(version.into_iter().map(|(id, relation)| (id, Arc::new(relation))).collect()),

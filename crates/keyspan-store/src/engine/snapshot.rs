@@ -17,7 +17,7 @@ use super::overlay::with_writes;
 use super::version::{RelationVersion, Schema, Version};
 use crate::files::{answered, in_memory, on_disk};
 use crate::memtable::Memtable;
-use crate::run::{Extent, SortedRun};
+use crate::run::{Extent, ShownTombstones, SortedRun, SpanTombstones};
 use crate::scan::{Run, ScanSource};
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
@@ -72,13 +72,13 @@ impl StoreSnapshot {
 
     fn new_source(&self, id: RelationId) -> Result<ScanSource> {
         let relation = self.schema.relation(id)?.clone();
-        let (mut runs, mut tombstones) = (Vec::new(), Vec::new());
+        let (mut runs, mut tombstones) = (Vec::new(), SpanTombstones::default());
         if let Some(version) = self.version.get(&id) {
             self.add_runs(version, &mut runs);
-            let seen = version.tombstones.iter().filter(|tombstone| tombstone.span.seq <= self.seq);
-            tombstones.extend(seen.map(|tombstone| tombstone.span.clone()));
+            tombstones = version.tombstones.clone();
         }
         let families = self.families(&relation)?;
+        let tombstones = ShownTombstones::new(tombstones, self.seq);
         let mut source = ScanSource { relation, runs, tombstones, now: self.now, families };
         for (batch, timestamp) in &self.own {
             source = with_writes(&source, batch, *timestamp)?;
@@ -101,7 +101,7 @@ impl StoreSnapshot {
         let nothing = ScanSource {
             relation: relation.clone(),
             runs: Vec::new(),
-            tombstones: Vec::new(),
+            tombstones: ShownTombstones::from(Vec::new()),
             now: self.now,
             families: Vec::new(),
         };
@@ -174,7 +174,7 @@ impl Snapshot for StoreSnapshot {
         let Some(at) = definition.key_index(column) else { return Ok(Changes::Anywhere) };
         let mut extents = Vec::new();
         if let Some(version) = self.version.get(&relation) {
-            if version.tombstones.iter().any(|tombstone| (since + 1..=self.seq).contains(&tombstone.span.seq)) {
+            if version.tombstones.after(since).any(|tombstone| tombstone.span.seq <= self.seq) {
                 return Ok(Changes::Anywhere);
             }
             extents = changed_extents(version, since);

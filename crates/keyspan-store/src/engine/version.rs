@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
-use crate::run::{Extent, SortedRun, SpanTombstone};
+use crate::run::{Extent, SortedRun, SpanTombstones, Tombstone};
 use crate::segment::Segment;
 
 /// A catalog and the relations that it names.
@@ -51,15 +51,6 @@ impl Schema {
     }
 }
 
-/// A span tombstone, and its place among those of one batch.
-#[derive(Clone, Debug)]
-pub struct Tombstone {
-    /// Its place in its batch.
-    pub number: u32,
-    /// The tombstone.
-    pub span: SpanTombstone,
-}
-
 /// One relation at a moment.
 #[derive(Clone, Debug)]
 pub struct RelationVersion {
@@ -75,8 +66,8 @@ pub struct RelationVersion {
     pub runs: Vec<Arc<MemoryRun>>,
     /// Segments.
     pub segments: Vec<Arc<Segment>>,
-    /// Span tombstones, by seq.
-    pub tombstones: Arc<Vec<Tombstone>>,
+    /// Span tombstones.
+    pub tombstones: SpanTombstones,
 }
 
 impl RelationVersion {
@@ -89,7 +80,7 @@ impl RelationVersion {
             sealed: Vec::new(),
             runs: Vec::new(),
             segments: Vec::new(),
-            tombstones: Arc::default(),
+            tombstones: SpanTombstones::default(),
         }
     }
 
@@ -126,7 +117,7 @@ impl RelationVersion {
 
     /// Span tombstones that the manifest does not have yet.
     pub fn unflushed_tombstones(&self) -> impl Iterator<Item = &Tombstone> {
-        self.tombstones.iter().filter(|tombstone| tombstone.span.seq > self.flushed)
+        self.tombstones.after(self.flushed)
     }
 
     /// The metadata of the memtables.

@@ -15,6 +15,7 @@ mod overlap;
 mod prefixes;
 mod range;
 mod tombstone;
+mod tombstones;
 mod whole_key;
 
 use std::fmt::Debug;
@@ -31,6 +32,7 @@ pub use overlap::{Overlap, OverlapCache, inherit_disjoint};
 pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
+pub use tombstones::{ShownTombstones, SpanTombstones, Tombstone};
 pub use whole_key::WholeKey;
 
 use keyspan_seam::ScanCounters;

@@ -112,13 +112,6 @@ impl Cover {
         let place = self.steps.partition_point(|step| step.0.as_slice() <= key);
         place.checked_sub(1).map(|place| self.steps[place].0.as_slice())
     }
-
-    /// Whether any key in `[start, end)` is covered by a timestamp of at least `ts`.
-    pub fn covers_any(&self, start: &[u8], end: Option<&[u8]>, ts: i64) -> bool {
-        let first = self.steps.partition_point(|step| step.0.as_slice() <= start).saturating_sub(1);
-        let touching = self.steps[first..].iter().take_while(|step| end.is_none_or(|end| step.0.as_slice() < end));
-        touching.filter_map(|step| step.1).any(|covering| covering >= ts)
-    }
 }
 
 #[cfg(test)]
@@ -138,7 +131,5 @@ mod tests {
         assert_eq!(at, [None, Some(7), Some(7), Some(9), Some(9), None, Some(1), Some(1)]);
         assert_eq!(cover.next_change(b"a"), Some(b"c".as_slice()));
         assert_eq!(cover.last_change(b"b"), Some(b"a".as_slice()));
-        assert!(cover.covers_any(b"b", Some(b"c"), 7) && !cover.covers_any(b"b", Some(b"c"), 8));
-        assert!(!cover.covers_any(b"g", Some(b"x"), 0) && cover.covers_any(b"g", None, 1));
     }
 }

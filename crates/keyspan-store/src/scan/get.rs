@@ -90,9 +90,7 @@ impl ScanSource {
 
     /// The greatest timestamp of a span tombstone over a key.
     fn cover_at(&self, key: &[u8]) -> Option<i64> {
-        let covers = |start: &[u8], end: Option<&[u8]>| start <= key && end.is_none_or(|end| key < end);
-        let covering = self.tombstones.iter().filter(|tombstone| covers(&tombstone.start, tombstone.end.as_deref()));
-        covering.map(|tombstone| tombstone.ts).max()
+        self.tombstones.at(key)
     }
 
     fn point_depth(&self) -> Depth {

@@ -20,7 +20,7 @@ use keyspan_model::{Order, RelationDef, Result, Scan, ScanColumn};
 
 pub use run::Run;
 
-use crate::run::SpanTombstone;
+use crate::run::ShownTombstones;
 use keyspan_seam::{Accepted, output_schema};
 
 /// One relation as a snapshot sees it.
@@ -31,7 +31,7 @@ pub struct ScanSource {
     /// Every run that the snapshot shows, in any order. Those that begin after the snapshot's seq are not listed.
     pub runs: Vec<Run>,
     /// Every span tombstone of the relation that the snapshot shows.
-    pub tombstones: Vec<SpanTombstone>,
+    pub tombstones: ShownTombstones,
     /// The time by which expiry is judged, in microseconds since 1970.
     pub now: i64,
     /// Of the rows of a table: its families, in which rows may live that nothing else keeps alive.

@@ -13,7 +13,7 @@ use super::split::{PartRuns, SplitPart};
 use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
-use crate::run::{Cover, Extent};
+use crate::run::Extent;
 
 impl ScanSource {
     /// The orders for some parts of a scan.
@@ -113,7 +113,7 @@ impl ScanSource {
             return Depth::Cells;
         }
         let plain = extents.iter().all(|extent| extent.is_plain(self.now));
-        if apart && plain && !Cover::new(&self.tombstones).covers_any(&task.start, task.end.as_deref(), i64::MIN) {
+        if apart && plain && !self.tombstones.cover_any(&task.start, task.end.as_deref()) {
             Depth::Plain
         } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
             Depth::Marker
@@ -124,7 +124,8 @@ impl ScanSource {
 
     /// Whether every row of the chosen runs is live, whatever versions it has.
     fn is_certain(&self, chosen: &Chosen) -> bool {
-        self.tombstones.is_empty() && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
+        let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
+        !covered && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
     }
 
     /// Whether the relation is a family whose versions are counted.

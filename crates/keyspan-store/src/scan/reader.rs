@@ -89,6 +89,7 @@ pub(crate) struct SplitReader {
     schema: SchemaRef,
     /// One for each depth that was needed so far; the task's is the last one.
     forms: Vec<Arc<Form>>,
+    /// What covers the keys of the task.
     cover: Arc<Cover>,
     encoder: KeyEncoder,
     orders: Orders,
@@ -110,7 +111,6 @@ impl SplitReader {
         orders: Orders,
         counters: Arc<ScanCounters>,
     ) -> Result<SplitReader> {
-        let cover = Arc::new(Cover::new(&source.tombstones));
         let encoder = KeyEncoder::new(&source.relation.key);
         Ok(SplitReader {
             schema: source.schema(columns)?,
@@ -118,7 +118,7 @@ impl SplitReader {
             columns: columns.to_vec(),
             coded,
             forms: Vec::new(),
-            cover,
+            cover: Arc::default(),
             encoder,
             orders,
             task: None,
@@ -440,6 +440,7 @@ impl SplitReader {
             }
             None => self.forms.push(Arc::new(self.form_at(task.depth)?)),
         }
+        self.cover = Arc::new(self.source.tombstones.cover(&task.start, task.end.as_deref()));
         self.sweep = Some(self.sweep_of(&task, self.orders.reverse)?);
         self.task = Some(task);
         Ok(true)

@@ -4,7 +4,7 @@ use keyspan_model::{ColumnId, Result, Scan, ScanColumn, Value};
 
 use super::plan::Chosen;
 use super::{Run, ScanSource};
-use crate::run::{Cover, Extent, Overlap};
+use crate::run::{Extent, Overlap};
 use keyspan_seam::{Known, ScanStatistics};
 
 impl ScanSource {
@@ -33,8 +33,7 @@ impl ScanSource {
     fn is_settled(&self, chosen: &Chosen) -> bool {
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         let in_memtable = chosen.runs.iter().any(|at| matches!(self.runs[*at], Run::Memtable(_)));
-        let cover = Cover::new(&self.tombstones);
-        let covered = chosen.ranges.iter().any(|(start, end)| cover.covers_any(start, end.as_deref(), i64::MIN));
+        let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
         let plain = extents.iter().all(|extent| extent.is_plain(self.now));
         plain && !in_memtable && !covered && !self.counts_versions() && self.known_apart(chosen)
     }

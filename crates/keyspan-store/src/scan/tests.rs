@@ -235,5 +235,5 @@ fn plain_run(relation: &RelationDef, keys: &[(&str, Range<i64>)], ts: i64) -> Ru
 }
 
 fn source(relation: RelationDef, runs: Vec<Run>, tombstones: Vec<SpanTombstone>, now: i64) -> Arc<ScanSource> {
-    Arc::new(ScanSource { relation: Arc::new(relation), runs, tombstones, now, families: vec![] })
+    Arc::new(ScanSource { relation: Arc::new(relation), runs, tombstones: tombstones.into(), now, families: vec![] })
 }

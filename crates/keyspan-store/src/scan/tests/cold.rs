@@ -34,7 +34,7 @@ fn slices_in(files: &Arc<dyn Files>, relation: &Arc<RelationDef>) -> Arc<ScanSou
     Arc::new(ScanSource {
         relation: Arc::clone(relation),
         runs: runs.collect(),
-        tombstones: vec![],
+        tombstones: vec![].into(),
         now: 0,
         families: vec![],
     })

@@ -134,7 +134,7 @@ fn compaction_drops_the_versions_beyond_the_rule() {
     let input = CompactionInput {
         relation: Arc::clone(&source.relation),
         runs: source.runs.iter().map(|run| run.open(&[], None).expect("opened")).collect(),
-        tombstones: &source.tombstones,
+        tombstones: &[],
         keep_tombstones: false,
         outside: vec![],
         now: source.now,

@@ -26,7 +26,7 @@ fn left_out(source: &Arc<ScanSource>, scan: &Scan) -> usize {
 fn check(source: &Arc<ScanSource>, scan: &Scan) {
     let mut unsure = ScanSource::clone(source);
     let nowhere = SpanTombstone { start: vec![255], end: None, ts: 0, deleted_at: 0, seq: 0 };
-    unsure.tombstones.push(nowhere);
+    unsure.tombstones.add_own(vec![nowhere]);
     let unsure = Arc::new(unsure);
     assert_eq!(left_out(&unsure, scan), 0);
     assert_eq!(read(source, scan, 2, &Arc::default()), read(&unsure, scan, 2, &Arc::default()), "{scan:?}");
