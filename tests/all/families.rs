@@ -1,8 +1,9 @@
-//! Families against a model: random cells, maps, deletions of cells, families, rows and spans, with random timestamps,
-//! flushes, compactions and reopens; then rows, maps, cells and versions are compared.
+//! Families, maps and sets against a model: random cells, maps, deletions of cells, families, rows and spans, with random
+//! timestamps, flushes, compactions and reopens; then rows, maps, cells and versions are compared.
 //!
 //! The model keeps every version and every deletion. A version lives that no deletion covers (its path begins with the
-//! deletion's, and it was written at or before it); of these a cell has the newest so many. `KEYSPAN_SEED` repeats a run,
+//! deletion's, and it was written at or before it); of these a cell has the newest so many. To the model a set is a map of
+//! values that nobody sees. `KEYSPAN_SEED` repeats a run,
 //! `KEYSPAN_STEPS` makes it longer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,65 +15,68 @@ use super::order::rows;
 
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const QUALIFIERS: [&str; 4] = ["p", "q", "qq", "r"];
-/// Versions that the rule keeps.
-const VERSIONS: usize = 2;
+/// A family, a map and a set, with the versions that each keeps of a cell.
+const FAMILIES: [(&str, usize); 3] = [("f", 2), ("m", 1), ("s", 1)];
 
-/// Key, qualifier, timestamp.
-type Version = (&'static str, &'static str, i64);
+/// Family, key, qualifier, timestamp.
+type Version = (&'static str, &'static str, &'static str, i64);
+
+/// What a deletion covers: a family or all of them and the row, a key or all, a qualifier or all; and its timestamp.
+type Deletion = (Option<&'static str>, Option<&'static str>, Option<&'static str>, i64);
+
+/// The newest versions of a row's cells, by their qualifiers in the order of `jsonb`.
+type Cells = BTreeMap<(usize, &'static str), i64>;
 
 #[derive(Default)]
 struct Model {
     versions: BTreeMap<Version, i64>,
     /// Row markers: key and timestamp.
     markers: BTreeSet<(&'static str, i64)>,
-    /// A key or none for all, a qualifier or none for all, whether the row goes too, and the timestamp.
-    deletions: Vec<(Option<&'static str>, Option<&'static str>, bool, i64)>,
+    deletions: Vec<Deletion>,
 }
 
 impl Model {
-    fn is_covered(&self, key: &str, qualifier: &str, ts: i64) -> bool {
-        let covers = |(k, q, _, at): &(Option<&str>, Option<&str>, bool, i64)| {
-            k.is_none_or(|k| k == key) && q.is_none_or(|q| q == qualifier) && ts <= *at
-        };
-        self.deletions.iter().any(covers)
+    fn is_covered(&self, (family, key, qualifier, ts): Version) -> bool {
+        let is = |of: &Option<&str>, name: &str| of.is_none_or(|of| of == name);
+        let mut deletions = self.deletions.iter();
+        deletions.any(|(f, k, q, at)| is(f, family) && is(k, key) && is(q, qualifier) && ts <= *at)
     }
 
     /// The versions that are read, newest first in each cell.
     fn read(&self) -> Vec<(Version, i64)> {
-        let mut live: Vec<(Version, i64)> = self
-            .versions
-            .iter()
-            .filter(|((key, qualifier, ts), _)| !self.is_covered(key, qualifier, *ts))
-            .map(|(version, value)| (*version, *value))
-            .collect();
-        live.sort_by_key(|((key, qualifier, ts), _)| (*key, *qualifier, -ts));
-        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        live.retain(|((key, qualifier, _), _)| {
-            let count = counts.entry((key, qualifier)).or_default();
+        let live = self.versions.iter().filter(|(version, _)| !self.is_covered(**version));
+        let mut live: Vec<(Version, i64)> = live.map(|(version, value)| (*version, *value)).collect();
+        live.sort_by_key(|((family, key, qualifier, ts), _)| (*family, *key, *qualifier, -ts));
+        let mut counts: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+        live.retain(|((family, key, qualifier, _), _)| {
+            let count = counts.entry((family, key, qualifier)).or_default();
             *count += 1;
-            *count <= VERSIONS
+            FAMILIES.iter().any(|(name, versions)| name == family && *count <= *versions)
         });
         live
     }
 
-    /// `key: {qualifier: value, …}` of each row that lives, qualifiers in the order of `jsonb`.
+    /// `key {qualifier: value, …} {…} {element,…}` of each row that lives, qualifiers in the order of `jsonb`.
     fn rows(&self) -> Vec<String> {
-        let mut rows: BTreeMap<&str, BTreeMap<(usize, &str), i64>> = BTreeMap::new();
+        let mut rows: BTreeMap<&str, [Cells; 3]> = BTreeMap::new();
         for (key, ts) in &self.markers {
-            let row_gone = |(k, _, row, at): &(Option<&str>, Option<&str>, bool, i64)| {
-                *row && k.is_none_or(|k| k == *key) && ts <= at
-            };
-            if !self.deletions.iter().any(row_gone) {
+            let mut of_rows = self.deletions.iter().filter(|(family, ..)| family.is_none());
+            if !of_rows.any(|(_, k, _, at)| k.is_none_or(|k| k == *key) && ts <= at) {
                 rows.entry(key).or_default();
             }
         }
-        for ((key, qualifier, _), value) in self.read() {
-            rows.entry(key).or_default().entry((qualifier.len(), qualifier)).or_insert(value);
+        for ((family, key, qualifier, _), value) in self.read() {
+            let place = FAMILIES.iter().position(|(name, _)| *name == family).unwrap();
+            rows.entry(key).or_default()[place].entry((qualifier.len(), qualifier)).or_insert(value);
         }
-        let shown = |cells: &BTreeMap<(usize, &str), i64>| {
+        let map = |cells: &Cells| {
             cells.iter().map(|((_, qualifier), value)| format!("{qualifier}: {value}")).collect::<Vec<_>>().join(", ")
         };
-        rows.iter().map(|(key, cells)| format!("{key}: {{{}}}", shown(cells))).collect()
+        let set = |cells: &Cells| {
+            let elements: BTreeSet<&str> = cells.keys().map(|(_, element)| *element).collect();
+            elements.into_iter().collect::<Vec<_>>().join(",")
+        };
+        rows.iter().map(|(key, [f, m, s])| format!("{key} {{{}}} {{{}}} {{{}}}", map(f), map(m), set(s))).collect()
     }
 }
 
@@ -85,37 +89,48 @@ fn step(random: &mut Random, model: &mut Model) -> String {
     let value =
         |qualifier: &str, ts: i64| ts * 100 + qualifier.len() as i64 * 10 + i64::from(qualifier.as_bytes()[0] % 10);
     let using = format!("USING TIMESTAMP {ts}");
+    let family = FAMILIES[random.below(3)].0;
+    let is_set = family == "s";
     match random.below(20) {
         0..=8 => {
-            model.versions.insert((key, qualifier, ts), value(qualifier, ts));
-            format!("UPDATE t {using} SET f['{qualifier}'] = {} WHERE k = '{key}'", value(qualifier, ts))
+            model.versions.insert((family, key, qualifier, ts), value(qualifier, ts));
+            let value = value(qualifier, ts);
+            match is_set {
+                true => format!("UPDATE t {using} SET s = s + {{'{qualifier}'}} WHERE k = '{key}'"),
+                false => format!("UPDATE t {using} SET {family}['{qualifier}'] = {value} WHERE k = '{key}'"),
+            }
         }
         9..=11 => {
             model.markers.insert((key, ts));
-            model.versions.insert((key, qualifier, ts), value(qualifier, ts));
+            let family = FAMILIES[random.below(2)].0;
+            model.versions.insert((family, key, qualifier, ts), value(qualifier, ts));
             let value = value(qualifier, ts);
-            format!("INSERT INTO t (k, f['{qualifier}']) VALUES ('{key}', {value}) {using}")
+            format!("INSERT INTO t (k, {family}['{qualifier}']) VALUES ('{key}', {value}) {using}")
         }
         12 | 13 => {
             // The whole family: what was there goes a microsecond earlier.
-            model.deletions.push((Some(key), None, false, ts - 1));
+            model.deletions.push((Some(family), Some(key), None, ts - 1));
             let mut map = Vec::new();
             for qualifier in QUALIFIERS.iter().take(random.below(3)) {
-                model.versions.insert((key, qualifier, ts), value(qualifier, ts));
-                map.push(format!("'{qualifier}': {}", value(qualifier, ts)));
+                model.versions.insert((family, key, qualifier, ts), value(qualifier, ts));
+                let value = if is_set { String::new() } else { format!(": {}", value(qualifier, ts)) };
+                map.push(format!("'{qualifier}'{value}"));
             }
-            format!("UPDATE t {using} SET f = {{{}}} WHERE k = '{key}'", map.join(", "))
+            format!("UPDATE t {using} SET {family} = {{{}}} WHERE k = '{key}'", map.join(", "))
         }
         14 | 15 => {
-            model.deletions.push((Some(key), Some(qualifier), false, ts));
-            format!("DELETE f['{qualifier}'] FROM t {using} WHERE k = '{key}'")
+            model.deletions.push((Some(family), Some(key), Some(qualifier), ts));
+            match is_set {
+                true => format!("UPDATE t {using} SET s = s - {{'{qualifier}'}} WHERE k = '{key}'"),
+                false => format!("DELETE {family}['{qualifier}'] FROM t {using} WHERE k = '{key}'"),
+            }
         }
         16 => {
-            model.deletions.push((Some(key), None, false, ts));
-            format!("DELETE f FROM t {using} WHERE k = '{key}'")
+            model.deletions.push((Some(family), Some(key), None, ts));
+            format!("DELETE {family} FROM t {using} WHERE k = '{key}'")
         }
         17 => {
-            model.deletions.push((Some(key), None, true, ts));
+            model.deletions.push((None, Some(key), None, ts));
             format!("DELETE FROM t {using} WHERE k = '{key}'")
         }
         18 => {
@@ -124,7 +139,7 @@ fn step(random: &mut Random, model: &mut Model) -> String {
         }
         _ => {
             let ts = ts / 4;
-            model.deletions.push((None, None, true, ts));
+            model.deletions.push((None, None, None, ts));
             format!("DELETE FROM t USING TIMESTAMP {ts}")
         }
     }
@@ -137,31 +152,42 @@ async fn texts(database: &Database, sql: &str) -> Vec<String> {
 }
 
 async fn compare(database: &Database, model: &Model, random: &mut Random) {
-    let maps = "SELECT k || ': ' || coalesce(replace(to_jsonb(f)::text, '\"', ''), '{}') FROM t ORDER BY k";
-    assert_eq!(texts(database, maps).await, model.rows(), "rows and maps");
+    let map = |family: &str| format!("coalesce(replace(to_jsonb({family})::text, '\"', ''), '{{}}')");
+    let maps =
+        format!("SELECT concat_ws(' ', k, {}, {}, coalesce(s::text, '{{}}')) FROM t ORDER BY k", map("f"), map("m"));
+    assert_eq!(texts(database, &maps).await, model.rows(), "rows and maps");
     let count = texts(database, "SELECT count(*)::text FROM t").await;
     assert_eq!(count, [model.rows().len().to_string()], "rows counted without their families");
-    let versions = "SELECT k || qualifier || (extract(epoch FROM written_at) * 1000000)::bigint || '=' || value FROM cells('t', 'f')";
-    let mut expected: Vec<String> =
-        model.read().iter().map(|((key, qualifier, ts), value)| format!("{key}{qualifier}{ts}={value}")).collect();
-    let mut found = texts(database, versions).await;
-    expected.sort();
-    found.sort();
-    assert_eq!(found, expected, "versions");
+    let all = model.read();
+    for family in ["f", "m"] {
+        let written = match family {
+            "f" => "written_at",
+            _ => "to_timestamp(WRITETIME(value) / 1000000.0)",
+        };
+        let versions = format!(
+            "SELECT k || qualifier || (extract(epoch FROM {written}) * 1000000)::bigint || '=' || value FROM cells('t', '{family}')"
+        );
+        let of_family = all.iter().filter(|((f, ..), _)| *f == family);
+        let mut expected: Vec<String> =
+            of_family.map(|((_, key, qualifier, ts), value)| format!("{key}{qualifier}{ts}={value}")).collect();
+        let mut found = texts(database, &versions).await;
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected, "versions of {family}");
+        let (key, qualifier) = (KEYS[random.below(KEYS.len())], QUALIFIERS[random.below(QUALIFIERS.len())]);
+        let newest = all.iter().find(|((f, k, q, _), _)| (*f, *k, *q) == (family, key, qualifier));
+        let expected: Vec<String> = newest.iter().map(|(_, value)| value.to_string()).collect();
+        let cell = format!("{family}['{qualifier}']");
+        let one = format!("SELECT {cell}::text FROM t WHERE k = '{key}' AND {cell} IS NOT NULL");
+        assert_eq!(texts(database, &one).await, expected, "one cell of {family}");
+    }
     let (key, qualifier) = (KEYS[random.below(KEYS.len())], QUALIFIERS[random.below(QUALIFIERS.len())]);
-    let newest = model.read().into_iter().find(|((k, q, _), _)| (*k, *q) == (key, qualifier));
-    let one = format!("SELECT f['{qualifier}']::text FROM t WHERE k = '{key}' AND f['{qualifier}'] IS NOT NULL");
-    let expected: Vec<String> = newest.iter().map(|(_, value)| value.to_string()).collect();
-    assert_eq!(texts(database, &one).await, expected, "one cell");
     let older = format!(
         "SELECT value::text FROM cells('t', 'f') WHERE k = '{key}' AND qualifier = '{qualifier}' AND written_at <= '1970-01-01 00:00:00.000030+00' ORDER BY written_at"
     );
-    let mut expected: Vec<(i64, i64)> = model
-        .read()
-        .into_iter()
-        .filter(|((k, q, ts), _)| (*k, *q) == (key, qualifier) && *ts <= 30)
-        .map(|((.., ts), value)| (ts, value))
-        .collect();
+    let older_of = |(f, k, q, ts): &Version| (*f, *k, *q) == ("f", key, qualifier) && *ts <= 30;
+    let mut expected: Vec<(i64, i64)> =
+        all.iter().filter(|(version, _)| older_of(version)).map(|((.., ts), value)| (*ts, *value)).collect();
     expected.sort_unstable();
     let expected: Vec<String> = expected.into_iter().map(|(_, value)| value.to_string()).collect();
     assert_eq!(texts(database, &older).await, expected, "versions up to a time");
@@ -178,9 +204,8 @@ async fn families_answer_what_a_model_answers() {
     let mut options = Options::default();
     options.store.background = false;
     let mut database = Database::open_with(folder.path(), options.clone()).unwrap();
-    let create =
-        format!("CREATE TABLE t (k text PRIMARY KEY, v int, f family<text, bigint> GC max_versions = {VERSIONS})");
-    database.session().execute(&create).await.unwrap();
+    let columns = "f family<text, bigint> GC max_versions = 2, m map<text, bigint>, s set<text>";
+    database.session().execute(&format!("CREATE TABLE t (k text PRIMARY KEY, v int, {columns})")).await.unwrap();
     let mut model = Model::default();
     for _ in 0..steps {
         let sql = step(&mut random, &mut model);

@@ -1,17 +1,23 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with three differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with four differences.
 //!
-//! Geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it),
+//! CONTAINS is an operator, geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it),
 //! and expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
 //! exponential time on some nested input. Beyond a number of steps in proportion to the text it stops.
 
 use std::any::TypeId;
 use std::cell::Cell;
 
-use sqlparser::ast::{Expr, Ident, Statement};
+use sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, ObjectName, Statement, Subscript,
+};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+
+/// The function that gives the values of a map, and the elements of a set or list.
+const COLLECTION_VALUES: &str = "collection_values";
 
 /// The dialect of one statement.
 #[derive(Debug)]
@@ -54,6 +60,9 @@ impl Dialect for KeyspanDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        if contains(parser).is_some() {
+            return Some(Ok(self.prec_value(Precedence::Like)));
+        }
         self.postgres.get_next_precedence(parser)
     }
 
@@ -86,8 +95,14 @@ impl Dialect for KeyspanDialect {
         }
     }
 
-    /// `a IS DISTINCT FROM b AND c`: `sqlparser` takes all that follows FROM for its right side.
+    /// CQL's CONTAINS; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
+    /// side.
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        if let Some(key) = contains(parser) {
+            (0..if key { 2 } else { 1 }).for_each(|_| parser.advance_token());
+            let right = parser.parse_subexpr(self.prec_value(Precedence::Like));
+            return Some(right.map(|right| if key { has_key(expr, right) } else { has_value(expr, right) }));
+        }
         let tokens = parser.peek_tokens_ref::<4>();
         let keyword = |at: usize, keyword| matches!(&tokens[at].token, Token::Word(word) if word.keyword == keyword);
         let negated = keyword(1, Keyword::NOT);
@@ -123,6 +138,48 @@ impl Dialect for KeyspanDialect {
         supports_notnull_operator supports_interval_options supports_comma_separated_trim
         supports_xml_expressions
     }
+}
+
+/// Whether CONTAINS comes next, and KEY behind it. A column may have that name: an operand must follow.
+fn contains(parser: &Parser) -> Option<bool> {
+    let [word, key, operand] = parser.peek_tokens_ref::<3>();
+    let is = |token: &Token, name: &str| matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name));
+    let begins_operand = |token: &Token| match token {
+        Token::Word(word) => word.keyword == Keyword::NoKeyword,
+        Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => true,
+        token => matches!(token, Token::LParen | Token::Minus),
+    };
+    if !is(&word.token, "contains") {
+        return None;
+    }
+    if is(&key.token, "key") && begins_operand(&operand.token) {
+        return Some(true);
+    }
+    begins_operand(&key.token).then_some(false)
+}
+
+/// `m CONTAINS KEY k` as `m[k] IS NOT NULL`: a map has no nulls.
+fn has_key(map: &Expr, key: Expr) -> Expr {
+    let access_chain = vec![AccessExpr::Subscript(Subscript::Index { index: key })];
+    Expr::IsNotNull(Box::new(Expr::CompoundFieldAccess { root: Box::new(map.clone()), access_chain }))
+}
+
+/// `c CONTAINS v` as `v = ANY (collection_values(c))`.
+fn has_value(collection: &Expr, value: Expr) -> Expr {
+    let argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(collection.clone()));
+    let args = FunctionArgumentList { duplicate_treatment: None, args: vec![argument], clauses: Vec::new() };
+    let values = Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(COLLECTION_VALUES)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(args),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    });
+    let (left, right) = (Box::new(value), Box::new(values));
+    Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some: false }
 }
 
 /// Whether a name before this token is a plain column.

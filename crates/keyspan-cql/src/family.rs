@@ -1,41 +1,69 @@
-//! Families of dynamic columns: their declaration, `name family<qualifier, value> [GC rule]`, the cells that a write
-//! names, `name[qualifier]`, and maps, `{qualifier: value, …}`.
+//! Families of dynamic columns and collections: their declaration, `name family<qualifier, value> [GC rule]` or
+//! `name map<key, value>`, the cells that a write names, `name[qualifier]`, and collections that are written out.
 
-use keyspan_model::{ColumnType, Error, ErrorKind, GcRule, Result, Value};
-use sqlparser::ast::Expr;
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Result, Value};
+use sqlparser::ast::{BinaryOperator, Expr, Ident};
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::statement::{ColumnName, FamilyDefinition};
+use crate::statement::{Change, ColumnName, FamilyDefinition, InsertValue};
 use crate::types;
 
 /// Versions of a cell that are kept where no rule says otherwise.
 const VERSIONS: GcRule = GcRule { max_versions: Some(1), max_age: None, both: false };
 
-/// Whether the declaration of a family comes next.
+/// The words that begin the type of a family.
+const KINDS: &[(&str, FamilyKind)] =
+    &[("family", FamilyKind::Family), ("map", FamilyKind::Map), ("set", FamilyKind::Set), ("list", FamilyKind::List)];
+
+/// Whether the declaration of a family or collection comes next.
 pub(crate) fn at_definition(reader: &Reader) -> bool {
-    reader.word(1) == Some("family") && *reader.token(2) == Token::Lt
+    kind(reader, 1).is_some() && *reader.token(2) == Token::Lt
 }
 
-/// `name family<qualifier, value> [GC rule]`.
+fn kind(reader: &Reader, place: usize) -> Option<FamilyKind> {
+    let word = reader.word(place)?;
+    KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
+}
+
+/// `name family<qualifier, value> [GC rule]`, `name map<key, value>`, `name set<element>`, `name list<element>`.
 pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     let position = reader.position();
     let name = reader.name()?;
-    reader.expect("family")?;
+    let kind = kind(reader, 0).ok_or_else(|| reader.unexpected())?;
+    reader.skip();
     reader.expect_token(&Token::Lt)?;
     if *reader.token(0) == Token::LParen {
         return Err(reader.not_supported("qualifiers of several parts are not yet supported"));
     }
-    let qualifier = part(reader)?;
+    let (qualifier, value) = match kind {
+        FamilyKind::List => (ColumnType::BigInt, part(reader)?),
+        FamilyKind::Set => (part(reader)?, ColumnType::Boolean),
+        FamilyKind::Family | FamilyKind::Map => {
+            let qualifier = part(reader)?;
+            reader.expect_token(&Token::Comma)?;
+            (qualifier, part(reader)?)
+        }
+    };
     if qualifier.allowed_in_key().is_err() {
-        let message = format!("type {} is not supported for qualifiers", qualifier.postgres_name());
+        let parts = match kind {
+            FamilyKind::Set => "elements of sets",
+            FamilyKind::Map => "keys of maps",
+            FamilyKind::Family | FamilyKind::List => "qualifiers",
+        };
+        let message = format!("type {} is not supported for {parts}", qualifier.postgres_name());
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(position));
     }
-    reader.expect_token(&Token::Comma)?;
-    let value = part(reader)?;
+    if kind == FamilyKind::List {
+        value.into_list().map_err(|error| error.at(position))?;
+    }
     reader.expect_token(&Token::Gt)?;
-    let gc = if reader.at("gc") { rule(reader)? } else { VERSIONS };
-    Ok(FamilyDefinition { name, qualifier, value, gc, position })
+    let gc = match kind {
+        FamilyKind::Family if reader.at("gc") => rule(reader)?,
+        FamilyKind::Family => VERSIONS,
+        FamilyKind::Map | FamilyKind::Set | FamilyKind::List => GcRule::default(),
+    };
+    Ok(FamilyDefinition { name, kind, qualifier, value, gc, position })
 }
 
 fn part(reader: &mut Reader) -> Result<ColumnType> {
@@ -106,20 +134,91 @@ pub(crate) fn target(reader: &mut Reader) -> Result<ColumnName> {
     Ok(column)
 }
 
-/// `{key: value, …}`.
-pub(crate) fn map(reader: &mut Reader) -> Result<Vec<(Expr, Expr)>> {
-    reader.expect_token(&Token::LBrace)?;
-    let mut entries = Vec::new();
-    if reader.eat_token(&Token::RBrace) {
-        return Ok(entries);
+/// Whether a collection that is written out comes next.
+pub(crate) fn at_collection(reader: &Reader, place: usize) -> bool {
+    matches!(reader.token(place), Token::LBrace | Token::LBracket)
+}
+
+/// `{key: value, …}`, `{element, …}` or `[element, …]`.
+pub(crate) fn collection(reader: &mut Reader) -> Result<InsertValue> {
+    if reader.eat_token(&Token::LBracket) {
+        return elements(reader, &Token::RBracket).map(InsertValue::List);
     }
-    loop {
+    reader.expect_token(&Token::LBrace)?;
+    if reader.eat_token(&Token::RBrace) {
+        return Ok(InsertValue::Map(Vec::new()));
+    }
+    let first = reader.expression()?;
+    if !reader.eat_token(&Token::Colon) {
+        let mut all = vec![first];
+        if reader.eat_token(&Token::Comma) {
+            all.extend(elements(reader, &Token::RBrace)?);
+        } else {
+            reader.expect_token(&Token::RBrace)?;
+        }
+        return Ok(InsertValue::Set(all));
+    }
+    let mut entries = vec![(first, reader.expression()?)];
+    while reader.eat_token(&Token::Comma) {
         let key = reader.expression()?;
         reader.expect_token(&Token::Colon)?;
         entries.push((key, reader.expression()?));
-        if !reader.eat_token(&Token::Comma) {
-            reader.expect_token(&Token::RBrace)?;
-            return Ok(entries);
-        }
     }
+    reader.expect_token(&Token::RBrace)?;
+    Ok(InsertValue::Map(entries))
+}
+
+fn elements(reader: &mut Reader, end: &Token) -> Result<Vec<Expr>> {
+    if reader.eat_token(end) {
+        return Ok(Vec::new());
+    }
+    let elements = reader.list(Reader::expression)?;
+    reader.expect_token(end)?;
+    Ok(elements)
+}
+
+/// `+= value` or `-= value` behind a target: CQL's short form of `target = target + value`.
+pub(crate) fn added(reader: &mut Reader, target: &ColumnName) -> Result<Option<InsertValue>> {
+    let change = match reader.token(0) {
+        Token::Plus => Change::Append,
+        Token::Minus => Change::Remove,
+        _ => return Ok(None),
+    };
+    if *reader.token(1) != Token::Eq || target.qualifier.is_some() {
+        return Ok(None);
+    }
+    (0..2).for_each(|_| reader.skip());
+    if at_collection(reader, 0) {
+        let value = Box::new(collection(reader)?);
+        return Ok(Some(InsertValue::Changed { column: target.clone(), change, value }));
+    }
+    let op = if change == Change::Append { BinaryOperator::Plus } else { BinaryOperator::Minus };
+    let left = Box::new(Expr::Identifier(Ident::with_quote('"', &target.name)));
+    let right = Box::new(Expr::Nested(Box::new(reader.expression()?)));
+    Ok(Some(InsertValue::Expression(Expr::BinaryOp { left, op, right })))
+}
+
+/// What a SET assigns of a collection that is written out, if one comes next: `{…}`, `column + {…}`, `column - {…}`,
+/// `[…] + column`.
+pub(crate) fn assigned(reader: &mut Reader) -> Result<Option<InsertValue>> {
+    if at_collection(reader, 0) {
+        let value = collection(reader)?;
+        if !reader.eat_token(&Token::Plus) {
+            return Ok(Some(value));
+        }
+        let column = reader.column()?;
+        return Ok(Some(InsertValue::Changed { column, change: Change::Prepend, value: Box::new(value) }));
+    }
+    let change = match reader.token(1) {
+        Token::Plus => Change::Append,
+        Token::Minus => Change::Remove,
+        _ => return Ok(None),
+    };
+    if !matches!(reader.token(0), Token::Word(_)) || !at_collection(reader, 2) {
+        return Ok(None);
+    }
+    let column = reader.column()?;
+    reader.skip();
+    let value = Box::new(collection(reader)?);
+    Ok(Some(InsertValue::Changed { column, change, value }))
 }

@@ -94,11 +94,7 @@ fn has_subquery(value: &InsertValue) -> bool {
             })
             .is_break()
     };
-    match value {
-        InsertValue::Default => false,
-        InsertValue::Expression(expression) => in_expression(expression),
-        InsertValue::Map(entries) => entries.iter().any(|(key, value)| in_expression(key) || in_expression(value)),
-    }
+    value.expressions().into_iter().any(in_expression)
 }
 
 /// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.
@@ -116,7 +112,9 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
                 InsertValue::Default => {
                     Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported"))
                 }
-                InsertValue::Map(_) => Err(Error::not_supported("a map beside a subquery in VALUES is not supported")),
+                InsertValue::Map(_) | InsertValue::Set(_) | InsertValue::List(_) | InsertValue::Changed { .. } => {
+                    Err(Error::not_supported("a collection beside a subquery in VALUES is not supported"))
+                }
             };
             select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
         }
@@ -137,10 +135,10 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
     Ok(query)
 }
 
-/// An expression, a map or DEFAULT.
+/// An expression, a collection or DEFAULT.
 pub(crate) fn value(reader: &mut Reader) -> Result<InsertValue> {
-    if *reader.token(0) == Token::LBrace {
-        return family::map(reader).map(InsertValue::Map);
+    if family::at_collection(reader, 0) {
+        return family::collection(reader);
     }
     if reader.eat("default") { Ok(InsertValue::Default) } else { reader.expression().map(InsertValue::Expression) }
 }
@@ -210,8 +208,15 @@ pub(crate) fn assignments(reader: &mut Reader) -> Result<Vec<Assignment>> {
 fn assignment(reader: &mut Reader) -> Result<Vec<Assignment>> {
     if *reader.token(0) != Token::LParen {
         let column = target(reader)?;
+        if let Some(value) = family::added(reader, &column)? {
+            return Ok(vec![Assignment { column, value }]);
+        }
         reader.expect_token(&Token::Eq)?;
-        return Ok(vec![Assignment { column, value: value(reader)? }]);
+        let value = match family::assigned(reader)? {
+            Some(value) => value,
+            None => value(reader)?,
+        };
+        return Ok(vec![Assignment { column, value }]);
     }
     let columns = reader.parenthesized(target)?;
     reader.expect_token(&Token::Eq)?;

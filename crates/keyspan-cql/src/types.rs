@@ -123,7 +123,8 @@ fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
         "list" | "set" | "map" | "tuple" | "frozen" | "vector" if *reader.token(0) == Token::Lt => {
             let error = Error::not_supported(format!("type {name}<…> is not yet supported"));
-            error.with_hint(if name == "list" { "Write int[] or frozen<list<int>>." } else { "Use json." })
+            let list = matches!(name, "list" | "frozen");
+            error.with_hint(if list { "Write int[] or frozen<list<int>>." } else { "Use jsonb." })
         }
         "variant" => Error::not_supported("type variant is not yet supported").with_hint("Use json."),
         _ => return Ok(()),

@@ -100,7 +100,34 @@ pub struct GcRule {
     pub both: bool,
 }
 
-/// A family of dynamic columns: a relation of its own, keyed by row key, qualifier and write timestamp descending.
+/// What a family was declared as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FamilyKind {
+    /// `family<qualifier, value>`: dynamic columns with versions.
+    #[default]
+    Family,
+    /// `map<key, value>`.
+    Map,
+    /// `set<element>`: the elements are the qualifiers.
+    Set,
+    /// `list<element>`: the qualifiers are positions, which nobody sees.
+    List,
+}
+
+impl FamilyKind {
+    /// Whether it is one of CQL's collections: one version of each element.
+    pub fn is_collection(self) -> bool {
+        self != FamilyKind::Family
+    }
+
+    fn is_family(&self) -> bool {
+        !self.is_collection()
+    }
+}
+
+/// A family of dynamic columns, or a collection: a relation of its own, keyed by row key and qualifier, and a family by
+/// write timestamp descending, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FamilyDef {
@@ -116,6 +143,20 @@ pub struct FamilyDef {
     pub value: ValueColumn,
     /// Which versions are kept.
     pub gc: GcRule,
+    /// What it was declared as.
+    #[serde(default, skip_serializing_if = "FamilyKind::is_family")]
+    pub kind: FamilyKind,
+}
+
+impl FamilyDef {
+    /// The type of the whole as a value, where it has one: a set or list is an array.
+    pub fn array_type(&self) -> Option<ColumnType> {
+        match self.kind {
+            FamilyKind::Set => self.qualifier[0].ty.into_list().ok(),
+            FamilyKind::List => self.value.ty.into_list().ok(),
+            FamilyKind::Family | FamilyKind::Map => None,
+        }
+    }
 }
 
 /// A table.
@@ -186,6 +227,8 @@ pub enum RelationKind {
     Statics,
     /// Key = row key, qualifier, write timestamp descending; one value. Versions are rows of their own.
     Family,
+    /// Key = row key, element; one value.
+    Collection,
     /// Entries of a secondary index.
     Index,
     /// Rows of a materialized view.
@@ -378,13 +421,16 @@ impl TableDef {
         let mut key: Vec<KeyColumn> = self.key().map(key_column).collect();
         let window = self.window.and_then(|id| key.iter().position(|column| column.id == id));
         key.extend(family.qualifier.iter().cloned());
+        let values = vec![family.value.clone()];
+        if family.kind.is_collection() {
+            return self.relation(family.relation, RelationKind::Collection, key, values, window);
+        }
         key.push(KeyColumn {
             id: VERSION_COLUMN,
             name: "written_at".into(),
             ty: ColumnType::Timestamp,
             descending: true,
         });
-        let values = vec![family.value.clone()];
         let relation = self.relation(family.relation, RelationKind::Family, key, values, window);
         RelationDef { gc: family.gc.clone(), ..relation }
     }

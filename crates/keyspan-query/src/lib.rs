@@ -69,7 +69,7 @@ pub use context::{QueryContext, QueryParser, SessionInfo, SettingChange};
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
-pub use family::FamilyRead;
+pub use family::{FamilyRead, family_field};
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 pub use pg_catalog::{oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;

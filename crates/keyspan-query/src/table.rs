@@ -19,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
 
 use crate::error::external;
-use crate::family::{FamilyExec, FamilyOutput, FamilyRead, map_field, only_of};
+use crate::family::{FamilyExec, FamilyOutput, FamilyRead, family_field, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
 use crate::types::value_of_literal;
@@ -76,7 +76,7 @@ impl KeyspanTable {
         }
         for (place, family) in table.families.iter().enumerate() {
             columns.push(ReadColumn::Family(place));
-            fields.push(map_field(family));
+            fields.push(family_field(family));
         }
         for (name, column, ty) in pseudo_columns(&table, mentions) {
             columns.push(column);

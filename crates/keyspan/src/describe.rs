@@ -1,7 +1,9 @@
 //! Definitions as CQL text that runs again: DESCRIBE and SHOW CREATE TABLE.
 
 use keyspan_cql::quoted;
-use keyspan_model::{ColumnDef, ColumnRole, ColumnType, FamilyDef, GcRule, KeyspaceDef, TableDef, Value, ViewDef};
+use keyspan_model::{
+    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, KeyspaceDef, TableDef, Value, ViewDef,
+};
 
 /// A column's type with its length.
 pub(crate) fn type_text(column: &ColumnDef) -> String {
@@ -39,7 +41,12 @@ pub(crate) fn table(table: &TableDef) -> String {
 /// The type of a family and its rule.
 pub(crate) fn family(family: &FamilyDef) -> String {
     let (qualifier, value) = (family.qualifier[0].ty.name(), family.value.ty.name());
-    format!("family<{qualifier}, {value}> GC {}", gc(&family.gc))
+    match family.kind {
+        FamilyKind::Family => format!("family<{qualifier}, {value}> GC {}", gc(&family.gc)),
+        FamilyKind::Map => format!("map<{qualifier}, {value}>"),
+        FamilyKind::Set => format!("set<{qualifier}>"),
+        FamilyKind::List => format!("list<{value}>"),
+    }
 }
 
 fn gc(rule: &GcRule) -> String {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
-    Assignment, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed, Statement,
-    Update, Using, ast,
+    Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed,
+    Statement, Update, Using, ast,
 };
 use keyspan_model::{ColumnType, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
@@ -13,7 +13,7 @@ use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 use crate::context::ClientContext;
 use crate::dml::assign;
 use crate::dml::condition;
-use crate::dml::family;
+use crate::dml::family::{self, FamilyInput};
 use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
 use crate::dml::target::{Beside, found_rows};
@@ -146,14 +146,12 @@ impl Preparation {
         let handle = handle(context, &statement.table)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+        let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(&handle))];
         let values = assign::by_query(statement);
         let beside = Beside { from: &statement.from, values: &values };
         self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
-        let own = |assignment: &&Assignment| match &assignment.value {
-            InsertValue::Expression(expression) => !assign::needs_query(expression, &statement.from),
-            InsertValue::Default | InsertValue::Map(_) => true,
-        };
+        let queried = |expression: &ast::Expr| assign::needs_query(expression, &statement.from);
+        let own = |assignment: &&Assignment| !assignment.value.expressions().into_iter().any(queried);
         let own: Vec<Assignment> = statement.assignments.iter().filter(own).cloned().collect();
         self.assignments(context, &handle, &own, &input)?;
         if statement.from.is_empty() {
@@ -257,12 +255,28 @@ impl Preparation {
             }
         };
         let (key, of_value) = (family.qualifier[0].ty, family.value.ty);
-        target.qualifier.iter().for_each(|qualifier| set(qualifier, key));
-        if let InsertValue::Map(entries) = value {
-            for (qualifier, value) in entries {
-                set(qualifier, key);
-                set(value, of_value);
+        target.qualifier.iter().for_each(|qualifier| set(qualifier, family::qualifier_type(family)));
+        let value = match value {
+            InsertValue::Changed { value, .. } => value,
+            value => value,
+        };
+        match value {
+            InsertValue::Map(entries) => {
+                for (qualifier, value) in entries {
+                    set(qualifier, key);
+                    set(value, of_value);
+                }
             }
+            InsertValue::Set(elements) => elements.iter().for_each(|element| set(element, key)),
+            InsertValue::List(elements) => elements.iter().for_each(|element| set(element, of_value)),
+            InsertValue::Expression(expression) => {
+                if let Some((change, operand)) = family::changed(family, expression) {
+                    let keys = change == Change::Remove && family.array_type().is_none();
+                    let ty = if keys { key.into_list().ok() } else { Some(family::whole_type(family)) };
+                    ty.into_iter().for_each(|ty| set(operand, ty));
+                }
+            }
+            InsertValue::Default | InsertValue::Changed { .. } => {}
         }
     }
 
@@ -329,7 +343,7 @@ impl Preparation {
             }
             KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
-                let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
+                let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(handle))];
                 return match self.expression(context, Some(filter), &input) {
                     Err(error) if error.kind == keyspan_model::ErrorKind::NotSupported => Ok(()),
                     other => other,
@@ -350,7 +364,7 @@ impl Preparation {
     ) -> Result<()> {
         match condition {
             Some(Condition::If(expression)) => {
-                let input = [(handle.table.name.as_str(), handle.schema.clone())];
+                let input = [(handle.table.name.as_str(), FamilyInput::readable(handle))];
                 self.expression(context, Some(expression), &input)
             }
             _ => Ok(()),

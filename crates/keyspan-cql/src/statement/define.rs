@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, GcRule};
+use keyspan_model::{ColumnType, FamilyKind, GcRule};
 
 use super::{ObjectName, Query, SourceExpression};
 
@@ -133,14 +133,16 @@ pub struct ColumnDefinition {
     pub position: usize,
 }
 
-/// `name family<qualifier, value> [GC rule]` of a CREATE TABLE or ALTER TABLE ADD.
+/// `name family<qualifier, value> [GC rule]`, or a collection, of a CREATE TABLE or ALTER TABLE ADD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilyDefinition {
     /// The family.
     pub name: String,
-    /// Type of its qualifiers.
+    /// What it is.
+    pub kind: FamilyKind,
+    /// Type of its qualifiers: of a map its keys, of a set its elements, of a list its positions.
     pub qualifier: ColumnType,
-    /// Type of its values.
+    /// Type of its values: of a set a boolean that says nothing.
     pub value: ColumnType,
     /// Which versions are kept.
     pub gc: GcRule,

@@ -63,8 +63,45 @@ pub enum InsertValue {
     Default,
     /// An expression.
     Expression(ast::Expr),
-    /// `{key: value, …}`.
+    /// `{key: value, …}`, and `{}`, which is an empty set, too.
     Map(Vec<(ast::Expr, ast::Expr)>),
+    /// `{element, …}`.
+    Set(Vec<ast::Expr>),
+    /// `[element, …]`.
+    List(Vec<ast::Expr>),
+    /// `column + {…}` and its like, in a SET.
+    Changed {
+        /// The column that the expression names.
+        column: ColumnName,
+        /// What is done to it.
+        change: Change,
+        /// With what: one of the collections above.
+        value: Box<InsertValue>,
+    },
+}
+
+impl InsertValue {
+    /// The expressions in it.
+    pub fn expressions(&self) -> Vec<&ast::Expr> {
+        match self {
+            InsertValue::Default => Vec::new(),
+            InsertValue::Expression(expression) => vec![expression],
+            InsertValue::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            InsertValue::Set(elements) | InsertValue::List(elements) => elements.iter().collect(),
+            InsertValue::Changed { value, .. } => value.expressions(),
+        }
+    }
+}
+
+/// What a SET does to a collection that it does not replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `c + x`: puts entries into a map or set, and elements behind those of a list.
+    Append,
+    /// `x + c`: puts elements before those of a list.
+    Prepend,
+    /// `c - x`: removes elements, or the entries of keys.
+    Remove,
 }
 
 /// `ON CONFLICT [(columns) | ON CONSTRAINT name] action`.

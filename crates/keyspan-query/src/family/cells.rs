@@ -1,4 +1,4 @@
-//! The cells of a batch of rows: the newest version of each, as maps.
+//! The cells of a batch of rows: the newest version of each, as maps; of sets and lists as arrays.
 //!
 //! Few rows are read by a span each; where their cells lie close together, by one span over all of them.
 
@@ -6,13 +6,17 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, MapArray, RecordBatch, StructArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, ListArray, MapArray, RecordBatch, StructArray, UInt32Array, new_null_array,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use futures::TryStreamExt;
 use keyspan_model::array::value_at;
-use keyspan_model::{FamilyDef, KeyEncoder, Order, RelationDef, Result, Scan, ScanColumn, Span, Value};
+use keyspan_model::{
+    Error, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan, ScanColumn, Span, Value,
+};
 use keyspan_seam::{Known, ScanCounters, Snapshot};
 
 use super::entries_field;
@@ -42,7 +46,26 @@ struct Cells {
 impl FamilyRead {
     /// Columns of the row key.
     fn row_key(&self) -> usize {
-        self.relation.key.len() - self.family.qualifier.len() - 1
+        self.path() - self.family.qualifier.len()
+    }
+
+    /// Columns of a cell's path: of its key without the version.
+    fn path(&self) -> usize {
+        self.relation.given_key().len()
+    }
+
+    /// The maps of rows that have no cells.
+    pub fn no_cells(&self, rows: usize) -> MapArray {
+        new_null_array(&DataType::Map(Arc::new(entries_field(&self.family)), false), rows).as_map().clone()
+    }
+
+    /// The family as [`super::family_field`] has it.
+    pub fn shown(&self, maps: MapArray) -> Result<ArrayRef> {
+        let Some(ty) = self.family.array_type() else { return Ok(Arc::new(maps)) };
+        let DataType::List(item) = ty.arrow() else { return Err(Error::internal("a list is no list in Arrow")) };
+        let (_, offsets, entries, nulls, _) = maps.into_parts();
+        let elements = entries.column(if self.family.kind == FamilyKind::Set { 0 } else { 1 });
+        Ok(Arc::new(ListArray::try_new(item, offsets, elements.clone(), nulls)?))
     }
 
     /// The map of each row: null where a row has no cells. `keys` are the row's key columns, in key order.
@@ -115,7 +138,7 @@ impl FamilyRead {
             ranges: Vec::new(),
             order: Order::Forward,
             limit: None,
-            per_prefix: Some((self.relation.key.len() - 1, 1)),
+            per_prefix: (self.relation.kind == RelationKind::Family).then(|| (self.path(), 1)),
             coded: false,
         }
     }
@@ -135,22 +158,20 @@ impl FamilyRead {
     fn cells(&self, snapshot: &Arc<dyn Snapshot>, batches: Vec<RecordBatch>) -> Result<Cells> {
         let schema = snapshot.schema(self.relation.id, &self.scan(Vec::new()).columns)?;
         let batch = concat_batches(&schema, &batches)?;
-        let path = self.relation.key.len() - 1;
+        let path = self.path();
         let paths = KeyEncoder::new(&self.relation.key[..path]).encode_batch(&batch.columns()[..path]);
         Ok(Cells { paths: paths?, batch })
     }
 
     /// Cells by path, the newest version of each. Of a store that does all it is asked for, these are all in their order.
     fn newest(&self, cells: &Cells) -> Result<Vec<u32>> {
-        let written = cells.batch.column(self.relation.key.len() - 1);
-        let written = written.as_primitive::<TimestampMicrosecondType>();
         let path = |cell: &u32| cells.paths.value(*cell as usize);
         let mut order: Vec<u32> = (0..cells.batch.num_rows() as u32).collect();
         if !order.is_sorted_by(|a, b| path(a) < path(b)) {
-            order.sort_by(|a, b| {
-                let newer = written.value(*b as usize).cmp(&written.value(*a as usize));
-                path(a).cmp(path(b)).then(newer)
-            });
+            let written = (self.relation.kind == RelationKind::Family).then(|| cells.batch.column(self.path()));
+            let written = written.map(|written| written.as_primitive::<TimestampMicrosecondType>());
+            let written = |cell: &u32| written.map(|written| written.value(*cell as usize));
+            order.sort_by(|a, b| path(a).cmp(path(b)).then(written(b).cmp(&written(a))));
             order.dedup_by(|a, b| path(a) == path(b));
         }
         let Some(only) = &self.only else { return Ok(order) };

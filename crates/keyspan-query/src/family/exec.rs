@@ -27,11 +27,11 @@ use crate::error::external;
 pub enum FamilyOutput {
     /// This column of the input.
     Input(usize),
-    /// The map of this family.
+    /// This family.
     Family(usize),
 }
 
-/// Adds maps of families to rows; a row comes out for each that goes in, in their order.
+/// Adds families to rows; a row comes out for each that goes in, in their order.
 #[derive(Clone, Debug)]
 pub struct FamilyExec {
     input: Arc<dyn ExecutionPlan>,
@@ -83,7 +83,7 @@ impl FamilyExec {
         let mut maps = Vec::with_capacity(self.families.len());
         for family in self.families.iter() {
             let map = family.maps(&self.snapshot, &key, rows.num_rows()).await.map_err(external)?;
-            maps.push(Arc::new(map) as ArrayRef);
+            maps.push(family.shown(map).map_err(external)?);
         }
         let columns = self.output.iter().map(|output| match output {
             FamilyOutput::Input(place) => rows.column(*place).clone(),

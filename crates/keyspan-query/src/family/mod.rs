@@ -1,7 +1,8 @@
-//! Families of dynamic columns as SQL sees them.
+//! Families of dynamic columns and collections as SQL sees them.
 //!
 //! ```text
 //! t.f                 a map from qualifier to value: the newest version of each cell        jsonb in the answer
+//! t.s                 a set or list: an array
 //! t.f['q']            family_value(t.f, 'q')
 //! cells('t', 'f')     the family's relation as a table: key, qualifier, written_at, value; every version
 //! ```
@@ -32,9 +33,12 @@ use crate::types::field_of;
 /// The name of the relation of a family's cells, as a function.
 pub const CELLS: &str = "cells";
 
-/// A family's column: a map, null where a row has no cells.
-pub fn map_field(family: &FamilyDef) -> Field {
-    Field::new(&family.name, DataType::Map(Arc::new(entries_field(family)), false), true)
+/// A family's column: a map, or an array of the elements of a set or list; null where a row has no cells.
+pub fn family_field(family: &FamilyDef) -> Field {
+    match family.array_type() {
+        Some(ty) => field_of(ty, &family.name, true),
+        None => Field::new(&family.name, DataType::Map(Arc::new(entries_field(family)), false), true),
+    }
 }
 
 fn entries_field(family: &FamilyDef) -> Field {
@@ -42,7 +46,8 @@ fn entries_field(family: &FamilyDef) -> Field {
     Field::new("entries", DataType::Struct(Fields::from(fields)), false)
 }
 
-/// The cells of a family as a table: the row key, the qualifier, when a version was written, its value.
+/// The cells of a family as a table: the row key, the qualifier, when a version was written, its value. A collection has
+/// no versions.
 pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
     let column = |id: ColumnId, name: &str, ty: ColumnType, role: ColumnRole| ColumnDef {
         id,
@@ -61,8 +66,10 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         let role = ColumnRole::Clustering { descending: part.descending };
         columns.push(column(part.id, &free(&part.name), part.ty, role));
     }
-    let newest_first = ColumnRole::Clustering { descending: true };
-    columns.push(column(VERSION_COLUMN, &free("written_at"), ColumnType::Timestamp, newest_first));
+    if !family.kind.is_collection() {
+        let newest_first = ColumnRole::Clustering { descending: true };
+        columns.push(column(VERSION_COLUMN, &free("written_at"), ColumnType::Timestamp, newest_first));
+    }
     columns.push(column(family.value.id, &free(&family.value.name), family.value.ty, ColumnRole::Regular));
     TableDef {
         columns,

@@ -1,12 +1,12 @@
-//! `family_value(family, qualifier)`, and which qualifiers a plan names.
+//! `family_value(family, qualifier)`, `collection_values(collection)`, and which qualifiers a plan names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array};
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::take;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -15,8 +15,14 @@ use datafusion::logical_expr::{
     TableScan, Volatility,
 };
 
+use keyspan_model::{Error, ErrorKind};
+
+use crate::types::fail;
+
 /// The value of a cell.
 const VALUE: &str = "family_value";
+/// The values of a map, the elements of a set or list: what CONTAINS looks into.
+const VALUES: &str = "collection_values";
 /// Among the filters of a scan: of a family only these qualifiers are asked for. It drops no row.
 const ONLY: &str = "family_only";
 
@@ -25,7 +31,8 @@ static ONLY_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(Scala
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    vec![VALUE_FUNCTION.clone(), ONLY_FUNCTION.clone()]
+    let values = Arc::new(ScalarUDF::from(Function::new(VALUES)));
+    vec![VALUE_FUNCTION.clone(), ONLY_FUNCTION.clone(), values]
 }
 
 /// `family[qualifier]`; the qualifier is of the family's type.
@@ -55,13 +62,18 @@ impl ScalarUDFImpl for Function {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        if self.name == ONLY { Ok(DataType::Boolean) } else { Ok(value_field(&types[0])?.data_type().clone()) }
+        match self.name {
+            ONLY => Ok(DataType::Boolean),
+            VALUES => values_type(types),
+            _ => Ok(value_field(&types[0])?.data_type().clone()),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let field = match self.name == ONLY {
-            true => arrow::datatypes::Field::new(ONLY, DataType::Boolean, false),
-            false => value_field(args.arg_fields[0].data_type())?.as_ref().clone().with_name(VALUE),
+        let field = match self.name {
+            ONLY => Field::new(ONLY, DataType::Boolean, false),
+            VALUES => Field::new(VALUES, values_type(&[args.arg_fields[0].data_type().clone()])?, true),
+            _ => value_field(args.arg_fields[0].data_type())?.as_ref().clone().with_name(VALUE),
         };
         Ok(Arc::new(field))
     }
@@ -71,6 +83,9 @@ impl ScalarUDFImpl for Function {
             return Err(DataFusionError::Internal("a scan reads family_only".into()));
         }
         let maps = args.args[0].to_array(args.number_rows)?;
+        if self.name == VALUES {
+            return Ok(ColumnarValue::Array(values(maps)?));
+        }
         let found = match &args.args[1] {
             ColumnarValue::Scalar(qualifier) => {
                 let same = eq(maps.as_map().keys(), &qualifier.to_scalar()?)?;
@@ -86,6 +101,21 @@ impl ScalarUDFImpl for Function {
         };
         Ok(ColumnarValue::Array(take(maps.as_map().values(), &found, None)?))
     }
+}
+
+fn values_type(types: &[DataType]) -> Result<DataType> {
+    match types {
+        [list @ DataType::List(_)] => Ok(list.clone()),
+        [map @ DataType::Map(..)] => Ok(DataType::List(value_field(map)?)),
+        _ => fail(Error::new(ErrorKind::DatatypeMismatch, "CONTAINS needs a map, a set or a list on its left side")),
+    }
+}
+
+fn values(collection: ArrayRef) -> Result<ArrayRef> {
+    let DataType::Map(..) = collection.data_type() else { return Ok(collection) };
+    let item = value_field(collection.data_type())?;
+    let (_, offsets, entries, nulls, _) = collection.as_map().clone().into_parts();
+    Ok(Arc::new(ListArray::try_new(item, offsets, entries.column(1).clone(), nulls)?))
 }
 
 fn value_field(map: &DataType) -> Result<FieldRef> {

@@ -105,7 +105,7 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
     ColumnDef {
         id: family.value.id,
         name: family.name.clone(),
-        ty: ColumnType::Jsonb,
+        ty: family.array_type().unwrap_or(ColumnType::Jsonb),
         role: ColumnRole::Regular,
         not_null: false,
         default: None,

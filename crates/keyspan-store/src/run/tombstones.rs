@@ -204,7 +204,7 @@ mod tests {
     fn tombstone(random: &mut Random) -> Tombstone {
         let start = random.below(256) as u8;
         let end = (!random.chance(10)).then(|| vec![start.saturating_add(random.below(40) as u8)]);
-        let span = SpanTombstone { start: vec![start], end, ts: 0, deleted_at: 0, seq: random.below(50) as u64 };
+        let span = SpanTombstone { start: vec![start], end, ts: 0, deleted_at: 0, seq: random.below(50) };
         Tombstone { number: 0, span }
     }
 

@@ -19,7 +19,10 @@ pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDe
         return error(ErrorKind::DuplicateColumn, format!("column \"{name}\" specified more than once"));
     }
     if table.columns.iter().any(|column| column.hidden) {
-        return error(ErrorKind::InvalidTableDefinition, "a table with families needs a PRIMARY KEY".into());
+        return error(
+            ErrorKind::InvalidTableDefinition,
+            "a table with families or collections needs a PRIMARY KEY".into(),
+        );
     }
     if table.families.len() == FAMILIES_MAX {
         return error(ErrorKind::TooManyColumns, format!("tables can have at most {FAMILIES_MAX} families"));
@@ -31,6 +34,7 @@ pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDe
         qualifier: vec![KeyColumn { id: qualifier, name: "qualifier".into(), ty: family.qualifier, descending: false }],
         value: ValueColumn { id: value, name: "value".into(), ty: family.value },
         gc: family.gc.clone(),
+        kind: family.kind,
     });
     Ok(())
 }
@@ -41,6 +45,9 @@ pub(super) fn set_gc(table: &mut TableDef, name: &str, gc: &GcRule) -> Result<()
         let message = format!("family \"{name}\" of relation \"{}\" does not exist", table.name);
         return Err(Error::new(ErrorKind::UndefinedColumn, message));
     };
+    if family.kind.is_collection() {
+        return Err(Error::not_supported("a collection keeps one version of each element"));
+    }
     family.gc = gc.clone();
     Ok(())
 }

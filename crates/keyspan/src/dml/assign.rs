@@ -41,14 +41,13 @@ impl Assignments {
         context: &mut ClientContext,
         handle: &TableHandle,
         list: &[Assignment],
-        by_query: &dyn Fn(&ast::Expr) -> bool,
+        by_query: &dyn Fn(&ast::Expr) -> Option<usize>,
         input: &[(&str, SchemaRef)],
         parameters: &[Value],
     ) -> Result<Assignments> {
         let evaluator = Evaluator::new(context);
         let mut parts: Vec<(usize, AssignedValue)> = Vec::with_capacity(list.len());
         let mut computed: Vec<&ast::Expr> = Vec::new();
-        let mut queried = 0;
         for assignment in list {
             let place = place(handle, assignment)?;
             if parts.iter().any(|(taken, _)| *taken == place) {
@@ -58,10 +57,8 @@ impl Assignments {
             let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
                 InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
-                InsertValue::Map(_) => return Err(map_for_a_column(&handle.table.columns[place])),
-                InsertValue::Expression(expression) if by_query(expression) => {
-                    queried += 1;
-                    AssignedValue::Queried(queried - 1)
+                InsertValue::Expression(expression) if by_query(expression).is_some() => {
+                    AssignedValue::Queried(by_query(expression).unwrap_or_default())
                 }
                 InsertValue::Expression(expression) if columns_of(expression).is_empty() => {
                     AssignedValue::Constant(evaluator.constant(context, expression, ty, parameters)?)
@@ -70,6 +67,7 @@ impl Assignments {
                     computed.push(expression);
                     AssignedValue::Computed(computed.len() - 1)
                 }
+                _ => return Err(collection_for_a_column(&handle.table.columns[place])),
             };
             if let AssignedValue::Constant(value) = &part {
                 check_value(&handle.table, &handle.table.columns[place], value)?;
@@ -140,10 +138,7 @@ impl Assignments {
 
 /// The values of a SET list that only a query can compute, in their order.
 pub(crate) fn by_query(update: &Update) -> Vec<&ast::Expr> {
-    let expressions = update.assignments.iter().filter_map(|assignment| match &assignment.value {
-        InsertValue::Expression(expression) => Some(expression),
-        InsertValue::Default | InsertValue::Map(_) => None,
-    });
+    let expressions = update.assignments.iter().flat_map(|assignment| assignment.value.expressions());
     expressions.filter(|expression| needs_query(expression, &update.from)).collect()
 }
 
@@ -173,14 +168,15 @@ fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
 /// 0A000 for `column[x]` of a column that is no family.
 pub(crate) fn no_family(column: &ColumnDef) -> Error {
     let message = format!("an element of column \"{}\" cannot be written alone", column.name);
-    Error::not_supported(message).with_hint("Write the whole value, or declare a family: name family<text, …>.")
+    Error::not_supported(message).with_hint("Write the whole value, or declare a map<…>, list<…> or family<…>.")
 }
 
-/// 42804 for a map where no family is.
-pub(crate) fn map_for_a_column(column: &ColumnDef) -> Error {
+/// 42804 for a collection where no family or collection is.
+pub(crate) fn collection_for_a_column(column: &ColumnDef) -> Error {
     let (name, ty) = (&column.name, column.ty.postgres_name());
-    let message = format!("column \"{name}\" is of type {ty} but expression is a map");
-    Error::new(ErrorKind::DatatypeMismatch, message).with_hint("Maps are written to families: name family<text, …>.")
+    let message = format!("column \"{name}\" is of type {ty} but expression is a collection");
+    let hint = "Collections are written to columns map<…>, set<…> and list<…>, and maps to families, too.";
+    Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint)
 }
 
 fn default(context: &mut ClientContext, evaluator: &Evaluator, handle: &TableHandle, place: usize) -> Result<Value> {

@@ -13,6 +13,7 @@ use arrow::array::RecordBatch;
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
 use keyspan_seam::Snapshot;
 
+use super::family::{FamilyInput, FamilyRows};
 use super::target::{self, Computed, WriteTarget};
 use crate::context::ClientContext;
 use crate::database::count;
@@ -20,7 +21,7 @@ use crate::locks::{HeldLocks, RowName};
 use crate::row::TableHandle;
 
 /// More rows than this are not locked one by one: the whole relation must not have changed.
-const ROWS_LOCKED_MAX: usize = 4_096;
+pub(crate) const ROWS_LOCKED_MAX: usize = 4_096;
 /// How often a statement is tried while other writes keep changing its rows.
 const TRIES_MAX: usize = 1_000;
 
@@ -32,6 +33,8 @@ pub(crate) struct TargetRows {
     pub(crate) computed: Vec<Computed>,
     /// The rows' keys, in the rows' order.
     pub(crate) keys: Vec<Vec<Value>>,
+    /// The rows with the families that the statement reads.
+    pub(crate) families: FamilyRows,
 }
 
 impl TargetRows {
@@ -47,13 +50,15 @@ pub(crate) async fn change<T>(
     context: &mut ClientContext,
     handle: &TableHandle,
     target: &WriteTarget,
+    families: &FamilyInput,
     parameters: &[Value],
     mut decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
 ) -> Result<T> {
     for _ in 0..TRIES_MAX {
-        let (found, snapshot, locks) = find(context, handle, target, parameters).await?;
+        let (found, snapshot, locks) = find(context, handle, target, families, parameters).await?;
         let (mutations, answer) = decide(&found)?;
-        let unchanged = preconditions(handle, target, &found, snapshot.seq());
+        let mut unchanged = preconditions(handle, target, &found, snapshot.seq());
+        unchanged.extend(families.unchanged(&found.keys, snapshot.seq()));
         match context.write(mutations, unchanged, locks).await {
             Ok(()) => return Ok(answer),
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
@@ -72,6 +77,7 @@ async fn find(
     context: &mut ClientContext,
     handle: &TableHandle,
     target: &WriteTarget,
+    families: &FamilyInput,
     parameters: &[Value],
 ) -> Result<Locked> {
     let mut locks = HeldLocks::none(context.database.locks().clone());
@@ -85,7 +91,8 @@ async fn find(
         let snapshot = context.newest()?;
         let (rows, computed) = target::read(context, handle, target, &snapshot, parameters).await?;
         let keys = (0..rows.num_rows()).map(|row| handle.key(&rows, row)).collect::<Result<Vec<_>>>()?;
-        let found = TargetRows { rows, computed, keys };
+        let families = families.read(&snapshot, handle, rows.clone()).await?;
+        let found = TargetRows { rows, computed, keys, families };
         let known = matches!(target, WriteTarget::Key(_) | WriteTarget::Keys(_) | WriteTarget::Nothing);
         if known || found.keys.len() > ROWS_LOCKED_MAX {
             return Ok((found, snapshot, locks));

@@ -25,10 +25,19 @@ pub(crate) enum CompiledCondition {
     If(CompiledExprs),
 }
 
-/// Compiles a condition over the old row.
+/// The expression that a condition asks for, if it is one.
+pub(crate) fn expression_of(condition: Option<&Condition>) -> Option<&ast::Expr> {
+    match condition? {
+        Condition::Exists => None,
+        Condition::If(expression) => Some(expression),
+    }
+}
+
+/// Compiles a condition over the old row, which has these columns.
 pub(crate) fn compile_condition(
     context: &mut ClientContext,
     handle: &TableHandle,
+    schema: &SchemaRef,
     condition: &Condition,
     parameters: &[Value],
 ) -> Result<CompiledCondition> {
@@ -36,7 +45,7 @@ pub(crate) fn compile_condition(
         Condition::Exists => CompiledCondition::Exists,
         Condition::If(expression) => {
             let expression = with_null_equality(expression);
-            let input = [(handle.table.name.as_str(), handle.schema.clone())];
+            let input = [(handle.table.name.as_str(), schema.clone())];
             CompiledCondition::If(compile(context, &[&expression], &input, parameters)?)
         }
     })

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::assign::Assignments;
 use super::change::{TargetRows, change};
 use super::condition::{self, ConditionAnswer, holds};
+use super::family::FamilyInput;
 use super::insert::InsertRows;
 use super::target::WriteTarget;
 use crate::context::ClientContext;
@@ -46,7 +47,7 @@ fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
     let handle = &insert.handle;
     let mut present = Present::new(handle, found)?;
     let mut decided = Skipping { mutations: Vec::new(), inserted: Vec::new(), answers: Vec::new() };
-    for row in &insert.rows {
+    for (place, row) in insert.rows.iter().enumerate() {
         let name = handle.name(&insert.key(row))?;
         if let Some(old) = present.rows.get(&name) {
             decided.answers.push(ConditionAnswer { applied: false, row: Some(old.clone()) });
@@ -54,6 +55,7 @@ fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
         }
         present.rows.insert(name, or_null(row));
         decided.mutations.push(insert.insert(row));
+        decided.mutations.extend(insert.cells_of(place));
         decided.inserted.push(or_null(row));
         decided.answers.push(ConditionAnswer { applied: true, row: None });
     }
@@ -67,7 +69,8 @@ async fn skip_existing(
     parameters: &[Value],
 ) -> Result<(Vec<Vec<Value>>, Vec<ConditionAnswer>)> {
     let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    change(context, &insert.handle, &target, parameters, |found| {
+    let families = FamilyInput::none(&insert.handle);
+    change(context, &insert.handle, &target, &families, parameters, |found| {
         let decided = insert_missing(insert, found)?;
         Ok((decided.mutations, (decided.inserted, decided.answers)))
     })
@@ -144,14 +147,15 @@ async fn update(
     let handle = insert.handle.clone();
     let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
     let input = [(qualifier.as_str(), handle.schema.clone()), ("excluded", handle.schema.clone())];
-    let assignments = Assignments::new(context, &handle, assignments, &|_| false, &input, parameters)?;
+    let assignments = Assignments::new(context, &handle, assignments, &|_| None, &input, parameters)?;
     let filter = match filter {
         Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
         None => None,
     };
     let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     let update = Updating { insert: &insert, assignments, filter, parameters };
-    let after = change(context, &handle, &target, parameters, |found| update.decide(found)).await?;
+    let families = FamilyInput::none(&handle);
+    let after = change(context, &handle, &target, &families, parameters, |found| update.decide(found)).await?;
     insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
 }
 

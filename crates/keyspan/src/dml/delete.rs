@@ -2,17 +2,16 @@
 
 use arrow::array::RecordBatch;
 use keyspan_cql::Delete;
-use keyspan_model::{
-    CellWrite, ColumnId, Error, ErrorKind, Mutation, RelationId, Result, RowWrite, Span, SpanDelete, Value,
-};
+use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, Value};
 
 use super::assign::no_family;
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
+use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
-use super::{existing, family};
+use super::{existing, family::family_of};
 use crate::constraint::null_value;
 use crate::context::ClientContext;
 use crate::database::count;
@@ -25,8 +24,10 @@ struct DeletePlan {
     handle: TableHandle,
     /// Cells to delete.
     cells: Vec<ColumnId>,
-    /// Cells of families to delete, and families, without a qualifier.
-    family_cells: Vec<(RelationId, Vec<Value>)>,
+    /// Cells of families to delete, and families.
+    family_cells: FamilyAssignments,
+    /// The families that it reads.
+    families: FamilyInput,
     condition: Option<CompiledCondition>,
     returning: Option<Returning>,
     timing: Timing,
@@ -46,10 +47,13 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
     let plain = plan.condition.is_none() && plan.returning.is_none();
     match &target {
         WriteTarget::Span(span) if plain && plan.deletes_rows() => delete_span(context, &plan, span.clone()).await,
-        WriteTarget::Key(key) if plain => delete_key(context, &plan, key.clone()).await,
+        WriteTarget::Key(key) if plain && !plan.family_cells.read_rows() => {
+            delete_key(context, &plan, key.clone()).await
+        }
         _ => {
             let handle = plan.handle.clone();
-            let decided = change(context, &handle, &target, parameters, |found| plan.decide(found, parameters));
+            let decided =
+                change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(found, parameters));
             let (deleted, answers) = decided.await?;
             plan.outcome(deleted, answers, parameters)
         }
@@ -67,14 +71,12 @@ fn plan(
         return Err(Error::new(ErrorKind::Syntax, "TTL is not allowed in a DELETE"));
     }
     let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
-    let (mut cells, mut family_cells) = (Vec::new(), Vec::new());
+    let (mut cells, mut family_cells) = (Vec::new(), FamilyAssignments::none(context));
     for name in &statement.columns {
-        if let Some(family) = family::family_of(&handle.table, name) {
-            let qualifier = match &name.qualifier {
-                Some(qualifier) => family::qualifier(context, family, qualifier, parameters)?,
-                None => Vec::new(),
-            };
-            family_cells.push((family.relation, qualifier));
+        if let Some(family) = family_of(&handle.table, name) {
+            family_cells
+                .delete(context, family, name.qualifier.as_ref(), parameters)
+                .map_err(|error| error.at(name.position))?;
             continue;
         }
         let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
@@ -90,6 +92,8 @@ fn plan(
         }
         cells.push(column.id);
     }
+    let reads: Vec<_> = condition::expression_of(statement.condition.as_ref()).into_iter().collect();
+    let families = FamilyInput::new(context, &handle, &reads, &family_cells.lists(), parameters);
     let condition = match &statement.condition {
         None => None,
         Some(_) if timing.custom => {
@@ -100,14 +104,16 @@ fn plan(
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compile_condition(context, &handle, condition, parameters)?),
+        Some(condition) => {
+            Some(condition::compile_condition(context, &handle, families.schema(), condition, parameters)?)
+        }
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
         Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
-    Ok(DeletePlan { handle, cells, family_cells, condition, returning, timing })
+    Ok(DeletePlan { handle, cells, family_cells, families, condition, returning, timing })
 }
 
 impl DeletePlan {
@@ -117,16 +123,12 @@ impl DeletePlan {
     }
 
     /// The deletion of one row, or of its cells.
-    fn delete(&self, key: Vec<Value>) -> Vec<Mutation> {
+    fn delete(&self, key: Vec<Value>, family_cells: &FamilyCells) -> Vec<Mutation> {
         let stamp = self.timing.stamp;
         if self.deletes_rows() {
             return self.handle.delete(key, stamp);
         }
-        let path = |qualifier: &[Value]| Span::prefix(key.iter().chain(qualifier).cloned().collect());
-        let of_family = |(relation, qualifier): &(RelationId, Vec<Value>)| {
-            Mutation::DeleteSpan(SpanDelete { relation: *relation, span: path(qualifier), stamp })
-        };
-        let mut mutations: Vec<Mutation> = self.family_cells.iter().map(of_family).collect();
+        let mut mutations = family_cells.mutations(&self.handle, &key, &self.timing);
         if !self.cells.is_empty() {
             let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
             let relation = self.handle.relation.id;
@@ -137,16 +139,18 @@ impl DeletePlan {
 
     fn decide(&self, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
-            let mutations = found.keys.iter().flat_map(|key| self.delete(key.clone())).collect();
-            return Ok((mutations, (found.rows.clone(), Vec::new())));
+            let cells = self.family_cells.rows(&found.families, &[], parameters)?;
+            let mutations = found.keys.iter().zip(&cells).flat_map(|(key, cells)| self.delete(key.clone(), cells));
+            return Ok((mutations.collect(), (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
             return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied: false, row: None }])));
         }
-        match condition.holds(&found.rows, true, parameters)?.as_slice() {
+        match condition.holds(&found.families.input, true, parameters)?.as_slice() {
             [true, ..] => {
                 let answer = ConditionAnswer { applied: true, row: None };
-                Ok((self.delete(found.keys[0].clone()), (found.rows.clone(), vec![answer])))
+                let cells = self.family_cells.rows(&found.families, &[], parameters)?;
+                Ok((self.delete(found.keys[0].clone(), &cells[0]), (found.rows.clone(), vec![answer])))
             }
             _ => {
                 let row = Some(self.handle.values(&found.rows, 0)?);
@@ -181,6 +185,6 @@ async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Val
     let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
     let snapshot = context.newest()?;
     let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[]).await?.num_rows();
-    context.write(plan.delete(key), Vec::new(), locks).await?;
+    context.write(plan.delete(key, &plan.family_cells.constant()?), Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use futures::StreamExt;
-use keyspan_cql::{ColumnName, Insert, InsertSource, InsertValue};
+use keyspan_cql::{ColumnName, ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
 use keyspan_model::array::array_of;
-use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, TableDef, Value};
+use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Stamp, TableDef, Value};
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
-use super::assign::{map_for_a_column, no_family};
+use super::assign::{collection_for_a_column, no_family};
 use super::change::change;
 use super::conflict;
-use super::family::{self, FamilyCells};
+use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
 use super::shape::PendingValues;
 use super::target::WriteTarget;
@@ -56,11 +56,11 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
     let split;
-    let (statement, cells) = match handle.table.families.is_empty() {
+    let (statement, assigned) = match handle.table.families.is_empty() {
         true => (statement, Vec::new()),
         false => {
             split = without_families(context, &handle.table, statement, parameters)?;
-            (&split.0, split.1.clone())
+            (&split.0, split.1.as_slice().to_vec())
         }
     };
     let places = places(&handle, statement)?;
@@ -84,7 +84,11 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         count(&context.database.counts().point_writes);
     }
     // All rows are written at once, after what any of them replaces.
-    let timing = cells.iter().find(|cells| cells.replaces()).map_or(timing, |cells| cells.timing(timing));
+    let timing = assigned.iter().fold(timing, |timing: Timing, cells| match timing.stamp {
+        Stamp::Server(0) => cells.timing(timing),
+        _ => timing,
+    });
+    let cells = assigned.iter().map(FamilyAssignments::constant).collect::<Result<_>>()?;
     let mut insert = InsertRows { handle, rows: row, checks, returning, timing, cells };
     insert.complete(context).await?;
     match (&statement.on_conflict, statement.if_not_exists) {
@@ -123,7 +127,7 @@ fn without_families(
     table: &TableDef,
     statement: &Insert,
     parameters: &[Value],
-) -> Result<(Insert, Vec<FamilyCells>)> {
+) -> Result<(Insert, Vec<FamilyAssignments>)> {
     let mut columns = statement.columns.clone();
     if columns.is_empty() {
         let shown = table.columns.iter().filter(|column| !column.hidden).map(|column| &column.name);
@@ -146,19 +150,23 @@ fn without_families(
             false => Ok((statement.clone(), Vec::new())),
         };
     };
-    if statement.if_not_exists || statement.on_conflict.is_some() || statement.returning.is_some() {
-        let message = "IF NOT EXISTS, ON CONFLICT and RETURNING with a family are not yet supported";
-        return Err(Error::not_supported(message));
+    let updates = |clause: &OnConflict| matches!(clause.action, ConflictAction::Update { .. });
+    if statement.on_conflict.as_ref().is_some_and(updates) {
+        return Err(Error::not_supported("ON CONFLICT DO UPDATE with a family or collection is not yet supported"));
     }
     let (mut all, mut rest) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
         check_width(!statement.columns.is_empty(), columns.len(), row.len())?;
-        let (mut cells, mut others) = (FamilyCells::default(), Vec::with_capacity(row.len()));
+        let (mut cells, mut others) = (FamilyAssignments::none(context), Vec::with_capacity(row.len()));
         for (column, value) in columns.iter().zip(row) {
             match family::family_of(table, column) {
-                Some(family) => cells.add(context, family, column, value, parameters)?,
+                Some(family) => cells.add(context, family, column, value, &|_| None, parameters)?,
                 None => others.push(value.clone()),
             }
+        }
+        if cells.read_rows() {
+            let error = Error::new(ErrorKind::UndefinedColumn, "VALUES cannot read the row that it inserts");
+            return Err(error.with_hint("Write UPDATE."));
         }
         all.push(cells);
         rest.push(others);
@@ -197,8 +205,8 @@ fn from_values(
             let expression = match value {
                 // DEFAULT leaves the entry open: it is filled in with those of columns not named.
                 InsertValue::Default => continue,
-                InsertValue::Map(_) => return Err(map_for_a_column(&handle.table.columns[*place])),
                 InsertValue::Expression(expression) => expression,
+                _ => return Err(collection_for_a_column(&handle.table.columns[*place])),
             };
             match evaluator.simple(expression, types[*place], parameters) {
                 Some(value) => row[*place] = Some(value?),
@@ -377,10 +385,14 @@ impl InsertRows {
     /// The mutations that insert all rows.
     fn mutations(&self) -> Vec<Mutation> {
         let mut mutations: Vec<Mutation> = self.rows.iter().map(|row| self.insert(row)).collect();
-        for (row, cells) in self.rows.iter().zip(&self.cells) {
-            mutations.extend(cells.mutations(&self.handle, &self.key(row), &self.timing));
-        }
+        mutations.extend((0..self.cells.len()).flat_map(|place| self.cells_of(place)));
         mutations
+    }
+
+    /// The mutations of the cells that the row at a place writes to families.
+    pub(super) fn cells_of(&self, place: usize) -> Vec<Mutation> {
+        let cells = self.cells.get(place);
+        cells.map_or(Vec::new(), |cells| cells.mutations(&self.handle, &self.key(&self.rows[place]), &self.timing))
     }
 
     /// Whether the CHECKs can be decided from the written rows, without reading the old ones.
@@ -445,7 +457,8 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
     let after = if reads {
         let handle = insert.handle.clone();
         let insert = &insert;
-        change(context, &handle, &WriteTarget::Keys(keys), parameters, |found| {
+        let families = FamilyInput::none(&handle);
+        change(context, &handle, &WriteTarget::Keys(keys), &families, parameters, |found| {
             let places = found.places(&insert.handle)?;
             let mut after = Vec::with_capacity(insert.rows.len());
             for row in &insert.rows {

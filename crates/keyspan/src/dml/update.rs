@@ -10,7 +10,7 @@ use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 use super::assign::{self, Assignments};
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
-use super::family::FamilyCells;
+use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
@@ -32,7 +32,9 @@ struct UpdatePlan {
     /// Whether a missing row is created.
     creates: bool,
     /// What is written to families.
-    cells: FamilyCells,
+    cells: FamilyAssignments,
+    /// The families that it reads.
+    families: FamilyInput,
 }
 
 /// `UPDATE`.
@@ -43,7 +45,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
     let values = assign::by_query(statement);
     let beside = Beside { from: &statement.from, values: &values };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
-    let plan = plan(context, statement, handle, &target, parameters)?;
+    let plan = plan(context, statement, handle, &target, &values, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
     }
@@ -52,7 +54,8 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
     }
     let handle = plan.handle.clone();
     let (updated, answers) =
-        change(context, &handle, &target, parameters, |found| plan.decide(&target, found, parameters)).await?;
+        change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(&target, found, parameters))
+            .await?;
     plan.outcome(updated, answers, parameters)
 }
 
@@ -61,13 +64,25 @@ fn plan(
     statement: &Update,
     handle: TableHandle,
     target: &WriteTarget,
+    by_query: &[&ast::Expr],
     parameters: &[Value],
 ) -> Result<UpdatePlan> {
     let alias = statement.alias.as_deref();
-    let input = [(alias.unwrap_or(&handle.table.name), handle.schema.clone())];
-    let reads = |expression: &ast::Expr| assign::needs_query(expression, &statement.from);
-    let (cells, rest) = FamilyCells::split(context, &handle.table, &statement.assignments, parameters)?;
-    let assignments = Assignments::new(context, &handle, &rest, &reads, &input, parameters)?;
+    let queried = |expression: &ast::Expr| by_query.iter().position(|each| *each == expression);
+    let (mut cells, rest) =
+        FamilyAssignments::split(context, &handle.table, &statement.assignments, &queried, parameters)?;
+    let families = match handle.table.families.is_empty() {
+        true => FamilyInput::none(&handle),
+        false => {
+            let values = rest.iter().flat_map(|assignment| assignment.value.expressions());
+            let reads = values.filter(|value| queried(value).is_none()).chain(cells.expressions());
+            let reads: Vec<&ast::Expr> = reads.chain(condition::expression_of(statement.condition.as_ref())).collect();
+            FamilyInput::new(context, &handle, &reads, &cells.lists(), parameters)
+        }
+    };
+    let input = [(alias.unwrap_or(&handle.table.name), families.schema().clone())];
+    let assignments = Assignments::new(context, &handle, &rest, &queried, &input, parameters)?;
+    cells.compile(context, &input, parameters)?;
     let checks = Checks::new(context, &handle)?;
     let timing = cells.timing(using::timing(context, &statement.using, &handle.table, parameters)?);
     let condition = match &statement.condition {
@@ -80,7 +95,9 @@ fn plan(
             let message = "IF is only allowed with a WHERE that gives the whole key";
             return Err(Error::not_supported(message).with_hint("Put the condition into WHERE."));
         }
-        Some(condition) => Some(condition::compile_condition(context, &handle, condition, parameters)?),
+        Some(condition) => {
+            Some(condition::compile_condition(context, &handle, families.schema(), condition, parameters)?)
+        }
     };
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let returning = match &statement.returning {
@@ -92,8 +109,9 @@ fn plan(
     };
     let creates = matches!(target, WriteTarget::Key(_))
         && !assignments.read_rows()
+        && cells.expressions().is_empty()
         && handle.table.columns.iter().enumerate().all(complete);
-    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, cells })
+    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, cells, families })
 }
 
 impl UpdatePlan {
@@ -102,7 +120,8 @@ impl UpdatePlan {
         let table = &self.handle.table;
         let place = |name: &str| table.columns.iter().position(|column| column.name == name);
         let assigned = |name: &str| place(name).is_some_and(|place| self.assignments.assign(place));
-        self.creates && self.condition.is_none() && self.returning.is_none() && self.checks.read_only(table, assigned)
+        let plain = self.condition.is_none() && self.returning.is_none();
+        self.creates && plain && !self.cells.read_rows() && self.checks.read_only(table, assigned)
     }
 
     fn decide(
@@ -119,23 +138,36 @@ impl UpdatePlan {
         if missing.is_some() && !self.creates && self.condition.is_none() {
             return Ok((Vec::new(), (Vec::new(), Vec::new())));
         }
-        let input = match &missing {
-            Some(row) => handle.batch(std::slice::from_ref(row))?,
-            None => found.rows.clone(),
+        let missing_input;
+        let (rows, input) = match &missing {
+            Some(row) => {
+                let row = handle.batch(std::slice::from_ref(row))?;
+                missing_input = self.families.without_cells(row.clone())?;
+                (row, &missing_input)
+            }
+            None => (found.rows.clone(), &found.families),
         };
         let applies = match &self.condition {
-            Some(condition) => condition.holds(&input, missing.is_none(), parameters)?,
-            None => vec![true; input.num_rows()],
+            Some(condition) => condition.holds(&input.input, missing.is_none(), parameters)?,
+            None => vec![true; rows.num_rows()],
         };
-        let new = self.assignments.rows(handle, &input, &found.computed, parameters)?;
+        if !applies.contains(&true) {
+            let answer = |row| {
+                let old = handle.values(&rows, row)?;
+                Ok(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) })
+            };
+            return Ok((Vec::new(), (Vec::new(), (0..rows.num_rows()).map(answer).collect::<Result<_>>()?)));
+        }
+        let new = self.assignments.rows(handle, &input.input, &found.computed, parameters)?;
+        let cells = self.cells.rows(input, &found.computed, parameters)?;
         let (mut mutations, mut updated, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for (index, row) in new.iter().enumerate() {
-            let old = handle.values(&input, index)?;
+            let old = handle.values(&rows, index)?;
             if !applies[index] {
                 answers.push(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) });
                 continue;
             }
-            mutations.extend(self.write(row, &old));
+            mutations.extend(self.write(row, &cells[index], &old));
             updated.push(overlaid(&old, row));
             answers.push(ConditionAnswer { applied: true, row: None });
         }
@@ -144,9 +176,9 @@ impl UpdatePlan {
     }
 
     /// What one row gets, where `old` has its key.
-    fn write(&self, row: &NewRow, old: &[Value]) -> Vec<Mutation> {
+    fn write(&self, row: &NewRow, cells: &FamilyCells, old: &[Value]) -> Vec<Mutation> {
         let (handle, timing) = (&self.handle, &self.timing);
-        let mut mutations = self.cells.mutations(handle, &old[..handle.key_len()], timing);
+        let mut mutations = cells.mutations(handle, &old[..handle.key_len()], timing);
         if !self.assignments.is_empty() {
             mutations.push(handle.write(&keyed(handle, row, old), false, timing.stamp, timing.ttl));
         }
@@ -179,7 +211,7 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Va
     let input = handle.batch(std::slice::from_ref(&old))?;
     let row = plan.assignments.rows(handle, &input, &[], &[])?.remove(0);
     plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
-    let mutations = plan.write(&row, &old);
+    let mutations = plan.write(&row, &plan.cells.constant()?, &old);
     let locks = context.lock_blind(handle, &[key]).await?;
     context.write(mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))

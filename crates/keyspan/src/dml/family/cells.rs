@@ -1,0 +1,111 @@
+//! The cells that a statement writes to the families of one row.
+//!
+//! Each family is a relation of its own. A row that has cells in one gets a presence entry among the rows, so that it is
+//! found though neither an INSERT has made it nor a column has a value.
+
+use std::collections::HashSet;
+
+use keyspan_model::schema::PRESENCE_COLUMN;
+use keyspan_model::{
+    CellWrite, Error, ErrorKind, FamilyDef, Mutation, RelationId, Result, RowDelete, RowWrite, Span, SpanDelete, Stamp,
+    Value,
+};
+
+use crate::dml::using::Timing;
+use crate::row::TableHandle;
+
+/// A cell to write; none deletes it.
+#[derive(Clone, Debug)]
+struct FamilyCell {
+    family: FamilyDef,
+    qualifier: Value,
+    value: Option<Value>,
+}
+
+/// The cells that a statement writes to the families of a row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FamilyCells {
+    /// Families that are deleted.
+    deleted: Vec<FamilyDef>,
+    /// Families that are written as a whole: what they had before the statement goes.
+    replaced: Vec<FamilyDef>,
+    cells: Vec<FamilyCell>,
+    /// The cells by their qualifiers' texts: none is written twice.
+    named: HashSet<(RelationId, String)>,
+}
+
+impl FamilyCells {
+    /// Deletes a family of the row.
+    pub(super) fn delete(&mut self, family: &FamilyDef) {
+        self.deleted.push(family.clone());
+    }
+
+    /// Has the row's family consist of nothing but what is still put into it.
+    pub(super) fn replace(&mut self, family: &FamilyDef) {
+        self.replaced.push(family.clone());
+    }
+
+    /// Writes a cell.
+    pub(super) fn put(&mut self, family: &FamilyDef, qualifier: Value, value: Option<Value>) -> Result<()> {
+        let shown = qualifier.to_text(family.qualifier[0].ty);
+        if !self.named.insert((family.relation, shown.clone())) {
+            let message = format!("multiple assignments to \"{}\"['{shown}']", family.name);
+            return Err(Error::new(ErrorKind::Syntax, message));
+        }
+        self.cells.push(FamilyCell { family: family.clone(), qualifier, value });
+        Ok(())
+    }
+
+    /// Writes an element of a set, of which several may be the same.
+    pub(super) fn put_element(&mut self, family: &FamilyDef, element: Value, value: Option<Value>) -> Result<()> {
+        match self.named.contains(&(family.relation, element.to_text(family.qualifier[0].ty))) {
+            true => Ok(()),
+            false => self.put(family, element, value),
+        }
+    }
+
+    /// The mutations for the row with this key, in [`FamilyAssignments::timing`].
+    ///
+    /// [`FamilyAssignments::timing`]: super::FamilyAssignments::timing
+    pub(crate) fn mutations(&self, handle: &TableHandle, key: &[Value], timing: &Timing) -> Vec<Mutation> {
+        let stamp = timing.stamp;
+        let before = match stamp {
+            Stamp::Server(statement) => Stamp::Server(statement.saturating_sub(1)),
+            Stamp::At(ts) => Stamp::At(ts.saturating_sub(1)),
+        };
+        let path = |qualifier: &Value| key.iter().chain([qualifier]).cloned().collect::<Vec<_>>();
+        let delete = |family: &FamilyDef, path: Vec<Value>, stamp| {
+            Mutation::DeleteSpan(SpanDelete { relation: family.relation, span: Span::prefix(path), stamp })
+        };
+        let mut mutations: Vec<Mutation> = Vec::with_capacity(self.cells.len() + self.replaced.len() + 1);
+        mutations.extend(self.deleted.iter().map(|family| delete(family, key.to_vec(), stamp)));
+        mutations.extend(self.replaced.iter().map(|family| delete(family, key.to_vec(), before)));
+        for FamilyCell { family, qualifier, value } in &self.cells {
+            let (relation, key) = (family.relation, path(qualifier));
+            mutations.push(match value {
+                Some(value) => Mutation::Row(RowWrite {
+                    relation,
+                    key,
+                    marker: false,
+                    cells: vec![(family.value.id, CellWrite::Value(value.clone()))],
+                    stamp,
+                    ttl: timing.ttl,
+                }),
+                None if family.kind.is_collection() => Mutation::DeleteRow(RowDelete { relation, key, stamp }),
+                // All versions.
+                None => delete(family, key, stamp),
+            });
+        }
+        if self.cells.iter().any(|cell| cell.value.is_some()) {
+            mutations.push(Mutation::Row(RowWrite {
+                relation: handle.relation.id,
+                key: key.to_vec(),
+                marker: false,
+                cells: vec![(PRESENCE_COLUMN, CellWrite::Value(Value::Boolean(true)))],
+                stamp,
+                ttl: 0,
+            }));
+        }
+        mutations
+    }
+}

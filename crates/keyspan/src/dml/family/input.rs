@@ -1,0 +1,187 @@
+//! Families beside the columns of the rows that a statement reads in order to write: `SET f['q'] = f['q'] + 1`,
+//! `IF f['q'] = …`, `SET l[0] = …`.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::ast;
+use keyspan_model::array::value_at;
+use keyspan_model::{Error, FamilyDef, Result, Span, Unchanged, Value};
+use keyspan_query::{FamilyRead, family_field};
+use keyspan_seam::Snapshot;
+
+use crate::context::ClientContext;
+use crate::dml::change::ROWS_LOCKED_MAX;
+use crate::expression::Evaluator;
+use crate::names::fold_case;
+use crate::row::TableHandle;
+
+/// The families that a statement reads.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyInput {
+    reads: Vec<FamilyRead>,
+    /// The table's columns, then these families.
+    schema: SchemaRef,
+}
+
+/// Rows with the families that a statement reads.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyRows {
+    /// The rows, in [`FamilyInput::schema`].
+    pub(crate) input: RecordBatch,
+    /// Of each family its maps, by its name.
+    maps: Vec<(String, MapArray)>,
+}
+
+impl FamilyInput {
+    /// Those that the expressions name, and `whole` ones.
+    pub(crate) fn new(
+        context: &ClientContext,
+        handle: &TableHandle,
+        expressions: &[&ast::Expr],
+        whole: &[&FamilyDef],
+        parameters: &[Value],
+    ) -> FamilyInput {
+        let mut reads = Vec::new();
+        for family in &handle.table.families {
+            let whole = whole.iter().any(|each| each.name == family.name);
+            let only = match asked(context, family, expressions, parameters) {
+                Some(Asked::Only(only)) if !whole => Some(only),
+                Some(_) => None,
+                None if whole => None,
+                None => continue,
+            };
+            let relation = Arc::new(handle.table.family_relation(family));
+            reads.push(FamilyRead { family: family.clone(), relation, only });
+        }
+        let fields = handle.schema.fields().iter().cloned();
+        let families = reads.iter().map(|read| Arc::new(family_field(&read.family)));
+        let schema = match reads.is_empty() {
+            true => handle.schema.clone(),
+            false => Arc::new(Schema::new(fields.chain(families).collect::<Vec<_>>())),
+        };
+        FamilyInput { reads, schema }
+    }
+
+    /// The table's columns, then all its families: what expressions may read.
+    pub(crate) fn readable(handle: &TableHandle) -> SchemaRef {
+        if handle.table.families.is_empty() {
+            return handle.schema.clone();
+        }
+        let families = handle.table.families.iter().map(|family| Arc::new(family_field(family)));
+        Arc::new(Schema::new(handle.schema.fields().iter().cloned().chain(families).collect::<Vec<_>>()))
+    }
+
+    /// None.
+    pub(crate) fn none(handle: &TableHandle) -> FamilyInput {
+        FamilyInput { reads: Vec::new(), schema: handle.schema.clone() }
+    }
+
+    /// The table's columns, then the families.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The rows, which have all columns of the table, with their families.
+    pub(crate) async fn read(
+        &self,
+        snapshot: &Arc<dyn Snapshot>,
+        handle: &TableHandle,
+        rows: RecordBatch,
+    ) -> Result<FamilyRows> {
+        let key = &rows.columns()[..handle.key_len()];
+        let mut maps = Vec::with_capacity(self.reads.len());
+        for read in &self.reads {
+            maps.push((read.family.name.clone(), read.maps(snapshot, key, rows.num_rows()).await?));
+        }
+        self.rows(rows, maps)
+    }
+
+    /// Rows that have no cells.
+    pub(crate) fn without_cells(&self, rows: RecordBatch) -> Result<FamilyRows> {
+        let map = |read: &FamilyRead| (read.family.name.clone(), read.no_cells(rows.num_rows()));
+        let maps = self.reads.iter().map(map).collect();
+        self.rows(rows, maps)
+    }
+
+    fn rows(&self, rows: RecordBatch, maps: Vec<(String, MapArray)>) -> Result<FamilyRows> {
+        if self.reads.is_empty() {
+            return Ok(FamilyRows { input: rows, maps });
+        }
+        let shown = self.reads.iter().zip(&maps).map(|(read, (_, map))| read.shown(map.clone()));
+        let mut columns: Vec<ArrayRef> = rows.columns().to_vec();
+        columns.extend(shown.collect::<Result<Vec<_>>>()?);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        Ok(FamilyRows { input: RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?, maps })
+    }
+
+    /// What must not have been written since, so that what was read of these rows is still true.
+    pub(crate) fn unchanged(&self, keys: &[Vec<Value>], seq: u64) -> Vec<Unchanged> {
+        let spans = match keys.len() <= ROWS_LOCKED_MAX {
+            true => keys.iter().map(|key| Span::prefix(key.clone())).collect(),
+            false => vec![Span::all()],
+        };
+        let of = |read: &FamilyRead| {
+            let relation = read.relation.id;
+            spans.iter().map(|span| Unchanged { relation, span: span.clone(), seq }).collect::<Vec<_>>()
+        };
+        self.reads.iter().flat_map(of).collect()
+    }
+}
+
+impl FamilyRows {
+    /// Qualifiers and values of the cells that a row has in a family, in their order.
+    pub(super) fn cells(&self, family: &FamilyDef, row: usize) -> Result<Vec<(Value, Value)>> {
+        let Some((_, map)) = self.maps.iter().find(|(name, _)| *name == family.name) else {
+            return Err(Error::internal("a family that was not read"));
+        };
+        let offsets = map.value_offsets();
+        let value = |array: &ArrayRef, at: i32, ty| value_at(array, at as usize, ty);
+        (offsets[row]..offsets[row + 1])
+            .map(|at| {
+                let key = value(map.keys(), at, family.qualifier[0].ty)?;
+                Ok((key, value(map.values(), at, family.value.ty)?))
+            })
+            .collect()
+    }
+}
+
+/// What expressions ask for of a family; `None` where they do not name it.
+enum Asked {
+    All,
+    /// The cells of these qualifiers.
+    Only(Vec<Value>),
+}
+
+fn asked(
+    context: &ClientContext,
+    family: &FamilyDef,
+    expressions: &[&ast::Expr],
+    parameters: &[Value],
+) -> Option<Asked> {
+    let is_family = |expression: &ast::Expr| match expression {
+        ast::Expr::Identifier(name) => fold_case(name) == family.name,
+        ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == family.name),
+        _ => false,
+    };
+    let evaluator = Evaluator::new(context);
+    let (mut mentions, mut only) = (0, Vec::new());
+    for expression in expressions {
+        let _ = ast::visit_expressions(*expression, |part: &ast::Expr| {
+            mentions += usize::from(is_family(part));
+            if let ast::Expr::CompoundFieldAccess { root, access_chain } = part
+                && let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_slice()
+                && is_family(root)
+                && let Some(Ok(qualifier)) = evaluator.simple(index, family.qualifier[0].ty, parameters)
+            {
+                only.push(qualifier);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+    let named_only = mentions == only.len() && family.array_type().is_none();
+    only.retain(|qualifier| !qualifier.is_null());
+    (mentions > 0).then_some(if named_only { Asked::Only(only) } else { Asked::All })
+}
