@@ -223,8 +223,11 @@ impl Relation {
         Ok(deleted || self.within(&keys).any(|(_, row)| row.seq > since))
     }
 
-    /// Of a family: the live versions that its rule keeps, counted from the newest.
+    /// Of a family: the live versions that its rule keeps, counted from the newest. A collection has one of each.
     fn kept_versions(&self, now: i64) -> Result<Vec<(&Vec<u8>, &Row)>> {
+        if self.definition.kind == RelationKind::Collection {
+            return Ok(self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, now)).collect());
+        }
         let rule = &self.definition.gc;
         let (mut kept, mut path, mut rank) = (Vec::new(), &[][..], 0);
         for (key, row) in self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, now)) {
