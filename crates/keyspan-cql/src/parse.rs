@@ -27,6 +27,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     let tokens = tokenize(sql).map_err(|error| error.error)?;
     let mut statements = Vec::new();
     let mut tokens = tokens.into_iter();
+    let mut in_batch = false;
     loop {
         let mut ended = false;
         let statement: Vec<TokenWithSpan> = tokens
@@ -36,7 +37,7 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
                 !ended
             })
             .collect();
-        if !statement.is_empty() {
+        for statement in transaction::cut_batch(statement, &mut in_batch) {
             statements.push(statement_of(&source, statement)?);
         }
         if !ended {
@@ -130,6 +131,7 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
         "reset" => session::reset(reader),
         "discard" => session::discard(reader),
         "begin" | "start" => transaction::begin(reader),
+        "apply" => transaction::apply(reader),
         "commit" | "end" | "rollback" | "abort" => transaction::end(reader),
         "savepoint" | "release" => transaction::savepoint(reader),
         "prepare" => prepare::prepare(reader, statement),

@@ -21,7 +21,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["reassign"], "REASSIGN OWNED", "Keyspan has one user."),
     (&["import"], "IMPORT", "Use COPY or keyspan import."),
     (&["security"], "SECURITY LABEL", "Keyspan has one user."),
-    (&["apply", "batch"], "APPLY BATCH", "Write BEGIN and COMMIT: a transaction is one atomic batch."),
     (&["create", "temp"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),
     (&["create", "temporary"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),
     (&["create", "local"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),

@@ -135,6 +135,29 @@ fn definitions() {
 }
 
 #[test]
+fn batches() {
+    let first_words = |sql: &str| -> Vec<String> {
+        let statements = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        statements.iter().map(|parsed| parsed.text.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let wanted = ["BEGIN BATCH", "INSERT INTO", "UPDATE t", "DELETE v", "APPLY BATCH", "SELECT 1"];
+    for ends in [";", ""] {
+        let sql = format!(
+            "BEGIN BATCH INSERT INTO t (k) VALUES (1){ends} UPDATE t SET v = 1 WHERE k = 1{ends} \
+             DELETE v FROM t WHERE k = 2{ends} APPLY BATCH; SELECT 1"
+        );
+        assert_eq!(first_words(&sql), wanted, "{sql}");
+    }
+    let timed = "BEGIN UNLOGGED BATCH USING TIMESTAMP ? INSERT INTO t (k) VALUES (?) ON CONFLICT DO UPDATE SET v = 2 APPLY BATCH";
+    assert_eq!(first_words(timed), ["BEGIN UNLOGGED", "INSERT INTO", "APPLY BATCH"]);
+    assert_eq!(parse(timed).expect("parses")[1].parameters.len(), 1);
+    // Only in a batch may semicolons be missing.
+    assert!(parse("INSERT INTO t (k) VALUES (1) APPLY BATCH").is_err());
+    assert!(parse("BEGIN; INSERT INTO t (k) VALUES (1) INSERT INTO t (k) VALUES (2)").is_err());
+    reads(&[("BEGIN LOGGED BATCH USING TIMESTAMP 7", "timestamp: Some("), ("APPLY BATCH", "ApplyBatch")]);
+}
+
+#[test]
 fn families() {
     reads(&[
         ("INSERT INTO t (k, f['q']) VALUES (1, 2)", "qualifier: Some(Value("),
@@ -265,7 +288,9 @@ fn sessions_and_the_rest() {
     ]);
     refuses(&[
         ("LOCK TABLE t", ErrorKind::NotSupported, "LOCK is", 1),
-        ("BEGIN UNLOGGED BATCH", ErrorKind::NotSupported, "BATCH", 7),
+        ("BEGIN COUNTER BATCH", ErrorKind::NotSupported, "BATCH", 7),
+        ("BEGIN BATCH USING TTL 5", ErrorKind::Syntax, "no TTL", 13),
+        ("BEGIN UNLOGGED", ErrorKind::Syntax, "syntax error", 15),
         ("SELEC 1", ErrorKind::Syntax, "at or near \"SELEC\"", 1),
         ("SELECT * FORM t", ErrorKind::Syntax, "at or near \"FORM\"", 10),
         ("SELECT 1;\nSELECT 'é' FROM", ErrorKind::Syntax, "end of input", 26),

@@ -1,10 +1,11 @@
-//! `BEGIN` to `COMMIT`, and savepoints.
+//! `BEGIN` to `COMMIT`, savepoints, and CQL's batches.
 
-use keyspan_model::Result;
-use sqlparser::tokenizer::Token;
+use keyspan_model::{Error, ErrorKind, Result};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::insert::using;
 use crate::reader::Reader;
-use crate::statement::{EndTransaction, IsolationLevel, Statement, TransactionModes};
+use crate::statement::{BeginBatch, EndTransaction, IsolationLevel, Statement, TransactionModes, Using};
 
 /// `BEGIN [WORK | TRANSACTION] [modes]`, `START TRANSACTION [modes]`.
 pub(crate) fn begin(reader: &mut Reader) -> Result<Statement> {
@@ -14,11 +15,81 @@ pub(crate) fn begin(reader: &mut Reader) -> Result<Statement> {
     }
     reader.expect("begin")?;
     if let Some("batch" | "unlogged" | "logged" | "counter") = reader.word(0) {
-        let error = reader.not_supported("BEGIN BATCH is not yet supported");
-        return Err(error.with_hint("Write BEGIN and COMMIT: a transaction is one atomic batch."));
+        return batch(reader);
     }
     reader.eat_any(&["work", "transaction"]);
     modes(reader).map(Statement::Begin)
+}
+
+/// `[LOGGED | UNLOGGED] BATCH [USING TIMESTAMP n]`. On one machine a logged batch and an unlogged one are the same.
+fn batch(reader: &mut Reader) -> Result<Statement> {
+    if reader.at("counter") {
+        let error = reader.not_supported("BEGIN COUNTER BATCH is not yet supported");
+        return Err(error.with_hint("Write bigint and SET n = n + 1 in a transaction."));
+    }
+    reader.eat_any(&["logged", "unlogged"]);
+    reader.expect("batch")?;
+    let mut times = Using::default();
+    if reader.at("using") {
+        let position = reader.position();
+        using(reader, &mut times)?;
+        if times.ttl.is_some() {
+            let error = Error::new(ErrorKind::Syntax, "a BATCH has no TTL").at(position);
+            return Err(error.with_hint("Write USING TTL in its statements."));
+        }
+    }
+    Ok(Statement::BeginBatch(BeginBatch { timestamp: times.timestamp }))
+}
+
+/// `APPLY BATCH`.
+pub(crate) fn apply(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["apply", "batch"])?;
+    Ok(Statement::ApplyBatch)
+}
+
+/// Cuts the tokens up to a semicolon where a statement of a batch begins: behind `BEGIN BATCH …`, and, where `inside`
+/// says that a batch is open, also between statements that no semicolon parts.
+pub(crate) fn cut_batch(tokens: Vec<TokenWithSpan>, inside: &mut bool) -> Vec<Vec<TokenWithSpan>> {
+    let is = |at: usize, words: &[&str]| match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => {
+            words.iter().any(|each| word.value.eq_ignore_ascii_case(each))
+        }
+        _ => false,
+    };
+    let mut cuts = vec![0];
+    if is(0, &["begin"]) {
+        let batch = if is(1, &["logged", "unlogged", "counter"]) { 2 } else { 1 };
+        if is(batch, &["batch"]) {
+            *inside = true;
+            let behind = batch + if is(batch + 1, &["using"]) { 4 } else { 1 };
+            cuts.push(behind.min(tokens.len()));
+        }
+    }
+    // A word that begins a statement may also be a name or a part of one: what must follow it tells.
+    let begins = |at: usize| {
+        let sets = |at: usize| is(at, &["set", "using"]);
+        (is(at, &["insert"]) && is(at + 1, &["into"]))
+            || (is(at, &["apply"]) && is(at + 1, &["batch"]))
+            || (is(at, &["update"]) && !is(at - 1, &["do", "for"]) && (sets(at + 2) || sets(at + 4)))
+            || (is(at, &["delete"]) && (at + 1..at + 8).any(|from| is(from, &["from"])))
+    };
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(1).filter(|_| *inside) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ if depth == 0 && begins(at) => cuts.push(at),
+            _ => {}
+        }
+    }
+    if cuts.iter().any(|at| is(*at, &["apply"])) {
+        *inside = false;
+    }
+    cuts.push(tokens.len());
+    cuts.dedup();
+    let mut tokens = tokens.into_iter();
+    let parts = cuts.windows(2).map(|cut| tokens.by_ref().take(cut[1] - cut[0]).collect());
+    parts.filter(|part: &Vec<TokenWithSpan>| !part.is_empty()).collect()
 }
 
 /// The modes of a transaction, with or without commas.

@@ -21,7 +21,7 @@ use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{explain, names, point, query, select, set, show};
+use crate::{explain, names, point, query, select, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -86,6 +86,16 @@ impl Preparation {
             }
             Statement::Show(statement) => {
                 self.schema = Some(show::schema(context, statement)?);
+                Ok(())
+            }
+            Statement::BeginBatch(batch) => {
+                if let Some(index) = batch.timestamp.as_ref().and_then(as_parameter) {
+                    self.set_type(index, ColumnType::BigInt);
+                }
+                Ok(())
+            }
+            Statement::ApplyBatch => {
+                self.schema = transaction_control::batch_schema(context);
                 Ok(())
             }
             Statement::Describe(_) => {

@@ -1,22 +1,35 @@
-//! BEGIN, COMMIT, ROLLBACK, savepoints, SET TRANSACTION, and what every statement checks first.
+//! BEGIN, COMMIT, ROLLBACK, savepoints, batches, SET TRANSACTION, and what every statement checks first.
 
-use keyspan_cql::{IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
-use keyspan_model::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
+use keyspan_model::array::array_of;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_seam::Caps;
 
 use crate::context::ClientContext;
-use crate::outcome::{Notice, Outcome, Tag};
-use crate::transaction::{Ended, Transaction};
+use crate::dml::using;
+use crate::outcome::{Notice, Outcome, Rows, Tag};
+use crate::transaction::{Ended, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
     let failed = context.transaction.as_ref().is_some_and(|transaction| transaction.failed);
-    let ends = matches!(statement, Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_));
+    let ends = matches!(
+        statement,
+        Statement::Commit(_) | Statement::Rollback(_) | Statement::RollbackTo(_) | Statement::ApplyBatch
+    );
     if failed && !ends {
-        let message = "current transaction is aborted, commands ignored until end of transaction block";
-        return Err(Error::new(ErrorKind::FailedTransaction, message));
+        return Err(aborted());
     }
     Ok(())
+}
+
+fn aborted() -> Error {
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    Error::new(ErrorKind::FailedTransaction, message)
 }
 
 /// Refuses a statement that writes in a read-only transaction; of a statement within another, too.
@@ -36,6 +49,7 @@ pub(crate) fn check_writable(context: &ClientContext, statement: &Statement) -> 
 pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement) -> Result<()> {
     check_not_failed(context, statement)?;
     check_writable(context, statement)?;
+    check_batch(context, statement)?;
     if let Some(transaction) = &mut context.transaction {
         // A text of several statements may begin with BEGIN: its own transaction is open by then.
         let sees_nothing = matches!(
@@ -45,6 +59,27 @@ pub(crate) fn begin_statement(context: &mut ClientContext, statement: &Statement
         transaction.begin_statement(!sees_nothing);
     }
     Ok(())
+}
+
+/// Refuses what may not stand in a BATCH.
+fn check_batch(context: &ClientContext, statement: &Statement) -> Result<()> {
+    if context.transaction.as_ref().and_then(Transaction::batch).is_none() {
+        return Ok(());
+    }
+    let command = match statement {
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => return Ok(()),
+        Statement::Commit(_) => "COMMIT",
+        Statement::Begin(_) => "BEGIN",
+        Statement::Savepoint(_) => "SAVEPOINT",
+        Statement::Release(_) => "RELEASE",
+        Statement::RollbackTo(_) => "ROLLBACK TO",
+        other => match writing_command(other) {
+            Some(command) => command,
+            None => return Ok(()),
+        },
+    };
+    let message = format!("{command} cannot stand in a BATCH");
+    Err(Error::new(ErrorKind::ActiveTransaction, message).with_hint("End the batch with APPLY BATCH or ROLLBACK."))
 }
 
 /// The command's name, if it writes.
@@ -138,6 +173,54 @@ pub(crate) fn begin(context: &mut ClientContext, modes: TransactionModes) -> Res
         None => open(context, modes)?,
     }
     Ok(Outcome::done(Tag::plain("BEGIN")))
+}
+
+/// BEGIN BATCH: a transaction of its own, unless one is open.
+pub(crate) fn begin_batch(
+    context: &mut ClientContext,
+    statement: &BeginBatch,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    let timestamp = using::timestamp(context, statement.timestamp.as_ref(), parameters)?;
+    let alone = !context.in_transaction_block();
+    if context.transaction.is_none() {
+        open(context, TransactionModes::default())?;
+    }
+    if let Some(transaction) = &mut context.transaction {
+        transaction.begin_batch(timestamp, alone)?;
+        transaction.set_implicit(false);
+    }
+    Ok(Outcome::done(Tag::plain("BEGIN")))
+}
+
+/// The columns of APPLY BATCH: `[applied]` where a statement of the open batch has a condition.
+pub(crate) fn batch_schema(context: &ClientContext) -> Option<SchemaRef> {
+    let batch = context.transaction.as_ref().and_then(Transaction::batch)?;
+    let applied = ColumnType::Boolean.field("[applied]", false);
+    batch.is_conditional().then(|| Arc::new(Schema::new(vec![applied])))
+}
+
+/// APPLY BATCH. Where the client was told of columns, it gets whether all conditions held.
+pub(crate) async fn apply_batch(context: &mut ClientContext, schema: Option<&SchemaRef>) -> Result<Outcome> {
+    let Some(transaction) = &mut context.transaction else { return Err(no_batch()) };
+    let failed = transaction.failed;
+    let applied = transaction.apply_batch()?;
+    if failed && !applied.alone {
+        return Err(aborted());
+    }
+    let written = !failed && applied.applied != Some(false);
+    match applied.alone {
+        true if written => finish(context).await?,
+        true => undo(context),
+        false => {}
+    }
+    if failed {
+        return Ok(Outcome::done(Tag::plain("ROLLBACK")));
+    }
+    let tag = Tag::plain("APPLY BATCH");
+    let Some(schema) = schema else { return Ok(Outcome::done(tag)) };
+    let rows = RecordBatch::try_new(schema.clone(), vec![array_of(ColumnType::Boolean, &[Value::Boolean(written)])?])?;
+    Ok(Outcome::with_rows(tag, Rows::ready(schema.clone(), vec![rows])))
 }
 
 /// Opens a transaction for a text of several statements; where the store cannot keep one, each statement is by itself.

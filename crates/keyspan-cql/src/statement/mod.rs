@@ -167,6 +167,10 @@ pub enum Statement {
     SetTransaction(SetTransaction),
     /// `BEGIN`, `START TRANSACTION`.
     Begin(TransactionModes),
+    /// `BEGIN BATCH`.
+    BeginBatch(BeginBatch),
+    /// `APPLY BATCH`.
+    ApplyBatch,
     /// `COMMIT`, `END`.
     Commit(EndTransaction),
     /// `ROLLBACK`, `ABORT`.

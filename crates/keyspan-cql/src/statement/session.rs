@@ -104,6 +104,13 @@ pub struct DeclareCursor {
     pub query: Query,
 }
 
+/// `BEGIN [LOGGED | UNLOGGED] BATCH [USING TIMESTAMP n]`. The statements up to APPLY BATCH follow by themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeginBatch {
+    /// Write timestamp of all its statements, in microseconds since 1970.
+    pub timestamp: Option<ast::Expr>,
+}
+
 /// `FETCH [direction] [FROM | IN] cursor`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetch {

@@ -17,6 +17,7 @@ use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::outcome::Rows;
 use crate::row::TableHandle;
+use crate::transaction::Transaction;
 
 /// A condition ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -103,8 +104,11 @@ pub(crate) struct ConditionAnswer {
     pub(crate) row: Option<Vec<Value>>,
 }
 
-/// The rows of a conditional write's answer.
-pub(crate) fn answer(handle: &TableHandle, answers: &[ConditionAnswer]) -> Result<Rows> {
+/// The rows of a conditional write's answer. In a BATCH all conditions decide whether it is written.
+pub(crate) fn answer(context: &mut ClientContext, handle: &TableHandle, answers: &[ConditionAnswer]) -> Result<Rows> {
+    if let Some(batch) = context.transaction.as_mut().and_then(Transaction::batch_mut) {
+        answers.iter().for_each(|answer| batch.condition(answer.applied));
+    }
     let applied: Vec<Value> = answers.iter().map(|answer| Value::Boolean(answer.applied)).collect();
     let mut arrays = vec![array_of(ColumnType::Boolean, &applied)?];
     for (index, column) in handle.shown() {

@@ -89,7 +89,7 @@ pub(super) async fn if_not_exists(
     }
     let (inserted, answers) = skip_existing(context, &insert, parameters).await?;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
-    Ok(Outcome::with_rows(tag, condition::answer(&insert.handle, &answers)?))
+    Ok(Outcome::with_rows(tag, condition::answer(context, &insert.handle, &answers)?))
 }
 
 /// `INSERT … ON CONFLICT`.

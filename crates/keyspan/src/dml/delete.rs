@@ -55,7 +55,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
             let decided =
                 change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(found, parameters));
             let (deleted, answers) = decided.await?;
-            plan.outcome(deleted, answers, parameters)
+            plan.outcome(context, deleted, answers, parameters)
         }
     }
 }
@@ -159,10 +159,16 @@ impl DeletePlan {
         }
     }
 
-    fn outcome(&self, deleted: RecordBatch, answers: Vec<ConditionAnswer>, parameters: &[Value]) -> Result<Outcome> {
+    fn outcome(
+        &self,
+        context: &mut ClientContext,
+        deleted: RecordBatch,
+        answers: Vec<ConditionAnswer>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(&self.handle, &answers)?));
+            return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
         }
         match &self.returning {
             Some(returning) => Ok(Outcome::with_rows(tag, returning.rows(&deleted, parameters)?)),

@@ -7,7 +7,7 @@ use arrow::datatypes::Schema;
 use futures::StreamExt;
 use keyspan_cql::{ColumnName, ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
 use keyspan_model::array::array_of;
-use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, Stamp, TableDef, Value};
+use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, TableDef, Value};
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
@@ -84,10 +84,8 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         count(&context.database.counts().point_writes);
     }
     // All rows are written at once, after what any of them replaces.
-    let timing = assigned.iter().fold(timing, |timing: Timing, cells| match timing.stamp {
-        Stamp::Server(0) => cells.timing(timing),
-        _ => timing,
-    });
+    let timing =
+        assigned.iter().map(|cells| cells.timing(timing)).find(|of| of.stamp != timing.stamp).unwrap_or(timing);
     let cells = assigned.iter().map(FamilyAssignments::constant).collect::<Result<_>>()?;
     let mut insert = InsertRows { handle, rows: row, checks, returning, timing, cells };
     insert.complete(context).await?;

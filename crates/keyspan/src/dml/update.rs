@@ -56,7 +56,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
     let (updated, answers) =
         change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(&target, found, parameters))
             .await?;
-    plan.outcome(updated, answers, parameters)
+    plan.outcome(context, updated, answers, parameters)
 }
 
 fn plan(
@@ -187,13 +187,14 @@ impl UpdatePlan {
 
     fn outcome(
         &self,
+        context: &mut ClientContext,
         updated: Vec<Vec<Value>>,
         answers: Vec<ConditionAnswer>,
         parameters: &[Value],
     ) -> Result<Outcome> {
         let tag = Tag::counted("UPDATE", updated.len() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(&self.handle, &answers)?));
+            return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
         }
         match &self.returning {
             Some(returning) => {

@@ -5,6 +5,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value
 
 use crate::context::ClientContext;
 use crate::expression::Evaluator;
+use crate::transaction::{OpenBatch, Transaction};
 
 /// Cassandra's longest time to live: 20 years, in seconds.
 pub(crate) const TTL_MAX: i64 = 630_720_000;
@@ -17,6 +18,8 @@ pub(crate) struct Timing {
     pub(crate) ttl: u32,
     /// Whether USING TIMESTAMP was said.
     pub(crate) custom: bool,
+    /// Whether the timestamp before it is free for deletions that come first: so it is in a BATCH.
+    pub(crate) room_before: bool,
 }
 
 /// What USING says, and the table's default where it says nothing.
@@ -26,7 +29,15 @@ pub(crate) fn timing(
     table: &TableDef,
     parameters: &[Value],
 ) -> Result<Timing> {
-    let timestamp = number(context, using.timestamp.as_ref(), parameters)?;
+    let mut timestamp = self::timestamp(context, using.timestamp.as_ref(), parameters)?;
+    let in_batch = context.transaction.as_ref().and_then(Transaction::batch).map(OpenBatch::stamp);
+    if let Some(Stamp::At(of_batch)) = in_batch {
+        if timestamp.is_some() {
+            let message = "Timestamp must be set either on BATCH or individual statements";
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+        timestamp = Some(of_batch);
+    }
     let ttl = match number(context, using.ttl.as_ref(), parameters)? {
         None => table.default_ttl,
         Some(ttl) if ttl < 0 => {
@@ -39,12 +50,22 @@ pub(crate) fn timing(
         }
         Some(ttl) => ttl as u32,
     };
+    let stamp = timestamp.map_or_else(|| context.stamp(), Stamp::At);
+    Ok(Timing { stamp, ttl, custom: timestamp.is_some(), room_before: in_batch.is_some() })
+}
+
+/// The microseconds of USING TIMESTAMP.
+pub(crate) fn timestamp(
+    context: &mut ClientContext,
+    expression: Option<&ast::Expr>,
+    parameters: &[Value],
+) -> Result<Option<i64>> {
+    let timestamp = number(context, expression, parameters)?;
     if timestamp == Some(i64::MIN) {
         let message = format!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
-    let stamp = timestamp.map_or_else(|| context.stamp(), Stamp::At);
-    Ok(Timing { stamp, ttl, custom: timestamp.is_some() })
+    Ok(timestamp)
 }
 
 fn number(context: &mut ClientContext, expression: Option<&ast::Expr>, parameters: &[Value]) -> Result<Option<i64>> {

@@ -169,6 +169,8 @@ impl Session {
             Statement::Discard(what) => self.discard(*what),
             Statement::SetTransaction(statement) => transaction_control::set(context, statement),
             Statement::Begin(modes) => transaction_control::begin(context, *modes),
+            Statement::BeginBatch(statement) => transaction_control::begin_batch(context, statement, parameters),
+            Statement::ApplyBatch => transaction_control::apply_batch(context, prepared.schema.as_ref()).await,
             Statement::Commit(end) => transaction_control::commit(context, end.chain).await,
             Statement::Rollback(end) => transaction_control::rollback(context, end.chain),
             Statement::Savepoint(name) => transaction_control::savepoint(context, name),

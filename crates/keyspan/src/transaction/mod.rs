@@ -9,6 +9,7 @@
 //! The rule: nothing of a transaction is in the store before COMMIT, so ROLLBACK only forgets. Each statement has its
 //! own stamp, so that of two writes to one cell that of the later statement wins.
 
+mod batch;
 mod savepoint;
 mod watch;
 
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
+pub(crate) use batch::{OpenBatch, no_batch};
 use savepoint::Savepoint;
 use watch::ReadTracker;
 
@@ -53,6 +55,8 @@ pub(crate) struct Transaction {
     fixed: Option<Arc<dyn Snapshot>>,
     /// What SERIALIZABLE has read.
     reads: Arc<Mutex<Vec<Unchanged>>>,
+    /// A BATCH that is open.
+    batch: Option<OpenBatch>,
 }
 
 /// What a transaction leaves when it ends.
@@ -88,6 +92,7 @@ impl Transaction {
             local: Vec::new(),
             fixed: None,
             reads: Arc::default(),
+            batch: None,
         }
     }
 
@@ -103,7 +108,9 @@ impl Transaction {
 
     /// Begins a statement; `sees` is whether it reads or writes tables, after which the isolation is fixed.
     pub(crate) fn begin_statement(&mut self, sees: bool) {
-        self.statement += 1;
+        if self.batch.is_none() {
+            self.statement += 1;
+        }
         self.started |= sees;
     }
 
@@ -157,13 +164,16 @@ impl Transaction {
         self.catalog = Some((base, Arc::new(Catalog { version: base + 1, ..catalog })));
     }
 
-    /// The running statement's write timestamp.
+    /// The running statement's write timestamp: in a BATCH that of all its statements.
     pub(crate) fn stamp(&self) -> Stamp {
-        Stamp::Server(self.statement)
+        self.batch.as_ref().map_or(Stamp::Server(self.statement), OpenBatch::stamp)
     }
 
     /// Adds a statement's writes. A load takes several statement numbers: the next statement comes after all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
+        if let Some(open) = &mut self.batch {
+            return open.write(batch);
+        }
         let last = batch.mutations.iter().map(Mutation::last_statement).max();
         self.statement = self.statement.max(last.unwrap_or(0));
         self.writes.mutations.append(&mut batch.mutations);

@@ -199,7 +199,9 @@ impl FamilyAssignments {
     pub(crate) fn timing(&self, timing: Timing) -> Timing {
         let replaces = self.parts.iter().any(|(_, write)| matches!(write, Write::Replace(_)));
         match timing.stamp {
-            Stamp::Server(statement) if replaces => Timing { stamp: Stamp::Server(statement + 1), ..timing },
+            Stamp::Server(statement) if replaces && !timing.room_before => {
+                Timing { stamp: Stamp::Server(statement + 1), ..timing }
+            }
             _ => timing,
         }
     }

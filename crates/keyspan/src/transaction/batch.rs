@@ -1,0 +1,97 @@
+//! CQL's BATCH: statements that are written in one step, with one timestamp, and that do not see each other.
+//!
+//! Inside a transaction a batch is one statement of it; by itself it is a transaction that APPLY BATCH commits. What its
+//! statements write waits here, so that the transaction's snapshots do not show it.
+
+use keyspan_model::{Error, ErrorKind, Result, Stamp, WriteBatch};
+
+use super::Transaction;
+
+/// A BATCH between BEGIN BATCH and APPLY BATCH.
+#[derive(Debug)]
+pub(crate) struct OpenBatch {
+    stamp: Stamp,
+    /// Whether its transaction ends with it.
+    alone: bool,
+    writes: WriteBatch,
+    /// Whether all conditions so far held; none where there was no condition.
+    applied: Option<bool>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Applied {
+    /// Whether its transaction ends with it.
+    pub(crate) alone: bool,
+    /// Whether all its conditions held; none where there was no condition.
+    pub(crate) applied: Option<bool>,
+}
+
+impl OpenBatch {
+    /// The timestamp of all its writes.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Whether a statement of it has a condition.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.applied.is_some()
+    }
+
+    /// Adds a statement's writes.
+    pub(super) fn write(&mut self, mut batch: WriteBatch) {
+        self.writes.mutations.append(&mut batch.mutations);
+        self.writes.unchanged.append(&mut batch.unchanged);
+    }
+
+    /// Adds whether the condition of a statement held.
+    pub(crate) fn condition(&mut self, held: bool) {
+        self.applied = Some(self.applied.unwrap_or(true) && held);
+    }
+}
+
+impl Transaction {
+    /// The BATCH that is open.
+    pub(crate) fn batch(&self) -> Option<&OpenBatch> {
+        self.batch.as_ref()
+    }
+
+    /// The BATCH that is open.
+    pub(crate) fn batch_mut(&mut self) -> Option<&mut OpenBatch> {
+        self.batch.as_mut()
+    }
+
+    /// Opens a BATCH; the server's timestamp unless it has its own, in microseconds since 1970.
+    ///
+    /// # Errors
+    /// 25001 if one is open.
+    pub(crate) fn begin_batch(&mut self, timestamp: Option<i64>, alone: bool) -> Result<()> {
+        if self.batch.is_some() {
+            return Err(Error::new(ErrorKind::ActiveTransaction, "a BATCH is open already"));
+        }
+        // The timestamp before it is for what collections had.
+        self.statement += 1;
+        let stamp = timestamp.map_or(Stamp::Server(self.statement), Stamp::At);
+        self.batch = Some(OpenBatch { stamp, alone, writes: WriteBatch::default(), applied: None });
+        Ok(())
+    }
+
+    /// Ends the BATCH: what it wrote becomes the transaction's, unless a condition failed.
+    ///
+    /// # Errors
+    /// 25P01 if none is open.
+    pub(crate) fn apply_batch(&mut self) -> Result<Applied> {
+        let Some(batch) = self.batch.take() else { return Err(no_batch()) };
+        let OpenBatch { alone, writes, applied, .. } = batch;
+        if applied != Some(false) {
+            self.write(writes);
+        }
+        Ok(Applied { alone, applied })
+    }
+}
+
+/// 25P01 for APPLY BATCH where no batch is open.
+pub(crate) fn no_batch() -> Error {
+    let error = Error::new(ErrorKind::NoTransaction, "no BATCH is open");
+    error.with_hint("Begin it with BEGIN BATCH.")
+}
