@@ -80,6 +80,49 @@ async fn four_sessions_of_fifty_increments_make_two_hundred() {
     assert_eq!(number(&mut database.session(), "SELECT balance FROM account WHERE id = 3").await, 300);
 }
 
+/// Counters, cells of families and elements of lists: what reads its cell under the row's lock, and what only adds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_increment_and_no_element_is_lost() {
+    let database = Database::in_memory().unwrap();
+    let mut session = database.session();
+    session.execute("CREATE TABLE counted (id int PRIMARY KEY, n counter)").await.unwrap();
+    let columns = "f family<text, bigint>, l list<int>, s set<int>, m map<text, int>";
+    session.execute(&format!("CREATE TABLE wide (id int PRIMARY KEY, {columns})")).await.unwrap();
+    session.execute("INSERT INTO wide (id, l) VALUES (1, [-1])").await.unwrap();
+    let mut tasks = Vec::new();
+    for writer in 0..4 {
+        let mut session = database.session();
+        tasks.push(tokio::spawn(async move {
+            for turn in 0..25 {
+                let element = writer * 25 + turn;
+                for sql in [
+                    "UPDATE counted SET n = n + 1 WHERE id = 1".to_owned(),
+                    "UPDATE wide SET f['n'] = coalesce(f['n'], 0) + 1, m['n'] = coalesce(m['n'], 0) + 1 WHERE id = 1"
+                        .to_owned(),
+                    format!("UPDATE wide SET l = l + [{element}], s = s + {{{element}}} WHERE id = 1"),
+                    "BEGIN COUNTER BATCH; UPDATE counted SET n = n + 1 WHERE id = 1; APPLY BATCH".to_owned(),
+                ] {
+                    session.execute(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+                }
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut session = database.session();
+    for (sql, wanted) in [
+        ("SELECT n FROM counted", 200),
+        ("SELECT f['n'] FROM wide", 100),
+        ("SELECT m['n']::bigint FROM wide", 100),
+        ("SELECT cardinality(l)::bigint FROM wide", 101),
+        ("SELECT cardinality(s)::bigint FROM wide", 100),
+        ("SELECT sum(e)::bigint FROM (SELECT unnest(l) AS e FROM wide) AS x", 99 * 100 / 2 - 1),
+    ] {
+        assert_eq!(number(&mut session, sql).await, wanted, "{sql}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_snapshot_does_not_move() {
     let database = Database::in_memory().unwrap();

@@ -134,7 +134,17 @@ fn options(clock: &Arc<ManualClock>) -> StoreOptions {
 }
 
 fn column(id: ColumnId, name: &str, ty: ColumnType, role: ColumnRole) -> ColumnDef {
-    ColumnDef { id, name: name.into(), ty, role, not_null: false, default: None, max_length: None, hidden: false }
+    ColumnDef {
+        id,
+        name: name.into(),
+        ty,
+        role,
+        not_null: false,
+        default: None,
+        max_length: None,
+        hidden: false,
+        counter: false,
+    }
 }
 
 fn table(catalog: &mut Catalog, descending: bool) -> TableDef {

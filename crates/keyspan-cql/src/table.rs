@@ -3,7 +3,7 @@
 //! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL.
 //! What would change the meaning of a table if it were ignored (REFERENCES, UNIQUE, SERIAL) is refused, never dropped.
 
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::tokenizer::Token;
 
@@ -194,9 +194,14 @@ pub(crate) fn column_definition(
 ) -> Result<ColumnDefinition> {
     let position = reader.position();
     let name = reader.name()?;
-    let read = types::read(reader)?;
+    let counter = reader.eat("counter");
+    let read = match counter {
+        true => types::ReadType { column_type: ColumnType::BigInt, text: "counter".into(), max_length: None },
+        false => types::read(reader)?,
+    };
     let mut column = ColumnDefinition {
         name,
+        counter,
         column_type: read.column_type,
         type_text: read.text,
         max_length: read.max_length,

@@ -154,7 +154,11 @@ fn batches() {
     // Only in a batch may semicolons be missing.
     assert!(parse("INSERT INTO t (k) VALUES (1) APPLY BATCH").is_err());
     assert!(parse("BEGIN; INSERT INTO t (k) VALUES (1) INSERT INTO t (k) VALUES (2)").is_err());
-    reads(&[("BEGIN LOGGED BATCH USING TIMESTAMP 7", "timestamp: Some("), ("APPLY BATCH", "ApplyBatch")]);
+    reads(&[
+        ("BEGIN LOGGED BATCH USING TIMESTAMP 7", "timestamp: Some("),
+        ("APPLY BATCH", "ApplyBatch"),
+        ("BEGIN COUNTER BATCH", "counter: true"),
+    ]);
 }
 
 #[test]
@@ -175,6 +179,7 @@ fn families() {
         ),
         ("ALTER TABLE t ALTER f SET GC max_versions = 3 OR max_age = '30m'", "max_age: Some(1800000000), both: false"),
         ("CREATE TABLE t (family int PRIMARY KEY, gc text)", "name: \"gc\""),
+        ("CREATE TABLE t (k int PRIMARY KEY, n counter, counter int)", "type_text: \"counter\""),
         ("CREATE TABLE t (k int PRIMARY KEY, s set<int>)", "kind: Set, qualifier: Int, value: Boolean"),
         ("ALTER TABLE t ADD l list<varchar>", "kind: List, qualifier: BigInt, value: Text"),
         ("CREATE TABLE t (k int PRIMARY KEY, m map<text, frozen<list<int>>>, set int)", "kind: Map, qualifier: Text"),
@@ -288,7 +293,6 @@ fn sessions_and_the_rest() {
     ]);
     refuses(&[
         ("LOCK TABLE t", ErrorKind::NotSupported, "LOCK is", 1),
-        ("BEGIN COUNTER BATCH", ErrorKind::NotSupported, "BATCH", 7),
         ("BEGIN BATCH USING TTL 5", ErrorKind::Syntax, "no TTL", 13),
         ("BEGIN UNLOGGED", ErrorKind::Syntax, "syntax error", 15),
         ("SELEC 1", ErrorKind::Syntax, "at or near \"SELEC\"", 1),

@@ -21,13 +21,10 @@ pub(crate) fn begin(reader: &mut Reader) -> Result<Statement> {
     modes(reader).map(Statement::Begin)
 }
 
-/// `[LOGGED | UNLOGGED] BATCH [USING TIMESTAMP n]`. On one machine a logged batch and an unlogged one are the same.
+/// `[LOGGED | UNLOGGED | COUNTER] BATCH [USING TIMESTAMP n]`. On one machine a logged batch and an unlogged one are the
+/// same.
 fn batch(reader: &mut Reader) -> Result<Statement> {
-    if reader.at("counter") {
-        let error = reader.not_supported("BEGIN COUNTER BATCH is not yet supported");
-        return Err(error.with_hint("Write bigint and SET n = n + 1 in a transaction."));
-    }
-    reader.eat_any(&["logged", "unlogged"]);
+    let counter = reader.eat_any(&["logged", "unlogged", "counter"]) == Some("counter");
     reader.expect("batch")?;
     let mut times = Using::default();
     if reader.at("using") {
@@ -38,7 +35,7 @@ fn batch(reader: &mut Reader) -> Result<Statement> {
             return Err(error.with_hint("Write USING TTL in its statements."));
         }
     }
-    Ok(Statement::BeginBatch(BeginBatch { timestamp: times.timestamp }))
+    Ok(Statement::BeginBatch(BeginBatch { counter, timestamp: times.timestamp }))
 }
 
 /// `APPLY BATCH`.

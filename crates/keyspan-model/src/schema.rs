@@ -76,6 +76,9 @@ pub struct ColumnDef {
     pub max_length: Option<u32>,
     /// Not shown by `SELECT *` nor by the catalog: the `rowid` of a table without a key.
     pub hidden: bool,
+    /// Whether it is declared `counter`: a bigint that is only added to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counter: bool,
 }
 
 /// A CHECK constraint: its name and the source text of its condition.
@@ -371,6 +374,11 @@ impl TableDef {
                 None => error,
             }
         })
+    }
+
+    /// Whether its columns are counters: then all are, but for the key.
+    pub fn has_counters(&self) -> bool {
+        self.columns.iter().any(|column| column.counter)
     }
 
     /// The family of this name.

@@ -62,6 +62,7 @@ impl Rows {
             default: None,
             max_length: None,
             hidden: *role == 'r',
+            counter: false,
         };
         let columns = columns.iter().map(|each| column(each, catalog.new_column_id())).collect();
         let table = Arc::new(TableDef {

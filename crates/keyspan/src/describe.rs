@@ -8,6 +8,7 @@ use keyspan_model::{
 /// A column's type with its length.
 pub(crate) fn type_text(column: &ColumnDef) -> String {
     match column.max_length {
+        _ if column.counter => "counter".into(),
         Some(length) => format!("varchar({length})"),
         None => column.ty.name(),
     }

@@ -182,12 +182,16 @@ pub(crate) fn begin_batch(
     parameters: &[Value],
 ) -> Result<Outcome> {
     let timestamp = using::timestamp(context, statement.timestamp.as_ref(), parameters)?;
+    if statement.counter && timestamp.is_some() {
+        let message = "Cannot provide custom timestamp for counter BATCH";
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
     let alone = !context.in_transaction_block();
     if context.transaction.is_none() {
         open(context, TransactionModes::default())?;
     }
     if let Some(transaction) = &mut context.transaction {
-        transaction.begin_batch(timestamp, alone)?;
+        transaction.begin_batch(statement.counter, timestamp, alone)?;
         transaction.set_implicit(false);
     }
     Ok(Outcome::done(Tag::plain("BEGIN")))

@@ -123,6 +123,8 @@ pub struct ColumnDefinition {
     pub type_text: String,
     /// `n` of `varchar(n)` and `char(n)`: the most characters a value may have.
     pub max_length: Option<u32>,
+    /// `counter`: a bigint that is only added to.
+    pub counter: bool,
     /// `STATIC`: one value per partition.
     pub is_static: bool,
     /// `NOT NULL`.

@@ -104,9 +104,11 @@ pub struct DeclareCursor {
     pub query: Query,
 }
 
-/// `BEGIN [LOGGED | UNLOGGED] BATCH [USING TIMESTAMP n]`. The statements up to APPLY BATCH follow by themselves.
+/// `BEGIN [LOGGED | UNLOGGED | COUNTER] BATCH [USING TIMESTAMP n]`. The statements up to APPLY BATCH follow by themselves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeginBatch {
+    /// `COUNTER`: its statements update counters.
+    pub counter: bool,
     /// Write timestamp of all its statements, in microseconds since 1970.
     pub timestamp: Option<ast::Expr>,
 }

@@ -58,6 +58,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         default: None,
         max_length: None,
         hidden: false,
+        counter: false,
     };
     let mut columns: Vec<ColumnDef> = table.key().cloned().collect();
     let taken = |name: &str| table.key().any(|column| column.name == name);

@@ -111,6 +111,7 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
         default: None,
         max_length: None,
         hidden: false,
+        counter: false,
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         default: None,
         max_length: None,
         hidden: false,
+        counter: false,
     };
     let columns = vec![
         column(catalog.new_column_id(), "p", ColumnType::Text, ColumnRole::Partition),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
 
-use super::table::NewColumn;
+use super::table::{NewColumn, check_counters};
 use super::{change, check_free, depend, family, missing, option, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
@@ -51,6 +51,7 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
         for action in &statement.actions {
             skipped.extend(apply(catalog, &mut next, action)?);
         }
+        check_counters(&next)?;
         if next != *table {
             next.version += 1;
             catalog.tables.insert(next.id, Arc::new(next));

@@ -74,13 +74,14 @@ pub(super) struct NewColumn {
     pub(super) not_null: bool,
     pub(super) default: Option<String>,
     pub(super) max_length: Option<u32>,
+    pub(super) counter: bool,
     pub(super) position: Option<usize>,
 }
 
 impl NewColumn {
     /// A column with nothing but a name and a type.
     pub(super) fn plain(name: String, ty: ColumnType) -> NewColumn {
-        NewColumn { name, ty, not_null: false, default: None, max_length: None, position: None }
+        NewColumn { name, ty, not_null: false, default: None, max_length: None, counter: false, position: None }
     }
 
     pub(super) fn declared(column: &ColumnDefinition) -> Result<NewColumn> {
@@ -94,9 +95,35 @@ impl NewColumn {
             not_null: column.not_null,
             default: column.default.as_ref().map(|default| default.text.clone()),
             max_length: column.max_length,
+            counter: column.counter,
             position: Some(column.position),
         })
     }
+}
+
+/// What a table with counters may not have. The texts are Cassandra's.
+pub(super) fn check_counters(table: &TableDef) -> Result<()> {
+    let error = |message: String| Err(Error::new(ErrorKind::InvalidTableDefinition, message));
+    if !table.has_counters() {
+        return Ok(());
+    }
+    if let Some(column) = table.columns.iter().find(|column| column.counter && column.is_key()) {
+        return error(format!("counter type is not supported for PRIMARY KEY column '{}'", column.name));
+    }
+    let mixed = table.columns.iter().any(|column| !column.counter && !column.is_key()) || !table.families.is_empty();
+    if mixed {
+        return error("Cannot mix counter and non counter columns in the same table".into());
+    }
+    if let Some(column) = table.columns.iter().find(|column| column.counter && column.not_null) {
+        return error(format!("counter \"{}\" cannot be NOT NULL: it is 0 until something is added", column.name));
+    }
+    if let Some(column) = table.columns.iter().find(|column| column.counter && column.default.is_some()) {
+        return error(format!("counter \"{}\" cannot have a DEFAULT", column.name));
+    }
+    if table.default_ttl != 0 {
+        return error("Cannot set default_time_to_live on a table with counters".into());
+    }
+    Ok(())
 }
 
 /// Everything a table's definition is made from, ids aside.
@@ -143,6 +170,7 @@ impl NewTable {
         };
         option::apply(&mut table, &self.options)?;
         self.families.iter().try_for_each(|each| family::add(catalog, &mut table, each))?;
+        check_counters(&table)?;
         Ok(table)
     }
 
@@ -171,6 +199,7 @@ impl NewTable {
             default: None,
             max_length: None,
             hidden: true,
+            counter: false,
         }
     }
 
@@ -225,6 +254,7 @@ impl NewColumn {
             default: self.default.clone(),
             max_length: self.max_length,
             hidden: false,
+            counter: self.counter,
         }
     }
 }

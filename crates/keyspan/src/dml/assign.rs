@@ -4,14 +4,15 @@ use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
 use keyspan_cql::{Assignment, InsertValue, Update, ast};
-use keyspan_model::{ColumnDef, Error, ErrorKind, Result, Value};
+use keyspan_model::array::value_at;
+use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
 use super::target::Computed;
 use crate::constraint::check_value;
 use crate::context::ClientContext;
 use crate::expression::{Evaluator, compile};
-use crate::names::columns_of;
+use crate::names::{columns_of, fold_case};
 use crate::row::{NewRow, TableHandle};
 use arrow::datatypes::SchemaRef;
 
@@ -33,6 +34,8 @@ enum AssignedValue {
     Computed(usize),
     /// One that the query for the rows computes: its place among these ([`by_query`]).
     Queried(usize),
+    /// A counter gets so much more than it had; nothing counts as 0.
+    Added(i64),
 }
 
 impl Assignments {
@@ -56,6 +59,10 @@ impl Assignments {
             }
             let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
+                value if handle.table.columns[place].counter => {
+                    let column = &handle.table.columns[place];
+                    AssignedValue::Added(added(context, &evaluator, column, value, parameters)?)
+                }
                 InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
                 InsertValue::Expression(expression) if by_query(expression).is_some() => {
                     AssignedValue::Queried(by_query(expression).unwrap_or_default())
@@ -92,6 +99,11 @@ impl Assignments {
         self.compiled.is_some() || self.parts.iter().any(queried)
     }
 
+    /// Whether counters are added to: their rows are read, and made.
+    pub(crate) fn add(&self) -> bool {
+        self.parts.iter().any(|(_, part)| matches!(part, AssignedValue::Added(_)))
+    }
+
     /// Whether the column at this place is assigned.
     pub(crate) fn assign(&self, place: usize) -> bool {
         self.parts.iter().any(|(assigned, _)| *assigned == place)
@@ -117,6 +129,10 @@ impl Assignments {
                 let column = &handle.table.columns[*place];
                 row[*place] = Some(match part {
                     AssignedValue::Constant(value) => value.clone(),
+                    AssignedValue::Added(more) => match value_at(input.column(*place), index, column.ty)? {
+                        Value::BigInt(had) => Value::BigInt(had.checked_add(*more).ok_or_else(out_of_range)?),
+                        _ => Value::BigInt(*more),
+                    },
                     AssignedValue::Computed(at) => {
                         let value = self.evaluator.assign(&arrays[*at], index, types[*at], column.ty)?;
                         check_value(&handle.table, column, &value)?;
@@ -134,6 +150,46 @@ impl Assignments {
         }
         Ok(rows)
     }
+}
+
+/// How much a SET adds to a counter.
+fn added(
+    context: &mut ClientContext,
+    evaluator: &Evaluator,
+    column: &ColumnDef,
+    value: &InsertValue,
+    parameters: &[Value],
+) -> Result<i64> {
+    let is_counter = |side: &ast::Expr| matches!(side, ast::Expr::Identifier(name) if fold_case(name) == column.name);
+    let (minus, more) = match value {
+        InsertValue::Expression(ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Plus, right })
+            if is_counter(left) =>
+        {
+            (false, right)
+        }
+        InsertValue::Expression(ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Minus, right })
+            if is_counter(left) =>
+        {
+            (true, right)
+        }
+        _ => {
+            // Cassandra's text.
+            let name = &column.name;
+            let message = format!(
+                "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
+            );
+            return Err(Error::new(ErrorKind::InvalidParameter, message));
+        }
+    };
+    match evaluator.constant(context, more, ColumnType::BigInt, parameters)? {
+        Value::BigInt(more) if minus => more.checked_neg().ok_or_else(out_of_range),
+        Value::BigInt(more) => Ok(more),
+        _ => Err(Error::new(ErrorKind::NotNull, "Invalid null value for counter increment/decrement")),
+    }
+}
+
+fn out_of_range() -> Error {
+    Error::new(ErrorKind::NumericOverflow, "bigint out of range")
 }
 
 /// The values of a SET list that only a query can compute, in their order.

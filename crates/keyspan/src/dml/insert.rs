@@ -49,6 +49,9 @@ pub(super) struct InsertRows {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     let handle = context.handle(table);
+    if handle.table.has_counters() {
+        return Err(no_insert());
+    }
     let conditional = statement.if_not_exists || statement.on_conflict.is_some();
     let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     if conditional && timing.custom {
@@ -95,6 +98,12 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         (Some(clause), false) => conflict::on_conflict(context, statement, clause, insert, parameters).await,
         (None, false) => upsert(context, insert, parameters).await,
     }
+}
+
+/// 0A000 for rows that are inserted into a table with counters. The text is Cassandra's.
+pub(crate) fn no_insert() -> Error {
+    let error = Error::not_supported("INSERT statements are not allowed on counter tables, use UPDATE instead");
+    error.with_hint("Write UPDATE table SET counter = counter + n WHERE …; it makes the row.")
 }
 
 /// The places of the columns the statement names; all that are not hidden where it names none.

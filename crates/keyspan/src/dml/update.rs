@@ -121,7 +121,11 @@ impl UpdatePlan {
         let place = |name: &str| table.columns.iter().position(|column| column.name == name);
         let assigned = |name: &str| place(name).is_some_and(|place| self.assignments.assign(place));
         let plain = self.condition.is_none() && self.returning.is_none();
-        self.creates && plain && !self.cells.read_rows() && self.checks.read_only(table, assigned)
+        self.creates
+            && plain
+            && !self.assignments.add()
+            && !self.cells.read_rows()
+            && self.checks.read_only(table, assigned)
     }
 
     fn decide(

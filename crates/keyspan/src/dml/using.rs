@@ -30,7 +30,9 @@ pub(crate) fn timing(
     parameters: &[Value],
 ) -> Result<Timing> {
     let mut timestamp = self::timestamp(context, using.timestamp.as_ref(), parameters)?;
-    let in_batch = context.transaction.as_ref().and_then(Transaction::batch).map(OpenBatch::stamp);
+    let batch = context.transaction.as_ref().and_then(Transaction::batch);
+    check_counters(using, table, batch)?;
+    let in_batch = batch.filter(|batch| !batch.is_of_counters()).map(OpenBatch::stamp);
     if let Some(Stamp::At(of_batch)) = in_batch {
         if timestamp.is_some() {
             let message = "Timestamp must be set either on BATCH or individual statements";
@@ -52,6 +54,19 @@ pub(crate) fn timing(
     };
     let stamp = timestamp.map_or_else(|| context.stamp(), Stamp::At);
     Ok(Timing { stamp, ttl, custom: timestamp.is_some(), room_before: in_batch.is_some() })
+}
+
+/// What statements on tables with counters may not say, and where they may stand. The texts are Cassandra's.
+fn check_counters(using: &Using, table: &TableDef, batch: Option<&OpenBatch>) -> Result<()> {
+    let counters = table.has_counters();
+    let message = match batch.map(OpenBatch::is_of_counters) {
+        _ if counters && using.timestamp.is_some() => "Cannot provide custom timestamp for counter updates",
+        _ if counters && using.ttl.is_some() => "Cannot provide custom TTL for counter updates",
+        Some(false) if counters => "Cannot include a counter statement in a logged batch",
+        Some(true) if !counters => "Cannot include non-counter statement in a counter batch",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::InvalidParameter, message))
 }
 
 /// The microseconds of USING TIMESTAMP.

@@ -11,6 +11,8 @@ use super::Transaction;
 #[derive(Debug)]
 pub(crate) struct OpenBatch {
     stamp: Stamp,
+    /// Whether its statements update counters: they see each other, so that what they add is summed.
+    counter: bool,
     /// Whether its transaction ends with it.
     alone: bool,
     writes: WriteBatch,
@@ -31,6 +33,11 @@ impl OpenBatch {
     /// The timestamp of all its writes.
     pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
+    }
+
+    /// Whether it is a COUNTER BATCH, whose statements are those of a transaction.
+    pub(crate) fn is_of_counters(&self) -> bool {
+        self.counter
     }
 
     /// Whether a statement of it has a condition.
@@ -56,6 +63,11 @@ impl Transaction {
         self.batch.as_ref()
     }
 
+    /// The BATCH that is open, if its statements do not see each other.
+    pub(super) fn blind_batch(&self) -> Option<&OpenBatch> {
+        self.batch.as_ref().filter(|batch| !batch.counter)
+    }
+
     /// The BATCH that is open.
     pub(crate) fn batch_mut(&mut self) -> Option<&mut OpenBatch> {
         self.batch.as_mut()
@@ -65,14 +77,14 @@ impl Transaction {
     ///
     /// # Errors
     /// 25001 if one is open.
-    pub(crate) fn begin_batch(&mut self, timestamp: Option<i64>, alone: bool) -> Result<()> {
+    pub(crate) fn begin_batch(&mut self, counter: bool, timestamp: Option<i64>, alone: bool) -> Result<()> {
         if self.batch.is_some() {
             return Err(Error::new(ErrorKind::ActiveTransaction, "a BATCH is open already"));
         }
         // The timestamp before it is for what collections had.
         self.statement += 1;
         let stamp = timestamp.map_or(Stamp::Server(self.statement), Stamp::At);
-        self.batch = Some(OpenBatch { stamp, alone, writes: WriteBatch::default(), applied: None });
+        self.batch = Some(OpenBatch { stamp, counter, alone, writes: WriteBatch::default(), applied: None });
         Ok(())
     }
 

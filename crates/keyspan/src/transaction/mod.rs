@@ -108,7 +108,7 @@ impl Transaction {
 
     /// Begins a statement; `sees` is whether it reads or writes tables, after which the isolation is fixed.
     pub(crate) fn begin_statement(&mut self, sees: bool) {
-        if self.batch.is_none() {
+        if self.blind_batch().is_none() {
             self.statement += 1;
         }
         self.started |= sees;
@@ -166,12 +166,12 @@ impl Transaction {
 
     /// The running statement's write timestamp: in a BATCH that of all its statements.
     pub(crate) fn stamp(&self) -> Stamp {
-        self.batch.as_ref().map_or(Stamp::Server(self.statement), OpenBatch::stamp)
+        self.blind_batch().map_or(Stamp::Server(self.statement), OpenBatch::stamp)
     }
 
     /// Adds a statement's writes. A load takes several statement numbers: the next statement comes after all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
-        if let Some(open) = &mut self.batch {
+        if let Some(open) = self.batch.as_mut().filter(|open| !open.is_of_counters()) {
             return open.write(batch);
         }
         let last = batch.mutations.iter().map(Mutation::last_statement).max();
