@@ -337,7 +337,41 @@ impl ColumnDef {
     }
 }
 
+/// A column or a family of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Member<'a> {
+    /// A column.
+    Column(&'a ColumnDef),
+    /// A family, with its place among the families.
+    Family(usize, &'a FamilyDef),
+}
+
+impl Member<'_> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Member::Column(column) => &column.name,
+            Member::Family(_, family) => &family.name,
+        }
+    }
+}
+
 impl TableDef {
+    /// The columns, hidden ones too, and the families as `SELECT *` has them: the key, then the others as they were
+    /// declared.
+    pub fn members(&self) -> Vec<Member<'_>> {
+        let columns = self.columns.iter().map(Member::Column);
+        let families = self.families.iter().enumerate().map(|(place, family)| Member::Family(place, family));
+        let mut members: Vec<Member<'_>> = columns.chain(families).collect();
+        // Ids count on; the sort keeps the order of the key.
+        members.sort_by_key(|member| match member {
+            Member::Column(column) if column.is_key() || column.hidden => None,
+            Member::Column(column) => Some(column.id),
+            Member::Family(_, family) => Some(family.value.id),
+        });
+        members
+    }
+
     /// The key columns in key order.
     pub fn key(&self) -> impl Iterator<Item = &ColumnDef> {
         self.columns.iter().filter(|column| column.is_key())

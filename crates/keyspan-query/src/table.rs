@@ -16,7 +16,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use keyspan_model::{ColumnType, Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_model::{ColumnType, Member, Order, RelationDef, Scan, ScanColumn, TableDef};
 
 use crate::error::external;
 use crate::family::{FamilyExec, FamilyOutput, FamilyRead, family_field, only_of};
@@ -67,16 +67,21 @@ impl KeyspanTable {
     pub fn new(table: Arc<TableDef>, mentions: &Mentions) -> KeyspanTable {
         let relation = table.rows_relation();
         let (mut columns, mut fields, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
-        for column in table.columns.iter().filter(|column| !column.hidden || mentions.names(&column.name)) {
-            columns.push(ReadColumn::Scan(ScanColumn::Column(column.id)));
-            fields.push(column.ty.field(&column.name, !(column.not_null || column.is_key())));
-            if column.hidden {
-                hidden.push(column.name.clone());
+        for member in table.members() {
+            match member {
+                Member::Column(column) if column.hidden && !mentions.names(&column.name) => {}
+                Member::Column(column) => {
+                    columns.push(ReadColumn::Scan(ScanColumn::Column(column.id)));
+                    fields.push(column.ty.field(&column.name, !(column.not_null || column.is_key())));
+                    if column.hidden {
+                        hidden.push(column.name.clone());
+                    }
+                }
+                Member::Family(place, family) => {
+                    columns.push(ReadColumn::Family(place));
+                    fields.push(family_field(family));
+                }
             }
-        }
-        for (place, family) in table.families.iter().enumerate() {
-            columns.push(ReadColumn::Family(place));
-            fields.push(family_field(family));
         }
         for (name, column, ty) in pseudo_columns(&table, mentions) {
             columns.push(column);

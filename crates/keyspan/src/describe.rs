@@ -2,7 +2,7 @@
 
 use keyspan_cql::quoted;
 use keyspan_model::{
-    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, KeyspaceDef, TableDef, Value, ViewDef,
+    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, KeyspaceDef, Member, TableDef, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -27,9 +27,11 @@ pub(crate) fn key_text(column: &ColumnDef) -> &'static str {
 
 /// The CREATE TABLE of a table.
 pub(crate) fn table(table: &TableDef) -> String {
-    let shown = table.columns.iter().filter(|column| !column.hidden);
-    let mut parts: Vec<String> = shown.map(column).collect();
-    parts.extend(table.families.iter().map(|each| format!("{} {}", quoted(&each.name), family(each))));
+    let shown = table.members().into_iter().filter_map(|member| match member {
+        Member::Column(each) => (!each.hidden).then(|| column(each)),
+        Member::Family(_, each) => Some(format!("{} {}", quoted(&each.name), family(each))),
+    });
+    let mut parts: Vec<String> = shown.collect();
     if !table.columns.iter().any(|column| column.hidden) {
         parts.push(primary_key(table));
     }

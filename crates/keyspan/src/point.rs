@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
-use keyspan_model::{ColumnType, ErrorKind, Result, ScanColumn, TableDef, Value};
+use keyspan_model::{ColumnType, ErrorKind, FamilyDef, Result, ScanColumn, TableDef, Value};
 use keyspan_query::{FamilyRead, KeyMatch, KeyPart, key_of};
 use keyspan_seam::Snapshot;
 
@@ -150,7 +150,9 @@ fn cell(context: &ClientContext, table: &TableDef, expression: &ast::Expr) -> Op
     let ast::Expr::CompoundFieldAccess { root, access_chain } = expression else { return None };
     let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_slice() else { return None };
     let name = column_name(table, root)?;
-    let place = table.families.iter().position(|family| family.name == name)?;
+    // Of a list a subscript counts elements.
+    let is_map = |family: &FamilyDef| family.array_type().is_none();
+    let place = table.families.iter().position(|family| family.name == name && is_map(family))?;
     let ty = table.families[place].qualifier[0].ty;
     let qualifier = match as_parameter(index) {
         Some(parameter) => KeyPart::Parameter(parameter, ty),

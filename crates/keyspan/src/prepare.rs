@@ -7,7 +7,7 @@ use keyspan_cql::{
     Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed,
     Statement, Update, Using, ast,
 };
-use keyspan_model::{ColumnType, Result, TableDef};
+use keyspan_model::{ColumnType, Member, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 
 use crate::context::ClientContext;
@@ -431,8 +431,11 @@ fn handle(context: &mut ClientContext, name: &keyspan_cql::ObjectName) -> Result
 
 fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
     if statement.columns.is_empty() {
-        let columns = table.columns.iter().filter(|column| !column.hidden).map(|column| column.ty);
-        return columns.chain(table.families.iter().map(|_| ColumnType::Jsonb)).collect();
+        let types = table.members().into_iter().filter_map(|member| match member {
+            Member::Column(column) => (!column.hidden).then_some(column.ty),
+            Member::Family(_, family) => Some(family::whole_type(family)),
+        });
+        return types.collect();
     }
     // A wrong name is an error when the statement runs; here its values are texts.
     let ty = |column| family::written_type(table, column).unwrap_or(ColumnType::Text);

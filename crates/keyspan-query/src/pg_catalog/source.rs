@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, Member, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
@@ -94,11 +94,13 @@ pub fn key_name(table: &TableDef) -> String {
     format!("{}_pkey", table.name)
 }
 
-/// The columns that are shown, with their numbers: then the families, as what clients get of them.
+/// The columns that are shown, and the families as what clients get of them, with their numbers.
 pub fn shown(table: &TableDef) -> impl Iterator<Item = (usize, Cow<'_, ColumnDef>)> {
-    let columns = table.columns.iter().filter(|column| !column.hidden).map(Cow::Borrowed);
-    let families = table.families.iter().map(|family| Cow::Owned(as_column(family)));
-    columns.chain(families).enumerate().map(|(place, column)| (place + 1, column))
+    let members = table.members().into_iter().filter_map(|member| match member {
+        Member::Column(column) => (!column.hidden).then_some(Cow::Borrowed(column)),
+        Member::Family(_, family) => Some(Cow::Owned(as_column(family))),
+    });
+    members.enumerate().map(|(place, column)| (place + 1, column))
 }
 
 fn as_column(family: &FamilyDef) -> ColumnDef {

@@ -85,7 +85,8 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
                 );
                 return Err(Error::not_supported(message));
             }
-            family::add(catalog, table, family).map(|()| None)
+            let ids = family::Ids::new(catalog);
+            family::add(catalog, table, family, ids).map(|()| None)
         }
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
         AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {

@@ -2,17 +2,27 @@
 
 use keyspan_cql::FamilyDefinition;
 use keyspan_model::{
-    Catalog, Error, ErrorKind, FamilyDef, GcRule, KeyColumn, RelationId, Result, TableDef, ValueColumn,
+    Catalog, ColumnId, Error, ErrorKind, FamilyDef, GcRule, KeyColumn, RelationId, Result, TableDef, ValueColumn,
 };
 
 /// Families of one table at most, as Bigtable advises.
 const FAMILIES_MAX: usize = 100;
 
-/// Adds a family to a table, with new ids of the catalog.
+/// Ids of a family's columns: the qualifier, then the value.
+pub(super) struct Ids(ColumnId, ColumnId);
+
+impl Ids {
+    /// New ones.
+    pub(super) fn new(catalog: &mut Catalog) -> Ids {
+        Ids(catalog.new_column_id(), catalog.new_column_id())
+    }
+}
+
+/// Adds a family to a table.
 ///
 /// # Errors
 /// 42701 for a name that a column or family has, 42P16 for a table without a key, 54011 for too many.
-pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDefinition) -> Result<()> {
+pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDefinition, ids: Ids) -> Result<()> {
     let name = &family.name;
     let error = |kind, message| Err(Error::new(kind, message).at(family.position));
     if table.column(name).is_some() || table.family(name).is_some() {
@@ -27,7 +37,7 @@ pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDe
     if table.families.len() == FAMILIES_MAX {
         return error(ErrorKind::TooManyColumns, format!("tables can have at most {FAMILIES_MAX} families"));
     }
-    let (qualifier, value) = (catalog.new_column_id(), catalog.new_column_id());
+    let Ids(qualifier, value) = ids;
     table.families.push(FamilyDef {
         relation: catalog.new_relation_id(),
         name: name.clone(),

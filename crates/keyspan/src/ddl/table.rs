@@ -148,9 +148,16 @@ impl NewTable {
             Some(key) => self.key_columns(catalog, key, &mut columns)?,
         }
         let keys: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        // Ids say the order in which columns and families were declared.
+        let mut families = self.families.iter().peekable();
+        let mut family_ids = Vec::with_capacity(self.families.len());
         for column in self.columns.iter().filter(|column| !keys.contains(&column.name)) {
+            while families.next_if(|family| column.position.is_some_and(|at| family.position < at)).is_some() {
+                family_ids.push(family::Ids::new(catalog));
+            }
             columns.push(column.define(catalog, ColumnRole::Regular));
         }
+        family_ids.extend(families.map(|_| family::Ids::new(catalog)));
         let id: TableId = catalog.new_table_id();
         let rows: RelationId = catalog.new_relation_id();
         let mut table = TableDef {
@@ -169,7 +176,9 @@ impl NewTable {
             options: BTreeMap::new(),
         };
         option::apply(&mut table, &self.options)?;
-        self.families.iter().try_for_each(|each| family::add(catalog, &mut table, each))?;
+        for (each, ids) in self.families.iter().zip(family_ids) {
+            family::add(catalog, &mut table, each, ids)?;
+        }
         check_counters(&table)?;
         Ok(table)
     }

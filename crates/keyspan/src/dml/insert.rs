@@ -7,7 +7,7 @@ use arrow::datatypes::Schema;
 use futures::StreamExt;
 use keyspan_cql::{ColumnName, ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
 use keyspan_model::array::array_of;
-use keyspan_model::{BatchWrite, Error, ErrorKind, Mutation, Result, TableDef, Value};
+use keyspan_model::{BatchWrite, Error, ErrorKind, Member, Mutation, Result, TableDef, Value};
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
@@ -137,11 +137,14 @@ fn without_families(
 ) -> Result<(Insert, Vec<FamilyAssignments>)> {
     let mut columns = statement.columns.clone();
     if columns.is_empty() {
-        let shown = table.columns.iter().filter(|column| !column.hidden).map(|column| &column.name);
-        let names = shown.chain(table.families.iter().map(|family| &family.name));
-        let column =
-            |name: &String| ColumnName { name: name.clone(), qualifier: None, position: statement.table.position };
-        columns = names.map(column).collect();
+        let members = table.members().into_iter();
+        let shown = members.filter(|member| !matches!(member, Member::Column(column) if column.hidden));
+        let column = |member: Member<'_>| ColumnName {
+            name: member.name().to_owned(),
+            qualifier: None,
+            position: statement.table.position,
+        };
+        columns = shown.map(column).collect();
     }
     let is_family = |column: &ColumnName| family::family_of(table, column).is_some();
     if !columns.iter().any(is_family) {
