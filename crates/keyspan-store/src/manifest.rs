@@ -13,6 +13,7 @@
 
 mod checkpoint;
 mod log;
+mod pack;
 mod state;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use checkpoint::{
     store_of as checkpoint_store, write as write_checkpoint,
 };
 pub use log::Items;
+pub use pack::TombstonePack;
 pub use state::{Edit, ManifestState, Marks, TombstoneKey};
 
 use checkpoint::{newest, write};
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use crate::files::{LocalFiles, MemoryFiles};
     use crate::random::Random;
-    use crate::run::{RunMeta, SpanTombstone};
+    use crate::run::{RunMeta, SpanTombstone, Tombstone};
     use crate::segment::SegmentRecord;
     use keyspan_model::{Catalog, ErrorKind, RelationId, SegmentId};
 
@@ -286,10 +288,19 @@ mod tests {
                 let remove = state.segments.keys().skip(some(random, state.segments.len())).take(2).copied();
                 Edit { remove: remove.collect(), add: vec![record(at, relation)], ..Edit::default() }
             }
-            3 => Edit { add_tombstones: vec![((relation, at, 0), tombstone(at))], ..Edit::default() },
+            3 => {
+                let many = if random.chance(50) { 1 } else { 40 };
+                let tombstone = |number| Arc::new(Tombstone { number, span: tombstone(at) });
+                Edit { add_tombstones: vec![(relation, (0..many).map(tombstone).collect())], ..Edit::default() }
+            }
             4 => {
-                let remove = state.tombstones.keys().skip(some(random, state.tombstones.len())).take(1).copied();
-                Edit { remove_tombstones: remove.collect(), ..Edit::default() }
+                let skip = some(random, state.tombstones.len());
+                let all = state.tombstones.iter().skip(skip).take(1).flat_map(|((relation, ..), pack)| {
+                    pack.tombstones().iter().map(|each| (*relation, each.span.seq, each.number))
+                });
+                let part = random.below(3) as u32;
+                let remove = all.filter(|(.., number)| part == 0 || number % 3 != part).collect();
+                Edit { remove_tombstones: remove, ..Edit::default() }
             }
             5 => Edit { drop: vec![relation], ..Edit::default() },
             _ => Edit { buried: state.dead.iter().take(3).copied().collect(), ..Edit::default() },
@@ -308,8 +319,15 @@ mod tests {
         next.segments.extend(edit.add.iter().map(|record| (record.id, record.clone())));
         next.flushed.retain(|relation, _| !dropped(relation));
         next.flushed.extend(edit.flushed.iter().copied());
-        next.tombstones.retain(|key, _| !dropped(&key.0) && !edit.remove_tombstones.contains(key));
-        next.tombstones.extend(edit.add_tombstones.iter().cloned());
+        let packs = std::mem::take(&mut next.tombstones);
+        for ((relation, ..), pack) in packs.into_iter().filter(|(key, _)| !dropped(&key.0)) {
+            let gone = |each: &Tombstone| edit.remove_tombstones.contains(&(relation, each.span.seq, each.number));
+            let kept = pack.keep(|each| !gone(each));
+            next.tombstones.extend(kept.map(|pack| (pack.name(relation), pack)));
+        }
+        for (relation, tombstones) in &edit.add_tombstones {
+            next.tombstones.extend(TombstonePack::packs(*relation, tombstones));
+        }
         next
     }
 

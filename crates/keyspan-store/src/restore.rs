@@ -21,7 +21,7 @@ use crate::check::{CheckReport, check_store};
 use crate::files::{ASIDE, FileLock, Files, LocalFiles};
 use crate::format::{FORMAT_FILE, Format};
 use crate::log::{LogFile, Replay, file_header};
-use crate::manifest::{CHECKPOINT_DIRECTORY, Items, write_checkpoint};
+use crate::manifest::{CHECKPOINT_DIRECTORY, Items, TombstonePack, write_checkpoint};
 use crate::segment::{SEGMENT_DIRECTORY, data_path, index_path};
 
 const LOCK: &str = "LOCK";
@@ -166,7 +166,11 @@ impl Cut {
 fn cut(from: &Arc<dyn Files>, listing: &Listing, until: i64) -> Result<Cut> {
     let manifest = &listing.manifest;
     let merged = manifest.segments.values().map(|record| record.meta.seq.1);
-    let least = merged.chain(manifest.tombstones.keys().map(|key| key.1)).max().unwrap_or(0).max(manifest.catalog_seq);
+    let least = merged
+        .chain(manifest.tombstones.values().map(TombstonePack::last_seq))
+        .max()
+        .unwrap_or(0)
+        .max(manifest.catalog_seq);
     let mut replay =
         Replay::new(from.clone(), listing.format.store, listing.contents.log.clone(), manifest.marks.durable_seq);
     let (mut earliest, mut found) = (None, None);

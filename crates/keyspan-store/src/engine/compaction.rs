@@ -161,7 +161,7 @@ impl Core {
         if old.is_empty() {
             return Ok(());
         }
-        let edit = Edit { remove_tombstones: old.iter().copied().collect(), ..self.edit(&manifest) };
+        let edit = Edit { remove_tombstones: old.clone(), ..self.edit(&manifest) };
         manifest.commit(edit, true)?;
         self.state.lock().change(id, |current| {
             current.tombstones.retain(|tombstone| !old.contains(&tombstone_key(id, tombstone)));

@@ -110,8 +110,9 @@ impl Core {
     ) -> Result<()> {
         let id = relation.definition.id;
         let tombstones = relation.unflushed_tombstones().filter(|tombstone| tombstone.span.seq <= upto);
-        let add_tombstones =
-            tombstones.map(|tombstone| (tombstone_key(id, tombstone), tombstone.span.clone())).collect();
+        let mut tombstones: Vec<_> = tombstones.cloned().collect();
+        tombstones.sort_by_key(|tombstone| (tombstone.span.seq, tombstone.number));
+        let add_tombstones = vec![(id, tombstones)];
         let loaded = relation.unflushed_segments().filter(|segment| segment.record().meta.seq.1 <= upto);
         let add = loaded.chain(&segments).map(|segment| segment.record().clone()).collect();
         let edit = Edit { add, flushed: vec![(id, upto)], add_tombstones, ..self.edit(manifest) };

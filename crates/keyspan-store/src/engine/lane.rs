@@ -50,7 +50,7 @@ pub struct Entered {
 #[derive(Default)]
 struct Arrivals {
     runs: Vec<(RelationId, Arc<MemoryRun>)>,
-    tombstones: BTreeMap<RelationId, Vec<Tombstone>>,
+    tombstones: BTreeMap<RelationId, Vec<Arc<Tombstone>>>,
     full: Vec<RelationId>,
     segments: Vec<(RelationId, Arc<Segment>)>,
 }
@@ -167,7 +167,7 @@ impl Core {
                 Err(Effect::DeleteSpan(start, end)) => {
                     let arrived = arrivals.tombstones.entry(relation).or_default();
                     let span = SpanTombstone { start, end, ts, deleted_at: clock, seq };
-                    arrived.push(Tombstone { number: arrived.len() as u32, span });
+                    arrived.push(Arc::new(Tombstone { number: arrived.len() as u32, span }));
                 }
                 Err(Effect::Load(records, _)) => {
                     let place = |record: SegmentRecord| (relation, self.segment(current, record.placed(ts, seq)));

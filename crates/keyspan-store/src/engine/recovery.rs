@@ -27,7 +27,6 @@ use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
 use crate::restore::is_half_restored;
-use crate::run::Tombstone;
 use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
 
 const LOCK_FILE: &str = "LOCK";
@@ -298,9 +297,8 @@ fn published(files: &Arc<dyn Files>, cache: &Arc<BlockCache>, manifest: &Manifes
         }
     }
     for (id, relation) in &mut version {
-        let own = manifest.tombstones.range((*id, 0, 0)..=(*id, u64::MAX, u32::MAX));
-        let own = own.map(|((_, _, number), span)| Tombstone { number: *number, span: span.clone() });
-        relation.tombstones.extend(own);
+        let packs = manifest.tombstones.range((*id, 0, 0)..=(*id, u64::MAX, u32::MAX));
+        relation.tombstones.extend(packs.flat_map(|(_, pack)| pack.tombstones()).cloned());
     }
     Published {
         version: Arc::new(version.into_iter().map(|(id, relation)| (id, Arc::new(relation))).collect()),

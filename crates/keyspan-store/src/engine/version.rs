@@ -116,7 +116,7 @@ impl RelationVersion {
     }
 
     /// Span tombstones that the manifest does not have yet.
-    pub fn unflushed_tombstones(&self) -> impl Iterator<Item = &Tombstone> {
+    pub fn unflushed_tombstones(&self) -> impl Iterator<Item = &Arc<Tombstone>> {
         self.tombstones.after(self.flushed)
     }
 

@@ -5,7 +5,7 @@
 //! c                       catalog and the seq of the change that made it
 //! r relation(u32)         seq up to which the relation is flushed
 //! s segment(u64)          a live segment's record
-//! t relation seq n        a span tombstone (u32, u64, u32)
+//! t relation seq n        a span tombstone (u32, u64, u32), T: many (`pack`)
 //! d segment(u64)          a segment that is dead and whose files may still be there
 //! ```
 //!
@@ -18,9 +18,10 @@ use keyspan_model::{Catalog, Error, RelationId, Result, SegmentId};
 use serde::{Deserialize, Serialize};
 
 use super::log::Items;
+use super::pack::TombstonePack;
 use crate::files::corrupted;
 use crate::format::{named, newer, read_json};
-use crate::run::SpanTombstone;
+use crate::run::Tombstone;
 use crate::segment::SegmentRecord;
 
 /// Counters that never decrease, over restarts too.
@@ -70,7 +71,7 @@ pub struct ManifestState {
     /// Live segments.
     pub segments: BTreeMap<SegmentId, SegmentRecord>,
     /// Span tombstones that were flushed.
-    pub tombstones: BTreeMap<TombstoneKey, SpanTombstone>,
+    pub tombstones: BTreeMap<TombstoneKey, TombstonePack>,
     /// Dead segments whose files may still be there.
     pub dead: BTreeSet<SegmentId>,
 }
@@ -87,9 +88,9 @@ pub struct Edit {
     /// Segments that die: they are no longer read, and their files are to be deleted.
     pub remove: Vec<SegmentId>,
     /// Span tombstones that are flushed.
-    pub add_tombstones: Vec<(TombstoneKey, SpanTombstone)>,
+    pub add_tombstones: Vec<(RelationId, Vec<Arc<Tombstone>>)>,
     /// Span tombstones that cover nothing any more.
-    pub remove_tombstones: Vec<TombstoneKey>,
+    pub remove_tombstones: BTreeSet<TombstoneKey>,
     /// Relations that no table names any more: their segments die, their tombstones go.
     pub drop: Vec<RelationId>,
     /// Dead segments whose files are gone.
@@ -174,8 +175,9 @@ impl ManifestState {
             (b's', 8) => {
                 self.segments.insert(SegmentId(be64(rest)), read(value)?);
             }
-            (b't', 16) => {
-                self.tombstones.insert((RelationId(be32(rest)), be64(&rest[4..]), be32(&rest[12..])), read(value)?);
+            (b't' | b'T', 16) => {
+                let name = (RelationId(be32(rest)), be64(&rest[4..]), be32(&rest[12..]));
+                self.tombstones.insert(name, TombstonePack::read(*kind == b'T', name, value)?);
             }
             (b'd', 8) => {
                 self.dead.insert(SegmentId(be64(rest)));
@@ -196,8 +198,8 @@ impl ManifestState {
         for (id, record) in &self.segments {
             items.push((segment_key(*id), json(record)?));
         }
-        for (key, tombstone) in &self.tombstones {
-            items.push((tombstone_key(*key), json(tombstone)?));
+        for ((relation, ..), pack) in &self.tombstones {
+            items.push(pack.item(*relation)?);
         }
         Ok(items)
     }
@@ -216,15 +218,24 @@ impl ManifestState {
         for record in &edit.add {
             puts.push((segment_key(record.id), json(record)?));
         }
-        for (key, tombstone) in &edit.add_tombstones {
-            puts.push((tombstone_key(*key), json(tombstone)?));
+        for (relation, tombstones) in &edit.add_tombstones {
+            for (_, pack) in TombstonePack::packs(*relation, tombstones) {
+                puts.push(pack.item(*relation)?);
+            }
         }
         let dying = self.dying(edit);
         puts.extend(dying.iter().map(|id| (dead_key(*id), Vec::new())));
         let mut removes: Vec<Vec<u8>> = dying.into_iter().map(segment_key).collect();
         removes.extend(edit.buried.iter().map(|id| dead_key(*id)));
         removes.extend(edit.drop.iter().filter(|id| self.flushed.contains_key(id)).map(|id| flushed_key(*id)));
-        removes.extend(self.dropped_tombstones(edit).into_iter().map(tombstone_key));
+        for ((relation, ..), pack, left) in self.changed_tombstones(edit) {
+            let left = left.map(|left| left.item(relation)).transpose()?;
+            let key = pack.key(relation);
+            if left.as_ref().is_none_or(|left| left.0 != key) {
+                removes.push(key);
+            }
+            puts.extend(left);
+        }
         Ok((puts, removes))
     }
 
@@ -236,14 +247,18 @@ impl ManifestState {
             self.segments.remove(&id);
             self.dead.insert(id);
         }
-        for key in self.dropped_tombstones(&edit) {
-            self.tombstones.remove(&key);
+        let changed = self.changed_tombstones(&edit).into_iter().map(|(name, _, left)| (name, left));
+        for (name, left) in changed.collect::<Vec<_>>() {
+            self.tombstones.remove(&name);
+            self.tombstones.extend(left.map(|left| (left.name(name.0), left)));
         }
         self.flushed.retain(|relation, _| !edit.drop.contains(relation));
         self.dead.retain(|id| !edit.buried.contains(id));
         self.flushed.extend(edit.flushed);
         self.segments.extend(edit.add.into_iter().map(|record| (record.id, record)));
-        self.tombstones.extend(edit.add_tombstones);
+        for (relation, tombstones) in &edit.add_tombstones {
+            self.tombstones.extend(TombstonePack::packs(*relation, tombstones));
+        }
         if let Some((catalog, seq)) = edit.catalog {
             (self.catalog, self.catalog_seq) = (catalog, seq);
         }
@@ -256,17 +271,25 @@ impl ManifestState {
         dropped.chain(removed).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    fn dropped_tombstones(&self, edit: &Edit) -> Vec<TombstoneKey> {
-        let dropped = self.tombstones.keys().filter(|key| edit.drop.contains(&key.0)).copied();
-        dropped.chain(edit.remove_tombstones.iter().copied()).collect()
+    /// Packs that lose tombstones, and what is left of each.
+    fn changed_tombstones(&self, edit: &Edit) -> Vec<(TombstoneKey, &TombstonePack, Option<TombstonePack>)> {
+        if edit.drop.is_empty() && edit.remove_tombstones.is_empty() {
+            return Vec::new();
+        }
+        let gone = |relation: RelationId, each: &Tombstone| {
+            edit.drop.contains(&relation) || edit.remove_tombstones.contains(&(relation, each.span.seq, each.number))
+        };
+        let packs = self.tombstones.iter();
+        let changed = packs.filter(|((relation, ..), pack)| pack.tombstones().iter().any(|each| gone(*relation, each)));
+        changed.map(|(name, pack)| (*name, pack, pack.keep(|each| !gone(name.0, each)))).collect()
     }
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+pub(super) fn json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Error::internal(format!("the manifest cannot be written: {error}")))
 }
 
-fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     read_json(bytes).map_err(|error| named("manifest", error))
 }
 
@@ -288,8 +311,4 @@ fn segment_key(id: SegmentId) -> Vec<u8> {
 
 fn dead_key(id: SegmentId) -> Vec<u8> {
     [b"d".as_slice(), &id.0.to_be_bytes()].concat()
-}
-
-fn tombstone_key(key: TombstoneKey) -> Vec<u8> {
-    [b"t".as_slice(), &key.0.0.to_be_bytes(), &key.1.to_be_bytes(), &key.2.to_be_bytes()].concat()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Cover, SpanTombstone};
 
 /// A span tombstone, and its place among those of one batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tombstone {
     /// Its place in its batch.
     pub number: u32,
@@ -35,8 +35,8 @@ struct Part {
 
 impl SpanTombstones {
     /// Adds tombstones.
-    pub fn extend(&mut self, tombstones: impl IntoIterator<Item = Tombstone>) {
-        let tombstones: Vec<Arc<Tombstone>> = tombstones.into_iter().map(Arc::new).collect();
+    pub fn extend(&mut self, tombstones: impl IntoIterator<Item = Arc<Tombstone>>) {
+        let tombstones: Vec<Arc<Tombstone>> = tombstones.into_iter().collect();
         if tombstones.is_empty() {
             return;
         }
@@ -51,14 +51,14 @@ impl SpanTombstones {
     }
 
     /// All of them, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Tombstone> {
-        self.parts.iter().flat_map(|part| &part.sorted).map(Arc::as_ref)
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Tombstone>> {
+        self.parts.iter().flat_map(|part| &part.sorted)
     }
 
     /// Those of batches after `seq`.
-    pub fn after(&self, seq: u64) -> impl Iterator<Item = &Tombstone> {
+    pub fn after(&self, seq: u64) -> impl Iterator<Item = &Arc<Tombstone>> {
         let parts = self.parts.iter().filter(move |part| part.seqs.1 > seq);
-        parts.flat_map(|part| &part.sorted).map(Arc::as_ref).filter(move |tombstone| tombstone.span.seq > seq)
+        parts.flat_map(|part| &part.sorted).filter(move |tombstone| tombstone.span.seq > seq)
     }
 
     /// Those that cover keys in `[start, end)`, of batches up to `seq`.
@@ -73,7 +73,7 @@ impl SpanTombstones {
 
     /// Keeps those for which this is true.
     pub fn retain(&mut self, keep: impl Fn(&Tombstone) -> bool) {
-        let kept: Vec<Tombstone> = self.iter().filter(|tombstone| keep(tombstone)).cloned().collect();
+        let kept: Vec<Arc<Tombstone>> = self.iter().filter(|tombstone| keep(tombstone)).cloned().collect();
         self.parts.clear();
         self.extend(kept);
     }
@@ -161,7 +161,7 @@ impl ShownTombstones {
 
     /// Adds those of a transaction's own writes.
     pub fn add_own(&mut self, tombstones: Vec<SpanTombstone>) {
-        self.own.extend(tombstones.into_iter().map(|span| Tombstone { number: 0, span }));
+        self.own.extend(tombstones.into_iter().map(|span| Arc::new(Tombstone { number: 0, span })));
     }
 
     /// Whether there are none.
@@ -222,7 +222,7 @@ mod tests {
             for _ in 0..random.below(40) {
                 let batch: Vec<Tombstone> = (0..random.below(6)).map(|_| tombstone(&mut random)).collect();
                 all.extend(batch.iter().map(|each| each.span.clone()));
-                index.extend(batch);
+                index.extend(batch.into_iter().map(Arc::new));
             }
             assert_eq!(index.iter().count(), all.len());
             assert!(index.parts.len() <= 9, "parts of doubling sizes");
