@@ -160,6 +160,11 @@ impl FamilyDef {
             FamilyKind::Family | FamilyKind::Map => None,
         }
     }
+
+    /// The type of the whole as clients get and write it: an array, or a JSON object.
+    pub fn whole_type(&self) -> ColumnType {
+        self.array_type().unwrap_or(ColumnType::Jsonb)
+    }
 }
 
 /// A table.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
-use keyspan_model::{ColumnType, ErrorKind, FamilyDef, Result, ScanColumn, TableDef, Value};
-use keyspan_query::{FamilyRead, KeyMatch, KeyPart, key_of};
+use keyspan_model::{ColumnType, ErrorKind, FamilyDef, Member, Result, ScanColumn, TableDef, Value};
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Zone, key_of};
 use keyspan_seam::Snapshot;
 
 use crate::context::ClientContext;
@@ -37,6 +37,8 @@ enum PointOutput {
     Column(usize),
     /// The cell of the family at this place.
     Cell(usize, KeyPart),
+    /// The family at this place.
+    Family(usize),
     /// All key parts as one text.
     RowKey,
 }
@@ -70,6 +72,7 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
             column.ty.field(label, !(column.not_null || column.is_key()))
         }
         PointOutput::Cell(place, _) => handle.table.families[*place].value.ty.field(label, true),
+        PointOutput::Family(place) => handle.table.families[*place].whole_type().field(label, true),
         PointOutput::RowKey => ColumnType::Text.field(label, false),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -115,12 +118,12 @@ fn outputs(
     let (mut outputs, mut labels) = (Vec::new(), Vec::new());
     for item in projection {
         let (expression, label) = match item {
-            ast::SelectItem::Wildcard(options)
-                if *options == ast::WildcardAdditionalOptions::default() && handle.table.families.is_empty() =>
-            {
-                for (place, column) in handle.shown() {
-                    outputs.push(PointOutput::Column(place));
-                    labels.push(column.name.clone());
+            ast::SelectItem::Wildcard(options) if *options == ast::WildcardAdditionalOptions::default() => {
+                for member in handle.table.members() {
+                    if let Some(output) = whole(handle, member) {
+                        outputs.push(output);
+                        labels.push(member.name().to_owned());
+                    }
                 }
                 continue;
             }
@@ -135,14 +138,27 @@ fn outputs(
         }
         let name = column_name(&handle.table, expression)?;
         let place = handle.table.columns.iter().position(|column| column.name == name);
-        outputs.push(match place {
-            Some(place) => PointOutput::Column(place),
-            None if name == "row_key" => PointOutput::RowKey,
-            None => return None,
+        let family = handle.table.families.iter().position(|family| family.name == name);
+        outputs.push(match (place, family) {
+            (Some(place), _) => PointOutput::Column(place),
+            (None, Some(family)) => PointOutput::Family(family),
+            (None, None) if name == "row_key" => PointOutput::RowKey,
+            (None, None) => return None,
         });
         labels.push(label.unwrap_or(name));
     }
     Some((outputs, labels))
+}
+
+/// A column or family that `*` stands for, if it shows it.
+fn whole(handle: &TableHandle, member: Member<'_>) -> Option<PointOutput> {
+    match member {
+        Member::Column(column) if column.hidden => None,
+        Member::Column(column) => {
+            handle.table.columns.iter().position(|each| each.id == column.id).map(PointOutput::Column)
+        }
+        Member::Family(place, _) => Some(PointOutput::Family(place)),
+    }
 }
 
 /// `family[qualifier]`, where the qualifier is a literal or a parameter, and the family's name.
@@ -177,9 +193,26 @@ impl PointSelect {
     pub(crate) fn parameter_types(&self) -> Vec<(usize, ColumnType)> {
         let qualifiers = self.outputs.iter().filter_map(|output| match output {
             PointOutput::Cell(_, qualifier) => Some(qualifier.clone()),
-            PointOutput::Column(_) | PointOutput::RowKey => None,
+            PointOutput::Column(_) | PointOutput::Family(_) | PointOutput::RowKey => None,
         });
         key_parameters(&self.key.iter().cloned().chain(qualifiers).collect::<Vec<_>>())
+    }
+
+    /// The cells of a family in the row with this key: all, or those of some qualifiers.
+    async fn maps(
+        &self,
+        snapshot: &Arc<dyn Snapshot>,
+        place: usize,
+        only: Option<Vec<Value>>,
+        key: &[Value],
+    ) -> Result<(FamilyRead, MapArray)> {
+        let table = &self.handle.table;
+        let family = &table.families[place];
+        let columns = table.key().zip(key).map(|(column, value)| array_of(column.ty, std::slice::from_ref(value)));
+        let relation = Arc::new(table.family_relation(family));
+        let read = FamilyRead { family: family.clone(), relation, only };
+        let maps = read.maps(snapshot, &columns.collect::<Result<Vec<_>>>()?, 1).await?;
+        Ok((read, maps))
     }
 
     /// The values of a cell in these rows, which are the row with this key or none.
@@ -190,18 +223,29 @@ impl PointSelect {
         key: &[Value],
         rows: usize,
     ) -> Result<ArrayRef> {
-        let table = &self.handle.table;
-        let family = &table.families[place];
-        let ty = family.value.ty;
+        let ty = self.handle.table.families[place].value.ty;
         if rows == 0 || qualifier.is_null() {
             return array_of(ty, &vec![Value::Null; rows]);
         }
-        let columns = table.key().zip(key).map(|(column, value)| array_of(column.ty, std::slice::from_ref(value)));
-        let relation = Arc::new(table.family_relation(family));
-        let read = FamilyRead { family: family.clone(), relation, only: Some(vec![qualifier]) };
-        let maps = read.maps(snapshot, &columns.collect::<Result<Vec<_>>>()?, rows).await?;
+        let (_, maps) = self.maps(snapshot, place, Some(vec![qualifier]), key).await?;
         let values = maps.values();
         if values.is_empty() { array_of(ty, &[Value::Null]) } else { coerce(&values.slice(0, 1), ty) }
+    }
+
+    /// A family of these rows, which are the row with this key or none.
+    async fn family(
+        &self,
+        snapshot: &Arc<dyn Snapshot>,
+        place: usize,
+        key: &[Value],
+        rows: usize,
+        zone: Zone,
+    ) -> Result<ArrayRef> {
+        if rows == 0 {
+            return array_of(self.handle.table.families[place].whole_type(), &[]);
+        }
+        let (read, maps) = self.maps(snapshot, place, None, key).await?;
+        read.answer(maps, zone)
     }
 
     /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
@@ -256,7 +300,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
         .iter()
         .filter_map(|output| match output {
             PointOutput::Column(place) => Some(ScanColumn::Column(select.handle.table.columns[*place].id)),
-            PointOutput::Cell(..) | PointOutput::RowKey => None,
+            PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
         })
         .collect();
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
@@ -268,6 +312,9 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             PointOutput::Cell(place, qualifier) => {
                 let cell = (*place, qualifier.bind(parameters)?);
                 select.cells(&snapshot, cell, &key, rows.num_rows()).await?
+            }
+            PointOutput::Family(place) => {
+                select.family(&snapshot, *place, &key, rows.num_rows(), context.zone()).await?
             }
             PointOutput::Column(place) => match read.next() {
                 Some(array) => coerce(array, select.handle.table.columns[*place].ty)?,

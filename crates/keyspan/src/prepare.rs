@@ -282,7 +282,7 @@ impl Preparation {
             InsertValue::Expression(expression) => {
                 if let Some((change, operand)) = family::changed(family, expression) {
                     let keys = change == Change::Remove && family.array_type().is_none();
-                    let ty = if keys { key.into_list().ok() } else { Some(family::whole_type(family)) };
+                    let ty = if keys { key.into_list().ok() } else { Some(family.whole_type()) };
                     ty.into_iter().for_each(|ty| set(operand, ty));
                 }
             }
@@ -433,7 +433,7 @@ fn insert_columns(table: &TableDef, statement: &Insert) -> Vec<ColumnType> {
     if statement.columns.is_empty() {
         let types = table.members().into_iter().filter_map(|member| match member {
             Member::Column(column) => (!column.hidden).then_some(column.ty),
-            Member::Family(_, family) => Some(family::whole_type(family)),
+            Member::Family(_, family) => Some(family.whole_type()),
         });
         return types.collect();
     }

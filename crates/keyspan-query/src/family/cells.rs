@@ -13,13 +13,18 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use futures::TryStreamExt;
-use keyspan_model::array::value_at;
+use keyspan_model::array::{array_of, value_at};
+use keyspan_model::json::Json;
 use keyspan_model::{
-    Error, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan, ScanColumn, Span, Value,
+    ColumnType, Error, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan, ScanColumn,
+    Span, Value,
 };
 use keyspan_seam::{Known, ScanCounters, Snapshot};
 
-use super::entries_field;
+use super::{entries_field, family_field};
+use crate::error::from_datafusion;
+use crate::functions::json::value_text;
+use crate::types::Zone;
 
 /// Spans of one scan at most.
 const SPANS_MAX: usize = 256;
@@ -57,6 +62,23 @@ impl FamilyRead {
     /// The maps of rows that have no cells.
     pub fn no_cells(&self, rows: usize) -> MapArray {
         new_null_array(&DataType::Map(Arc::new(entries_field(&self.family)), false), rows).as_map().clone()
+    }
+
+    /// The family as a client gets it: a map is `jsonb`.
+    pub fn answer(&self, maps: MapArray, zone: Zone) -> Result<ArrayRef> {
+        if self.family.array_type().is_some() {
+            return self.shown(maps);
+        }
+        let field = family_field(&self.family);
+        let maps: ArrayRef = Arc::new(maps);
+        let text = |row| match maps.is_null(row) {
+            true => Ok(Value::Null),
+            false => {
+                let json = value_text(&field, &maps, row, zone).map_err(from_datafusion)?;
+                Json::parse(&json).map(|json| Value::Text(json.to_string()))
+            }
+        };
+        array_of(ColumnType::Jsonb, &(0..maps.len()).map(text).collect::<Result<Vec<_>>>()?)
     }
 
     /// The family as [`super::family_field`] has it.

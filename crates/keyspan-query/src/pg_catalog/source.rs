@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, Member, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, Member, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
@@ -107,7 +107,7 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
     ColumnDef {
         id: family.value.id,
         name: family.name.clone(),
-        ty: family.array_type().unwrap_or(ColumnType::Jsonb),
+        ty: family.whole_type(),
         role: ColumnRole::Regular,
         not_null: false,
         default: None,

@@ -136,7 +136,8 @@ fn of_values(args: &ScalarFunctionArgs, before: &str) -> Result<ColumnarValue> {
     Ok(ColumnarValue::Array(Arc::new(builder.finish())))
 }
 
-fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result<String> {
+/// A value as JSON writes it.
+pub fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result<String> {
     if array.is_null(row) {
         return Ok("null".into());
     }

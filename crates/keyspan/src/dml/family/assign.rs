@@ -8,7 +8,7 @@ use keyspan_query::CompiledExprs;
 
 use super::cells::FamilyCells;
 use super::input::FamilyRows;
-use super::{family_of, named, null_inside, position, qualifier_type, whole_type};
+use super::{family_of, named, null_inside, position, qualifier_type};
 use crate::context::ClientContext;
 use crate::dml::target::Computed;
 use crate::dml::using::Timing;
@@ -363,7 +363,7 @@ impl Operands<'_> {
                 Collection::Value(self.operand(expression, key.into_list()?)?)
             }
             (InsertValue::Expression(expression), _) => {
-                Collection::Value(self.operand(expression, whole_type(family))?)
+                Collection::Value(self.operand(expression, family.whole_type())?)
             }
             _ => return Err(not_of_this_kind(family, keys)),
         })

@@ -31,14 +31,9 @@ pub(crate) fn family_of<'a>(table: &'a TableDef, target: &ColumnName) -> Option<
 pub(crate) fn written_type(table: &TableDef, target: &ColumnName) -> Option<ColumnType> {
     match (family_of(table, target), &target.qualifier) {
         (Some(family), Some(_)) => Some(family.value.ty),
-        (Some(family), None) => Some(whole_type(family)),
+        (Some(family), None) => Some(family.whole_type()),
         (None, _) => table.column(&target.name).map(|column| column.ty),
     }
-}
-
-/// The type of a whole family as a value: an array of a set's or list's elements, else a JSON object.
-pub(crate) fn whole_type(family: &FamilyDef) -> ColumnType {
-    family.array_type().unwrap_or(ColumnType::Jsonb)
 }
 
 /// The type of what stands between the brackets of `family[…]`.
