@@ -140,7 +140,7 @@ mod tests {
     fn packs_come_back_whole_and_in_part() {
         let relation = RelationId(7);
         let one = |at: u64| {
-            let end = (at % 3 > 0).then(|| vec![2; at as usize]);
+            let end = (!at.is_multiple_of(3)).then(|| vec![2; at as usize]);
             let span =
                 SpanTombstone { start: vec![1; at as usize % 5], end, ts: -(at as i64), deleted_at: 9, seq: at / 4 };
             Arc::new(Tombstone { number: (at % 4) as u32, span })
