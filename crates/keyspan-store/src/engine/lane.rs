@@ -255,5 +255,5 @@ fn touched_after(relation: &RelationVersion, condition: &Precondition) -> Result
     if segments.any(|segment| key.as_ref().is_none_or(|key| segment.may_contain(key))) {
         return Ok(true);
     }
-    Ok(relation.tombstones.after(condition.seq).any(|tombstone| tombstone.span.overlaps(start, end)))
+    Ok(relation.tombstones.over(start, end, u64::MAX).iter().any(|tombstone| tombstone.seq > condition.seq))
 }
