@@ -17,6 +17,7 @@ mod open;
 mod output;
 mod progress;
 mod restore;
+mod role;
 mod script;
 mod serve;
 mod shell;
@@ -48,6 +49,7 @@ enum Command {
     Check(check::Arguments),
     Backup(backup::Arguments),
     Restore(restore::Arguments),
+    Role(role::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Role(arguments) => role::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match result {

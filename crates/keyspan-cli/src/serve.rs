@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use keyspan::Database;
-use keyspan_pg::{Server, ServerOptions};
+use keyspan_pg::{Access, AccessRules, Server, ServerOptions, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -26,6 +26,19 @@ pub struct Arguments {
     /// 400 MB in what was measured.
     #[arg(long, value_name = "BYTES", value_parser = open::parse_bytes)]
     memory: Option<usize>,
+    /// The server's certificate (PEM), for TLS; read again on SIGHUP.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Rules of access in the form of pg_hba.conf; read again on SIGHUP. Without them every client needs a password, if
+    /// there are roles.
+    #[arg(long, value_name = "FILE")]
+    hba: Option<PathBuf>,
+    /// A directory for a Unix socket, too.
+    #[arg(long, value_name = "DIR")]
+    socket: Option<PathBuf>,
     /// Clients at a time.
     #[arg(long, value_name = "N", default_value_t = 100)]
     connections: usize,
@@ -43,15 +56,58 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn listen_and_serve(database: &Database, arguments: &Arguments) -> Result<()> {
-    let options =
-        ServerOptions { listen: arguments.listen, max_connections: arguments.connections, ..ServerOptions::default() };
+    let files = arguments.tls_cert.as_deref().zip(arguments.tls_key.as_deref());
+    let tls = files.map(|(certificate, key)| Tls::load(certificate, key)).transpose()?;
+    let access = Access::new(arguments.access_rules()?);
+    let options = ServerOptions {
+        listen: arguments.listen,
+        max_connections: arguments.connections,
+        socket_directory: arguments.socket.clone(),
+        tls: tls.clone(),
+        access: access.clone(),
+        ..ServerOptions::default()
+    };
     let server = Server::bind(database.clone(), options).await?;
     let told =
         writeln!(std::io::stdout(), "listening on {}", server.local_addr()).and_then(|()| std::io::stdout().flush());
     if told.is_err() {
         tracing::warn!("nobody reads stdout; listening on {}", server.local_addr());
     }
-    until_stopped(server).await
+    let mut hangups = signal(SignalKind::hangup())?;
+    let reloading = async {
+        while hangups.recv().await.is_some() {
+            arguments.reload(tls.as_ref(), &access);
+        }
+    };
+    tokio::select! {
+        stopped = until_stopped(server) => stopped,
+        () = reloading => Ok(()),
+    }
+}
+
+impl Arguments {
+    fn access_rules(&self) -> Result<AccessRules> {
+        let Some(path) = &self.hba else { return Ok(AccessRules::default()) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("could not read \"{}\": {error}", path.display())))?;
+        Ok(AccessRules::parse(&text)?)
+    }
+
+    /// Reads the certificate and the rules again. What is wrong with them is logged, and the former ones stay.
+    fn reload(&self, tls: Option<&Tls>, access: &Access) {
+        match tls.map(Tls::reload) {
+            Some(Err(error)) => tracing::error!("SIGHUP: the former certificate stays: {error}"),
+            Some(Ok(())) => tracing::info!("SIGHUP: the certificate was read again"),
+            None => {}
+        }
+        match self.access_rules() {
+            Err(failure) => tracing::error!("SIGHUP: the former rules of access stay: {}", failure.message),
+            Ok(rules) => {
+                access.replace(rules);
+                tracing::info!("SIGHUP: the rules of access were read again");
+            }
+        }
+    }
 }
 
 /// Serves until SIGTERM or SIGINT.

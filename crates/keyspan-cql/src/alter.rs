@@ -6,6 +6,7 @@ use sqlparser::tokenizer::Token;
 use crate::family;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
+use crate::role::role_name;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
 use crate::table::{check, column_definition, default, refuse_constraint};
 
@@ -44,8 +45,9 @@ fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     } else if reader.eat("alter") {
         actions.push(alter_column(reader)?);
         Ok(())
-    } else if reader.at("owner") {
-        Err(reader.not_supported("OWNER TO is not supported").with_hint("Keyspan has one user."))
+    } else if reader.eat_all(&["owner", "to"]) {
+        actions.push(AlterAction::OwnerTo(role_name(reader)?));
+        Ok(())
     } else {
         Err(reader.unexpected())
     }

@@ -4,6 +4,7 @@ use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
+use crate::role::role_name;
 use crate::statement::{AlterKeyspace, CreateKeyspace, OptionValue, Statement, TableOption};
 
 /// `CREATE KEYSPACE [IF NOT EXISTS] name [AUTHORIZATION user] [WITH option = value AND …]`.
@@ -12,28 +13,27 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
     let name = reader.name()?;
-    if reader.eat("authorization") {
-        // The one user owns everything.
-        reader.name()?;
-    }
+    let owner = if reader.eat("authorization") { Some(role_name(reader)?) } else { None };
     let options = if reader.eat("with") { options(reader)? } else { Vec::new() };
-    Ok(Statement::CreateKeyspace(CreateKeyspace { name, if_not_exists, options }))
+    Ok(Statement::CreateKeyspace(CreateKeyspace { name, if_not_exists, owner, options }))
 }
 
-/// `ALTER KEYSPACE [IF EXISTS] name WITH … | RENAME TO name`.
+/// `ALTER KEYSPACE [IF EXISTS] name WITH … | RENAME TO name | OWNER TO role`.
 pub(crate) fn alter(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     reader.skip();
     let if_exists = reader.eat_all(&["if", "exists"]);
     let name = reader.name()?;
-    let (mut set, mut rename_to) = (Vec::new(), None);
+    let (mut set, mut rename_to, mut owner) = (Vec::new(), None, None);
     if reader.eat_all(&["rename", "to"]) {
         rename_to = Some(reader.name()?);
+    } else if reader.eat_all(&["owner", "to"]) {
+        owner = Some(role_name(reader)?);
     } else {
         reader.expect("with")?;
         set = options(reader)?;
     }
-    Ok(Statement::AlterKeyspace(AlterKeyspace { name, if_exists, options: set, rename_to }))
+    Ok(Statement::AlterKeyspace(AlterKeyspace { name, if_exists, options: set, rename_to, owner }))
 }
 
 /// `USE keyspace`.

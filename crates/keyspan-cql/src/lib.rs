@@ -27,6 +27,7 @@
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
 //! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
+//! | `role`, `grant` | roles and rights |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `insert`, `update`, `delete` | writes |
 //! | `query`, `scan`, `explain`, `describe` | reads |
@@ -47,6 +48,7 @@ mod dialect;
 mod drop;
 mod explain;
 mod family;
+mod grant;
 mod index;
 mod insert;
 mod keyspace;
@@ -62,6 +64,7 @@ mod prepare;
 mod query;
 mod reader;
 mod refuse;
+mod role;
 mod scan;
 mod session;
 mod source;

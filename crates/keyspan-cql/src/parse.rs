@@ -11,8 +11,8 @@ use crate::reader::Reader;
 use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
-    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, index, insert, keyspace, maintain,
-    misread, parameter, prepare, refuse, scan, session, table, transaction, update, view,
+    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, index, insert, keyspace,
+    maintain, misread, parameter, prepare, refuse, role, scan, session, table, transaction, update, view,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -116,7 +116,10 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
     match first.as_str() {
         "create" => create(reader),
         "alter" => alter(reader),
+        "drop" if role::at(reader) => role::drop(reader),
         "drop" => drop::statement(reader),
+        "grant" => grant::grant(reader),
+        "revoke" => grant::revoke(reader),
         "truncate" => drop::truncate(reader),
         "use" => keyspace::use_keyspace(reader),
         "comment" => comment::statement(reader),
@@ -150,6 +153,7 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
 fn create(reader: &mut Reader) -> Result<Statement> {
     match (reader.word(1), reader.word(2)) {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
+        _ if role::at(reader) => role::create(reader),
         (Some("table"), _) => table::create(reader),
         (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
@@ -166,6 +170,7 @@ fn alter(reader: &mut Reader) -> Result<Statement> {
     match reader.word(1) {
         Some("keyspace" | "schema") => keyspace::alter(reader),
         Some("table" | "view") => crate::alter::statement(reader),
+        _ if role::at(reader) => role::alter(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {
             reader.skip();
             reader.unexpected()

@@ -130,7 +130,7 @@ fn definitions() {
         ),
         ("CREATE TABLE t (a, b int)", ErrorKind::Syntax, "has no type", 17),
         ("ALTER TABLE t ALTER a TYPE int", ErrorKind::NotSupported, "type of a column", 23),
-        ("CREATE ROLE x", ErrorKind::NotSupported, "CREATE ROLE is", 1),
+        ("CREATE DOMAIN x", ErrorKind::NotSupported, "CREATE DOMAIN is", 1),
     ]);
 }
 
@@ -449,4 +449,40 @@ fn types_of_casts() {
         })
         .collect();
     assert_eq!(types, ["timestamp without time zone", "varint", "decimal(10,2)", "double", "int", "blob"]);
+}
+
+#[test]
+fn roles_and_rights() {
+    reads(&[
+        ("CREATE ROLE ann", "CreateRole { name: \"ann\", if_not_exists: false, options: []"),
+        ("CREATE USER ann WITH PASSWORD 'x' NOREPLICATION", "options: [Login(true), Password(Some(\"x\"))]"),
+        (
+            "CREATE ROLE IF NOT EXISTS ann WITH PASSWORD = 'x' AND LOGIN = true AND SUPERUSER = false",
+            "options: [Password(Some(\"x\")), Login(true), Superuser(false)]",
+        ),
+        ("CREATE ROLE a NOLOGIN NOINHERIT CONNECTION LIMIT -1 IN ROLE b, c ADMIN d", "member_of: [\"b\", \"c\"]"),
+        ("ALTER ROLE ann VALID UNTIL '2030-01-01' NOSUPERUSER", "[ValidUntil(\"2030-01-01\"), Superuser(false)]"),
+        ("ALTER USER ann RENAME TO bob", "rename_to: Some(\"bob\")"),
+        ("DROP ROLE IF EXISTS ann, bob", "DropRole { if_exists: true, names: [\"ann\", \"bob\"] }"),
+        ("GRANT team TO ann, CURRENT_USER WITH ADMIN OPTION", "members: [Named(\"ann\"), Current], admin: true"),
+        ("REVOKE ADMIN OPTION FOR team FROM ann CASCADE", "revoke: true, roles: [\"team\"]"),
+        ("GRANT SELECT, UPDATE (a, b) ON t, k.u TO PUBLIC", "{ right: Update, columns: [\"a\", \"b\"] }"),
+        ("GRANT ALL PERMISSIONS ON KEYSPACE k TO ann", "rights: None, objects: Keyspaces([\"k\"])"),
+        ("GRANT MODIFY ON KEYSPACE k TO ann", "right: Modify, columns: [] }]), objects: Keyspaces"),
+        ("GRANT USAGE ON SCHEMA k TO ann", "objects: Schemas([\"k\"])"),
+        ("GRANT SELECT PERMISSION ON TABLE t TO 'ann'", "grantees: [Named(\"ann\")]"),
+        ("REVOKE GRANT OPTION FOR ALL ON ALL TABLES IN SCHEMA a, b FROM ann", "grant_option: true"),
+        ("ALTER TABLE t OWNER TO ann", "OwnerTo(Named(\"ann\"))"),
+        ("CREATE SCHEMA s AUTHORIZATION ann", "owner: Some(Named(\"ann\"))"),
+        ("ALTER SCHEMA s OWNER TO CURRENT_USER", "owner: Some(Current)"),
+    ]);
+    refuses(&[
+        ("CREATE ROLE public", ErrorKind::ReservedName, "role name \"public\" is reserved", 13),
+        ("CREATE ROLE a BYPASSRLS", ErrorKind::NotSupported, "the option BYPASSRLS", 15),
+        ("GRANT CONNECT ON DATABASE d TO a", ErrorKind::NotSupported, "the privilege CONNECT", 7),
+        ("GRANT ALL ON ALL SEQUENCES IN SCHEMA s TO a", ErrorKind::NotSupported, "privileges on ALL", 14),
+        ("GRANT SELECT ON ALL KEYSPACES TO a", ErrorKind::NotSupported, "on ALL KEYSPACES", 17),
+        ("ALTER ROLE a SET search_path TO b", ErrorKind::NotSupported, "settings of a role", 14),
+        ("GRANT SELECT ON t", ErrorKind::Syntax, "end of input", 18),
+    ]);
 }

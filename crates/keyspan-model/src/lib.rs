@@ -7,7 +7,7 @@
 //! - [`mod@array`]: values in and out of Arrow arrays.
 //! - [`key`]: row keys as bytes whose order is the order of the values.
 //! - [`row_key`]: a row key as one text, and prefix scans over it.
-//! - [`schema`]: tables, columns, relations and the catalog that names them.
+//! - [`schema`]: tables, columns, relations and the catalog that names them; roles and what they may do.
 //! - [`span`]: contiguous ranges of row keys, and the scan that reads them.
 //! - [`mutation`]: what a write asks of a store.
 
@@ -46,6 +46,7 @@ pub use mutation::{
     Applied, BatchWrite, CellWrite, LoadedRows, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
 };
 pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor};
+pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::{
     Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, GcRule, KeyColumn, KeyspaceDef, Member,
     RelationDef, RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, ValueColumn, ViewDef,

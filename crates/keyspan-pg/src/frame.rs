@@ -10,14 +10,16 @@
 use bytes::{Buf, Bytes, BytesMut};
 use keyspan_model::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 
 use crate::failure::{Failure, protocol};
+use crate::transport::Reading;
 
 /// The longest startup packet, as in Postgres.
 const STARTUP_LIMIT: usize = 10_000;
 /// The longest frame of the kinds that carry only names and numbers, as in Postgres.
 const SMALL_LIMIT: usize = 30_000;
+/// The longest frame of a client that has not yet proved who it is.
+const STRANGER_LIMIT: usize = 8 * 1024;
 /// Bytes read ahead while a statement runs; beyond them the client waits.
 const READ_AHEAD: usize = 64 * 1024;
 /// A read buffer that grew beyond this is given back once it is empty.
@@ -35,15 +37,25 @@ pub(crate) struct Frame {
 /// The reading side of a connection.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
-    socket: OwnedReadHalf,
+    socket: Reading,
     buffer: BytesMut,
     limit: usize,
 }
 
 impl FrameReader {
-    /// Reads from this socket frames of at most `limit` bytes.
-    pub(crate) fn new(socket: OwnedReadHalf, limit: usize) -> FrameReader {
-        FrameReader { socket, buffer: BytesMut::new(), limit }
+    /// Reads from this socket, short frames only.
+    pub(crate) fn new(socket: Reading) -> FrameReader {
+        FrameReader { socket, buffer: BytesMut::new(), limit: STRANGER_LIMIT }
+    }
+
+    /// Reads frames of at most `limit` bytes from now on.
+    pub(crate) fn allow(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The socket, for another to be put in its place.
+    pub(crate) fn socket(&mut self) -> &mut Reading {
+        &mut self.socket
     }
 
     /// Whether bytes have arrived that no frame has used.

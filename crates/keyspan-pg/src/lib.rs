@@ -11,6 +11,8 @@
 //! Messages are `pgwire`'s. Its server loop is not used: `wire_tests/defects.rs` has a test for each defect that was
 //! measured in it.
 
+pub mod access;
+mod authentication;
 mod connection;
 mod control;
 mod copy;
@@ -27,8 +29,12 @@ mod scripted;
 pub mod server;
 mod simple;
 mod startup;
+pub mod tls;
+mod transport;
 mod types;
 #[cfg(test)]
 mod wire_tests;
 
+pub use access::{Access, AccessRules};
 pub use server::{RunningServer, Server, ServerOptions};
+pub use tls::Tls;

@@ -4,7 +4,8 @@ use bytes::{Buf, BytesMut};
 use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::Message;
 use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::OwnedWriteHalf;
+
+use crate::transport::Writing;
 
 /// Bytes that gather before they are sent.
 const FLUSH_BYTES: usize = 64 * 1024;
@@ -14,14 +15,19 @@ const KEPT_CAPACITY: usize = 1024 * 1024;
 /// Messages on their way to the client.
 #[derive(Debug)]
 pub(crate) struct Output {
-    socket: OwnedWriteHalf,
+    socket: Writing,
     buffer: BytesMut,
 }
 
 impl Output {
     /// Writes to this socket.
-    pub(crate) fn new(socket: OwnedWriteHalf) -> Output {
+    pub(crate) fn new(socket: Writing) -> Output {
         Output { socket, buffer: BytesMut::with_capacity(8 * 1024) }
+    }
+
+    /// The socket, for another to be put in its place.
+    pub(crate) fn socket(&mut self) -> &mut Writing {
+        &mut self.socket
     }
 
     /// Adds a message.
@@ -73,6 +79,8 @@ impl Output {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
         }
+        // TLS keeps what is written until it is told.
+        self.socket.flush().await?;
         if self.buffer.capacity() > KEPT_CAPACITY {
             self.buffer = BytesMut::with_capacity(FLUSH_BYTES);
         }

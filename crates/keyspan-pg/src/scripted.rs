@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 pub use keyspan::{CopyFormat, CopyHeader, CopyOptions};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, array_of};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value, array_of};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -23,9 +23,15 @@ pub struct ScriptedDatabase {
     pub copied: Arc<Mutex<Vec<u8>>>,
     /// What has been committed and undone.
     pub ends: Arc<Mutex<Vec<&'static str>>>,
+    /// The roles there are.
+    pub catalog: Arc<Mutex<Catalog>>,
 }
 
 impl ScriptedDatabase {
+    pub fn catalog(&self) -> Catalog {
+        self.catalog.lock().clone()
+    }
+
     pub fn session(&self) -> ScriptedSession {
         ScriptedSession {
             database: self.clone(),

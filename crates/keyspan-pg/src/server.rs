@@ -1,11 +1,13 @@
 //! Listening for clients, and shutting down.
 //!
-//! The rule: without authentication only loopback is served. A connection is one task; it has an entry in the table of
+//! The rule: without roles, which is without authentication, only loopback is served. A connection is one task; it has an entry in the table of
 //! connections as long as it lives, and a panic in it ends only this task.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -13,10 +15,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::access::Access;
+use crate::authentication::authenticate;
 use crate::connection::{Connection, farewell};
 use crate::control::{Canceller, Control, Phase};
 use crate::engine::Database;
@@ -24,9 +28,13 @@ use crate::failure::Failure;
 use crate::frame::FrameReader;
 use crate::output::Output;
 use crate::startup::{Startup, Wish, greet};
+use crate::tls::Tls;
+use crate::transport::{self, Peer, Reading, Writing};
 
 /// Sockets that may be open before their start-up is complete, beside the connections.
 const STARTING_SOCKETS: usize = 64;
+/// Connections that only superusers may take, as in Postgres.
+const KEPT_FOR_SUPERUSERS: usize = 3;
 
 /// How a server serves.
 #[derive(Clone, Debug)]
@@ -37,10 +45,16 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// Bytes of the longest message of a client; longer ones get 54000.
     pub max_message_bytes: usize,
-    /// How long a client may take until its start-up is complete.
+    /// How long a client may take until its start-up is complete, its password checked.
     pub startup_timeout: Duration,
     /// How long running statements may go on when the server stops.
     pub shutdown_grace: Duration,
+    /// A directory for a Unix socket, `.s.PGSQL.<port>`, which only this program's user may connect to.
+    pub socket_directory: Option<PathBuf>,
+    /// The certificate of encrypted connections; none: there are none.
+    pub tls: Option<Tls>,
+    /// Which clients must prove who they are, where there are roles.
+    pub access: Access,
 }
 
 impl ServerOptions {
@@ -56,8 +70,11 @@ impl Default for ServerOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             max_connections: 100,
             max_message_bytes: 256 * 1024 * 1024,
-            startup_timeout: Duration::from_secs(60),
+            startup_timeout: Duration::from_secs(10),
             shutdown_grace: Duration::from_secs(10),
+            socket_directory: None,
+            tls: None,
+            access: Access::default(),
         }
     }
 }
@@ -66,6 +83,7 @@ impl Default for ServerOptions {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    unix: Option<UnixSocket>,
     address: SocketAddr,
     shared: Arc<Shared>,
     phase: watch::Sender<Phase>,
@@ -85,27 +103,47 @@ struct Shared {
 struct Entry {
     secret: Bytes,
     canceller: Canceller,
+    user: String,
+}
+
+/// A Unix socket, whose file goes with it.
+#[derive(Debug)]
+struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        // Another server may have replaced it; then nothing is lost but its file.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 impl Server {
     /// Listens. Clients that connect wait until [`Server::run`].
     ///
     /// # Errors
-    /// 42501 for an address beyond loopback, 58030 if it cannot be listened on (in use, not this machine's).
+    /// 42501 for an address beyond loopback where there are no roles, 58030 if it cannot be listened on (in use, not this machine's).
     pub async fn bind(database: Database, options: ServerOptions) -> Result<Server> {
         let listen = options.listen;
-        if !listen.ip().is_loopback() {
-            let message =
-                format!("refusing to listen on {listen}: there is no authentication yet, so only loopback is served");
-            return Err(Error::new(ErrorKind::Unauthorized, message).with_hint("Listen on 127.0.0.1 or [::1]."));
+        if !listen.ip().is_loopback() && !database.catalog().rights.has_roles() {
+            let message = format!("refusing to listen on {listen}: without roles only loopback is served");
+            let hint = "Listen on 127.0.0.1 or [::1], or first: keyspan role create --data DIR --superuser NAME";
+            return Err(Error::new(ErrorKind::Unauthorized, message).with_hint(hint));
+        }
+        if !listen.ip().is_loopback() && options.tls.is_none() {
+            tracing::warn!("listening on {listen} without TLS: what clients send and get can be read on the way");
         }
         let io = |error: std::io::Error| Error::new(ErrorKind::Io, format!("could not listen on {listen}: {error}"));
         let listener = TcpListener::bind(listen).await.map_err(io)?;
         let address = listener.local_addr().map_err(io)?;
+        let directory = options.socket_directory.as_deref();
+        let unix = directory.map(|directory| listen_unix(directory, address.port())).transpose()?;
         let sockets = Arc::new(Semaphore::new(options.max_connections + STARTING_SOCKETS));
         let shared =
             Shared { database, options, connections: Mutex::default(), next_process: AtomicI32::new(1), sockets };
-        Ok(Server { listener, address, shared: Arc::new(shared), phase: watch::Sender::new(Phase::Serving) })
+        Ok(Server { listener, unix, address, shared: Arc::new(shared), phase: watch::Sender::new(Phase::Serving) })
     }
 
     /// Where the server listens.
@@ -122,8 +160,8 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
-                    Ok((socket, _)) => self.admit(socket, &mut tasks),
+                accepted = self.accept() => match accepted {
+                    Ok((halves, peer)) => self.admit(halves, peer, &mut tasks),
                     Err(error) => {
                         // Out of file descriptors, perhaps: others may be given back soon.
                         tracing::warn!("could not accept a connection: {error}");
@@ -132,7 +170,7 @@ impl Server {
                 },
             }
         }
-        drop(self.listener);
+        drop((self.listener, self.unix));
         self.phase.send_replace(Phase::Draining);
         let all_gone = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.shared.options.shutdown_grace, all_gone).await.is_ok() {
@@ -157,15 +195,51 @@ impl Server {
         RunningServer { address, stop: Some(stop), task }
     }
 
-    fn admit(&self, socket: TcpStream, tasks: &mut JoinSet<()>) {
+    /// The next client, by TCP or the Unix socket. Cancel-safe.
+    async fn accept(&self) -> std::io::Result<((Reading, Writing), Peer)> {
+        let unix = async {
+            match &self.unix {
+                Some(unix) => unix.listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.listener.accept() => {
+                let (socket, address) = accepted?;
+                Ok((transport::of_tcp(socket), Peer { address: Some(address.ip()), tls: None }))
+            }
+            accepted = unix => Ok((transport::of_unix(accepted?.0), Peer { address: None, tls: None })),
+        }
+    }
+
+    fn admit(&self, halves: (Reading, Writing), peer: Peer, tasks: &mut JoinSet<()>) {
         // Beyond the limit of sockets there is not even an answer: the socket is closed.
         let Ok(place) = self.shared.sockets.clone().try_acquire_owned() else { return };
         let (shared, phase) = (self.shared.clone(), self.phase.subscribe());
         tasks.spawn(async move {
-            converse(shared, phase, socket).await;
+            converse(shared, phase, halves, peer).await;
             drop(place);
         });
     }
+}
+
+/// Listens on the Unix socket of this port.
+fn listen_unix(directory: &Path, port: u16) -> Result<UnixSocket> {
+    let path = directory.join(format!(".s.PGSQL.{port}"));
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("could not listen on \"{}\": {error}", path.display()))
+    };
+    // A socket that nobody listens on is left from a server that was killed.
+    if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+        return Err(failed(std::io::ErrorKind::AddrInUse.into()));
+    }
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(UnixSocket { listener, path })
 }
 
 /// A server in a task of its own. Dropping it stops it, without waiting for its clients.
@@ -193,17 +267,29 @@ impl RunningServer {
 }
 
 /// A connection from its first byte to its last.
-async fn converse(shared: Arc<Shared>, phase: watch::Receiver<Phase>, socket: TcpStream) {
-    // Answers are whole when they are sent; waiting for more bytes would only delay them.
-    let _ = socket.set_nodelay(true);
-    let (read, write) = socket.into_split();
-    let mut reader = FrameReader::new(read, shared.options.max_message_bytes);
+async fn converse(
+    shared: Arc<Shared>,
+    phase: watch::Receiver<Phase>,
+    (read, write): (Reading, Writing),
+    mut peer: Peer,
+) {
+    let mut reader = FrameReader::new(read);
     let mut out = Output::new(write);
     let mut draining = phase.clone();
+    let greeting = async {
+        let tls = shared.options.tls.as_ref().map(Tls::current);
+        let wish = greet(&mut reader, &mut out, &mut peer, tls).await?;
+        if let Wish::Session(startup) = &wish {
+            let catalog = shared.database.catalog();
+            authenticate(&shared.options.access, &catalog, startup, &peer, &mut reader, &mut out).await?;
+        }
+        Ok(wish)
+    };
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(shared.options.startup_timeout, greet(&mut reader, &mut out)) => greeted,
+        greeted = tokio::time::timeout(shared.options.startup_timeout, greeting) => greeted,
         _ = draining.wait_for(|phase| *phase >= Phase::Draining) => return,
     };
+    reader.allow(shared.options.max_message_bytes);
     match greeted {
         Ok(Ok(Wish::Session(startup))) => serve(&shared, phase, startup, reader, out).await,
         Ok(Ok(Wish::Cancel { process, secret })) => shared.cancel(process, &secret),
@@ -250,19 +336,38 @@ impl Shared {
         let random = [uuid::Uuid::new_v4().into_bytes(), uuid::Uuid::new_v4().into_bytes()].concat();
         let length = if startup.has_long_secrets() { 32 } else { 4 };
         let secret = Bytes::from(random).slice(..length);
+        let user = startup.user()?.to_owned();
         let mut connections = self.connections.lock();
-        if connections.len() >= self.options.max_connections {
-            return Err(Error::new(ErrorKind::TooManyConnections, "sorry, too many clients already")
-                .with_detail(format!("The server serves {} clients at a time.", self.options.max_connections)));
-        }
+        self.check_room(&connections, &user)?;
         let process = loop {
             let process = self.next_process.fetch_add(1, Ordering::Relaxed) & i32::MAX;
             if process != 0 && !connections.contains_key(&process) {
                 break process;
             }
         };
-        connections.insert(process, Entry { secret: secret.clone(), canceller });
+        connections.insert(process, Entry { secret: secret.clone(), canceller, user });
         Ok(Place { shared: self.clone(), process, secret })
+    }
+
+    /// Fails with 53300 unless there is room for another client of this user. Some is kept for superusers.
+    fn check_room(&self, connections: &HashMap<i32, Entry>, user: &str) -> Result<()> {
+        let full = |message: String| Error::new(ErrorKind::TooManyConnections, message);
+        let catalog = self.database.catalog();
+        let role = catalog.rights.role(user);
+        let superuser = role.is_none_or(|role| role.superuser);
+        let kept = if superuser { 0 } else { KEPT_FOR_SUPERUSERS.min(self.options.max_connections / 2) };
+        if connections.len() >= self.options.max_connections {
+            return Err(full("sorry, too many clients already".into())
+                .with_detail(format!("The server serves {} clients at a time.", self.options.max_connections)));
+        }
+        if connections.len() + kept >= self.options.max_connections {
+            return Err(full("remaining connection slots are reserved for superusers".into()));
+        }
+        let own = connections.values().filter(|entry| entry.user == user).count();
+        match role.and_then(|role| role.connection_limit).filter(|_| !superuser) {
+            Some(limit) if own >= limit as usize => Err(full(format!("too many connections for role \"{user}\""))),
+            _ => Ok(()),
+        }
     }
 
     /// Cancels what a connection is running, if the secret is right. There is no answer either way.

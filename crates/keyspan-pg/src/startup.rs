@@ -3,6 +3,8 @@
 //! The rule: every error here is FATAL and ends the connection; no request is looked at before a session exists, and
 //! nothing that was sent ahead of a negotiation's answer is ever taken for part of what follows.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
 use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
@@ -12,6 +14,8 @@ use crate::engine::Session;
 use crate::failure::{Failure, protocol};
 use crate::frame::FrameReader;
 use crate::output::Output;
+use crate::tls::TlsState;
+use crate::transport::{self, Peer, Reading, Writing};
 use crate::types::parameter::utf8;
 
 const CANCEL_REQUEST: u32 = 80_877_102;
@@ -43,26 +47,72 @@ pub(crate) struct Startup {
     parameters: Vec<(String, String)>,
 }
 
-/// Reads up to the start-up packet or the cancel request. Encryption is refused, since only loopback is served.
-pub(crate) async fn greet(reader: &mut FrameReader, out: &mut Output) -> Result<Wish, Failure> {
+/// Reads up to the start-up packet or the cancel request. TLS is begun where the client asks for it, or begins with it,
+/// and the server has a certificate; then the peer says so.
+pub(crate) async fn greet(
+    reader: &mut FrameReader,
+    out: &mut Output,
+    peer: &mut Peer,
+    tls: Option<Arc<TlsState>>,
+) -> Result<Wish, Failure> {
     let (mut asked_ssl, mut asked_gss) = (false, false);
+    if let Some(tls) = &tls
+        && reader.socket().begins_with_tls().await?
+    {
+        begin_tls(reader, out, peer, tls, true).await?;
+        asked_ssl = true;
+    }
     loop {
         let Some(mut packet) = reader.startup_packet().await? else { return Ok(Wish::Nothing) };
         match packet.get_u32() {
             SSL_REQUEST if !asked_ssl => asked_ssl = true,
-            GSS_REQUEST if !asked_gss => asked_gss = true,
+            GSS_REQUEST if !asked_gss => {
+                asked_gss = true;
+                refuse_early_bytes(reader)?;
+                out.byte(b'N');
+                out.flush().await?;
+                continue;
+            }
             CANCEL_REQUEST => return cancel(packet).map_err(Failure::Fatal),
             version => return startup(version, packet).map(Wish::Session).map_err(Failure::Fatal),
         }
-        if reader.has_unread() {
-            let error = protocol("received unencrypted data after encryption request").with_detail(
-                "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.",
-            );
-            return Err(Failure::Fatal(error));
+        refuse_early_bytes(reader)?;
+        match &tls {
+            Some(tls) if asked_ssl && peer.tls.is_none() && peer.address.is_some() => {
+                out.byte(b'S');
+                out.flush().await?;
+                begin_tls(reader, out, peer, tls, false).await?;
+            }
+            _ => {
+                out.byte(b'N');
+                out.flush().await?;
+            }
         }
-        out.byte(b'N');
-        out.flush().await?;
     }
+}
+
+async fn begin_tls(
+    reader: &mut FrameReader,
+    out: &mut Output,
+    peer: &mut Peer,
+    tls: &Arc<TlsState>,
+    direct: bool,
+) -> Result<(), Failure> {
+    let reading = std::mem::replace(reader.socket(), Reading::Taken);
+    let writing = std::mem::replace(out.socket(), Writing::Taken);
+    (*reader.socket(), *out.socket()) = transport::with_tls(reading, writing, tls, direct).await?;
+    peer.tls = Some(tls.clone());
+    Ok(())
+}
+
+fn refuse_early_bytes(reader: &FrameReader) -> Result<(), Failure> {
+    if !reader.has_unread() {
+        return Ok(());
+    }
+    let error = protocol("received unencrypted data after encryption request").with_detail(
+        "This could be either a client-software bug or evidence of an attempted man-in-the-middle attack.",
+    );
+    Err(Failure::Fatal(error))
 }
 
 fn cancel(mut packet: Bytes) -> Result<Wish> {
@@ -102,6 +152,18 @@ impl Startup {
         self.parameters.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whom the client says it is.
+    pub(crate) fn user(&self) -> Result<&str> {
+        self.get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidAuthorization, "no PostgreSQL user name specified in startup packet")
+        })
+    }
+
+    /// The database that it asks for: the one of its own name unless it says another.
+    pub(crate) fn database<'a>(&'a self, user: &'a str) -> &'a str {
+        self.get("database").filter(|name| !name.is_empty()).unwrap_or(user)
+    }
+
     /// Whether the client reads secrets longer than four bytes.
     pub(crate) fn has_long_secrets(&self) -> bool {
         self.minor >= NEWEST_MINOR
@@ -109,14 +171,11 @@ impl Startup {
 
     /// Gives the session what the client asked for: its user, its database, its settings.
     pub(crate) fn apply(&self, session: &mut Session) -> Result<()> {
-        let user = self.get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidAuthorization, "no PostgreSQL user name specified in startup packet")
-        })?;
+        let user = self.user()?;
         if self.get("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
             return Err(Error::not_supported("replication connections are not supported"));
         }
-        let database = self.get("database").filter(|name| !name.is_empty()).unwrap_or(user);
-        session.connect_as(user, database)?;
+        session.connect_as(user, self.database(user))?;
         for (name, value) in options(self.get("options").unwrap_or_default())? {
             session.set(&name, &value)?;
         }

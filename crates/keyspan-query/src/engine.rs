@@ -114,7 +114,8 @@ impl QueryEngine {
 
     fn state_of(&self, context: &QueryContext, functions: FunctionContext) -> SessionState {
         let mut state = self.state.clone();
-        let statement = StatementContext { snapshot: context.snapshot.clone(), info: context.info.clone() };
+        let catalog = context.shown_catalog();
+        let statement = StatementContext { snapshot: context.snapshot.clone(), catalog, info: context.info.clone() };
         *state.config_mut() = functions.config.with_extension(Arc::new(statement));
         state.mark_start_execution();
         state.execution_props_mut().query_execution_start_time = functions.now;
@@ -127,7 +128,7 @@ impl QueryEngine {
             info: context.info.clone(),
             search_path: Arc::new(context.search_path.clone()),
             now: context.now,
-            catalog: context.snapshot.catalog().clone(),
+            catalog: context.shown_catalog(),
             snapshot,
         };
         let options = config.options_mut();

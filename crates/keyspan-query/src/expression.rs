@@ -17,12 +17,12 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, Result, Value, array_of};
 
-use crate::binder::Names;
-use crate::binder::{analyzed, options, output_schema, parameter_types, placeholder_types};
+use crate::binder::{Names, Scope, analyzed, options, output_schema, parameter_types, placeholder_types};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::pg_catalog;
+use crate::rights::Reading;
 use crate::semantics;
 use crate::table::Mentions;
 use crate::types::parameter_values;
@@ -191,8 +191,8 @@ fn planned(
     schema: &DFSchema,
     context: &QueryContext,
 ) -> Result<Vec<Expr>> {
-    let search_path = &context.search_path;
-    let names = Names::new(engine.options.parser, state, context, search_path, Mentions::default(), 0);
+    let scope = Scope::of(context, &Reading::default());
+    let names = Names::new(engine.options.parser, state, context, scope, Mentions::default());
     let planner = SqlToRel::new_with_options(&names, options(state));
     let types = placeholder_types(context.parameter_types.len(), context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);

@@ -51,6 +51,7 @@ mod physical;
 mod plan_cache;
 mod prefix;
 mod repeated;
+mod rights;
 pub mod rollup;
 mod scan;
 pub mod semantics;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Copy, CopySubject, ObjectName};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Stamp, TableDef, WriteBatch};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Right, Stamp, TableDef, WriteBatch};
 
 use crate::database::Database;
+use crate::dml::rights;
 use crate::expression::compile;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
@@ -143,6 +144,8 @@ impl Session {
     /// As [`Session::copy_in`].
     pub fn bulk_insert(&mut self, table: &ObjectName, columns: &[String]) -> Result<CopyIn> {
         let table = names::table(&self.catalog(), &self.context.settings.search_path(), table)?;
+        let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+        self.context.require(&table, Right::Insert, &rights::ids(&table, &names))?;
         let hidden = table.columns[0].hidden;
         let intake = Intake::complete(&mut self.context, table, columns)?;
         let commit_every =

@@ -33,6 +33,7 @@
 //!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
 //!   opening a database.
 
+mod audit;
 mod backup;
 pub mod bulk;
 pub mod cancel;
@@ -54,6 +55,7 @@ mod names;
 mod open;
 pub mod outcome;
 mod parameter;
+pub mod password;
 mod point;
 mod prepare;
 pub mod prepared;

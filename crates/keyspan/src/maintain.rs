@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use keyspan_cql::{Maintain, ObjectName, Statement};
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{Error, ErrorKind, Object, Result};
 
 use crate::context::ClientContext;
 use crate::ddl::materialized;
-use crate::names;
+use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
 
 /// Runs one of these statements. The store works on all tables at once, so names are only checked to exist.
@@ -23,7 +23,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Re
         Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Upkeep::Refresh(name)),
     };
     for name in names {
-        names::expect(&context.catalog(), &context.settings.search_path(), name)?;
+        let (id, shown) = match names::expect(&context.catalog(), &context.settings.search_path(), name)? {
+            TableOrView::Table(table) => (table.id, format!("table {}", table.name)),
+            TableOrView::View(view) => (view.id, format!("view {}", view.name)),
+        };
+        context.require_owner(&Object::Relation(id), &shown)?;
+    }
+    if names.is_empty() && !matches!(work, Upkeep::Nothing) {
+        context.require_superuser(&format!("execute {tag}"))?;
     }
     if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && context.in_transaction_block() {
         let message = format!("{tag} cannot run inside a transaction block");

@@ -7,7 +7,9 @@ use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
-use keyspan_model::{ColumnType, ErrorKind, FamilyDef, Member, Result, ScanColumn, TableDef, Value};
+use keyspan_model::{
+    ColumnId, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef, Value,
+};
 use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Zone, key_of};
 use keyspan_seam::Snapshot;
 
@@ -277,8 +279,30 @@ pub(crate) fn key_parameters(parts: &[KeyPart]) -> Vec<(usize, ColumnType)> {
     parts.iter().filter_map(parameter).collect()
 }
 
+impl PointSelect {
+    /// The columns that it reads, the key among them.
+    fn columns(&self) -> Vec<ColumnId> {
+        let table = &self.handle.table;
+        let read = self.outputs.iter().filter_map(|output| match output {
+            PointOutput::Column(place) => Some(table.columns[*place].id),
+            PointOutput::Cell(place, _) | PointOutput::Family(place) => Some(table.families[*place].value.id),
+            PointOutput::RowKey => None,
+        });
+        read.chain(table.key().map(|column| column.id)).collect()
+    }
+
+    /// Fails with 42501 where the session may not read these columns.
+    pub(crate) fn check_rights(&self, context: &ClientContext) -> Result<()> {
+        match context.principal() {
+            Principal::Owner => Ok(()),
+            Principal::Role(_) => context.require(&self.handle.table, Right::Select, &self.columns()),
+        }
+    }
+}
+
 /// Runs it.
 pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, parameters: &[Value]) -> Result<Outcome> {
+    select.check_rights(context)?;
     count(&context.database.counts().point_reads);
     let tag = Tag::streamed("SELECT");
     let Some(key) = select.bind(parameters)? else {

@@ -108,6 +108,7 @@ impl Preparation {
 
     async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
         if let Some(select) = point::recognize(context, query) {
+            select.check_rights(context)?;
             for (index, ty) in select.parameter_types() {
                 self.set_type(index, ty);
             }

@@ -26,6 +26,7 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
     if key == "transaction_isolation" || key == "transaction_read_only" {
         return set_transaction(context, &key, statement.values.as_deref());
     }
+    context.check_setting(&key, statement.values.as_deref())?;
     let former = context.settings.get(&key).map(str::to_string);
     match &statement.values {
         None => context.settings.reset(&key)?,

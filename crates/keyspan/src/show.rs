@@ -31,7 +31,7 @@ pub(crate) fn schema(context: &ClientContext, show: &Show) -> Result<SchemaRef> 
 
 /// `SHOW`.
 pub(crate) fn run(context: &mut ClientContext, show: &Show) -> Result<Outcome> {
-    let catalog = context.catalog();
+    let catalog = context.shown_catalog();
     let schema = schema(context, show)?;
     let rows: Vec<Vec<String>> = match show {
         Show::Setting(name) => vec![vec![context.settings.expect(name)?.to_string()]],
@@ -116,7 +116,7 @@ pub(crate) fn describe_schema() -> SchemaRef {
 
 /// `DESCRIBE`.
 pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Result<Outcome> {
-    let catalog = context.catalog();
+    let catalog = context.shown_catalog();
     let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
         let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
         rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).map(|t| describe::table_row(t)));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use keyspan_model::{ColumnType, FamilyKind, GcRule};
 
-use super::{ObjectName, Query, SourceExpression};
+use super::{ObjectName, Query, RoleName, SourceExpression};
 
 /// `CREATE KEYSPACE [IF NOT EXISTS] name [WITH …]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct CreateKeyspace {
     pub name: String,
     /// Answer a notice if it exists.
     pub if_not_exists: bool,
+    /// `AUTHORIZATION role`.
+    pub owner: Option<RoleName>,
     /// Cassandra's options (`replication`, `durable_writes`, …), stored as they are.
     pub options: Vec<TableOption>,
 }
@@ -28,6 +30,8 @@ pub struct AlterKeyspace {
     pub options: Vec<TableOption>,
     /// The new name.
     pub rename_to: Option<String>,
+    /// `OWNER TO role`.
+    pub owner: Option<RoleName>,
 }
 
 /// `option = value` of a table or keyspace. Unknown options are kept and shown, so that pasted Cassandra DDL works.
@@ -248,6 +252,8 @@ pub struct AlterTable {
 /// One change of an ALTER TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlterAction {
+    /// `OWNER TO role`.
+    OwnerTo(RoleName),
     /// `ADD [COLUMN] [IF NOT EXISTS] column type …`.
     AddColumn {
         /// Answer a notice if the column exists.

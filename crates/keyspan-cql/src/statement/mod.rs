@@ -5,11 +5,12 @@
 //! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1
 //! and, as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 //!
-//! - `define`: definitions; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
+//! - `define`: definitions; `rights`: roles and rights; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
 //!   transactions, prepared statements.
 
 mod define;
 mod read;
+mod rights;
 mod session;
 mod write;
 
@@ -19,6 +20,7 @@ use sqlparser::ast;
 
 pub use define::*;
 pub use read::*;
+pub use rights::*;
 pub use session::*;
 pub use write::*;
 
@@ -141,6 +143,16 @@ pub enum Statement {
     CreateIndex(CreateIndex),
     /// `COMMENT ON`.
     Comment(Comment),
+    /// `CREATE ROLE | USER | GROUP`.
+    CreateRole(CreateRole),
+    /// `ALTER ROLE | USER | GROUP`.
+    AlterRole(AlterRole),
+    /// `DROP ROLE | USER | GROUP`.
+    DropRole(DropRole),
+    /// `GRANT` and `REVOKE` of memberships.
+    GrantRoles(GrantRoles),
+    /// `GRANT` and `REVOKE` of rights.
+    GrantRights(GrantRights),
     /// `INSERT`.
     Insert(Box<Insert>),
     /// `UPDATE`.

@@ -34,13 +34,14 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
+use crate::rights::{Read, Reading};
 use crate::semantics::{corrected, json_of_nested};
 use crate::syntax::parts_of;
 use crate::table::Mentions;
 use names::{Named, find};
 use rewrite::{Effort, Rewritten, rewrite};
 
-pub use names::{Names, rollup_of};
+pub use names::{Names, Scope, rollup_of};
 
 /// A query's plan before optimization.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub struct Planned {
     pub plan: LogicalPlan,
     /// One per output column.
     pub labels: Vec<String>,
+    /// The tables and views that its names stand for.
+    pub reads: Vec<Read>,
 }
 
 /// Plans a query over the context's tables.
@@ -58,7 +61,10 @@ pub fn plan_query(
     query: &ast::Query,
     context: &QueryContext,
 ) -> Result<Planned> {
-    plan_under(parser, state, query, context, &context.search_path, 0)
+    let reading = Reading::default();
+    let (plan, labels) = plan_under(parser, state, query, context, Scope::of(context, &reading))?;
+    let reads = reading.of_plan(&plan, context.snapshot.catalog())?;
+    Ok(Planned { plan, labels, reads })
 }
 
 fn plan_under(
@@ -66,18 +72,17 @@ fn plan_under(
     state: &SessionState,
     query: &ast::Query,
     context: &QueryContext,
-    search_path: &[String],
-    depth: usize,
-) -> Result<Planned> {
+    scope: Scope<'_>,
+) -> Result<(LogicalPlan, Vec<String>)> {
     let attempt = |effort: Effort| {
         let resolve = |name: &ast::ObjectName| {
             let (schema, name) = parts_of(name)?;
-            match find(context.snapshot.catalog(), search_path, schema.as_deref(), &name)? {
+            match find(context.snapshot.catalog(), scope.search_path, schema.as_deref(), &name)? {
                 Named::Table(table) => Some(table),
                 Named::View(_) => None,
             }
         };
-        let names = |mentions| Names::new(parser, state, context, search_path, mentions, depth);
+        let names = |mentions| Names::new(parser, state, context, scope.clone(), mentions);
         let columns = |name: &ast::ObjectName| names(Mentions::default()).columns(name);
         let rewritten = rewrite(query, &resolve, &columns, effort).map_err(external)?;
         let names = names(rewritten.mentions.clone());
@@ -95,7 +100,7 @@ fn from_duplicate(error: &datafusion::error::DataFusionError) -> bool {
     text.contains("require unique expression names") || text.contains("duplicate unqualified field name")
 }
 
-fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
+fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<(LogicalPlan, Vec<String>)> {
     let planner = SqlToRel::new_with_options(names, options(names.state));
     let types = placeholder_types(rewritten.mentions.parameters, names.context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
@@ -104,7 +109,7 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<Planned> {
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
     let plan = maps_as_json(corrected(plan)?)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
-    Ok(Planned { plan, labels })
+    Ok((plan, labels))
 }
 
 /// The plan with families among its columns as `jsonb`, which is how a client gets them.
@@ -151,14 +156,15 @@ pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
         return Err(external(Error::not_supported("this engine has no parser for views")));
     };
     let query = parser(&view.sql).map_err(external)?;
-    let planned = plan_under(names.parser, names.state, &query, names.context, &view.search_path, names.depth + 1)?;
-    let columns = planned.plan.schema().columns();
+    let scope = names.scope.within(view, names.context.snapshot.catalog());
+    let (plan, labels) = plan_under(names.parser, names.state, &query, names.context, scope)?;
+    let columns = plan.schema().columns();
     let named = columns.into_iter().enumerate().map(|(index, column)| {
-        let name = view.columns.get(index).or_else(|| planned.labels.get(index)).cloned();
+        let name = view.columns.get(index).or_else(|| labels.get(index)).cloned();
         let name = name.unwrap_or_else(|| column.name.clone());
         Expr::Column(column).alias(name)
     });
-    LogicalPlanBuilder::from(planned.plan).project(named)?.build()
+    LogicalPlanBuilder::from(plan).project(named)?.build()
 }
 
 /// Parameter types by number, from what the plan knows of them and what the client said.

@@ -27,6 +27,7 @@ use crate::error::{external, from_datafusion};
 use crate::family::{CELLS, cells_table};
 use crate::functions;
 use crate::pg_catalog;
+use crate::rights::Reading;
 use crate::rollup::RollupTable;
 use crate::semantics;
 use crate::syntax::parts_of;
@@ -36,30 +37,50 @@ use crate::types::literal_text;
 /// Views within views, at most: a cycle cannot be made, but depth costs stack.
 const DEEPEST_VIEW: usize = 32;
 
+/// Where the names of a query are looked up, and as whom.
+#[derive(Clone, Debug)]
+pub struct Scope<'a> {
+    pub(crate) search_path: &'a [String],
+    /// How many views deep the query stands.
+    depth: usize,
+    reading: Reading,
+}
+
+impl<'a> Scope<'a> {
+    /// That of a statement.
+    pub fn of(context: &'a QueryContext, reading: &Reading) -> Scope<'a> {
+        Scope { search_path: &context.search_path, depth: 0, reading: reading.clone() }
+    }
+
+    /// That of a view's query: the search path is the one it was created with, and it reads as its owner.
+    pub fn within<'b>(&self, view: &'b ViewDef, catalog: &Catalog) -> Scope<'b> {
+        let reading = self.reading.within(view, catalog);
+        Scope { search_path: &view.search_path, depth: self.depth + 1, reading }
+    }
+}
+
 /// What the names of one query mean.
 pub struct Names<'a> {
     pub(crate) parser: Option<QueryParser>,
     pub(crate) state: &'a SessionState,
     pub(crate) context: &'a QueryContext,
-    pub(crate) search_path: &'a [String],
+    pub(crate) scope: Scope<'a>,
     pub(crate) mentions: Mentions,
-    pub(crate) depth: usize,
     relations: [Arc<dyn RelationPlanner>; 2],
 }
 
 impl<'a> Names<'a> {
-    /// The names of a statement, or of a view so many views deep.
+    /// The names of a statement, or of a view.
     pub(crate) fn new(
         parser: Option<QueryParser>,
         state: &'a SessionState,
         context: &'a QueryContext,
-        search_path: &'a [String],
+        scope: Scope<'a>,
         mentions: Mentions,
-        depth: usize,
     ) -> Names<'a> {
         let relations: [Arc<dyn RelationPlanner>; 2] =
             [Arc::new(AsOfRelation), Arc::new(semantics::UnionRelation::default())];
-        Names { parser, state, context, search_path, mentions, depth, relations }
+        Names { parser, state, context, scope, mentions, relations }
     }
 }
 
@@ -111,11 +132,14 @@ impl Names<'_> {
     /// The columns of all views, for the system tables that list columns. A view that cannot be planned has none, and
     /// so have all within a view on such a system table: else views could ask for themselves.
     fn view_columns(&self) -> pg_catalog::ViewColumns {
-        if self.depth > 0 {
+        if self.scope.depth > 0 {
             return Vec::new();
         }
+        // To list columns is not to read rows.
+        let scope = Scope { reading: Reading::default(), ..self.scope.clone() };
+        let names = Names::new(self.parser, self.state, self.context, scope, self.mentions.clone());
         let columns = |view: &ViewDef| {
-            let plan = analyzed(self.state, &plan_view(self, view).ok()?).ok()?;
+            let plan = analyzed(self.state, &plan_view(&names, view).ok()?).ok()?;
             let labels: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
             Some((view.id, output_schema(plan.schema(), &labels)))
         };
@@ -133,9 +157,11 @@ impl Names<'_> {
             Some((schema, name)) => (Some(schema), name),
             None => (None, *table),
         };
-        let Some(Named::Table(table)) = find(self.context.snapshot.catalog(), self.search_path, schema, name) else {
+        let Some(Named::Table(table)) = find(self.context.snapshot.catalog(), self.scope.search_path, schema, name)
+        else {
             return Err(self.undefined(schema, name));
         };
+        self.scope.reading.table(&table);
         let Some(family) = table.family(family) else {
             let message = format!("family \"{family}\" of relation \"{name}\" does not exist");
             return Err(Error::new(ErrorKind::UndefinedColumn, message));
@@ -144,7 +170,8 @@ impl Names<'_> {
     }
 
     fn view(&self, view: &ViewDef) -> Result<Arc<dyn TableSource>> {
-        if self.depth >= DEEPEST_VIEW {
+        self.scope.reading.view(view);
+        if self.scope.depth >= DEEPEST_VIEW {
             let message = format!("views are nested more than {DEEPEST_VIEW} deep");
             return Err(external(Error::new(ErrorKind::TooComplex, message)));
         }
@@ -165,7 +192,7 @@ impl Names<'_> {
         let catalog = self.context.snapshot.catalog();
         let visible = |keyspace: &str| match schema {
             Some(schema) => schema == keyspace,
-            None => self.search_path.iter().any(|each| each == keyspace),
+            None => self.scope.search_path.iter().any(|each| each == keyspace),
         };
         let tables = catalog.tables.values().filter(|table| visible(&table.keyspace)).map(|table| table.name.as_str());
         let views = catalog.views.values().filter(|view| visible(&view.keyspace)).map(|view| view.name.as_str());
@@ -189,8 +216,8 @@ pub fn rollup_of(
     context: &QueryContext,
     view: &ViewDef,
 ) -> Result<Option<RollupTable>> {
-    let search_path = &view.search_path;
-    let names = Names::new(parser, state, context, search_path, Mentions::default(), 0);
+    let scope = Scope { search_path: &view.search_path, depth: 0, reading: Reading::default() };
+    let names = Names::new(parser, state, context, scope, Mentions::default());
     view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
 
@@ -200,8 +227,11 @@ impl ContextProvider for Names<'_> {
         if let Some(system) = self.system_table(schema, table) {
             return Ok(system);
         }
-        match find(self.context.snapshot.catalog(), self.search_path, schema, table) {
-            Some(Named::Table(table)) => Ok(provider_as_source(Arc::new(KeyspanTable::new(table, &self.mentions)))),
+        match find(self.context.snapshot.catalog(), self.scope.search_path, schema, table) {
+            Some(Named::Table(table)) => {
+                self.scope.reading.table(&table);
+                Ok(provider_as_source(Arc::new(KeyspanTable::new(table, &self.mentions))))
+            }
             Some(Named::View(view)) => self.view(&view),
             None => Err(external(self.undefined(schema, table))),
         }

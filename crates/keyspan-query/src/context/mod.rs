@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Result};
+use keyspan_model::{Catalog, ColumnType, Principal, Result};
 use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
@@ -25,12 +25,27 @@ pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
 pub struct SessionInfo {
     /// Answer of `current_user`.
     pub user: String,
+    /// Answer of `session_user`.
+    pub session_user: String,
+    /// As whom statements run.
+    pub principal: Principal,
     /// Answer of `current_database()`.
     pub database: String,
     /// Values of `current_setting(name)` and `SHOW`.
     pub settings: BTreeMap<String, String>,
     /// What `set_config` has asked for, in order; whoever runs the statement takes it.
     pub changes: Arc<Mutex<Vec<SettingChange>>>,
+}
+
+impl QueryContext {
+    /// The catalog as system tables and functions show it: without tables and views that the principal has no right to.
+    pub(crate) fn shown_catalog(&self) -> Arc<Catalog> {
+        let catalog = self.snapshot.catalog();
+        match catalog.rights.is_superuser(self.info.principal) {
+            true => catalog.clone(),
+            false => Arc::new(catalog.seen_by(self.info.principal)),
+        }
+    }
 }
 
 /// A call of `set_config`.
@@ -66,6 +81,8 @@ pub struct QueryContext {
 pub struct StatementContext {
     /// The tables as of the statement.
     pub snapshot: Arc<dyn Snapshot>,
+    /// What system tables show of the catalog.
+    pub catalog: Arc<Catalog>,
     /// The session, to functions and system tables.
     pub info: Arc<SessionInfo>,
 }

@@ -52,9 +52,10 @@ pub fn functions() -> Vec<Overload> {
     for name in ["current_database", "current_catalog"] {
         add(name, &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.database.clone())));
     }
-    for name in ["current_user", "session_user", "user", "current_role"] {
+    for name in ["current_user", "user", "current_role"] {
         add(name, &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
     }
+    add("session_user", &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.session_user.clone())));
     add("current_schema", &[], C::Text, |call, _| {
         Ok(call.facts.search_path.first().map_or(Value::Null, |schema| Value::Text(schema.clone())))
     });
@@ -78,7 +79,6 @@ pub fn functions() -> Vec<Overload> {
     add("obj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
     add("col_description", &[N, Parameter::Is(C::Int)], C::Text, |_, _| Ok(Value::Null));
     add("shobj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
-    add("pg_get_userbyid", &[N], C::Text, |call, _| Ok(Value::Text(call.facts.info.user.clone())));
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
     advisory_locks(&mut all);

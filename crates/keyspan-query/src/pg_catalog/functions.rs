@@ -83,11 +83,13 @@ fn names(all: &mut Vec<Overload>) {
     add("to_regtype", &[T], C::BigInt, |_, v| Ok(type_oid(&v[0])));
     add("to_regnamespace", &[T], C::BigInt, |call, v| Ok(namespace_oid(call, &v[0])));
     add("to_regrole", &[T], C::BigInt, |call, v| {
-        Ok(if text(&v[0]) == Some(Source::of(&call.facts).user()) {
-            Value::BigInt(super::source::OWNER)
-        } else {
-            Value::Null
-        })
+        let oid = text(&v[0]).and_then(|name| Source::of(&call.facts).role_oid(name));
+        Ok(oid.map_or(Value::Null, Value::BigInt))
+    });
+    add("pg_get_userbyid", &[N], C::Text, |call, v| {
+        let source = Source::of(&call.facts);
+        let oid = number(&v[0]).unwrap_or(0);
+        Ok(Value::Text(source.role_name(oid).map_or_else(|| format!("unknown (OID={oid})"), str::to_owned)))
     });
     for name in ["to_regproc", "to_regprocedure"] {
         add(name, &[T], C::BigInt, |_, _| Ok(Value::Null));
@@ -202,7 +204,7 @@ fn reg_oid(call: &Call<'_>, values: &[Value]) -> Result<Value> {
             (found, ErrorKind::UndefinedSchema, format!("schema \"{name}\" does not exist"))
         }
         "regrole" => {
-            let found = (source.user() == name).then_some(super::source::OWNER);
+            let found = source.role_oid(name);
             (found, ErrorKind::UndefinedObject, format!("role \"{name}\" does not exist"))
         }
         _ => (None, ErrorKind::UndefinedFunction, format!("function \"{name}\" does not exist")),
@@ -235,7 +237,7 @@ fn reg_name(call: &Call<'_>, kind: &Value, oid: i64) -> String {
         }),
         "regtype" => type_of_oid(oid).map(|_| format_type(oid, -1)),
         "regnamespace" => source.namespaces().iter().find(|(_, each)| **each == oid).map(|(name, _)| quote_ident(name)),
-        "regrole" => (oid == super::source::OWNER).then(|| quote_ident(source.user())),
+        "regrole" => source.role_name(oid).map(quote_ident),
         _ => None,
     };
     found.unwrap_or_else(|| oid.to_string())

@@ -1,9 +1,10 @@
 //! The rows of `information_schema`: tables, columns, schemas, keys, checks.
 
 use arrow::datatypes::Schema;
-use keyspan_model::{ColumnDef, ColumnType, TableDef};
+use keyspan_model::{ColumnDef, ColumnType, Principal, TableDef};
 
 use super::definition::{column_type, format_type, type_of_oid};
+use super::roles::{role_oid, table_privileges};
 use super::row::Row;
 use super::source::{Source, has_key, key_name, shown};
 
@@ -19,14 +20,27 @@ pub fn rows(name: &str, source: &Source) -> Vec<Row> {
         "key_column_usage" => key_columns(source),
         "constraint_column_usage" => constraint_columns(source),
         "check_constraints" => checks(source),
-        "enabled_roles" => vec![Row::new().with("role_name", source.user())],
+        "enabled_roles" => enabled_roles(source),
+        "table_privileges" | "role_table_grants" => table_privileges(source),
         _ => Vec::new(),
     }
 }
 
+fn enabled_roles(source: &Source) -> Vec<Row> {
+    let names: Vec<&str> = match source.info.principal {
+        Principal::Owner => vec![source.user()],
+        Principal::Role(id) => {
+            let enabled = source.catalog.rights.memberships(id);
+            enabled.iter().filter_map(|id| source.role_name(role_oid(*id))).collect()
+        }
+    };
+    names.into_iter().map(|name| Row::new().with("role_name", name)).collect()
+}
+
 fn schemata(source: &Source) -> Vec<Row> {
     let row = |(name, _): (String, i64)| {
-        Row::new().with("catalog_name", source.database()).with("schema_name", name).with("schema_owner", source.user())
+        let owner = source.role_name(source.schema_owner(&name)).map(str::to_owned);
+        Row::new().with("catalog_name", source.database()).with("schema_name", name).with("schema_owner", owner)
     };
     source.namespaces().into_iter().map(row).collect()
 }

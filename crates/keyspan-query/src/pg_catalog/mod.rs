@@ -7,6 +7,7 @@
 //! - `definition`: names, columns and their types.
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows.
+//! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
 //! - `keywords`: `pg_get_keywords()`.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
 
@@ -19,6 +20,7 @@ mod lookup;
 mod privilege;
 mod relations;
 mod rewrite;
+mod roles;
 mod row;
 mod session_rows;
 mod size;
@@ -98,7 +100,7 @@ impl TableProvider for SystemTable {
             .get_extension::<StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let source = Source {
-            catalog: statement.snapshot.catalog().clone(),
+            catalog: statement.catalog.clone(),
             info: statement.info.clone(),
             search_path: Arc::default(),
             views: self.views.clone(),

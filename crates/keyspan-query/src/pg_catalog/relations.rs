@@ -1,7 +1,7 @@
 //! Rows about tables, views, columns, keys, constraints and types.
 
 use arrow::datatypes::Schema;
-use keyspan_model::{ColumnRole, ColumnType, TableDef, ViewDef};
+use keyspan_model::{ColumnRole, ColumnType, Object, TableDef, TableId, ViewDef};
 
 use super::definition::{
     self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
@@ -35,7 +35,10 @@ fn schema_oid(source: &Source, name: &str) -> i64 {
 }
 
 fn namespaces(source: &Source) -> Vec<Row> {
-    let row = |(name, oid): (String, i64)| Row::new().with("oid", oid).with("nspname", name).with("nspowner", OWNER);
+    let row = |(name, oid): (String, i64)| {
+        let row = Row::new().with("oid", oid).with("nspname", &name).with("nspowner", source.schema_owner(&name));
+        row.with("nspacl", source.access(&Object::Keyspace(name)))
+    };
     source.namespaces().into_iter().map(row).collect()
 }
 
@@ -62,7 +65,8 @@ fn classes(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values() {
         let row = class(table_oid(table.id), &table.name, &table.keyspace, "r", shown(table).count());
         rows.push(
-            row.with("reltype", row_type_oid(table.id))
+            owned(source, row, table.id)
+                .with("reltype", row_type_oid(table.id))
                 .with("relam", TABLE_METHOD)
                 .with("relfilenode", table_oid(table.id))
                 .with("relhasindex", has_key(table))
@@ -78,7 +82,7 @@ fn classes(source: &Source) -> Vec<Row> {
         let kept = view.rollup.as_ref().map(|rollup| rollup.rows.columns.len());
         let columns = planned.or(kept).unwrap_or(view.columns.len());
         let kind = if view.rollup.is_some() { "m" } else { "v" };
-        let row = class(table_oid(view.id), &view.name, &view.keyspace, kind, columns);
+        let row = owned(source, class(table_oid(view.id), &view.name, &view.keyspace, kind, columns), view.id);
         let row = row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]);
         rows.push(match &view.rollup {
             Some(_) => row.with("relam", TABLE_METHOD).with("relfilenode", table_oid(view.id)),
@@ -86,6 +90,11 @@ fn classes(source: &Source) -> Vec<Row> {
         });
     }
     rows
+}
+
+/// With the owner and the access list of a table or view.
+fn owned(source: &Source, row: Row, id: TableId) -> Row {
+    row.with("relowner", source.owner(id)).with("relacl", source.access(&Object::Relation(id)))
 }
 
 fn attribute(relation: i64, name: &str, number: usize, (oid, modifier): (i64, i64)) -> Row {
@@ -119,6 +128,7 @@ fn attributes(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
             let row = attribute(table_oid(table.id), &column.name, number, type_of_column(&column));
+            let row = row.with("attacl", source.access(&Object::Column(table.id, column.id)));
             rows.push(
                 row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", column.default.is_some()),
             );
@@ -261,7 +271,7 @@ fn types(source: &Source) -> Vec<Row> {
 fn tables(source: &Source) -> Vec<Row> {
     let row = |table: &TableDef| {
         let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
-        row.with("tableowner", source.user())
+        row.with("tableowner", source.owner_name(table.id))
             .with("hasindexes", has_key(table))
             .with("hasrules", false)
             .with("hastriggers", false)
@@ -273,7 +283,7 @@ fn tables(source: &Source) -> Vec<Row> {
 fn views(source: &Source) -> Vec<Row> {
     let row = |view: &ViewDef| {
         let row = Row::new().with("schemaname", &view.keyspace).with("viewname", &view.name);
-        row.with("viewowner", source.user()).with("definition", format!(" {};", view.sql))
+        row.with("viewowner", source.owner_name(view.id)).with("definition", format!(" {};", view.sql))
     };
     source.catalog.views.values().filter(|view| view.rollup.is_none()).map(|view| row(view)).collect()
 }
@@ -282,7 +292,7 @@ fn views(source: &Source) -> Vec<Row> {
 fn materialized_views(source: &Source) -> Vec<Row> {
     let row = |view: &ViewDef| {
         let row = Row::new().with("schemaname", &view.keyspace).with("matviewname", &view.name);
-        let row = row.with("matviewowner", source.user()).with("definition", format!(" {};", view.sql));
+        let row = row.with("matviewowner", source.owner_name(view.id)).with("definition", format!(" {};", view.sql));
         row.with("hasindexes", false).with("ispopulated", true)
     };
     source.catalog.views.values().filter(|view| view.rollup.is_some()).map(|view| row(view)).collect()

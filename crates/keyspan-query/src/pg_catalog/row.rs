@@ -21,8 +21,12 @@ pub enum Cell {
     Number(i64),
     /// A text.
     Text(String),
+    /// Microseconds since 1970.
+    Time(i64),
     /// A list of integers.
     Numbers(Vec<i64>),
+    /// A list of texts.
+    Texts(Vec<String>),
     /// Null.
     Null,
 }
@@ -66,6 +70,12 @@ impl From<String> for Cell {
 impl From<Vec<i64>> for Cell {
     fn from(value: Vec<i64>) -> Cell {
         Cell::Numbers(value)
+    }
+}
+
+impl From<Vec<String>> for Cell {
+    fn from(value: Vec<String>) -> Cell {
+        Cell::Texts(value)
     }
 }
 
@@ -124,7 +134,14 @@ fn array(column: &SystemColumn, rows: &[Row]) -> Result<ArrayRef> {
         }
         Holds::Texts => {
             let mut builder = ListBuilder::new(StringViewBuilder::new());
-            cells.for_each(|_| builder.append(column.not_null));
+            for cell in cells {
+                let texts = match cell {
+                    Some(Cell::Texts(texts)) => Some(texts),
+                    _ => None,
+                };
+                texts.into_iter().flatten().for_each(|text| builder.values().append_value(text));
+                builder.append(column.not_null || texts.is_some());
+            }
             Ok(Arc::new(builder.finish()))
         }
         Holds::Smalls => {
@@ -163,6 +180,7 @@ fn value(column: &SystemColumn, ty: ColumnType, cell: Option<&Cell>) -> Value {
         (Some(Cell::Number(value)), ColumnType::Int) => Value::Int(i32::try_from(*value).unwrap_or(i32::MAX)),
         (Some(Cell::Number(value)), ColumnType::BigInt) => Value::BigInt(*value),
         (Some(Cell::Number(value)), ColumnType::Real) => Value::Real(*value as f32),
+        (Some(Cell::Time(value)), ColumnType::Timestamp) => Value::Timestamp(*value),
         (Some(Cell::Text(value)), ColumnType::Text) => Value::Text(value.clone()),
         _ if column.not_null => nothing(column, ty),
         _ => Value::Null,

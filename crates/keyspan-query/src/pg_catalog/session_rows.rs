@@ -1,5 +1,6 @@
-//! Rows about the database, its one role, access methods and settings. Of everything else there is nothing.
+//! Rows about the database, its roles, access methods and settings. Of everything else there is nothing.
 
+use super::roles;
 use super::row::Row;
 use super::source::{DATABASE, INDEX_METHOD, OWNER, Source, TABLE_METHOD};
 
@@ -8,7 +9,6 @@ const ENCODING: i64 = 6;
 
 /// Tables of `pg_catalog` that never have a row.
 pub const ALWAYS_EMPTY: &[&str] = &[
-    "pg_auth_members",
     "pg_event_trigger",
     "pg_foreign_server",
     "pg_foreign_table",
@@ -29,8 +29,9 @@ pub const ALWAYS_EMPTY: &[&str] = &[
 pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
     Some(match name {
         "pg_database" => vec![database(source)],
-        "pg_roles" | "pg_authid" => vec![role(source)],
-        "pg_user" => vec![user(source)],
+        "pg_roles" | "pg_authid" => roles::roles(source),
+        "pg_user" => roles::users(source),
+        "pg_auth_members" => roles::members(source),
         "pg_am" => methods(),
         "pg_settings" => settings(source),
         "pg_collation" => collations(),
@@ -54,21 +55,6 @@ fn database(source: &Source) -> Row {
         .with("dattablespace", 1_663_i64)
         .with("datcollate", "C.UTF-8")
         .with("datctype", "C.UTF-8")
-}
-
-fn role(source: &Source) -> Row {
-    Row::new()
-        .with("oid", OWNER)
-        .with("rolname", source.user())
-        .flags(&["rolsuper", "rolinherit", "rolcreaterole", "rolcreatedb", "rolcanlogin"])
-        .with("rolreplication", false)
-        .with("rolbypassrls", true)
-        .with("rolconnlimit", -1_i64)
-}
-
-fn user(source: &Source) -> Row {
-    let row = Row::new().with("usename", source.user()).with("usesysid", OWNER).with("usecreatedb", true);
-    row.with("usesuper", true).with("userepl", false).with("usebypassrls", true)
 }
 
 fn methods() -> Vec<Row> {

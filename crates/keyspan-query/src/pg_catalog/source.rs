@@ -14,7 +14,7 @@ use super::definition;
 use crate::context::Facts;
 use crate::context::SessionInfo;
 
-/// Owner of everything.
+/// Owner of what no role owns.
 pub const OWNER: i64 = 10;
 /// The one database.
 pub const DATABASE: i64 = 5;
@@ -134,7 +134,7 @@ impl Source {
         }
     }
 
-    /// The user, who owns everything.
+    /// The user.
     pub fn user(&self) -> &str {
         if self.info.user.is_empty() { "keyspan" } else { &self.info.user }
     }

@@ -13,6 +13,7 @@ use super::{PlanInstance, is_whole};
 use crate::binder::analyzed;
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
+use crate::rights::{self, Read};
 use crate::types::{Zone, parameter_values, scalar_of};
 
 /// A planned SELECT; may be executed many times, on other snapshots and with other parameters.
@@ -29,6 +30,8 @@ pub struct PlannedQuery {
     /// Analyzed, if it has no parameters: types are coerced anew when these are known.
     pub(crate) plan: LogicalPlan,
     pub(crate) cached: Option<PlanInstance>,
+    /// The tables and views that it reads.
+    pub(crate) reads: Arc<[Read]>,
     /// What it was planned under.
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) search_path: Vec<String>,
@@ -70,6 +73,11 @@ impl PlannedQuery {
         let values = literals.into_iter().zip(types).map(cast).collect::<Option<Vec<Value>>>()?;
         let literals = Literals { types: types.clone(), values };
         Some(PlannedQuery { parameters: Vec::new(), literals: Some(Arc::new(literals)), ..self })
+    }
+
+    /// Fails with 42501 where what it reads may not be read. A query that must be planned anew is checked then.
+    pub(crate) fn check_rights(&self, context: &QueryContext) -> Result<()> {
+        if self.is_of(context) { rights::check(&self.reads, context) } else { Ok(()) }
     }
 
     /// What the text gives itself, or the client.

@@ -28,6 +28,7 @@ use crate::optimizer;
 use crate::physical;
 use crate::plan_cache::PlannedQuery;
 use crate::prefix;
+use crate::rights;
 use crate::rollup::{self, Definition};
 
 pub use refresh::{Refresh, refresh};
@@ -87,15 +88,19 @@ impl QuerySession {
     /// Plans a query: binds names, types and parameters; nothing is read.
     ///
     /// # Errors
-    /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint.
+    /// 42P01, 42703, 42883, 42803, 42804, 42P18 and the like, with the nearest name as a hint; 42501 for what the
+    /// context's principal may not read.
     pub async fn plan(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
-        self.engine.plan_cache.get_or_plan(query, context, |query| self.bind(query, context))
+        let planned = self.engine.plan_cache.get_or_plan(query, context, |query| self.bind(query, context))?;
+        planned.check_rights(context)?;
+        Ok(planned)
     }
 
     /// What [`QuerySession::plan`] answers, if some session has lately planned this very query, or one that differs only in
     /// its quoted literals, and nothing that it depends on differs. Takes as long as comparing trees.
     pub fn cached(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
-        self.engine.plan_cache.get(query, context)
+        // Planning says what may not be read.
+        self.engine.plan_cache.get(query, context).filter(|planned| planned.check_rights(context).is_ok())
     }
 
     /// Binds names, types and parameters.
@@ -109,6 +114,7 @@ impl QuerySession {
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
             literals: None,
+            reads: planned.reads.into(),
             cached: self.engine.plan_cache.instance(&analyzed, context),
             plan: if fields.is_empty() { analyzed } else { planned.plan },
             catalog: context.snapshot.catalog().clone(),
@@ -128,6 +134,7 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Result<BatchStream> {
+        planned.check_rights(context)?;
         let functions = self.engine.function_context(context);
         let physical = match self.physical_from_cache(planned, parameters, context, &functions).await {
             Some(physical) => physical,
@@ -145,6 +152,7 @@ impl QuerySession {
         context: &QueryContext,
     ) -> Option<ReadyQuery> {
         let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
+        planned.check_rights(context).ok()?;
         let functions = self.engine.function_context(context);
         let given = planned.bindings(parameters).scalars().ok()?;
         let physical = cached.instantiate(&given, context, &functions).await?;
@@ -180,6 +188,7 @@ impl QuerySession {
         context: &QueryContext,
         options: ExplainOptions,
     ) -> Result<Vec<String>> {
+        planned.check_rights(context)?;
         let state = self.engine.statement(context);
         let started = Instant::now();
         let (logical, physical) = self.physical(planned, parameters, context, &state).await?;
@@ -309,6 +318,7 @@ impl QuerySession {
         let types = planned.bindings(&[]).types;
         let context = QueryContext { parameter_types: types.iter().copied().map(Some).collect(), ..context.clone() };
         let again = plan_query(self.engine.options.parser, state, &planned.query, &context).map_err(from_datafusion)?;
+        rights::check(&again.reads, &context)?;
         let analyzed = analyzed(state, &again.plan)?;
         if output_schema(analyzed.schema(), &again.labels).fields() != planned.schema.fields() {
             return Err(Error::not_supported("cached plan must not change result type"));

@@ -3,12 +3,13 @@
 //! The rule: nothing here knows a statement. Statements are functions that take a context; the session that owns it
 //! ([`crate::session`]) tells which of them runs.
 
+mod principal;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
-use keyspan_model::{Catalog, ColumnType, Result, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
 use keyspan_query::{QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
 
@@ -19,6 +20,8 @@ use crate::outcome::Notice;
 use crate::row::TableHandle;
 use crate::settings::Settings;
 use crate::transaction::Transaction;
+
+pub(crate) use principal::{denied, expect_role};
 
 /// Tables whose [`TableHandle`] a context keeps.
 const TABLES_MAX: usize = 64;
@@ -43,6 +46,10 @@ pub(crate) struct ClientContext {
     snapshot: Option<Arc<dyn Snapshot>>,
     info: Option<Arc<SessionInfo>>,
     user: String,
+    /// The connected role.
+    session_role: Principal,
+    /// As whom statements run.
+    principal: Principal,
     database_name: String,
 }
 
@@ -62,6 +69,8 @@ impl ClientContext {
             snapshot: None,
             info: None,
             user: "keyspan".into(),
+            session_role: Principal::Owner,
+            principal: Principal::Owner,
             database_name: "keyspan".into(),
             database,
         }
@@ -71,19 +80,6 @@ impl ClientContext {
     pub(crate) fn begin(&mut self, running: Running) {
         self.running = running;
         self.statement_time = self.database.now();
-    }
-
-    /// Says who is connected to what. A database name that is a keyspace's leads the search path.
-    pub(crate) fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
-        self.user = user.to_string();
-        self.database_name = database.to_string();
-        self.info = None;
-        self.settings.set_session_user(user);
-        if database != "public" && self.database.catalog().keyspaces.contains_key(database) {
-            let path = format!("{}, \"$user\", public", keyspan_cql::quoted(database));
-            self.settings.set_initial("search_path", &path)?;
-        }
-        Ok(())
     }
 
     /// The user the client connected as.
@@ -164,6 +160,7 @@ impl ClientContext {
         if self.transaction.is_none() {
             self.settings.follow_defaults();
         }
+        self.follow_role();
         self.info = None;
     }
 
@@ -197,13 +194,15 @@ impl ClientContext {
     fn info(&mut self) -> Arc<SessionInfo> {
         let fresh = || {
             Arc::new(SessionInfo {
-                user: self.user.clone(),
+                user: self.current_user(),
+                session_user: self.user.clone(),
+                principal: self.principal,
                 database: self.database_name.clone(),
                 settings: self.settings.values().clone(),
                 changes: Arc::default(),
             })
         };
-        let info = self.info.take().unwrap_or_else(fresh);
+        let info = self.info.clone().unwrap_or_else(fresh);
         self.info = Some(info.clone());
         info
     }

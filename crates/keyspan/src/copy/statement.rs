@@ -1,9 +1,10 @@
 //! The COPY statement: which way the data goes, and the rows of COPY TO.
 
 use keyspan_cql::{Copy, CopySubject, CopyTarget};
-use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_model::{Error, ErrorKind, Result, Right, Value};
 
 use crate::context::ClientContext;
+use crate::dml::rights;
 use crate::outcome::{CopyDirection, Outcome, Rows, Tag};
 use crate::{names, query};
 
@@ -15,10 +16,12 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Copy, parameter
     }
     if statement.is_from {
         // Wrong names are told before any data is asked for.
-        let CopySubject::Table { name, .. } = &statement.subject else {
+        let CopySubject::Table { name, columns } = &statement.subject else {
             return Err(Error::new(ErrorKind::Syntax, "COPY FROM needs a table"));
         };
-        names::table(&context.catalog(), &context.settings.search_path(), name)?;
+        let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
+        let columns: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        context.require(&table, Right::Insert, &rights::ids(&table, &columns))?;
         let copy = Some(CopyDirection::In(Box::new(statement.clone())));
         return Ok(Outcome { tag: Tag::streamed("COPY"), rows: None, copy });
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition};
-use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Result, TableDef, ViewDef};
+use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, RoleName};
+use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
+use super::grant::change_owner;
 use super::table::{NewColumn, check_counters};
 use super::{change, check_free, depend, family, missing, option, skipping, validate};
 use crate::context::ClientContext;
@@ -18,7 +19,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
     let path = context.settings.search_path();
     let tag = if statement.is_view { "ALTER VIEW" } else { "ALTER TABLE" };
     let catalog = context.catalog();
-    match names::find(&catalog, &path, &statement.name) {
+    let found = names::find(&catalog, &path, &statement.name);
+    if let Some(owner) = new_owner(statement)?
+        && (found.is_some() || !statement.if_exists)
+    {
+        change_owner(context, owner, |catalog| relation(catalog, &path, statement)).await?;
+        return Ok(Outcome::done(Tag::plain(tag)));
+    }
+    match found {
         None if statement.if_exists => missing(context, "relation", &statement.name),
         Some(TableOrView::View(view)) => alter_view(context, statement, &view).await?,
         _ => {
@@ -31,6 +39,25 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
         }
     }
     Ok(Outcome::done(Tag::plain(tag)))
+}
+
+/// The role of `OWNER TO`, which stands alone.
+fn new_owner(statement: &AlterTable) -> Result<Option<&RoleName>> {
+    match statement.actions.as_slice() {
+        [AlterAction::OwnerTo(role)] => Ok(Some(role)),
+        actions if actions.iter().any(|action| matches!(action, AlterAction::OwnerTo(_))) => {
+            Err(Error::not_supported("OWNER TO beside other actions is not supported")
+                .with_hint("Write two statements."))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn relation(catalog: &Catalog, path: &[String], statement: &AlterTable) -> Result<Object> {
+    Ok(Object::Relation(match names::expect(catalog, path, &statement.name)? {
+        TableOrView::Table(table) => table.id,
+        TableOrView::View(view) => view.id,
+    }))
 }
 
 /// A transaction's own writes to a column cannot be taken back when the column goes.
@@ -88,6 +115,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
             let ids = family::Ids::new(catalog);
             family::add(catalog, table, family, ids).map(|()| None)
         }
+        AlterAction::OwnerTo(_) => Err(Error::internal("OWNER TO stands alone")),
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
         AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
             depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;

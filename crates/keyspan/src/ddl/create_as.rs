@@ -8,7 +8,7 @@ use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBa
 use keyspan_query::PlannedQuery;
 
 use super::table::{NewColumn, NewTable, is_taken, no_key_notice};
-use super::{TRIES_MAX, check_free, install, kept_changing, skipping};
+use super::{Check, TRIES_MAX, check_free, install, kept_changing, skipping};
 use crate::context::ClientContext;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
@@ -67,7 +67,8 @@ async fn fill(
         let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();
         let mutations = gather.finish().await?.into_iter().collect();
-        if install(context, &before, next, Some(WriteBatch { mutations, ..WriteBatch::default() })).await? {
+        let batch = WriteBatch { mutations, ..WriteBatch::default() };
+        if install(context, &before, next, Some(batch), Check::ByDifference).await? {
             return Ok(rows);
         }
     }

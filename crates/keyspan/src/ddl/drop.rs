@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId};
 
-use super::{change, depend, family, missing};
+use super::{Check, change, change_with, depend, family, missing};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -139,7 +139,12 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
 /// `TRUNCATE`: the tables get new relations, so that nothing written before can show through.
 pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) -> Result<Outcome> {
     let path = context.settings.search_path();
-    change(context, |catalog| {
+    let catalog = context.catalog();
+    for name in &statement.names {
+        let table = names::table(&catalog, &path, name)?;
+        context.require(&table, Right::Truncate, &[])?;
+    }
+    change_with(context, Check::Done, |catalog| {
         for name in &statement.names {
             let table = names::table(catalog, &path, name)?;
             let mut table = (*table).clone();

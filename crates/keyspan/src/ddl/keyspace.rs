@@ -1,8 +1,9 @@
 //! CREATE and ALTER of keyspaces, which are PostgreSQL's schemas.
 
 use keyspan_cql::{AlterKeyspace, CreateKeyspace, TableOption};
-use keyspan_model::{Error, ErrorKind, KeyspaceDef, Result};
+use keyspan_model::{Catalog, Error, ErrorKind, KeyspaceDef, Object, Result};
 
+use super::grant::change_owner;
 use super::{change, depend, skipping};
 use crate::context::ClientContext;
 use crate::names;
@@ -27,7 +28,11 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateKeyspa
         catalog.keyspaces.insert(name.clone(), keyspace);
         Ok(true)
     });
-    if !created.await? {
+    let created = created.await?;
+    if let (true, Some(owner)) = (created, &statement.owner) {
+        change_owner(context, owner, |_| Ok(Object::Keyspace(name.clone()))).await?;
+    }
+    if !created {
         skipping(context, "schema", name);
     }
     Ok(Outcome::done(Tag::plain("CREATE SCHEMA")))
@@ -36,6 +41,14 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateKeyspa
 /// `ALTER KEYSPACE | SCHEMA`.
 pub(crate) async fn alter(context: &mut ClientContext, statement: &AlterKeyspace) -> Result<Outcome> {
     let name = &statement.name;
+    if let Some(owner) = &statement.owner {
+        let find = |catalog: &Catalog| {
+            names::expect_keyspace(catalog, name)?;
+            Ok(Object::Keyspace(name.clone()))
+        };
+        change_owner(context, owner, find).await?;
+        return Ok(Outcome::done(Tag::plain("ALTER SCHEMA")));
+    }
     let found = change(context, |catalog| {
         if statement.if_exists && !catalog.keyspaces.contains_key(name) {
             return Ok(false);
@@ -51,6 +64,7 @@ pub(crate) async fn alter(context: &mut ClientContext, statement: &AlterKeyspace
                     return Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{new}\" already exists")));
                 }
                 catalog.keyspaces.remove(name);
+                catalog.rights.rename_keyspace(name, new);
                 catalog.keyspaces.insert(new.clone(), KeyspaceDef { name: new.clone(), ..keyspace });
                 for table in catalog.tables.values_mut().filter(|table| table.keyspace == *name) {
                     std::sync::Arc::make_mut(table).keyspace = new.clone();

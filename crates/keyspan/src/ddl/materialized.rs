@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::{CreateView, Materialized, PrimaryKey};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, RollupDef, TableDef, TableId, ViewDef};
+use keyspan_model::{ColumnType, Error, ErrorKind, Object, Result, RollupDef, TableDef, TableId, ViewDef};
 use keyspan_query::rollup::Definition;
 
 use super::create_as::typed_columns;
@@ -113,6 +113,7 @@ pub(crate) async fn refresh(context: &mut ClientContext, name: &keyspan_cql::Obj
     };
     match names::expect(&context.catalog(), &path, name)? {
         TableOrView::View(view) if view.rollup.is_some() => {
+            context.require_owner(&Object::Relation(view.id), &format!("materialized view {}", view.name))?;
             let database = context.database.clone();
             context.running.guard(rollup::refresh(&database, view.id)).await
         }

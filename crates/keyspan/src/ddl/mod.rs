@@ -10,10 +10,13 @@ pub(crate) mod create_as;
 pub(crate) mod depend;
 pub(crate) mod drop;
 mod family;
+pub(crate) mod grant;
 pub(crate) mod index;
 pub(crate) mod keyspace;
 pub(crate) mod materialized;
 mod option;
+mod rights;
+pub(crate) mod role;
 pub(crate) mod table;
 mod validate;
 pub(crate) mod view;
@@ -30,11 +33,28 @@ const TRIES_MAX: usize = 100;
 
 /// Applies `work` to the catalog. `work` may be called several times, each time with a newer catalog.
 pub(crate) async fn change<T>(context: &mut ClientContext, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
+    change_with(context, Check::ByDifference, work).await
+}
+
+/// Whether a change is allowed to who makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// The difference of the catalogs tells what must be allowed.
+    ByDifference,
+    /// The statement has asked already.
+    Done,
+}
+
+async fn change_with<T>(
+    context: &mut ClientContext,
+    check: Check,
+    work: impl Fn(&mut Catalog) -> Result<T>,
+) -> Result<T> {
     for _ in 0..TRIES_MAX {
         let before = context.catalog();
         let mut next = (*before).clone();
         let answer = work(&mut next)?;
-        if next == *before || install(context, &before, next, None).await? {
+        if next == *before || install(context, &before, next, None, check).await? {
             return Ok(answer);
         }
     }
@@ -48,7 +68,12 @@ async fn install(
     before: &Catalog,
     mut next: Catalog,
     batch: Option<WriteBatch>,
+    check: Check,
 ) -> Result<bool> {
+    if check == Check::ByDifference {
+        rights::check(context.principal(), before, &next)?;
+    }
+    rights::settle(context.principal(), before, &mut next);
     if let Some(transaction) = &mut context.transaction {
         transaction.set_catalog(before.version, next);
         transaction.write(batch.unwrap_or_default());

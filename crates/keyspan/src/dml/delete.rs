@@ -9,6 +9,7 @@ use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
+use super::rights;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{existing, family::family_of};
@@ -36,6 +37,7 @@ struct DeletePlan {
 /// `DELETE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    rights::delete(context, &table, statement)?;
     let handle = context.handle(table);
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
     let beside = Beside { from: &statement.from, values: &[] };

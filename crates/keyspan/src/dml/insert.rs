@@ -16,6 +16,7 @@ use super::change::change;
 use super::conflict;
 use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
+use super::rights;
 use super::shape::PendingValues;
 use super::target::WriteTarget;
 use super::using::{self, Timing};
@@ -48,6 +49,7 @@ pub(super) struct InsertRows {
 /// `INSERT`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    rights::insert(context, &table, statement)?;
     let handle = context.handle(table);
     if handle.table.has_counters() {
         return Err(no_insert());

@@ -19,6 +19,7 @@ pub(crate) mod existing;
 pub(crate) mod family;
 pub(crate) mod insert;
 pub(crate) mod returning;
+pub(crate) mod rights;
 pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod update;

@@ -12,6 +12,7 @@ use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
+use super::rights;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use crate::constraint::Checks;
@@ -40,6 +41,7 @@ struct UpdatePlan {
 /// `UPDATE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    rights::update(context, &table, statement)?;
     let handle = context.handle(table);
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
     let values = assign::by_query(statement);

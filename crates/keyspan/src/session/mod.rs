@@ -109,14 +109,19 @@ impl Session {
     /// Sets a start-up value, to which RESET goes back.
     ///
     /// # Errors
-    /// 42704 for an unknown name, 22023 for a wrong value.
+    /// 42704 for an unknown name, 22023 for a wrong value, 42501 for a role that the user is no member of.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        self.context.check_setting(&name.to_lowercase(), Some(&[value.to_owned()]))?;
         let set = self.context.settings.set_initial(name, value);
         self.context.settings_changed();
         set
     }
 
-    /// Says who is connected to what. A database name that is a keyspace's leads the search path.
+    /// Says who is connected to what. A database name that is a keyspace's leads the search path. Where there are roles
+    /// the user must be one that may log in, and statements run as it; it is for the caller to know that it is it.
+    ///
+    /// # Errors
+    /// 28000 for a user who may not connect.
     pub fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
         self.context.connect_as(user, database)
     }

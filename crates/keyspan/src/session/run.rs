@@ -9,7 +9,9 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::Session;
 use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
-use crate::{copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control};
+use crate::{
+    audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
+};
 
 impl Session {
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
@@ -139,7 +141,9 @@ impl Session {
             prepared = &again;
         }
         let parameters = prepared.typed(&self.context.zone(), parameters)?;
-        self.route(prepared, &parameters).await
+        let outcome = self.route(prepared, &parameters).await?;
+        audit::record(&self.context, prepared.statement(), &outcome);
+        Ok(outcome)
     }
 
     /// Each statement to its family.
@@ -156,6 +160,11 @@ impl Session {
             Statement::Truncate(statement) => ddl::drop::truncate(context, statement).await,
             Statement::CreateIndex(statement) => ddl::index::create(context, statement).await,
             Statement::Comment(statement) => ddl::comment::run(context, statement).await,
+            Statement::CreateRole(statement) => ddl::role::create(context, statement).await,
+            Statement::AlterRole(statement) => ddl::role::alter(context, statement).await,
+            Statement::DropRole(statement) => ddl::role::drop(context, statement).await,
+            Statement::GrantRoles(statement) => ddl::grant::roles(context, statement).await,
+            Statement::GrantRights(statement) => ddl::grant::rights(context, statement).await,
             Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
             Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
             Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,

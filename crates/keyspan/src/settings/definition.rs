@@ -100,6 +100,7 @@ pub const DEFINITIONS: &[Definition] = &[
     own("max_connections", "100", Kind::Fixed, "Most connections at one time."),
     own("max_identifier_length", "63", Kind::Fixed, "Longest name that PostgreSQL's tools expect."),
     own("max_index_keys", "32", Kind::Fixed, "Most key columns that PostgreSQL's tools expect."),
+    own("role", "none", Kind::Text, "The role that statements run as; none: the session's user."),
     own("row_security", "on", Kind::Boolean, "Accepted for compatibility."),
     own("search_path", "\"$user\", public", Kind::Names, "Keyspaces in which names are looked up."),
     reported("server_encoding", "UTF8", Kind::Fixed, "Encoding of texts."),

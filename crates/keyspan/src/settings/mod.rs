@@ -119,6 +119,11 @@ impl Settings {
         self.initial.insert("session_authorization".into(), user.to_string());
     }
 
+    /// `SHOW is_superuser`.
+    pub(crate) fn set_superuser(&mut self, superuser: bool) {
+        self.values.insert("is_superuser".into(), if superuser { "on" } else { "off" }.into());
+    }
+
     /// All names (as they are spelled) with values and descriptions, in order.
     pub fn all(&self) -> Vec<(String, String, &'static str)> {
         let spelled =

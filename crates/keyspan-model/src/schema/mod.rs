@@ -6,6 +6,8 @@
 //! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
 //! change.
 
+pub mod rights;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
 use crate::types::ColumnType;
+use rights::Rights;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -333,6 +336,9 @@ pub struct Catalog {
     pub next_relation: u32,
     /// Next unused column id.
     pub next_column: u32,
+    /// Roles and what they may do. A program that knows no roles refuses a catalog that has some.
+    #[serde(default, skip_serializing_if = "Rights::is_empty")]
+    pub rights: Rights,
 }
 
 impl ColumnDef {

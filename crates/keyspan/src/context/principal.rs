@@ -1,0 +1,154 @@
+//! As whom a client's statements run, and what that allows.
+//!
+//! The client's role is settled when it connects; SET ROLE takes another one's place until RESET ROLE. A program that
+//! embeds the database is its owner and may do everything.
+
+use std::sync::Arc;
+
+use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Object, Principal, Result, Right, RoleDef, RoleId, TableDef};
+
+use super::ClientContext;
+
+/// A role that was dropped: it may do nothing.
+const GONE: Principal = Principal::Role(RoleId(u32::MAX));
+
+impl ClientContext {
+    /// Says who is connected to what. A database name that is a keyspace's leads the search path. Where there are roles
+    /// the user must be one that may log in, and statements run as it.
+    ///
+    /// # Errors
+    /// 28000 for a user who may not connect.
+    pub(crate) fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
+        let catalog = self.database.catalog();
+        if catalog.rights.has_roles() {
+            let role = catalog.rights.role(user).ok_or_else(|| refused(format!("role \"{user}\" does not exist")))?;
+            if !role.login {
+                return Err(refused(format!("role \"{user}\" is not permitted to log in")));
+            }
+            self.session_role = Principal::Role(role.id);
+        }
+        self.user = user.to_string();
+        self.database_name = database.to_string();
+        self.settings.set_session_user(user);
+        if database != "public" && catalog.keyspaces.contains_key(database) {
+            let path = format!("{}, \"$user\", public", keyspan_cql::quoted(database));
+            self.settings.set_initial("search_path", &path)?;
+        }
+        self.settings_changed();
+        Ok(())
+    }
+
+    /// The role of a connected client; `Owner` for an embedding program and where there are no roles.
+    pub(crate) fn session_role(&self) -> Principal {
+        self.session_role
+    }
+
+    /// As whom statements run now.
+    pub(crate) fn principal(&self) -> Principal {
+        self.principal
+    }
+
+    /// The name of the role that statements run as.
+    pub(crate) fn current_user(&self) -> String {
+        let set = self.settings.get("role").filter(|role| *role != "none");
+        set.map_or_else(|| self.user.clone(), str::to_owned)
+    }
+
+    /// Called when settings have changed: statements run as the role that they name.
+    pub(super) fn follow_role(&mut self) {
+        let catalog = self.catalog();
+        self.principal = match self.settings.get("role") {
+            None | Some("none") => self.session_role,
+            Some(_) if !catalog.rights.has_roles() => self.session_role,
+            Some(name) => catalog.rights.role(name).map_or(GONE, |role| Principal::Role(role.id)),
+        };
+        self.settings.set_superuser(catalog.rights.is_superuser(self.principal));
+    }
+
+    /// Whether this client may set these settings, before it does: a role only if it is a member of it.
+    pub(crate) fn check_setting(&self, key: &str, values: Option<&[String]>) -> Result<()> {
+        let (Some([name]), true) = (values, key == "role" || key == "session_authorization") else { return Ok(()) };
+        let catalog = self.catalog();
+        let is_none = key == "role" && name == "none";
+        if is_none || !catalog.rights.has_roles() || *name == self.user {
+            return Ok(());
+        }
+        if key == "session_authorization" {
+            let error = Error::not_supported("SET SESSION AUTHORIZATION of another role is not supported");
+            return Err(error.with_hint("Write SET ROLE, or connect as the other role."));
+        }
+        let role = expect_role(&catalog, name)?;
+        let member = match self.session_role {
+            Principal::Owner => true,
+            Principal::Role(own) => catalog.rights.memberships(own).contains(&role.id),
+        };
+        if member || catalog.rights.is_superuser(self.session_role) {
+            return Ok(());
+        }
+        Err(denied(format!("permission denied to set role \"{name}\"")))
+    }
+
+    /// Fails with 42501 unless the statement's principal has this right to the table: to all of it, or to each of these
+    /// columns.
+    pub(crate) fn require(&self, table: &TableDef, right: Right, columns: &[ColumnId]) -> Result<()> {
+        if self.principal == Principal::Owner {
+            return Ok(());
+        }
+        let catalog = self.catalog();
+        check_usage(&catalog, self.principal, &table.keyspace)?;
+        let allows = |object: Object| catalog.allows(self.principal, &object, right);
+        let column = |id: &ColumnId| allows(Object::Column(table.id, *id));
+        if allows(Object::Relation(table.id)) || (!columns.is_empty() && columns.iter().all(column)) {
+            return Ok(());
+        }
+        Err(denied(format!("permission denied for table {}", table.name)))
+    }
+
+    /// The catalog without tables and views that the statement's principal has no right to.
+    pub(crate) fn shown_catalog(&self) -> Arc<Catalog> {
+        let catalog = self.catalog();
+        match catalog.rights.is_superuser(self.principal) {
+            true => catalog,
+            false => Arc::new(catalog.seen_by(self.principal)),
+        }
+    }
+
+    /// Fails with 42501 unless the statement's principal owns this.
+    pub(crate) fn require_owner(&self, object: &Object, shown: &str) -> Result<()> {
+        match self.catalog().owns(self.principal, object) {
+            true => Ok(()),
+            false => Err(denied(format!("must be owner of {shown}"))),
+        }
+    }
+
+    /// Fails with 42501 unless the statement's principal may do everything.
+    pub(crate) fn require_superuser(&self, what: &str) -> Result<()> {
+        match self.catalog().rights.is_superuser(self.principal) {
+            true => Ok(()),
+            false => Err(denied(format!("must be superuser to {what}"))),
+        }
+    }
+}
+
+/// Fails with 42501 unless the principal may name what is in the keyspace.
+pub(crate) fn check_usage(catalog: &Catalog, principal: Principal, keyspace: &str) -> Result<()> {
+    match catalog.may_use(principal, keyspace) {
+        true => Ok(()),
+        false => Err(denied(format!("permission denied for schema {keyspace}"))),
+    }
+}
+
+/// The role of this name, or 42704.
+pub(crate) fn expect_role<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a RoleDef> {
+    let missing = || Error::new(ErrorKind::UndefinedObject, format!("role \"{name}\" does not exist"));
+    catalog.rights.role(name).ok_or_else(missing)
+}
+
+/// 42501.
+pub(crate) fn denied(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unauthorized, message)
+}
+
+fn refused(message: String) -> Error {
+    Error::new(ErrorKind::InvalidAuthorization, message)
+}

@@ -1,0 +1,84 @@
+//! What changes of the catalog a role may make.
+//!
+//! The rule: whatever statement makes a change, it is judged by the difference of the two catalogs, so that none can
+//! forget to ask. What changes must be the principal's own; what is new needs CREATE on its keyspace, and is then the
+//! principal's. Roles, grants and owners themselves are judged by their own statements.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspan_model::{Catalog, Object, Principal, Result, Right, TableId};
+
+use crate::context::denied;
+
+/// Fails with 42501 where the principal may not make this change.
+pub(super) fn check(principal: Principal, before: &Catalog, next: &Catalog) -> Result<()> {
+    if before.rights.is_superuser(principal) {
+        return Ok(());
+    }
+    let named = |id: &TableId, kind: &str, name: &str| owned(principal, before, id, kind, name);
+    for (id, table) in &before.tables {
+        if !next.tables.get(id).is_some_and(|now| Arc::ptr_eq(now, table)) {
+            named(id, "table", &table.name)?;
+        }
+    }
+    for (id, view) in &before.views {
+        if !next.views.get(id).is_some_and(|now| Arc::ptr_eq(now, view)) {
+            named(id, "view", &view.name)?;
+        }
+    }
+    let table = |catalog: &Catalog, id: &TableId| catalog.tables.get(id).map(|table| table.keyspace.clone());
+    let view = |catalog: &Catalog, id: &TableId| catalog.views.get(id).map(|view| view.keyspace.clone());
+    for id in next.tables.keys().chain(next.views.keys()) {
+        let place = |catalog: &Catalog| table(catalog, id).or_else(|| view(catalog, id));
+        if let (old, Some(keyspace)) = (place(before), place(next))
+            && old.as_ref() != Some(&keyspace)
+            && !before.allows(principal, &Object::Keyspace(keyspace.clone()), Right::Create)
+        {
+            return Err(denied(format!("permission denied for schema {keyspace}")));
+        }
+    }
+    check_keyspaces(principal, before, next)
+}
+
+fn owned(principal: Principal, catalog: &Catalog, id: &TableId, kind: &str, name: &str) -> Result<()> {
+    match catalog.owns(principal, &Object::Relation(*id)) {
+        true => Ok(()),
+        false => Err(denied(format!("must be owner of {kind} {name}"))),
+    }
+}
+
+fn check_keyspaces(principal: Principal, before: &Catalog, next: &Catalog) -> Result<()> {
+    for (name, keyspace) in &before.keyspaces {
+        if next.keyspaces.get(name) != Some(keyspace) && !before.owns(principal, &Object::Keyspace(name.clone())) {
+            return Err(denied(format!("must be owner of schema {name}")));
+        }
+    }
+    let creates = match principal {
+        Principal::Owner => true,
+        Principal::Role(id) => before.rights.roles.get(&id).is_some_and(|role| role.create_keyspace),
+    };
+    match next.keyspaces.keys().any(|name| !before.keyspaces.contains_key(name)) && !creates {
+        true => Err(denied("permission denied to create a schema")
+            .with_hint("A role with CREATEDB may: ALTER ROLE … CREATEDB.")),
+        false => Ok(()),
+    }
+}
+
+/// Makes the principal the owner of what is new, unless it has one, and forgets the rights to what is gone.
+pub(super) fn settle(principal: Principal, before: &Catalog, next: &mut Catalog) {
+    if let Principal::Role(owner) = principal {
+        let new = |id: &TableId| !before.tables.contains_key(id) && !before.views.contains_key(id);
+        let relations: Vec<TableId> = next.tables.keys().chain(next.views.keys()).copied().filter(new).collect();
+        add_missing(&mut next.rights.relations, relations, owner);
+        let keyspaces = next.keyspaces.keys().filter(|name| !before.keyspaces.contains_key(*name)).cloned();
+        add_missing(&mut next.rights.keyspaces, keyspaces.collect(), owner);
+    }
+    next.forget_rights_of_dropped();
+}
+
+fn add_missing<K: Ord, V: Copy>(map: &mut BTreeMap<K, V>, keys: Vec<K>, value: V) {
+    for key in keys {
+        map.entry(key).or_insert(value);
+    }
+}
