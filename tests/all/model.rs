@@ -144,6 +144,7 @@ fn column(id: ColumnId, name: &str, ty: ColumnType, role: ColumnRole) -> ColumnD
         max_length: None,
         hidden: false,
         counter: false,
+        identity: None,
     }
 }
 

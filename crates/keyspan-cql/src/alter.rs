@@ -6,7 +6,6 @@ use sqlparser::tokenizer::Token;
 use crate::family;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
-use crate::role::role_name;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
 use crate::table::{check, column_definition, default, refuse_constraint};
 
@@ -46,7 +45,7 @@ fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
         actions.push(alter_column(reader)?);
         Ok(())
     } else if reader.eat_all(&["owner", "to"]) {
-        actions.push(AlterAction::OwnerTo(role_name(reader)?));
+        actions.push(AlterAction::OwnerTo(reader.role_name()?));
         Ok(())
     } else {
         Err(reader.unexpected())

@@ -6,7 +6,7 @@ use crate::reader::Reader;
 use crate::refuse;
 use crate::statement::{Drop, DropKind, Statement, Truncate};
 
-/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE | SCHEMA [IF EXISTS] name, … [CASCADE | RESTRICT]`.
+/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | KEYSPACE | SCHEMA [IF EXISTS] name, … [CASCADE | RESTRICT]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if let Some(error) = refuse::known(reader) {
         return Err(error);
@@ -14,12 +14,13 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     let said_keyspace = reader.at("keyspace");
     let materialized = reader.eat("materialized");
-    let kind = match reader.eat_any(&["table", "view", "index", "keyspace", "schema"]) {
+    let kind = match reader.eat_any(&["table", "view", "index", "sequence", "keyspace", "schema"]) {
         Some("view") if materialized => DropKind::MaterializedView,
         _ if materialized => return Err(reader.unexpected()),
         Some("table") => DropKind::Table,
         Some("view") => DropKind::View,
         Some("index") => DropKind::Index,
+        Some("sequence") => DropKind::Sequence,
         Some(_) => DropKind::Keyspace,
         None => return Err(reader.unexpected()),
     };
@@ -39,10 +40,9 @@ pub(crate) fn truncate(reader: &mut Reader) -> Result<Statement> {
     reader.eat_any(&["table", "columnfamily"]);
     reader.eat("only");
     let names = reader.list(Reader::object_name)?;
-    // There are no sequences to restart and no referencing tables to empty.
-    if !reader.eat_all(&["restart", "identity"]) {
-        reader.eat_all(&["continue", "identity"]);
-    }
+    let restart_identity = reader.eat_all(&["restart", "identity"]);
+    reader.eat_all(&["continue", "identity"]);
+    // There are no referencing tables to empty.
     reader.eat_any(&["cascade", "restrict"]);
-    Ok(Statement::Truncate(Truncate { names }))
+    Ok(Statement::Truncate(Truncate { names, restart_identity }))
 }

@@ -4,7 +4,6 @@ use keyspan_model::{Error, Result};
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::role::role_name;
 use crate::statement::{GrantObjects, GrantRights, GrantRoles, GrantedRight, RightWord, RoleName, Statement};
 
 /// `GRANT right, … ON object, … TO role, … [WITH GRANT OPTION]`, `GRANT role, … TO role, … [WITH ADMIN OPTION]`.
@@ -128,14 +127,14 @@ fn objects(reader: &mut Reader) -> Result<GrantObjects> {
 fn grantees(reader: &mut Reader) -> Result<Vec<RoleName>> {
     reader.list(|reader| {
         reader.eat("group");
-        role_name(reader)
+        reader.role_name()
     })
 }
 
 /// `GRANTED BY role`: PostgreSQL takes only the current one, so it says nothing.
 fn granted_by(reader: &mut Reader) -> Result<()> {
     if reader.eat_all(&["granted", "by"]) {
-        role_name(reader)?;
+        reader.role_name()?;
     }
     Ok(())
 }

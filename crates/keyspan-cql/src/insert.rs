@@ -25,17 +25,18 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     }
     let has_columns = *reader.token(0) == Token::LParen && !reader.at_query();
     let columns = if has_columns { reader.parenthesized(target)? } else { Vec::new() };
-    if reader.at("overriding") {
-        return Err(reader
-            .not_supported("OVERRIDING is not supported")
-            .with_hint("There are no GENERATED columns: leave it out."));
+    if reader.at_all(&["overriding", "user"]) {
+        let error = reader.not_supported("OVERRIDING USER VALUE is not supported");
+        return Err(error.with_hint("Leave the identity column out."));
     }
+    let overriding = reader.eat_all(&["overriding", "system", "value"]);
     let mut insert = Insert {
         table,
         alias,
         columns,
         source: InsertSource::DefaultValues,
         using: Using::default(),
+        overriding,
         if_not_exists: false,
         on_conflict: None,
         returning: None,

@@ -4,7 +4,6 @@ use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::role::role_name;
 use crate::statement::{AlterKeyspace, CreateKeyspace, OptionValue, Statement, TableOption};
 
 /// `CREATE KEYSPACE [IF NOT EXISTS] name [AUTHORIZATION user] [WITH option = value AND …]`.
@@ -13,7 +12,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
     let name = reader.name()?;
-    let owner = if reader.eat("authorization") { Some(role_name(reader)?) } else { None };
+    let owner = if reader.eat("authorization") { Some(reader.role_name()?) } else { None };
     let options = if reader.eat("with") { options(reader)? } else { Vec::new() };
     Ok(Statement::CreateKeyspace(CreateKeyspace { name, if_not_exists, owner, options }))
 }
@@ -28,7 +27,7 @@ pub(crate) fn alter(reader: &mut Reader) -> Result<Statement> {
     if reader.eat_all(&["rename", "to"]) {
         rename_to = Some(reader.name()?);
     } else if reader.eat_all(&["owner", "to"]) {
-        owner = Some(role_name(reader)?);
+        owner = Some(reader.role_name()?);
     } else {
         reader.expect("with")?;
         set = options(reader)?;

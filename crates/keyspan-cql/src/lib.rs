@@ -27,7 +27,7 @@
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
 //! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
-//! | `role`, `grant` | roles and rights |
+//! | `role`, `grant`, `sequence` | roles and rights, sequences |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `insert`, `update`, `delete` | writes |
 //! | `query`, `scan`, `explain`, `describe` | reads |
@@ -66,6 +66,7 @@ mod reader;
 mod refuse;
 mod role;
 mod scan;
+mod sequence;
 mod session;
 mod source;
 pub mod statement;

@@ -12,7 +12,7 @@ use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
     budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, index, insert, keyspace,
-    maintain, misread, parameter, prepare, refuse, role, scan, session, table, transaction, update, view,
+    maintain, misread, parameter, prepare, refuse, role, scan, sequence, session, table, transaction, update, view,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -155,6 +155,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
         _ if role::at(reader) => role::create(reader),
         (Some("table"), _) => table::create(reader),
+        (Some("sequence"), _) => sequence::create(reader),
         (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
         (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
@@ -170,6 +171,7 @@ fn alter(reader: &mut Reader) -> Result<Statement> {
     match reader.word(1) {
         Some("keyspace" | "schema") => keyspace::alter(reader),
         Some("table" | "view") => crate::alter::statement(reader),
+        Some("sequence") => sequence::alter(reader),
         _ if role::at(reader) => role::alter(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {
             reader.skip();

@@ -11,7 +11,7 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use crate::dialect::KeyspanDialect;
 use crate::keyword::{is_reserved, keywords, nearest_keyword};
 use crate::source::{SourceText, end, start, syntax};
-use crate::statement::{ColumnName, ObjectName, Parsed, SourceExpression, Statement};
+use crate::statement::{ColumnName, ObjectName, Parsed, RoleName, SourceExpression, Statement};
 
 /// How deep `sqlparser` may recurse. Beyond what the token budget lets through it is only prefix operators.
 const MAX_RECURSION: usize = 1_200;
@@ -122,6 +122,21 @@ impl<'a> Reader<'a> {
     /// Takes the word, which must come next.
     pub(crate) fn expect(&mut self, word: &str) -> Result<()> {
         if self.eat(word) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// A name; CQL writes those of roles in quotes of strings, too.
+    pub(crate) fn word_or_string(&mut self) -> Result<String> {
+        if matches!(self.token(0), Token::SingleQuotedString(_)) { self.string() } else { self.name() }
+    }
+
+    /// A role that there is, by name, or one of the session's.
+    pub(crate) fn role_name(&mut self) -> Result<RoleName> {
+        Ok(match self.eat_any(&["public", "current_user", "current_role", "session_user"]) {
+            Some("public") => RoleName::Public,
+            Some("session_user") => RoleName::Session,
+            Some(_) => RoleName::Current,
+            None => RoleName::Named(self.word_or_string()?),
+        })
     }
 
     /// Takes the words, which must come next.

@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::keyspace::value;
 use crate::reader::Reader;
-use crate::statement::{AlterRole, CreateRole, DropRole, OptionValue, RoleName, RoleOption, Statement};
+use crate::statement::{AlterRole, CreateRole, DropRole, OptionValue, RoleOption, Statement};
 
 /// Whether a statement about roles begins with this word after its verb.
 pub(crate) fn at(reader: &Reader) -> bool {
@@ -45,7 +45,7 @@ pub(crate) fn alter(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     reader.skip();
     let if_exists = reader.eat_all(&["if", "exists"]);
-    let role = role_name(reader)?;
+    let role = reader.role_name()?;
     if reader.eat_all(&["rename", "to"]) {
         let rename_to = Some(new_name(reader)?);
         return Ok(Statement::AlterRole(AlterRole { role, if_exists, options: Vec::new(), rename_to }));
@@ -74,24 +74,9 @@ pub(crate) fn drop(reader: &mut Reader) -> Result<Statement> {
     Ok(Statement::DropRole(DropRole { if_exists, names: reader.list(Reader::name)? }))
 }
 
-/// A role that there is, by name, or one of the session's.
-pub(crate) fn role_name(reader: &mut Reader) -> Result<RoleName> {
-    Ok(match reader.eat_any(&["public", "current_user", "current_role", "session_user"]) {
-        Some("public") => RoleName::Public,
-        Some("session_user") => RoleName::Session,
-        Some(_) => RoleName::Current,
-        None => RoleName::Named(name(reader)?),
-    })
-}
-
-/// A role's name; CQL writes it in quotes, too.
-fn name(reader: &mut Reader) -> Result<String> {
-    if matches!(reader.token(0), Token::SingleQuotedString(_)) { reader.string() } else { reader.name() }
-}
-
 fn new_name(reader: &mut Reader) -> Result<String> {
     let position = reader.position();
-    let name = name(reader)?;
+    let name = reader.word_or_string()?;
     let reserved = matches!(name.as_str(), "public" | "none" | "current_user" | "current_role" | "session_user");
     if reserved || name.starts_with("pg_") || name.is_empty() {
         let error = Error::new(ErrorKind::ReservedName, format!("role name \"{name}\" is reserved"));

@@ -1,7 +1,7 @@
 //! `CREATE TABLE` and `CREATE TABLE AS`.
 //!
 //! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL.
-//! What would change the meaning of a table if it were ignored (REFERENCES, UNIQUE, SERIAL) is refused, never dropped.
+//! What would change the meaning of a table if it were ignored (REFERENCES, UNIQUE) is refused, never dropped.
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -11,10 +11,10 @@ use crate::family;
 use crate::keyspace::option;
 use crate::reader::Reader;
 use crate::statement::{
-    CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, CreateTable, CreateTableAs, FamilyDefinition,
-    ObjectName, PrimaryKey, SourceExpression, Statement, TableOption,
+    CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, ColumnSequence, CreateTable, CreateTableAs,
+    FamilyDefinition, ObjectName, PrimaryKey, SequenceOptions, SourceExpression, Statement, TableOption,
 };
-use crate::types;
+use crate::{sequence, types};
 
 /// What stands between the parentheses and after them, as it is read.
 #[derive(Default)]
@@ -175,10 +175,6 @@ pub(crate) fn refuse_constraint(reader: &Reader) -> Result<()> {
             "REFERENCES is not supported: a write does not look at other tables",
             "Leave it out and check with a join, or put both rows under one key.",
         ),
-        (Some("generated"), _) => (
-            "GENERATED columns are not supported",
-            "Write uuid DEFAULT uuid(), leave out the PRIMARY KEY for a rowid, or compute the column in a view.",
-        ),
         (Some("exclude"), Some("using")) => ("EXCLUDE is not supported", "Choose a key that cannot overlap."),
         (Some("masked"), Some("with")) => ("MASKED WITH is not supported", "Leave the column out in a view."),
         _ => return Ok(()),
@@ -195,9 +191,11 @@ pub(crate) fn column_definition(
     let position = reader.position();
     let name = reader.name()?;
     let counter = reader.eat("counter");
-    let read = match counter {
-        true => types::ReadType { column_type: ColumnType::BigInt, text: "counter".into(), max_length: None },
-        false => types::read(reader)?,
+    let serial = sequence::serial(reader);
+    let read = match (counter, serial) {
+        (true, _) => types::ReadType { column_type: ColumnType::BigInt, text: "counter".into(), max_length: None },
+        (_, Some((column_type, text))) => types::ReadType { column_type, text: text.into(), max_length: None },
+        (false, None) => types::read(reader)?,
     };
     let mut column = ColumnDefinition {
         name,
@@ -208,6 +206,7 @@ pub(crate) fn column_definition(
         is_static: false,
         not_null: false,
         default: None,
+        sequence: serial.map(|_| ColumnSequence { identity: None, options: SequenceOptions::default() }),
         position,
     };
     while column_constraint(reader, &mut column, key, checks)? {}
@@ -233,6 +232,8 @@ fn column_constraint(
         column.not_null = false;
     } else if reader.eat("default") {
         column.default = Some(default(reader)?);
+    } else if let Some(identity) = sequence::identity(reader)? {
+        column.sequence = Some(identity);
     } else if reader.at("check") {
         let check = check(reader)?;
         checks.push(CheckDefinition { name, column: Some(column.name.clone()), check });

@@ -116,7 +116,6 @@ fn definitions() {
     ]);
     refuses(&[
         ("CREATE TEMP TABLE t (a int)", ErrorKind::NotSupported, "temporary tables are", 1),
-        ("CREATE TABLE t (a serial)", ErrorKind::NotSupported, "serial", 19),
         ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::NotSupported, "list<…>", 29),
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),
         ("CREATE TABLE t (a int UNIQUE)", ErrorKind::NotSupported, "UNIQUE", 23),

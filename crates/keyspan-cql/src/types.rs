@@ -115,10 +115,9 @@ fn frozen_list(reader: &mut Reader) -> Result<Option<ReadType>> {
 /// Refuses the types that Keyspan knows of and does not have.
 fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
     let error = match name {
-        "serial" | "serial4" | "bigserial" | "serial8" | "smallserial" | "serial2" => Error::not_supported(format!(
-            "type {name} is not supported: rows of one table are written without asking a sequence"
-        ))
-        .with_hint("Write uuid DEFAULT uuid(), or leave out the PRIMARY KEY: rows then get a rowid in arrival order."),
+        "serial" | "serial4" | "bigserial" | "serial8" | "smallserial" | "serial2" => {
+            Error::not_supported(format!("type {name} is only a column's")).with_hint("Write bigint.")
+        }
         "counter" => Error::not_supported("type counter is not yet supported")
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
         "list" | "set" | "map" | "tuple" | "frozen" | "vector" if *reader.token(0) == Token::Lt => {

@@ -73,6 +73,8 @@ kinds! {
     InvalidParameter "22023" "A parameter, option or setting value that is not allowed.",
     InvalidArgument "22000" "A value that this operation cannot take.",
     CardinalityViolation "21000" "A subquery or a statement met more rows than allowed.",
+    SequenceLimit "2200H" "A sequence that has no further number.",
+    GeneratedAlways "428C9" "A value for a column that is GENERATED ALWAYS.",
     NotNull "23502" "A null where the column forbids it.",
     Check "23514" "A row that breaks a CHECK.",
     Unique "23505" "A row whose key exists.",

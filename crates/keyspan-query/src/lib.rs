@@ -66,7 +66,7 @@ mod testing;
 mod tests;
 pub mod types;
 
-pub use context::{QueryContext, QueryParser, SessionInfo, SettingChange};
+pub use context::{QueryContext, QueryParser, Sequences, SessionInfo, SettingChange};
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;

@@ -63,6 +63,7 @@ impl Rows {
             max_length: None,
             hidden: *role == 'r',
             counter: false,
+            identity: None,
         };
         let columns = columns.iter().map(|each| column(each, catalog.new_column_id())).collect();
         let table = Arc::new(TableDef {

@@ -34,6 +34,8 @@ fn object(statement: &Statement) -> Option<String> {
         Statement::Truncate(statement) => {
             statement.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         }
+        Statement::CreateSequence(statement) => statement.name.to_string(),
+        Statement::AlterSequence(statement) => statement.name.to_string(),
         Statement::CreateRole(statement) => statement.name.clone(),
         Statement::AlterRole(statement) => role(&statement.role),
         Statement::DropRole(statement) => names(&statement.names),

@@ -14,6 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::locks::LockTable;
 use crate::rowid::RowIds;
+use crate::sequences::SequenceNumbers;
 use crate::threads::QueryThreads;
 
 /// An open database. Clones are the same database.
@@ -31,6 +32,7 @@ struct Inner {
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
     row_ids: RowIds,
+    sequences: Arc<SequenceNumbers>,
     counts: AtomicCounters,
     next_context: AtomicU64,
     threads: QueryThreads,
@@ -98,6 +100,7 @@ impl Database {
         engine: Arc<QueryEngine>,
         refreshes: bool,
     ) -> Database {
+        let sequences = Arc::new(SequenceNumbers::new(store.clone()));
         let inner = Inner {
             store,
             embedded,
@@ -105,6 +108,7 @@ impl Database {
             engine,
             locks: Arc::default(),
             row_ids: RowIds::default(),
+            sequences,
             counts: AtomicCounters::default(),
             next_context: AtomicU64::new(1),
             threads: QueryThreads::default(),
@@ -195,6 +199,11 @@ impl Database {
     /// The first of `rows` new consecutive numbers for rows of a table without a key.
     pub(crate) async fn new_row_ids(&self, relation: &RelationDef, rows: usize) -> Result<i64> {
         self.inner.row_ids.allocate(self.store(), relation, rows).await
+    }
+
+    /// The numbers of sequences.
+    pub(crate) fn sequences(&self) -> &Arc<SequenceNumbers> {
+        &self.inner.sequences
     }
 
     /// A number that no other context of this database has.

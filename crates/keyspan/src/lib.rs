@@ -65,6 +65,7 @@ mod row;
 mod rowid;
 mod scan_guard;
 mod select;
+mod sequences;
 pub mod session;
 mod set;
 pub mod settings;

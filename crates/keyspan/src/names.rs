@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use keyspan_cql::{ObjectName, Statement, ast};
+use keyspan_cql::{ObjectName, Statement, ast, quoted};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, ViewDef, nearest};
 
 /// What a relation name stands for.
@@ -135,6 +135,12 @@ pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
         ControlFlow::<()>::Continue(())
     });
     columns
+}
+
+/// The default of a column that takes its numbers from a sequence.
+pub(crate) fn sequence_default(keyspace: &str, name: &str) -> String {
+    let path = format!("{}.{}", quoted(keyspace), quoted(name)).replace('\'', "''");
+    format!("nextval('{path}'::regclass)")
 }
 
 /// The parser of stored queries.

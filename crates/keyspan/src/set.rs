@@ -134,12 +134,16 @@ pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outc
                 return Err(Error::new(ErrorKind::ActiveTransaction, message));
             }
             context.cursors.clear();
+            context.sequences.discard();
             context.settings.reset_all();
             context.settings_changed();
             "DISCARD ALL"
         }
         Discard::Plans => "DISCARD PLANS",
-        Discard::Sequences => "DISCARD SEQUENCES",
+        Discard::Sequences => {
+            context.sequences.discard();
+            "DISCARD SEQUENCES"
+        }
         Discard::Temporary => "DISCARD TEMP",
     })))
 }

@@ -290,7 +290,8 @@ fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -
 async fn finish(context: &mut ClientContext) -> Result<()> {
     let Some(transaction) = context.transaction.take() else { return Ok(()) };
     let ended = transaction.end(context.settings.relaxed_durability());
-    let Ended { catalog, batch, locks, settings: before, local } = ended;
+    let Ended { catalog, mut batch, locks, settings: before, local } = ended;
+    batch.mutations.extend(context.sequences.end_transaction(catalog.as_ref().map(|(_, catalog)| &**catalog)));
     let result = match catalog {
         Some((base, catalog)) => {
             let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
@@ -322,6 +323,7 @@ fn undo(context: &mut ClientContext) {
     if let Some(transaction) = context.transaction.take() {
         context.settings = transaction.into_settings();
     }
+    drop(context.sequences.end_transaction(None));
     end_session_state(context, false);
 }
 

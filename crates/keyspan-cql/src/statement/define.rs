@@ -4,7 +4,7 @@ use std::fmt;
 
 use keyspan_model::{ColumnType, FamilyKind, GcRule};
 
-use super::{ObjectName, Query, RoleName, SourceExpression};
+use super::{ColumnSequence, ObjectName, Query, RoleName, SourceExpression};
 
 /// `CREATE KEYSPACE [IF NOT EXISTS] name [WITH …]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +135,8 @@ pub struct ColumnDefinition {
     pub not_null: bool,
     /// `DEFAULT expression`.
     pub default: Option<SourceExpression>,
+    /// `serial`, `GENERATED … AS IDENTITY`.
+    pub sequence: Option<ColumnSequence>,
     /// Where the column begins in the input: characters from 1.
     pub position: usize,
 }
@@ -335,6 +337,8 @@ pub enum DropKind {
     MaterializedView,
     /// Indexes.
     Index,
+    /// Sequences.
+    Sequence,
     /// Keyspaces: the name is in [`ObjectName::name`].
     Keyspace,
 }
@@ -361,6 +365,8 @@ pub struct Drop {
 pub struct Truncate {
     /// The tables.
     pub names: Vec<ObjectName>,
+    /// `RESTART IDENTITY`.
+    pub restart_identity: bool,
 }
 
 /// `CREATE [UNIQUE] INDEX [IF NOT EXISTS] [name] ON table (columns)`.

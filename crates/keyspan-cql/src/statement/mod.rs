@@ -5,12 +5,14 @@
 //! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1
 //! and, as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 //!
-//! - `define`: definitions; `rights`: roles and rights; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
+//! - `define`: definitions; `rights`: roles and rights;
+//!   `sequence`: sequences; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
 //!   transactions, prepared statements.
 
 mod define;
 mod read;
 mod rights;
+mod sequence;
 mod session;
 mod write;
 
@@ -21,6 +23,7 @@ use sqlparser::ast;
 pub use define::*;
 pub use read::*;
 pub use rights::*;
+pub use sequence::*;
 pub use session::*;
 pub use write::*;
 
@@ -135,7 +138,7 @@ pub enum Statement {
     CreateView(Box<CreateView>),
     /// `ALTER TABLE | VIEW`.
     AlterTable(AlterTable),
-    /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
+    /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | KEYSPACE`.
     Drop(Drop),
     /// `TRUNCATE`.
     Truncate(Truncate),
@@ -143,6 +146,10 @@ pub enum Statement {
     CreateIndex(CreateIndex),
     /// `COMMENT ON`.
     Comment(Comment),
+    /// `CREATE SEQUENCE`.
+    CreateSequence(CreateSequence),
+    /// `ALTER SEQUENCE`.
+    AlterSequence(AlterSequence),
     /// `CREATE ROLE | USER | GROUP`.
     CreateRole(CreateRole),
     /// `ALTER ROLE | USER | GROUP`.

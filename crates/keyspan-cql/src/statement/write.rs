@@ -26,6 +26,8 @@ pub struct Insert {
     pub source: InsertSource,
     /// TTL and timestamp.
     pub using: Using,
+    /// `OVERRIDING SYSTEM VALUE`: it gives numbers of identity columns.
+    pub overriding: bool,
     /// `IF NOT EXISTS`: answers `[applied]`.
     pub if_not_exists: bool,
     /// `ON CONFLICT`.

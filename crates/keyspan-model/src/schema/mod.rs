@@ -7,6 +7,7 @@
 //! change.
 
 pub mod rights;
+pub mod sequence;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 use crate::types::ColumnType;
 use rights::Rights;
+use sequence::{Identity, SequenceDef};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -82,6 +84,9 @@ pub struct ColumnDef {
     /// Whether it is declared `counter`: a bigint that is only added to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counter: bool,
+    /// Of an identity column: whether INSERT may give its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 /// A CHECK constraint: its name and the source text of its condition.
@@ -330,7 +335,10 @@ pub struct Catalog {
     /// By id.
     #[serde(with = "crate::shared_map")]
     pub views: BTreeMap<TableId, Arc<ViewDef>>,
-    /// Next unused table (and view) id.
+    /// By id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::shared_map")]
+    pub sequences: BTreeMap<TableId, Arc<SequenceDef>>,
+    /// Next unused table (and view, and sequence) id.
     pub next_table: u32,
     /// Next unused relation id.
     pub next_relation: u32,
@@ -570,10 +578,12 @@ impl Catalog {
         self.tables.values().find(|table| table.keyspace == keyspace && table.name == name)
     }
 
-    /// The tables, and those that materialized views are kept in.
+    /// The tables, and those that materialized views and sequences are kept in.
     pub fn all_tables(&self) -> impl Iterator<Item = &TableDef> {
         let rollups = self.views.values().filter_map(|view| view.rollup.as_ref());
-        self.tables.values().map(|table| &**table).chain(rollups.flat_map(|rollup| [&rollup.rows, &rollup.progress]))
+        let sequences = self.sequences.values().map(|sequence| &sequence.state);
+        let views = rollups.flat_map(|rollup| [&rollup.rows, &rollup.progress]);
+        self.tables.values().map(|table| &**table).chain(views).chain(sequences)
     }
 
     /// The materialized views of this table.
@@ -585,6 +595,20 @@ impl Catalog {
     /// The view of this name.
     pub fn view(&self, keyspace: &str, name: &str) -> Option<&Arc<ViewDef>> {
         self.views.values().find(|view| view.keyspace == keyspace && view.name == name)
+    }
+
+    /// The sequence of this name.
+    pub fn sequence(&self, keyspace: &str, name: &str) -> Option<&Arc<SequenceDef>> {
+        self.sequences.values().find(|sequence| sequence.keyspace == keyspace && sequence.name == name)
+    }
+
+    /// Forgets the sequences whose columns are gone.
+    pub fn forget_sequences_of_dropped(&mut self) {
+        let tables = &self.tables;
+        let lives = |(table, column): (TableId, ColumnId)| {
+            tables.get(&table).is_some_and(|table| table.column_by_id(column).is_some())
+        };
+        self.sequences.retain(|_, sequence| sequence.owned_by.is_none_or(lives));
     }
 
     /// The relation with this id.

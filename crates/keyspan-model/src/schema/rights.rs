@@ -355,8 +355,8 @@ impl Catalog {
 
     /// Forgets owners and grants of what is no longer there.
     pub fn forget_rights_of_dropped(&mut self) {
-        let (tables, views, keyspaces) = (&self.tables, &self.views, &self.keyspaces);
-        let relation = |id: &TableId| tables.contains_key(id) || views.contains_key(id);
+        let (tables, views, sequences, keyspaces) = (&self.tables, &self.views, &self.sequences, &self.keyspaces);
+        let relation = |id: &TableId| tables.contains_key(id) || views.contains_key(id) || sequences.contains_key(id);
         let column = |id: &TableId, column| tables.get(id).is_some_and(|table| has_column(table, column));
         self.rights.relations.retain(|id, _| relation(id));
         self.rights.keyspaces.retain(|name, _| keyspaces.contains_key(name));

@@ -8,10 +8,11 @@ mod facts;
 mod function;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{Catalog, ColumnType, Principal, Result};
+use keyspan_model::{Catalog, ColumnType, Principal, Result, SequenceDef, SequenceState};
 use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
@@ -19,6 +20,33 @@ pub use function::FunctionContext;
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
+
+/// The numbers of sequences, as one session takes them.
+pub trait Sequences: Debug + Send + Sync {
+    /// The next number. May wait for a disk.
+    ///
+    /// # Errors
+    /// 2200H where there is none left, and those of writing.
+    fn next(&self, sequence: &SequenceDef) -> Result<i64>;
+
+    /// The number that this session got last from the sequence.
+    fn current(&self, sequence: &SequenceDef) -> Option<i64>;
+
+    /// The number that this session got last from any sequence.
+    fn last(&self) -> Option<i64>;
+
+    /// Says how far the sequence is.
+    ///
+    /// # Errors
+    /// 22003 for a number that it cannot give, and those of writing.
+    fn set(&self, sequence: &SequenceDef, to: SequenceState) -> Result<()>;
+
+    /// How far the sequence is.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn state(&self, sequence: &SequenceDef) -> Result<SequenceState>;
+}
 
 /// What a session says of itself to functions and system tables; changes rarely, so it is shared.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +61,8 @@ pub struct SessionInfo {
     pub database: String,
     /// Values of `current_setting(name)` and `SHOW`.
     pub settings: BTreeMap<String, String>,
+    /// The numbers of sequences; none where there are no sequences.
+    pub sequences: Option<Arc<dyn Sequences>>,
     /// What `set_config` has asked for, in order; whoever runs the statement takes it.
     pub changes: Arc<Mutex<Vec<SettingChange>>>,
 }

@@ -59,6 +59,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         max_length: None,
         hidden: false,
         counter: false,
+        identity: None,
     };
     let mut columns: Vec<ColumnDef> = table.key().cloned().collect();
     let taken = |name: &str| table.key().any(|column| column.name == name);

@@ -61,6 +61,7 @@ fn functions() -> Vec<Overload> {
     nothing(&mut all);
     super::size::add(&mut all);
     super::privilege::add(&mut all);
+    super::sequence::add(&mut all);
     all
 }
 
@@ -150,7 +151,6 @@ fn nothing(all: &mut Vec<Overload>) {
         add(name, &[N], C::Text, null);
         add(name, &[N, B], C::Text, null);
     }
-    add("pg_get_serial_sequence", &[T, T], C::Text, null);
     add("pg_relation_is_publishable", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
     add("pg_my_temp_schema", &[], C::BigInt, |_, _| Ok(Value::BigInt(0)));
     add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));

@@ -1,7 +1,7 @@
 //! The rows of `information_schema`: tables, columns, schemas, keys, checks.
 
 use arrow::datatypes::Schema;
-use keyspan_model::{ColumnDef, ColumnType, Principal, TableDef};
+use keyspan_model::{ColumnDef, ColumnType, Identity, Principal, TableDef};
 
 use super::definition::{column_type, format_type, type_of_oid};
 use super::roles::{role_oid, table_privileges};
@@ -20,6 +20,7 @@ pub fn rows(name: &str, source: &Source) -> Vec<Row> {
         "key_column_usage" => key_columns(source),
         "constraint_column_usage" => constraint_columns(source),
         "check_constraints" => checks(source),
+        "sequences" => super::sequence::in_information_schema(source),
         "enabled_roles" => enabled_roles(source),
         "table_privileges" | "role_table_grants" => table_privileges(source),
         _ => Vec::new(),
@@ -132,9 +133,15 @@ fn columns(source: &Source) -> Vec<Row> {
 fn column_row(source: &Source, table: &TableDef, number: usize, column: &ColumnDef) -> Row {
     let row = relation(source, &table.keyspace, &table.name).with("column_name", &column.name);
     let row = row.with("ordinal_position", number).with("is_nullable", yes(!(column.not_null || column.is_key())));
-    let row = row.with("column_default", column.default.as_ref()).with("is_updatable", "YES");
+    let default = column.default.as_ref().filter(|_| column.identity.is_none());
+    let row = row.with("column_default", default).with("is_updatable", "YES");
     let (oid, modifier) = column_type(column.ty, column.max_length);
-    typed(row.with("dtd_identifier", number.to_string()), source, oid, modifier)
+    let row = typed(row.with("dtd_identifier", number.to_string()), source, oid, modifier);
+    match column.identity {
+        Some(Identity::Always) => row.with("is_identity", "YES").with("identity_generation", "ALWAYS"),
+        Some(Identity::ByDefault) => row.with("is_identity", "YES").with("identity_generation", "BY DEFAULT"),
+        None => row,
+    }
 }
 
 fn view_columns(source: &Source, keyspace: &str, name: &str, schema: &Schema) -> Vec<Row> {

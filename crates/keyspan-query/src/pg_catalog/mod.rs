@@ -8,6 +8,7 @@
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows.
 //! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
+//! - `sequence`: `nextval` and its kin.
 //! - `keywords`: `pg_get_keywords()`.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
 
@@ -22,6 +23,7 @@ mod relations;
 mod rewrite;
 mod roles;
 mod row;
+mod sequence;
 mod session_rows;
 mod size;
 mod source;

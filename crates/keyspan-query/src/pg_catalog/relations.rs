@@ -1,7 +1,7 @@
 //! Rows about tables, views, columns, keys, constraints and types.
 
 use arrow::datatypes::Schema;
-use keyspan_model::{ColumnRole, ColumnType, Object, TableDef, TableId, ViewDef};
+use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Identity, Object, TableDef, TableId, ViewDef};
 
 use super::definition::{
     self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
@@ -77,6 +77,10 @@ fn classes(source: &Source) -> Vec<Row> {
             rows.push(row.with("relam", INDEX_METHOD).with("relfilenode", index_oid(table.id)));
         }
     }
+    for sequence in source.catalog.sequences.values() {
+        let row = class(table_oid(sequence.id), &sequence.name, &sequence.keyspace, "S", 3);
+        rows.push(owned(source, row, sequence.id).with("relfilenode", table_oid(sequence.id)));
+    }
     for view in source.catalog.views.values() {
         let planned = source.views.iter().find(|(id, _)| *id == view.id).map(|(_, schema)| schema.fields().len());
         let kept = view.rollup.as_ref().map(|rollup| rollup.rows.columns.len());
@@ -120,6 +124,19 @@ fn attribute(relation: i64, name: &str, number: usize, (oid, modifier): (i64, i6
     }
 }
 
+fn identity(column: &ColumnDef) -> &'static str {
+    match column.identity {
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+        None => "",
+    }
+}
+
+/// Whether a default is shown: that of an identity column is not.
+fn has_default(column: &ColumnDef) -> bool {
+    column.default.is_some() && column.identity.is_none()
+}
+
 fn attributes(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in definition::all() {
@@ -128,9 +145,10 @@ fn attributes(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
             let row = attribute(table_oid(table.id), &column.name, number, type_of_column(&column));
+            let row = row.with("attidentity", identity(&column));
             let row = row.with("attacl", source.access(&Object::Column(table.id, column.id)));
             rows.push(
-                row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", column.default.is_some()),
+                row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", has_default(&column)),
             );
         }
         if has_key(table) {
@@ -162,7 +180,7 @@ fn defaults(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
-            if let Some(default) = &column.default {
+            if let Some(default) = column.default.as_ref().filter(|_| has_default(&column)) {
                 let row = Row::new().with("oid", default_oid(&column)).with("adrelid", table_oid(table.id));
                 rows.push(row.with("adnum", number).with("adbin", default));
             }

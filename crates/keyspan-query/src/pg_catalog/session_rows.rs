@@ -2,6 +2,7 @@
 
 use super::roles;
 use super::row::Row;
+use super::sequence;
 use super::source::{DATABASE, INDEX_METHOD, OWNER, Source, TABLE_METHOD};
 
 /// UTF8.
@@ -19,7 +20,6 @@ pub const ALWAYS_EMPTY: &[&str] = &[
     "pg_publication_namespace",
     "pg_publication_rel",
     "pg_rewrite",
-    "pg_sequence",
     "pg_statistic_ext",
     "pg_subscription",
     "pg_trigger",
@@ -31,6 +31,8 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_database" => vec![database(source)],
         "pg_roles" | "pg_authid" => roles::roles(source),
         "pg_user" => roles::users(source),
+        "pg_sequence" => sequence::definitions(source),
+        "pg_sequences" => sequence::listed(source),
         "pg_auth_members" => roles::members(source),
         "pg_am" => methods(),
         "pg_settings" => settings(source),

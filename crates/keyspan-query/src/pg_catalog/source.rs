@@ -114,6 +114,7 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
         max_length: None,
         hidden: false,
         counter: false,
+        identity: None,
     }
 }
 
@@ -157,7 +158,7 @@ impl Source {
         all
     }
 
-    /// Every relation: system tables, tables with their keys, views.
+    /// Every relation: system tables, tables with their keys, views, sequences.
     pub fn classes(&self) -> Vec<Class> {
         let class = |oid, schema: &str, name: &str| Class { oid, schema: schema.to_owned(), name: name.to_owned() };
         let mut all: Vec<Class> =
@@ -169,6 +170,8 @@ impl Source {
             }
         }
         all.extend(self.catalog.views.values().map(|view| class(table_oid(view.id), &view.keyspace, &view.name)));
+        let sequences = self.catalog.sequences.values();
+        all.extend(sequences.map(|sequence| class(table_oid(sequence.id), &sequence.keyspace, &sequence.name)));
         all
     }
 

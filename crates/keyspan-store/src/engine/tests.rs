@@ -40,6 +40,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         max_length: None,
         hidden: false,
         counter: false,
+        identity: None,
     };
     let columns = vec![
         column(catalog.new_column_id(), "p", ColumnType::Text, ColumnRole::Partition),

@@ -18,6 +18,7 @@ use crate::cursor::SqlCursor;
 use crate::database::Database;
 use crate::outcome::Notice;
 use crate::row::TableHandle;
+use crate::sequences::SessionSequences;
 use crate::settings::Settings;
 use crate::transaction::Transaction;
 
@@ -40,6 +41,8 @@ pub(crate) struct ClientContext {
     pub(crate) cursors: BTreeMap<String, SqlCursor>,
     /// When the statement began, in microseconds since 1970.
     pub(crate) statement_time: i64,
+    /// The numbers of sequences, and those that this client got last.
+    pub(crate) sequences: Arc<SessionSequences>,
     /// What statements need of the tables that they last used.
     tables: HashMap<TableId, TableHandle>,
     /// The snapshot of the running statement, once it has asked for it.
@@ -65,6 +68,7 @@ impl ClientContext {
             transaction: None,
             cursors: BTreeMap::new(),
             statement_time: database.now(),
+            sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
             tables: HashMap::new(),
             snapshot: None,
             info: None,
@@ -197,6 +201,7 @@ impl ClientContext {
                 user: self.current_user(),
                 session_user: self.user.clone(),
                 principal: self.principal,
+                sequences: Some(self.sequences.clone()),
                 database: self.database_name.clone(),
                 settings: self.settings.values().clone(),
                 changes: Arc::default(),

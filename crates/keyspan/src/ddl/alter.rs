@@ -7,7 +7,7 @@ use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters};
-use super::{change, check_free, depend, family, missing, option, skipping, validate};
+use super::{change, check_free, depend, family, missing, option, sequence, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -170,8 +170,9 @@ fn add(
         }
         return Err(column_exists(table, &column.name).at(column.position));
     }
-    let defined = NewColumn::declared(column)?.define(catalog, ColumnRole::Regular);
-    table.columns.push(defined);
+    let declared = NewColumn::declared(column)?;
+    table.columns.push(declared.define(catalog, ColumnRole::Regular));
+    sequence::attach(catalog, table, &[declared])?;
     table.checks = validate::name_checks(table, checks)?;
     Ok(None)
 }
@@ -235,7 +236,7 @@ fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) 
     Ok(None)
 }
 
-fn move_to(catalog: &Catalog, table: &mut TableDef, keyspace: Option<&str>, name: Option<&str>) -> Result<Skipped> {
+fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, name: Option<&str>) -> Result<Skipped> {
     depend::check_no_views(catalog, table.id, &format!("rename table {}", table.name))?;
     let keyspace = keyspace.unwrap_or(&table.keyspace).to_string();
     let name = name.unwrap_or(&table.name).to_string();
@@ -243,6 +244,7 @@ fn move_to(catalog: &Catalog, table: &mut TableDef, keyspace: Option<&str>, name
     let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
     check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
     (table.keyspace, table.name) = (keyspace, name);
+    sequence::follow(catalog, table)?;
     Ok(None)
 }
 
@@ -271,7 +273,8 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
                 validate::check(context, &after, &check.check)?;
             }
             // A default is for rows to come: those that are there have no cell in the new column.
-            let breaks = column.not_null && dml::existing::any_row(context, table).await?;
+            let breaks =
+                (column.not_null || column.sequence.is_some()) && dml::existing::any_row(context, table).await?;
             if breaks { Err(contains_nulls(table, &column.name)) } else { Ok(()) }
         }
         AlterAction::SetNotNull { column, not_null: true } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId};
 
-use super::{Check, change, change_with, depend, family, missing};
+use super::{Check, change, change_with, depend, family, missing, sequence};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -18,6 +18,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
         DropKind::View => "DROP VIEW",
         DropKind::MaterializedView => "DROP MATERIALIZED VIEW",
         DropKind::Index => "DROP INDEX",
+        DropKind::Sequence => "DROP SEQUENCE",
         DropKind::Keyspace => "DROP SCHEMA",
     };
     let missed = change(context, |catalog| {
@@ -40,10 +41,15 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
 fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &ObjectName) -> Result<bool> {
     match statement.kind {
         DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
-        DropKind::Index if statement.if_exists => Ok(false),
+        DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
+        DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
         DropKind::Index => {
             let message = format!("index \"{}\" does not exist", names::display(name));
             Err(Error::new(ErrorKind::UndefinedObject, message))
+        }
+        DropKind::Sequence => {
+            let message = format!("sequence \"{}\" does not exist", names::display(name));
+            Err(Error::new(ErrorKind::UndefinedTable, message))
         }
         DropKind::Table | DropKind::View | DropKind::MaterializedView => drop_relation(catalog, path, statement, name),
     }
@@ -89,6 +95,7 @@ fn kind_text(kind: DropKind) -> &'static str {
         DropKind::View => "view",
         DropKind::MaterializedView => "materialized view",
         DropKind::Index => "index",
+        DropKind::Sequence => "sequence",
         DropKind::Keyspace => "schema",
     }
 }
@@ -106,6 +113,7 @@ fn wrong_kind(found: &TableOrView, wanted: DropKind) -> Error {
 fn remove(catalog: &mut Catalog, id: TableId) {
     catalog.tables.remove(&id);
     catalog.views.remove(&id);
+    catalog.sequences.remove(&id);
 }
 
 fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<bool> {
@@ -119,7 +127,10 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
     }
     let tables = catalog.tables.values().filter(|table| table.keyspace == name).map(|table| (table.id, &table.name));
     let views = catalog.views.values().filter(|view| view.keyspace == name).map(|view| (view.id, &view.name));
-    let inside: Vec<(TableId, String)> = tables.chain(views).map(|(id, name)| (id, name.clone())).collect();
+    let sequences = catalog.sequences.values().filter(|each| each.keyspace == name && each.owned_by.is_none());
+    let sequences = sequences.map(|sequence| (sequence.id, &sequence.name));
+    let inside = tables.chain(views).chain(sequences).map(|(id, name)| (id, name.clone()));
+    let inside: Vec<(TableId, String)> = inside.collect();
     let cascade = statement.cascade || (statement.said_keyspace && !statement.restrict);
     if let (false, Some((_, first))) = (cascade, inside.first()) {
         let message = format!("cannot drop schema {name} because {first} is in it");
@@ -150,6 +161,9 @@ pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) 
             let mut table = (*table).clone();
             table.rows = catalog.new_relation_id();
             family::empty(catalog, &mut table);
+            if statement.restart_identity {
+                sequence::restart_owned(catalog, table.id)?;
+            }
             table.version += 1;
             catalog.tables.insert(table.id, Arc::new(table));
         }

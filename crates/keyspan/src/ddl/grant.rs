@@ -1,7 +1,9 @@
 //! GRANT, REVOKE and OWNER TO.
 
 use keyspan_cql::{GrantObjects, GrantRights, GrantRoles, GrantedRight, ObjectName, RightWord, RoleName};
-use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Grant, Object, Principal, Result, Right, RoleId, TableDef};
+use keyspan_model::{
+    Catalog, ColumnId, Error, ErrorKind, Grant, Object, Principal, Result, Right, RoleId, TableDef, TableId,
+};
 
 use super::role::{admit, check_may_admit, name_of};
 use super::{Check, change_with};
@@ -223,7 +225,8 @@ fn shown(catalog: &Catalog, object: &Object) -> String {
         Object::Relation(id) | Object::Column(id, _) => {
             let table = catalog.tables.get(id).map(|table| format!("table {}", table.name));
             let view = || catalog.views.get(id).map(|view| format!("view {}", view.name));
-            table.or_else(view).unwrap_or_default()
+            let sequence = || catalog.sequences.get(id).map(|sequence| format!("sequence {}", sequence.name));
+            table.or_else(view).or_else(sequence).unwrap_or_default()
         }
     }
 }
@@ -265,7 +268,12 @@ pub(super) fn set_owner(catalog: &mut Catalog, principal: Principal, object: &Ob
     }
     match object {
         Object::Keyspace(name) => drop(catalog.rights.keyspaces.insert(name.clone(), owner)),
-        Object::Relation(id) | Object::Column(id, _) => drop(catalog.rights.relations.insert(*id, owner)),
+        Object::Relation(id) | Object::Column(id, _) => {
+            // The sequences of its columns go with a table.
+            let owned = catalog.sequences.values().filter(|each| each.owned_by.is_some_and(|(table, _)| table == *id));
+            let all: Vec<TableId> = owned.map(|sequence| sequence.id).chain([*id]).collect();
+            catalog.rights.relations.extend(all.into_iter().map(|id| (id, owner)));
+        }
     }
     Ok(())
 }

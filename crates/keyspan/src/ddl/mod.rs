@@ -17,6 +17,7 @@ pub(crate) mod materialized;
 mod option;
 mod rights;
 pub(crate) mod role;
+pub(crate) mod sequence;
 pub(crate) mod table;
 mod validate;
 pub(crate) mod view;
@@ -94,9 +95,9 @@ fn kept_changing() -> Error {
     Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again.")
 }
 
-/// 42P07 if the name is taken by a table or view.
+/// 42P07 if the name is taken by a table, view or sequence.
 fn check_free(catalog: &Catalog, keyspace: &str, name: &ObjectName) -> Result<()> {
-    if catalog.table(keyspace, &name.name).is_none() && catalog.view(keyspace, &name.name).is_none() {
+    if !table::is_taken(catalog, keyspace, &name.name) {
         return Ok(());
     }
     Err(exists(&name.name).at(name.position))

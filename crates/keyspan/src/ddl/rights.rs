@@ -27,10 +27,19 @@ pub(super) fn check(principal: Principal, before: &Catalog, next: &Catalog) -> R
             named(id, "view", &view.name)?;
         }
     }
+    for (id, sequence) in &before.sequences {
+        // One that goes with its column is no change of its own.
+        let gone = sequence.owned_by.is_some_and(|(table, _)| !next.tables.contains_key(&table));
+        if !gone && !next.sequences.get(id).is_some_and(|now| Arc::ptr_eq(now, sequence)) {
+            named(id, "sequence", &sequence.name)?;
+        }
+    }
+    let sequence = |catalog: &Catalog, id: &TableId| catalog.sequences.get(id).map(|each| each.keyspace.clone());
     let table = |catalog: &Catalog, id: &TableId| catalog.tables.get(id).map(|table| table.keyspace.clone());
     let view = |catalog: &Catalog, id: &TableId| catalog.views.get(id).map(|view| view.keyspace.clone());
-    for id in next.tables.keys().chain(next.views.keys()) {
-        let place = |catalog: &Catalog| table(catalog, id).or_else(|| view(catalog, id));
+    for id in next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys()) {
+        let place =
+            |catalog: &Catalog| table(catalog, id).or_else(|| view(catalog, id)).or_else(|| sequence(catalog, id));
         if let (old, Some(keyspace)) = (place(before), place(next))
             && old.as_ref() != Some(&keyspace)
             && !before.allows(principal, &Object::Keyspace(keyspace.clone()), Right::Create)
@@ -65,15 +74,21 @@ fn check_keyspaces(principal: Principal, before: &Catalog, next: &Catalog) -> Re
     }
 }
 
-/// Makes the principal the owner of what is new, unless it has one, and forgets the rights to what is gone.
+/// Makes the principal the owner of what is new, unless it has one, and forgets the rights to what is gone, and the
+/// sequences of columns that are gone.
 pub(super) fn settle(principal: Principal, before: &Catalog, next: &mut Catalog) {
     if let Principal::Role(owner) = principal {
-        let new = |id: &TableId| !before.tables.contains_key(id) && !before.views.contains_key(id);
-        let relations: Vec<TableId> = next.tables.keys().chain(next.views.keys()).copied().filter(new).collect();
+        let new = |id: &TableId| {
+            let (tables, views) = (&before.tables, &before.views);
+            !tables.contains_key(id) && !views.contains_key(id) && !before.sequences.contains_key(id)
+        };
+        let all = next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys());
+        let relations: Vec<TableId> = all.copied().filter(new).collect();
         add_missing(&mut next.rights.relations, relations, owner);
         let keyspaces = next.keyspaces.keys().filter(|name| !before.keyspaces.contains_key(*name)).cloned();
         add_missing(&mut next.rights.keyspaces, keyspaces.collect(), owner);
     }
+    next.forget_sequences_of_dropped();
     next.forget_rights_of_dropped();
 }
 

@@ -221,7 +221,8 @@ fn remove(catalog: &mut Catalog, id: RoleId, name: &str) -> Result<()> {
     let relation = rights.relations.iter().find(|(_, owner)| **owner == id).map(|(id, _)| {
         let table = catalog.tables.get(id).map(|table| format!("table {}", table.name));
         let view = || catalog.views.get(id).map(|view| format!("view {}", view.name));
-        table.or_else(view).unwrap_or_default()
+        let sequence = || catalog.sequences.get(id).map(|sequence| format!("sequence {}", sequence.name));
+        table.or_else(view).or_else(sequence).unwrap_or_default()
     });
     if let Some(owned) = keyspace.or(relation) {
         let message = format!("role \"{name}\" cannot be dropped because some objects depend on it");

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_cql::{ClusteringOrder, ColumnDefinition, CreateTable, FamilyDefinition, PrimaryKey, TableOption};
+use keyspan_cql::{
+    ClusteringOrder, ColumnDefinition, ColumnSequence, CreateTable, FamilyDefinition, PrimaryKey, TableOption,
+};
 use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, family, option, skipping, validate};
+use super::{change, check_free, family, option, sequence, skipping, validate};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -49,7 +51,8 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         }
         names::expect_keyspace(catalog, &shape.keyspace)?;
         check_free(catalog, &shape.keyspace, &statement.name)?;
-        let table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
+        let mut table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
+        sequence::attach(catalog, &mut table, &shape.columns)?;
         catalog.tables.insert(table.id, Arc::new(table));
         Ok(true)
     });
@@ -61,9 +64,10 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }
 
-/// Whether a table or view has this name.
+/// Whether a table, view or sequence has this name.
 pub(super) fn is_taken(catalog: &Catalog, keyspace: &str, name: &str) -> bool {
-    catalog.table(keyspace, name).is_some() || catalog.view(keyspace, name).is_some()
+    let view = || catalog.view(keyspace, name).is_some();
+    catalog.table(keyspace, name).is_some() || view() || catalog.sequence(keyspace, name).is_some()
 }
 
 /// A column to be.
@@ -75,13 +79,23 @@ pub(super) struct NewColumn {
     pub(super) default: Option<String>,
     pub(super) max_length: Option<u32>,
     pub(super) counter: bool,
+    pub(super) sequence: Option<ColumnSequence>,
     pub(super) position: Option<usize>,
 }
 
 impl NewColumn {
     /// A column with nothing but a name and a type.
     pub(super) fn plain(name: String, ty: ColumnType) -> NewColumn {
-        NewColumn { name, ty, not_null: false, default: None, max_length: None, counter: false, position: None }
+        NewColumn {
+            name,
+            ty,
+            not_null: false,
+            default: None,
+            max_length: None,
+            counter: false,
+            sequence: None,
+            position: None,
+        }
     }
 
     pub(super) fn declared(column: &ColumnDefinition) -> Result<NewColumn> {
@@ -96,6 +110,7 @@ impl NewColumn {
             default: column.default.as_ref().map(|default| default.text.clone()),
             max_length: column.max_length,
             counter: column.counter,
+            sequence: column.sequence.clone(),
             position: Some(column.position),
         })
     }
@@ -209,6 +224,7 @@ impl NewTable {
             max_length: None,
             hidden: true,
             counter: false,
+            identity: None,
         }
     }
 
@@ -264,6 +280,7 @@ impl NewColumn {
             max_length: self.max_length,
             hidden: false,
             counter: self.counter,
+            identity: None,
         }
     }
 }

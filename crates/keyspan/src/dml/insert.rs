@@ -7,7 +7,10 @@ use arrow::datatypes::Schema;
 use futures::StreamExt;
 use keyspan_cql::{ColumnName, ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
 use keyspan_model::array::array_of;
-use keyspan_model::{BatchWrite, Error, ErrorKind, Member, Mutation, Result, TableDef, Value};
+use keyspan_model::{
+    BatchWrite, ColumnDef, Error, ErrorKind, Identity, Member, Mutation, Result, SequenceDef, TableDef, Value,
+};
+use keyspan_query::Sequences;
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
@@ -69,6 +72,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         }
     };
     let places = places(&handle, statement)?;
+    check_identities(&handle, statement, &places)?;
     let checks = Checks::new(context, &handle)?;
     let row = match &statement.source {
         InsertSource::Query(_)
@@ -128,6 +132,26 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
         places.push(place);
     }
     Ok(places)
+}
+
+/// 428C9 where the statement gives numbers of columns that are GENERATED ALWAYS, without saying so.
+fn check_identities(handle: &TableHandle, statement: &Insert, places: &[usize]) -> Result<()> {
+    let given = |at: usize| match &statement.source {
+        InsertSource::Values(rows) => rows.iter().any(|row| row.get(at).is_some_and(|v| *v != InsertValue::Default)),
+        InsertSource::Query(_) => true,
+        InsertSource::DefaultValues => false,
+    };
+    let always = |(_, place): &(usize, &usize)| handle.table.columns[**place].identity == Some(Identity::Always);
+    match places.iter().enumerate().filter(always).find(|(at, _)| given(*at)) {
+        Some((_, place)) if !statement.overriding => {
+            let name = &handle.table.columns[*place].name;
+            let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+            Err(Error::new(ErrorKind::GeneratedAlways, message)
+                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                .with_hint("Use OVERRIDING SYSTEM VALUE to override."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The statement without what it writes to families, and that, for each of its rows.
@@ -247,6 +271,12 @@ fn fill_defaults(context: &mut ClientContext, handle: &TableHandle, rows: &mut [
         if rows.iter().all(|row| row[place].is_some()) {
             continue;
         }
+        if let Some(sequence) = own_sequence(context, &handle.table, column) {
+            for row in rows.iter_mut().filter(|row| row[place].is_none()) {
+                row[place] = Some(Value::BigInt(context.sequences.next(&sequence)?).cast(column.ty)?);
+            }
+            continue;
+        }
         let expression = keyspan_cql::parse_expression(text)?;
         if let Some(value) = evaluator.simple(&expression, column.ty, &[]) {
             let value = value?;
@@ -256,12 +286,22 @@ fn fill_defaults(context: &mut ClientContext, handle: &TableHandle, rows: &mut [
             continue;
         }
         let compiled = compile(context, &[&expression], &[], &[])?;
-        let arrays = compiled.evaluate(&rows_without_columns(rows.len())?, &[])?;
-        for (index, row) in rows.iter_mut().enumerate().filter(|(_, row)| row[place].is_none()) {
+        // Once for each row that needs one: a default may be another one each time.
+        let open = rows.iter().filter(|row| row[place].is_none()).count();
+        let arrays = compiled.evaluate(&rows_without_columns(open)?, &[])?;
+        for (index, row) in rows.iter_mut().filter(|row| row[place].is_none()).enumerate() {
             row[place] = Some(evaluator.assign(&arrays[0], index, compiled.types()[0], column.ty)?);
         }
     }
     Ok(())
+}
+
+/// The sequence that a `serial` or identity column takes its numbers from. Who may insert may take them.
+fn own_sequence(context: &ClientContext, table: &TableDef, column: &ColumnDef) -> Option<Arc<SequenceDef>> {
+    let catalog = context.catalog();
+    let own = catalog.sequences.values().find(|sequence| sequence.owned_by == Some((table.id, column.id)))?;
+    let text = names::sequence_default(&own.keyspace, &own.name);
+    (column.default.as_ref() == Some(&text)).then(|| own.clone())
 }
 
 async fn from_query(

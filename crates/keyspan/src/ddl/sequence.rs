@@ -1,0 +1,322 @@
+//! CREATE, ALTER and DROP SEQUENCE, and the sequences of `serial` and identity columns.
+//!
+//! A column takes its numbers by a default that names the sequence; where the sequence gets another name, the default
+//! gets it, too. A sequence that is owned by a column goes with it.
+
+use std::sync::Arc;
+
+use keyspan_cql::{AlterSequence, CreateSequence, ObjectName, SequenceOptions, SequenceOwner};
+use keyspan_model::{
+    Catalog, ColumnId, ColumnType, Error, ErrorKind, Object, Result, SequenceDef, TableDef, TableId, range_of,
+};
+
+use super::grant::change_owner;
+use super::table::{NewColumn, NewTable};
+use super::{change, check_free, missing, skipping};
+use crate::context::ClientContext;
+use crate::names::{self, TableOrView, sequence_default};
+use crate::outcome::{Outcome, Tag};
+
+/// `CREATE SEQUENCE`.
+pub(crate) async fn create(context: &mut ClientContext, statement: &CreateSequence) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    let keyspace = names::keyspace_for(&context.catalog(), &path, &statement.name)?;
+    let name = &statement.name.name;
+    let created = change(context, |catalog| {
+        if statement.if_not_exists && super::table::is_taken(catalog, &keyspace, name) {
+            return Ok(false);
+        }
+        names::expect_keyspace(catalog, &keyspace)?;
+        check_free(catalog, &keyspace, &statement.name)?;
+        let owner = owner(catalog, &path, &statement.options)?;
+        let mut sequence = new_sequence(catalog, &keyspace, name, ColumnType::BigInt, &statement.options)?;
+        sequence.owned_by = owner.flatten();
+        catalog.sequences.insert(sequence.id, Arc::new(sequence));
+        Ok(true)
+    });
+    if !created.await? {
+        skipping(context, "relation", name);
+    }
+    Ok(Outcome::done(Tag::plain("CREATE SEQUENCE")))
+}
+
+/// `ALTER SEQUENCE`.
+pub(crate) async fn alter(context: &mut ClientContext, statement: &AlterSequence) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    let tag = Outcome::done(Tag::plain("ALTER SEQUENCE"));
+    if statement.if_exists && find(&context.catalog(), &path, &statement.name).is_none() {
+        missing(context, "relation", &statement.name);
+        return Ok(tag);
+    }
+    if let Some(role) = &statement.owner {
+        let object = |catalog: &Catalog| Ok(Object::Relation(expect(catalog, &path, &statement.name)?.id));
+        change_owner(context, role, object).await?;
+        return Ok(tag);
+    }
+    change(context, |catalog| {
+        let mut next = (*expect(catalog, &path, &statement.name)?).clone();
+        if let Some(name) = &statement.rename_to {
+            check_free(catalog, &next.keyspace, &ObjectName { name: name.clone(), ..statement.name.clone() })?;
+            let keyspace = next.keyspace.clone();
+            return rename(catalog, next.id, &keyspace, name);
+        }
+        if let Some(owner) = owner(catalog, &path, &statement.options)? {
+            next.owned_by = owner;
+        }
+        alter_options(catalog, &mut next, &statement.options)?;
+        catalog.sequences.insert(next.id, Arc::new(next));
+        Ok(())
+    })
+    .await?;
+    Ok(tag)
+}
+
+fn alter_options(catalog: &mut Catalog, sequence: &mut SequenceDef, options: &SequenceOptions) -> Result<()> {
+    let before = sequence.clone();
+    let given = |new: Option<Option<i64>>, old: i64| new.or(Some(Some(old)));
+    let merged = SequenceOptions {
+        ty: Some(options.ty.unwrap_or(before.ty)),
+        start: Some(options.start.unwrap_or(before.start)),
+        increment: Some(options.increment.unwrap_or(before.increment)),
+        min: given(options.min, before.min),
+        max: given(options.max, before.max),
+        cycle: Some(options.cycle.unwrap_or(before.cycle)),
+        cache: Some(options.cache.unwrap_or(before.cache)),
+        restart: None,
+        owned_by: None,
+    };
+    apply(sequence, &merged)?;
+    sequence.restart = before.restart;
+    if let Some(restart) = options.restart {
+        restart_at(catalog, sequence, restart.unwrap_or(sequence.start))?;
+    }
+    Ok(())
+}
+
+/// Begins anew: with a row of its own, so that a transaction that is undone has changed nothing.
+fn restart_at(catalog: &mut Catalog, sequence: &mut SequenceDef, first: i64) -> Result<()> {
+    if !(sequence.min..=sequence.max).contains(&first) {
+        let message = format!("RESTART value ({first}) is out of the range of sequence \"{}\"", sequence.name);
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    sequence.restart = first;
+    sequence.state.rows = catalog.new_relation_id();
+    Ok(())
+}
+
+/// TRUNCATE … RESTART IDENTITY: the sequences of the table's columns begin anew.
+pub(super) fn restart_owned(catalog: &mut Catalog, table: TableId) -> Result<()> {
+    let owned = catalog.sequences.values().filter(|each| each.owned_by.is_some_and(|(id, _)| id == table));
+    for sequence in owned.cloned().collect::<Vec<_>>() {
+        let mut next = (*sequence).clone();
+        let start = next.start;
+        restart_at(catalog, &mut next, start)?;
+        catalog.sequences.insert(next.id, Arc::new(next));
+    }
+    Ok(())
+}
+
+/// `DROP SEQUENCE`: whether there was one. Defaults that name it are in the way, or go with it (CASCADE).
+pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName, cascade: bool) -> Result<bool> {
+    let Some(sequence) = find(catalog, path, name) else { return Ok(false) };
+    let text = sequence_default(&sequence.keyspace, &sequence.name);
+    let uses = |table: &TableDef| table.columns.iter().any(|column| column.default.as_deref() == Some(&text));
+    let users: Vec<Arc<TableDef>> = catalog.tables.values().filter(|table| uses(table)).cloned().collect();
+    if let (Some(user), false) = (users.first(), cascade) {
+        let message = format!("cannot drop sequence {} because other objects depend on it", sequence.name);
+        let error = Error::new(ErrorKind::DependentObjects, message);
+        return Err(error
+            .with_detail(format!("a default of table {} depends on it", user.name))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    }
+    for table in users {
+        let mut next = (*table).clone();
+        for column in next.columns.iter_mut().filter(|column| column.default.as_deref() == Some(&text)) {
+            (column.default, column.identity) = (None, None);
+        }
+        next.version += 1;
+        catalog.tables.insert(next.id, Arc::new(next));
+    }
+    catalog.sequences.remove(&sequence.id);
+    Ok(true)
+}
+
+/// Makes the sequences of the columns that were declared with one, and gives the columns their defaults.
+pub(super) fn attach(catalog: &mut Catalog, table: &mut TableDef, columns: &[NewColumn]) -> Result<()> {
+    for new in columns {
+        let Some(declared) = &new.sequence else { continue };
+        let name = free_name(catalog, table, &new.name);
+        let mut sequence = new_sequence(catalog, &table.keyspace, &name, new.ty, &declared.options)?;
+        if let Some(column) = table.columns.iter_mut().find(|column| column.name == new.name) {
+            if column.default.is_some() {
+                let message = format!("multiple default values specified for column \"{}\"", new.name);
+                return Err(Error::new(ErrorKind::Syntax, message));
+            }
+            column.default = Some(sequence_default(&table.keyspace, &name));
+            (column.identity, column.not_null) = (declared.identity, true);
+            sequence.owned_by = Some((table.id, column.id));
+        }
+        catalog.sequences.insert(sequence.id, Arc::new(sequence));
+    }
+    Ok(())
+}
+
+/// `table_column_seq`, or that with a number behind it.
+fn free_name(catalog: &Catalog, table: &TableDef, column: &str) -> String {
+    let name = format!("{}_{column}_seq", table.name);
+    let taken = |name: &str| name == table.name || super::table::is_taken(catalog, &table.keyspace, name);
+    match taken(&name) {
+        false => name,
+        true => (1..).map(|number| format!("{name}{number}")).find(|name| !taken(name)).unwrap_or_default(),
+    }
+}
+
+/// Lets the sequences of a table's columns follow it into its keyspace.
+pub(super) fn follow(catalog: &mut Catalog, table: &mut TableDef) -> Result<()> {
+    let owned = catalog.sequences.values().filter(|each| each.owned_by.is_some_and(|(id, _)| id == table.id));
+    for sequence in owned.filter(|each| each.keyspace != table.keyspace).cloned().collect::<Vec<_>>() {
+        let (old, new) =
+            (sequence_default(&sequence.keyspace, &sequence.name), sequence_default(&table.keyspace, &sequence.name));
+        rename(catalog, sequence.id, &table.keyspace, &sequence.name)?;
+        for column in table.columns.iter_mut().filter(|column| column.default.as_deref() == Some(&old)) {
+            column.default = Some(new.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Lets the sequences of a keyspace follow its new name.
+pub(super) fn follow_keyspace(catalog: &mut Catalog, from: &str, to: &str) -> Result<()> {
+    let within = catalog.sequences.values().filter(|each| each.keyspace == from);
+    for sequence in within.cloned().collect::<Vec<_>>() {
+        rename(catalog, sequence.id, to, &sequence.name)?;
+    }
+    Ok(())
+}
+
+/// Gives a sequence another name, and the defaults that name it.
+fn rename(catalog: &mut Catalog, id: TableId, keyspace: &str, name: &str) -> Result<()> {
+    let Some(sequence) = catalog.sequences.get(&id).cloned() else { return Ok(()) };
+    let (old, new) = (sequence_default(&sequence.keyspace, &sequence.name), sequence_default(keyspace, name));
+    for table in catalog.tables.values_mut() {
+        if table.columns.iter().any(|column| column.default.as_deref() == Some(&old)) {
+            let table = Arc::make_mut(table);
+            table.version += 1;
+            for column in table.columns.iter_mut().filter(|column| column.default.as_deref() == Some(&old)) {
+                column.default = Some(new.clone());
+            }
+        }
+    }
+    let renamed = SequenceDef { keyspace: keyspace.into(), name: name.into(), ..(*sequence).clone() };
+    catalog.sequences.insert(id, Arc::new(renamed));
+    Ok(())
+}
+
+fn new_sequence(
+    catalog: &mut Catalog,
+    keyspace: &str,
+    name: &str,
+    ty: ColumnType,
+    options: &SequenceOptions,
+) -> Result<SequenceDef> {
+    let column = |name: &str, ty| NewColumn::plain(name.to_string(), ty);
+    let state = NewTable {
+        keyspace: keyspace.into(),
+        name: name.into(),
+        columns: vec![
+            column("id", ColumnType::Int),
+            column("last", ColumnType::BigInt),
+            column("called", ColumnType::Boolean),
+        ],
+        families: Vec::new(),
+        primary_key: Some(keyspan_cql::PrimaryKey {
+            partition: vec!["id".into()],
+            clustering: Vec::new(),
+            position: 1,
+        }),
+        clustering_order: Vec::new(),
+        options: Vec::new(),
+    };
+    let mut sequence = SequenceDef {
+        id: catalog.new_table_id(),
+        keyspace: keyspace.into(),
+        name: name.into(),
+        ty,
+        start: 0,
+        increment: 0,
+        min: 0,
+        max: 0,
+        cycle: false,
+        cache: 1,
+        restart: 0,
+        owned_by: None,
+        state: state.build(catalog)?,
+    };
+    apply(&mut sequence, &SequenceOptions { ty: options.ty.or(Some(ty)), ..options.clone() })?;
+    Ok(sequence)
+}
+
+/// Sets what the options say, and PostgreSQL's defaults for what they do not.
+fn apply(sequence: &mut SequenceDef, options: &SequenceOptions) -> Result<()> {
+    let wrong = |message: String| Err(Error::new(ErrorKind::InvalidParameter, message));
+    let ty = options.ty.unwrap_or(ColumnType::BigInt);
+    let (least, greatest) = range_of(ty)?;
+    let increment = options.increment.unwrap_or(1);
+    let ascends = increment > 0;
+    let min = options.min.flatten().unwrap_or(if ascends { 1 } else { least });
+    let max = options.max.flatten().unwrap_or(if ascends { greatest } else { -1 });
+    let start = options.start.unwrap_or(if ascends { min } else { max });
+    if increment == 0 {
+        return wrong("INCREMENT must not be zero".into());
+    }
+    if min < least || max > greatest {
+        return wrong(format!("MINVALUE ({min}) or MAXVALUE ({max}) is out of range for sequence data type"));
+    }
+    if min >= max {
+        return wrong(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})"));
+    }
+    if start < min {
+        return wrong(format!("START value ({start}) cannot be less than MINVALUE ({min})"));
+    }
+    if start > max {
+        return wrong(format!("START value ({start}) cannot be greater than MAXVALUE ({max})"));
+    }
+    let cache = options.cache.unwrap_or(1);
+    if cache < 1 {
+        return wrong(format!("CACHE ({cache}) must be greater than zero"));
+    }
+    (sequence.ty, sequence.increment, sequence.min, sequence.max) = (ty, increment, min, max);
+    (sequence.start, sequence.restart, sequence.cache) = (start, start, cache);
+    sequence.cycle = options.cycle.unwrap_or(false);
+    Ok(())
+}
+
+/// The column that OWNED BY names; the inner none: none.
+fn owner(catalog: &Catalog, path: &[String], options: &SequenceOptions) -> Result<Option<Option<(TableId, ColumnId)>>> {
+    let Some(owner) = &options.owned_by else { return Ok(None) };
+    let Some(SequenceOwner { table, column }) = owner else { return Ok(Some(None)) };
+    let table = match names::expect(catalog, path, table)? {
+        TableOrView::Table(table) => table,
+        TableOrView::View(view) => {
+            let message = format!("sequence cannot be owned by view \"{}\"", view.name);
+            return Err(Error::new(ErrorKind::WrongObjectType, message));
+        }
+    };
+    let column = table.expect_column(column)?;
+    Ok(Some(Some((table.id, column.id))))
+}
+
+fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Option<Arc<SequenceDef>> {
+    match &name.keyspace {
+        Some(keyspace) => catalog.sequence(keyspace, &name.name).cloned(),
+        None => path.iter().find_map(|keyspace| catalog.sequence(keyspace, &name.name)).cloned(),
+    }
+}
+
+fn expect(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<Arc<SequenceDef>> {
+    let missing = || {
+        let message = format!("relation \"{}\" does not exist", names::display(name));
+        Error::new(ErrorKind::UndefinedTable, message).at(name.position)
+    };
+    find(catalog, path, name).ok_or_else(missing)
+}
