@@ -1,12 +1,14 @@
 //! What a session and its database say of themselves.
 
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
 use crate::context::SettingChange;
+use crate::interrupt;
 
 use ColumnType as C;
 
@@ -82,8 +84,25 @@ pub fn functions() -> Vec<Overload> {
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
     advisory_locks(&mut all);
+    all.push(Overload::new("pg_sleep", &[Parameter::Is(C::Double)], C::Text, sleep).volatile());
     all.push(Overload::new("set_config", &[T, T, B], C::Text, set_config).volatile());
     all
+}
+
+/// `pg_sleep(seconds)`: ends within a hundredth of a second of its statement.
+fn sleep(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let Value::Double(seconds) = values[0] else { return Ok(Value::Null) };
+    let until = Duration::try_from_secs_f64(seconds.max(0.0)).ok().and_then(|time| Instant::now().checked_add(time));
+    let Some(until) = until else {
+        return Err(Error::new(ErrorKind::InvalidParameter, "pg_sleep of such a time is not possible"));
+    };
+    loop {
+        interrupt::check()?;
+        match until.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return Ok(Value::Text(String::new())),
+            left => std::thread::sleep(left.min(Duration::from_millis(10))),
+        }
+    }
 }
 
 /// There are no advisory locks: none is ever held, which the functions that release one answer; none can be taken.

@@ -39,7 +39,9 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr as AstExpr, ObjectName, Query, SelectItem, SetExpr, TableFactor, TableWithJoins,
+};
 use keyspan_model::TableId;
 
 use crate::context::StatementContext;
@@ -61,6 +63,20 @@ pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];
 pub fn is_system_table(name: &ObjectName) -> bool {
     let Some((schema, name)) = parts_of(name) else { return false };
     definition::find(schema.as_deref().unwrap_or("pg_catalog"), &name).is_some()
+}
+
+/// Whether a subquery is the one by which psql's `\dp` lists the policies of a table, of which there are none. Its
+/// subqueries within subqueries need not be planned.
+pub fn lists_policies(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [TableWithJoins { relation: TableFactor::Table { name, .. }, joins }] = select.from.as_slice() else {
+        return false;
+    };
+    let is_text = |item: &SelectItem| {
+        matches!(item, SelectItem::UnnamedExpr(AstExpr::BinaryOp { op: BinaryOperator::StringConcat, .. }))
+    };
+    let policies = parts_of(name).is_some_and(|(_, name)| name == "pg_policy");
+    policies && joins.is_empty() && select.projection.iter().all(is_text)
 }
 
 /// The columns of the views: what only planning their queries can tell.

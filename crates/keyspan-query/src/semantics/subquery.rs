@@ -26,6 +26,7 @@ use keyspan_model::{Error, Result};
 
 use super::{json_rows, like_any, member, recursive, relation, row_member, set_all, user, with};
 use crate::asof;
+use crate::pg_catalog;
 use crate::syntax::parts_of;
 
 /// Changes a query; called before anything else looks at it.
@@ -368,6 +369,9 @@ fn collected(expr: &Expr) -> Result<Option<Expr>> {
     let ast::FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
     if !matches!(parts_of(&function.name), Some((None, name)) if name == "array") {
         return Ok(None);
+    }
+    if pg_catalog::lists_policies(query) {
+        return parsed("'{}'::text[]").map(Some);
     }
     let mut list = parsed("coalesce((SELECT array_agg(c) FROM q), '{}')")?;
     let _ = list.visit(&mut Fill { value: &Expr::Value(Value::Null.into()), query });
