@@ -9,6 +9,7 @@ mod docs;
 mod edges;
 mod families;
 mod isolation;
+mod join_keys;
 mod layout;
 mod live;
 mod model;

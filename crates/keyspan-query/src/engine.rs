@@ -33,9 +33,10 @@ use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::interrupt::StopJoins;
+use crate::join_keys::KeysAsSpans;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
-use crate::scan::KeyOrder;
+use crate::scan::{KeyOrder, KeysOfJoins};
 use crate::shared::{SharedPlanner, SharedRows};
 use crate::{builtins, functions, memory, optimizer, semantics};
 
@@ -102,7 +103,7 @@ impl QueryEngine {
         let task = TaskContext::new(
             None,
             id,
-            config.with_extension(Arc::new(SharedRows::default())),
+            config.with_extension(Arc::new(SharedRows::default())).with_extension(Arc::new(KeysOfJoins::default())),
             HashMap::default(),
             HashMap::default(),
             HashMap::default(),
@@ -230,6 +231,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
     rules.insert(statistics + 1, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
+    rules.push(Arc::new(KeysAsSpans));
     rules.push(Arc::new(memory::CountWindows));
     rules.push(Arc::new(StopJoins));
     Ok(rules)

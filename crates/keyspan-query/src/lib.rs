@@ -18,7 +18,7 @@
 //!   `builtins`: all functions that a query may call.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
-//! - `grouped`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `memory`: operators and rules of our own.
+//! - `grouped`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
 //! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
@@ -42,6 +42,7 @@ mod gapfill;
 mod grouped;
 mod inline_execution;
 pub mod interrupt;
+mod join_keys;
 mod memory;
 mod name_resolution;
 mod not_in;

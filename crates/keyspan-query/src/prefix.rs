@@ -15,8 +15,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
@@ -46,20 +46,27 @@ pub fn narrowed(plan: LogicalPlan, snapshot: &dyn Snapshot) -> Result<LogicalPla
     plan.transform_down_with_subqueries(narrow).data()
 }
 
-/// A scan of a table of ours whose filters its spans answer.
+/// A scan of a table of ours whose filters its spans answer, and the columns' names above it.
 struct Scanned {
     scan: TableScan,
     table: Arc<KeyspanTable>,
+    named: Option<Projection>,
 }
 
 impl Scanned {
     fn of(plan: &LogicalPlan) -> Option<Scanned> {
+        if let LogicalPlan::Projection(projection) = plan {
+            let plain = projection.expr.iter().all(|expr| matches!(expr.clone().unalias(), Expr::Column(_)));
+            let scanned = Scanned::of(&projection.input).filter(|scanned| plain && scanned.named.is_none())?;
+            return Some(Scanned { named: Some(projection.clone()), ..scanned });
+        }
         let LogicalPlan::TableScan(scan) = plan else { return None };
         let provider = source_as_provider(&scan.source).ok()?;
         let table = Arc::new(provider.downcast_ref::<KeyspanTable>()?.clone());
         let filters: Vec<&Expr> = scan.filters.iter().collect();
         let exact = spans::push(&filters, table.relation()).exact.into_iter().all(|exact| exact);
-        (exact && scan.fetch.is_none() && !table.is_limited()).then(|| Scanned { scan: scan.clone(), table })
+        let whole = exact && scan.fetch.is_none() && !table.is_limited();
+        whole.then(|| Scanned { scan: scan.clone(), table, named: None })
     }
 
     fn key(&self) -> &[KeyColumn] {
@@ -84,13 +91,22 @@ impl Scanned {
             },
             _ => return None,
         };
-        let place = self.key().iter().position(|own| own.name == column.name)?;
+        let name = self.name_in_table(column)?;
+        let place = self.key().iter().position(|own| own.name == name)?;
         let ty = self.key()[place].ty;
         let sorts = match form {
             None => ty.arrow_order_is_key_order(),
             Some(form) => sortable_form(ty) == Some(form),
         };
         sorts.then_some(place)
+    }
+
+    fn name_in_table(&self, column: &Column) -> Option<String> {
+        let Some(named) = &self.named else { return Some(column.name.clone()) };
+        match named.expr[named.schema.maybe_index_of_column(column)?].clone().unalias() {
+            Expr::Column(own) => Some(own.name),
+            _ => None,
+        }
     }
 
     /// The direction in which rows of one prefix of so many columns come in this order.
@@ -119,7 +135,17 @@ impl Scanned {
         let filters: Vec<&Expr> = self.scan.filters.iter().collect();
         let accepted = snapshot.accept(&table.limited_scan(&spans::push(&filters, table.relation())));
         let source = provider_as_source(Arc::new(table));
-        let scan = || LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() });
+        let scan = || {
+            let scan = LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() });
+            match &self.named {
+                Some(named) => {
+                    let mut named = named.clone();
+                    named.input = Arc::new(scan);
+                    LogicalPlan::Projection(named)
+                }
+                None => scan,
+            }
+        };
         (accepted.spans && accepted.per_prefix).then(scan)
     }
 }

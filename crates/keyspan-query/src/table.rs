@@ -244,6 +244,7 @@ impl TableProvider for KeyspanTable {
             snapshot: statement.snapshot.clone(),
             read: read.iter().map(|index| self.columns[*index]).collect(),
             read_schema,
+            filters: parts.into_iter().cloned().collect(),
             filter,
             constant: pushed.constant,
             scan,

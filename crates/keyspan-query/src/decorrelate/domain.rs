@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, NullEquality, ScalarValue};
+use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, ExprFunctionExt, ExprSchemable, FetchType, Join, JoinType, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Window, WindowFunctionDefinition, binary_expr, lit,
+    Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join,
+    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Window, WindowFunctionDefinition,
+    binary_expr, lit,
 };
 
 use super::outer::{nested_outer_columns, outer_columns};
 use super::{Names, null_equality};
+use crate::table::KeyspanTable;
 
 /// The outer values that a subquery depends on: their columns in the outer plan, and what they are called in the subquery.
 pub struct Domain<'a> {
@@ -111,6 +116,9 @@ impl<'a> Domain<'a> {
                 self.project(input, exprs).map(Some)
             }
             LogicalPlan::Filter(filter) => {
+                if let Some(keyed) = self.keyed(filter)? {
+                    return Ok(Some(keyed));
+                }
                 let Some(input) = self.push(&filter.input)? else { return Ok(None) };
                 let predicate = self.inner(&filter.predicate)?;
                 let plan = LogicalPlanBuilder::from(input.plan).filter(predicate)?.build()?;
@@ -145,6 +153,42 @@ impl<'a> Domain<'a> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The plan for each value that a table has, where a filter compares the first columns of its row key with all of the
+    /// outer values: those that nobody asks for are left out when the join's keys are known ([`crate::join_keys`]), or not
+    /// read at all.
+    fn keyed(&self, filter: &Filter) -> Result<Option<Pushed>> {
+        let schema = filter.input.schema();
+        if !outer_columns(&filter.input)?.is_empty() {
+            return Ok(None);
+        }
+        let mut columns: Vec<Option<Column>> = vec![None; self.outer.len()];
+        let mut rest = Vec::new();
+        for part in split_conjunction(&filter.predicate) {
+            let equal = equal_to_outer(part).and_then(|(outer, own)| {
+                let place = self.outer.iter().position(|each| *each == outer.1)?;
+                let same = schema.field_from_column(own).is_ok_and(|field| field.data_type() == outer.0);
+                (same && columns[place].is_none()).then_some((place, own))
+            });
+            match equal {
+                Some((place, own)) => columns[place] = Some(own.clone()),
+                None => rest.push(part.clone()),
+            }
+        }
+        let Some(columns) = columns.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        if !begins_row_key(&filter.input, &columns) {
+            return Ok(None);
+        }
+        let mut plan = LogicalPlanBuilder::from(filter.input.clone());
+        if let Some(rest) = conjunction(rest) {
+            let own = self.replaced(&rest, |place| Expr::Column(columns[place].clone()))?;
+            plan = plan.filter(own)?;
+        }
+        let values = columns.iter().zip(self.keys(&self.name));
+        let values = values.map(|(own, name)| Expr::Column(own.clone()).alias_qualified(name.relation, name.name));
+        let plan = plan.project(values.chain(schema.columns().into_iter().map(Expr::Column)))?;
+        Ok(Some(Pushed::rows(plan.build()?)))
     }
 
     /// The values, these columns, and the rank if there is one.
@@ -326,15 +370,17 @@ impl<'a> Domain<'a> {
 
     /// An expression over the values instead of outer columns.
     fn inner(&self, expr: &Expr) -> Result<Expr> {
+        self.replaced(expr, |at| Expr::Column(Column::new(Some(self.name.clone()), format!("c{at}"))))
+    }
+
+    /// An expression over others instead of outer columns.
+    fn replaced(&self, expr: &Expr, by: impl Fn(usize) -> Expr) -> Result<Expr> {
         let replaced = expr.clone().transform_up(|part| {
             let place = match &part {
                 Expr::OuterReferenceColumn(_, column) => self.outer.iter().position(|own| own == column),
                 _ => None,
             };
-            Ok(match place {
-                Some(at) => Transformed::yes(Expr::Column(Column::new(Some(self.name.clone()), format!("c{at}")))),
-                None => Transformed::no(part),
-            })
+            Ok(place.map_or(Transformed::no(part), |place| Transformed::yes(by(place))))
         });
         replaced.data()
     }
@@ -344,6 +390,33 @@ impl<'a> Domain<'a> {
         let name = expr.qualified_name();
         let inner = self.inner(expr)?;
         Ok(if inner == *expr { inner } else { inner.unalias().alias_qualified(name.0, name.1) })
+    }
+}
+
+/// The outer column, with its type, and the own one that a comparison says to be equal.
+fn equal_to_outer(expr: &Expr) -> Option<((&DataType, Column), &Column)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return None };
+    match (left.as_ref(), right.as_ref()) {
+        (Expr::OuterReferenceColumn(field, outer), Expr::Column(own))
+        | (Expr::Column(own), Expr::OuterReferenceColumn(field, outer)) => {
+            Some(((field.data_type(), outer.clone()), own))
+        }
+        _ => None,
+    }
+}
+
+/// Whether these are the first columns of the row key of a table, in whatever order.
+fn begins_row_key(plan: &LogicalPlan, columns: &[Column]) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => begins_row_key(&alias.input, columns),
+        LogicalPlan::Filter(filter) => begins_row_key(&filter.input, columns),
+        LogicalPlan::TableScan(scan) => {
+            let Ok(provider) = source_as_provider(&scan.source) else { return false };
+            let Some(table) = provider.downcast_ref::<KeyspanTable>() else { return false };
+            let key = table.relation().key.iter().take(columns.len());
+            key.len() == columns.len() && key.clone().all(|key| columns.iter().any(|column| column.name == key.name))
+        }
+        _ => false,
     }
 }
 

@@ -129,7 +129,16 @@ fn pulls(plan: &LogicalPlan, fits: &dyn Fn(&Expr) -> bool) -> bool {
 
 fn is_equality(expr: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
-    (is_outer(left) && !right.contains_outer()) || (is_outer(right) && !left.contains_outer())
+    (is_outer(left) && is_column(right)) || (is_outer(right) && is_column(left))
+}
+
+/// Whether an expression is a column, of another type perhaps: by others DataFusion does not group.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => is_column(&cast.expr),
+        _ => false,
+    }
 }
 
 /// Whether an expression is a column of the outer query, of another type perhaps.

@@ -107,6 +107,17 @@ impl GroupedScanExec {
         &self.scan
     }
 
+    /// The scan's output column that a group's column is; `None` for a step of time.
+    pub(crate) fn column_of_group(&self, part: usize) -> Option<usize> {
+        let part = self.work.parts.get(part)?;
+        part.step.is_none().then_some(part.place)
+    }
+
+    /// The same over a scan of the same form.
+    pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
+        GroupedScanExec { scan: Arc::new(scan), ..self.clone() }
+    }
+
     /// What is done over the scan.
     pub(crate) fn form(&self) -> GroupedTemplate {
         let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
@@ -115,7 +126,8 @@ impl GroupedScanExec {
     }
 
     /// All answers, in order.
-    async fn answer(self, context: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+    async fn answer(mut self, context: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+        self.scan = Arc::new(self.scan.with_awaited_keys(&context).await?);
         let tasks = context.session_config().target_partitions().max(1);
         for window in self.windows().await? {
             let found = self.read(Some(window), tasks, &context).await?;

@@ -113,7 +113,7 @@ async fn renewed(
         },
         None => None,
     };
-    form.renewed(context.snapshot.clone(), pushed, filter).await
+    form.renewed(context.snapshot.clone(), filters, pushed, filter).await
 }
 
 /// What the spans do not answer, over the columns that the scan reads; `None` if they are not enough.

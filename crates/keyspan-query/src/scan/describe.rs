@@ -1,5 +1,6 @@
 //! A scan as EXPLAIN shows it: table, spans, form, what is read and left out, order, filter, limit, expected rows.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use keyspan_model::Order;
@@ -26,6 +27,11 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     if let Some((columns, rows)) = exec.scan.per_prefix {
         let names: Vec<&str> = plan.relation.key[..columns].iter().map(|column| column.name.as_str()).collect();
         write!(f, ", rows_per=[{}]: {rows}", names.join(", "))?;
+    }
+    if !exec.awaited.is_empty() {
+        let places = exec.awaited.iter().flat_map(|keys| &keys.columns).map(|(_, place)| *place);
+        let names = places.collect::<BTreeSet<_>>().into_iter().map(|place| plan.relation.key[place].name.as_str());
+        write!(f, ", join_keys=[{}]", names.collect::<Vec<_>>().join(", "))?;
     }
     if let Some(filter) = &plan.filter {
         write!(f, ", filter={filter}")?;

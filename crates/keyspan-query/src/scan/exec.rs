@@ -11,6 +11,7 @@ use datafusion::common::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType};
@@ -23,6 +24,7 @@ use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
 use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
 use tokio::sync::OnceCell;
 
+use super::join_keys::{self, AwaitedKeys};
 use super::layout::{Divided, Shape};
 use super::read::{Columns, ReadColumn};
 use super::{describe, read, sort, statistics};
@@ -43,7 +45,9 @@ pub struct ReadPlan {
     pub read: Vec<ReadColumn>,
     /// Their schema.
     pub read_schema: SchemaRef,
-    /// Evaluated on the columns read, after versions are merged.
+    /// What is known of its rows, as the query has it.
+    pub filters: Vec<Expr>,
+    /// What the spans leave of these: evaluated on the columns read, after versions are merged.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
     /// Key columns that have one value in all rows.
     pub constant: Vec<bool>,
@@ -68,6 +72,10 @@ pub struct SpanScanExec {
     /// What the store said of the scan as it was first asked for.
     pub(crate) estimate: Arc<ScanStatistics>,
     divided: Arc<OnceCell<Divided>>,
+    /// Keys of joins without which it does not begin.
+    pub(super) awaited: Vec<AwaitedKeys>,
+    /// Its number among those that wait.
+    pub(super) number: u64,
     properties: Arc<PlanProperties>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
@@ -103,6 +111,8 @@ impl SpanScanExec {
             shape,
             estimate: Arc::new(divided.store.statistics.clone()),
             divided: Arc::new(OnceCell::new_with(Some(divided))),
+            awaited: Vec::new(),
+            number: 0,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -135,6 +145,45 @@ impl SpanScanExec {
         next.scan = Arc::new(scan);
         (next.ordering, next.fetch, next.shape) = (form.ordering, form.fetch, shape);
         next
+    }
+
+    /// The place in the row key of an output column in which keys of joins can be looked up.
+    pub(crate) fn looked_up(&self, output: usize) -> Option<usize> {
+        let ReadColumn::Scan(ScanColumn::Column(id)) = self.plan.read[*self.output.get(output)?] else { return None };
+        let place = self.plan.relation.key_index(id)?;
+        join_keys::is_looked_up(self.plan.relation.key[place].ty).then_some(place)
+    }
+
+    /// This scan, but for rows of other keys than these, once they are known; `None` if they do not narrow its spans.
+    pub(crate) fn awaiting(&self, mut keys: AwaitedKeys) -> Option<SpanScanExec> {
+        if self.fetch.is_some() || self.scan.limit.is_some() || self.is_by_span() {
+            return None;
+        }
+        let fixed = self.scan.spans.iter().map(sort::fixed_columns).min().unwrap_or(0);
+        let mut reach = fixed;
+        while keys.columns.iter().any(|(_, place)| *place == reach) {
+            reach += 1;
+        }
+        // Of a prefix whose rows are counted all rows must be read or none.
+        let counted = self.scan.per_prefix.map_or(usize::MAX, |(columns, _)| columns);
+        keys.columns.retain(|(_, place)| *place < reach.min(counted));
+        if keys.columns.is_empty() {
+            return None;
+        }
+        let mut next = self.clone();
+        next.awaited.push(keys);
+        next.number = join_keys::new_number();
+        Some(next)
+    }
+
+    /// This scan over other spans, in the form that it has.
+    pub(super) fn reading(&self, scan: Scan, divided: Divided) -> SpanScanExec {
+        SpanScanExec {
+            scan: Arc::new(scan),
+            estimate: Arc::new(divided.store.statistics.clone()),
+            divided: Arc::new(OnceCell::new_with(Some(divided))),
+            ..self.clone()
+        }
     }
 
     /// How many partitions read it.
@@ -258,6 +307,8 @@ impl SpanScanExec {
             shape,
             estimate: Arc::new(estimate),
             divided: Arc::default(),
+            awaited: Vec::new(),
+            number: 0,
             metrics: ExecutionPlanMetricsSet::new(),
         };
         Ok((next, places))

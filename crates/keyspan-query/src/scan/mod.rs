@@ -10,11 +10,13 @@
 //! - [`template`]: the node without what it reads, for the plan cache.
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
+//! - [`join_keys`]: spans that are known only when a join's build side has been read.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
 
 mod describe;
 mod exec;
+mod join_keys;
 mod layout;
 mod read;
 mod sequence;
@@ -24,6 +26,7 @@ mod template;
 
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
+pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};
 pub use read::ReadColumn;
 pub(crate) use read::Reader;
 pub use sequence::KeyOrder;

@@ -182,21 +182,22 @@ fn batch_of(schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<Re
 pub(super) fn execute(
     exec: &SpanScanExec,
     partition: usize,
-    context: &TaskContext,
+    context: &Arc<TaskContext>,
 ) -> Result<SendableRecordBatchStream> {
-    let scan = match exec.shape {
-        Shape::Spans => Arc::new(span_alone(&exec.scan, partition)),
-        _ => exec.scan.clone(),
-    };
-    let mut reader = Reader::new(exec, scan, exec.plan.filter.as_ref())?;
-    reader.batch_bytes = bytes_of_a_batch(context.memory_pool().as_ref());
-    let reader = Arc::new(reader);
-    let counters = reader.counters.clone();
-    let tasks = context.session_config().target_partitions();
-    let divided = exec.clone();
+    let counters: Arc<ScanCounters> = Arc::default();
+    let (waiting, noted, context) = (exec.clone(), counters.clone(), context.clone());
     let batches = async move {
-        let splits = divided.divided().await?.splits(partition).to_vec();
-        let ahead = splits.len() > 1 && tasks > 1 && divided.shape == Shape::Sequence;
+        let exec = waiting.with_awaited_keys(&context).await?;
+        let scan = match exec.shape {
+            Shape::Spans => Arc::new(span_alone(&exec.scan, partition)),
+            _ => exec.scan.clone(),
+        };
+        let mut reader = Reader::new(&exec, scan, exec.plan.filter.as_ref())?;
+        reader.batch_bytes = bytes_of_a_batch(context.memory_pool().as_ref());
+        reader.counters = noted;
+        let (reader, tasks) = (Arc::new(reader), context.session_config().target_partitions());
+        let splits = exec.divided().await?.splits(partition).to_vec();
+        let ahead = splits.len() > 1 && tasks > 1 && exec.shape == Shape::Sequence;
         Ok::<_, DataFusionError>(if ahead { reader.ahead(splits, tasks) } else { reader.one_after_another(splits) })
     };
     let batches = futures::stream::once(batches).try_flatten().boxed();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
@@ -90,6 +91,7 @@ impl ScanTemplate {
     pub(crate) async fn renewed(
         &self,
         snapshot: Arc<dyn Snapshot>,
+        filters: &[Expr],
         pushed: Pushed,
         filter: Option<Arc<dyn PhysicalExpr>>,
     ) -> Result<Option<SpanScanExec>> {
@@ -108,6 +110,7 @@ impl ScanTemplate {
             snapshot,
             read: self.read.clone(),
             read_schema: self.read_schema.clone(),
+            filters: filters.to_vec(),
             filter,
             constant: pushed.constant,
             scan,

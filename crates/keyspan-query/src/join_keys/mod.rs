@@ -1,0 +1,23 @@
+//! Joins become spans: the keys of a small build side, once they are known, are spans of the table on the probe side.
+//!
+//! ```text
+//! SELECT … FROM cpu WHERE tags_id IN (SELECT id FROM tags WHERE region = 'eu')      PRIMARY KEY (tags_id, ts)
+//!
+//! HashJoin tags_id = id
+//!   JoinKeys id ─────────────┐   the build side: its keys are noted as its rows pass
+//!     SpanScan tags          │
+//!   SpanScan cpu ◀───────────┘   the probe side: waits, then reads the spans of these keys
+//! ```
+//!
+//! - [`rule`]: which scans wait for which joins.
+//! - [`exec`]: the node over the build side.
+//! - [`scan::join_keys`](crate::scan): how keys become spans.
+//!
+//! Rule: a scan may be narrowed only where rows that meet no key change nothing of what the join sees: not on the side
+//! that an outer join keeps, not below a limit or a window over other rows. The join stays and compares every row.
+//! Plans that hold these nodes are not cached, and a recursive query's are left alone: it runs its plan several times.
+
+mod exec;
+mod rule;
+
+pub use rule::KeysAsSpans;

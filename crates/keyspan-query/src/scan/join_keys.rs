@@ -1,0 +1,256 @@
+//! Keys that a join's build side turns out to have, as spans of a scan on its probe side.
+//!
+//! The node over the build side notes the keys as rows pass it ([`JoinKeys::add`]); a scan that waits for them
+//! ([`AwaitedKeys`]) reads nothing before. A hash join reads its build side to the end before it asks the probe side for a
+//! row, so nothing waits for itself. Too many keys are none: the scan then reads what it would have read. The join still
+//! compares every row.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::ArrayRef;
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, col, lit};
+use datafusion::physical_plan::metrics::MetricBuilder;
+use keyspan_model::{ColumnType, Scan};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, watch};
+
+use super::exec::SpanScanExec;
+use super::layout::Divided;
+use crate::spans;
+
+/// Keys beyond which a join's probe side is read as it stands: each costs a search in every segment.
+const MOST_KEYS: usize = 2_000;
+/// Rows of a build side after which its keys are no longer noted.
+const MOST_ROWS: usize = 100_000;
+
+/// Joins and scans of all plans, so that two in one plan are never taken for each other.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no other join or scan has.
+pub(crate) fn new_number() -> u64 {
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What one run of a plan knows of its joins' keys. Part of the run's settings.
+#[derive(Debug, Default)]
+pub(crate) struct KeysOfJoins {
+    joins: Mutex<HashMap<u64, Arc<JoinKeys>>>,
+    scans: Mutex<HashMap<u64, Arc<OnceCell<SpanScanExec>>>>,
+}
+
+impl KeysOfJoins {
+    pub(crate) fn join(&self, number: u64) -> Arc<JoinKeys> {
+        self.joins.lock().entry(number).or_default().clone()
+    }
+
+    fn scan(&self, number: u64) -> Arc<OnceCell<SpanScanExec>> {
+        self.scans.lock().entry(number).or_default().clone()
+    }
+}
+
+/// The distinct keys of a build side; `None`: too many.
+type Found = Option<Arc<Vec<Vec<ScalarValue>>>>;
+
+/// The keys of one build side, while they are noted and then.
+#[derive(Debug)]
+pub(crate) struct JoinKeys {
+    noted: Mutex<Noted>,
+    found: watch::Sender<Option<Found>>,
+}
+
+impl Default for JoinKeys {
+    fn default() -> Self {
+        JoinKeys { noted: Mutex::default(), found: watch::Sender::new(None) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    converter: Option<RowConverter>,
+    distinct: HashSet<OwnedRow>,
+    keys: Vec<Vec<ScalarValue>>,
+    rows: usize,
+    ended: usize,
+}
+
+impl JoinKeys {
+    /// Notes the keys of some rows; whether more are wanted.
+    pub(crate) fn add(&self, columns: &[ArrayRef]) -> Result<bool> {
+        let mut noted = self.noted.lock();
+        if self.found.borrow().is_some() {
+            return Ok(false);
+        }
+        noted.rows += columns.first().map_or(0, |column| column.len());
+        let few = noted.rows <= MOST_ROWS && noted.add(columns)?;
+        if !few {
+            *noted = Noted::default();
+            self.found.send_replace(Some(None));
+        }
+        Ok(few)
+    }
+
+    /// One of the build side's partitions has ended; with the last of them all keys are known.
+    pub(crate) fn end(&self, partitions: usize) {
+        let mut noted = self.noted.lock();
+        noted.ended += 1;
+        if noted.ended == partitions && self.found.borrow().is_none() {
+            let keys = std::mem::take(&mut noted.keys);
+            self.found.send_replace(Some(Some(Arc::new(keys))));
+        }
+    }
+
+    /// A partition was given up: nobody will know all keys.
+    pub(crate) fn give_up(&self) {
+        self.found.send_if_modified(|found| match found {
+            Some(_) => false,
+            None => {
+                *found = Some(None);
+                true
+            }
+        });
+    }
+
+    async fn found(&self) -> Found {
+        let mut found = self.found.subscribe();
+        // The sender is this very object.
+        let found = found.wait_for(Option::is_some).await;
+        found.ok().and_then(|found| found.clone()).flatten()
+    }
+}
+
+impl Noted {
+    /// Whether the keys are still few.
+    fn add(&mut self, columns: &[ArrayRef]) -> Result<bool> {
+        let converter = match &mut self.converter {
+            Some(converter) => converter,
+            none => {
+                let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+                none.insert(RowConverter::new(fields)?)
+            }
+        };
+        let rows = converter.convert_columns(columns)?;
+        for (place, row) in rows.iter().enumerate() {
+            let repeated = place > 0 && row == rows.row(place - 1);
+            if repeated || !self.distinct.insert(row.owned()) {
+                continue;
+            }
+            if self.keys.len() == MOST_KEYS {
+                return Ok(false);
+            }
+            let key = columns.iter().map(|column| ScalarValue::try_from_array(column, place));
+            self.keys.push(key.collect::<Result<_>>()?);
+        }
+        Ok(true)
+    }
+}
+
+/// Keys of a join that a scan waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct AwaitedKeys {
+    /// The join.
+    pub(crate) join: u64,
+    /// Pairs of a place in the join's keys and the place of the key column that is equal to it.
+    pub(crate) columns: Vec<(usize, usize)>,
+}
+
+/// Whether keys of a join can be looked up in key columns of this type: equal to both means the same to both.
+pub(crate) fn is_looked_up(ty: ColumnType) -> bool {
+    matches!(
+        ty,
+        ColumnType::Boolean
+            | ColumnType::TinyInt
+            | ColumnType::SmallInt
+            | ColumnType::Int
+            | ColumnType::BigInt
+            | ColumnType::Text
+            | ColumnType::Uuid
+            | ColumnType::Date
+            | ColumnType::Timestamp
+            | ColumnType::LocalTimestamp
+    )
+}
+
+impl SpanScanExec {
+    /// The scan as the keys have it that it waits for: itself if it waits for none.
+    pub(crate) async fn with_awaited_keys(&self, context: &TaskContext) -> Result<SpanScanExec> {
+        let Some(keys) = context.session_config().get_extension::<KeysOfJoins>().filter(|_| !self.awaited.is_empty())
+        else {
+            return Ok(self.clone());
+        };
+        let cell = keys.scan(self.number);
+        cell.get_or_try_init(|| self.narrowed(&keys)).await.cloned()
+    }
+
+    async fn narrowed(&self, keys: &KeysOfJoins) -> Result<SpanScanExec> {
+        let mut filters: Vec<Expr> = Vec::new();
+        for awaited in &self.awaited {
+            let Some(found) = keys.join(awaited.join).found().await else { continue };
+            MetricBuilder::new(&self.metrics).global_counter("join_keys").add(found.len());
+            filters.push(self.is_among(&found, awaited));
+        }
+        if filters.is_empty() {
+            return Ok(self.clone());
+        }
+        let plan = &self.plan;
+        let own = plan.filters.iter();
+        let before = spans::push(&own.clone().collect::<Vec<_>>(), &plan.relation);
+        let pushed = spans::push(&own.chain(&filters).collect::<Vec<_>>(), &plan.relation);
+        // What the spans answered so far nobody else checks.
+        if before.exact.iter().zip(&pushed.exact).any(|(before, now)| *before && !*now) {
+            return Ok(self.clone());
+        }
+        let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges };
+        MetricBuilder::new(&self.metrics).global_counter("join_spans").add(pushed.spans.len());
+        let scan = Scan { spans: pushed.spans, ranges, ..Scan::clone(&self.scan) };
+        let divided = Divided::of(plan, &scan, self.shape).await?;
+        Ok(self.reading(scan, divided))
+    }
+
+    /// The filter: the key columns are one of these keys.
+    fn is_among(&self, keys: &[Vec<ScalarValue>], awaited: &AwaitedKeys) -> Expr {
+        let column = |place: usize| {
+            let key = &self.plan.relation.key[place];
+            (col(Column::from_name(&key.name)), key.ty.arrow())
+        };
+        // A value that the column cannot hold, as NULL, is equal to none of its. In another part of the key a NULL may
+        // well be equal to one.
+        let held = |key: &[ScalarValue], (part, place): (usize, usize)| {
+            let (column, ty) = column(place);
+            let value = key[part].cast_to(&ty).ok()?;
+            let same = value.cast_to(&key[part].data_type()).is_ok_and(|back| back == key[part]);
+            (same && !value.is_null()).then_some((column, value))
+        };
+        if let [only] = awaited.columns.as_slice() {
+            let values = keys.iter().filter_map(|key| Some(Expr::Literal(held(key, *only)?.1, None)));
+            return col(Column::from_name(&self.plan.relation.key[only.1].name)).in_list(values.collect(), false);
+        }
+        let each = keys.iter().filter_map(|key| {
+            let parts = awaited.columns.iter().map(|pair| held(key, *pair));
+            let parts = parts.collect::<Option<Vec<_>>>()?;
+            parts.into_iter().map(|(column, value)| column.eq(Expr::Literal(value, None))).reduce(Expr::and)
+        });
+        disjunction(each.collect()).unwrap_or_else(|| lit(false))
+    }
+}
+
+/// The disjunction as a balanced tree, so that a long one is not deep.
+fn disjunction(mut parts: Vec<Expr>) -> Option<Expr> {
+    while parts.len() > 1 {
+        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut left = parts.into_iter();
+        while let Some(first) = left.next() {
+            pairs.push(match left.next() {
+                Some(second) => first.or(second),
+                None => first,
+            });
+        }
+        parts = pairs;
+    }
+    parts.pop()
+}
