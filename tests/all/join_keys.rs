@@ -110,6 +110,9 @@ async fn joins_by_spans_answer_what_joins_of_whole_tables_answer() {
             let (plain, other) = (with(query, number, true), with(query, number, false));
             let explained = rows_with(&mut session, &format!("EXPLAIN {plain}"), &[]).await;
             narrowed[place] |= explained.iter().any(|line| line.contains("join_keys="));
+            if query.contains("ORDER BY n DESC LIMIT 2") {
+                assert!(explained.iter().any(|line| line.contains("rows_per=[b]: 2")), "{explained:#?}");
+            }
             let mut found = rows_with(&mut session, &plain, &[]).await;
             let mut expected = rows_with(&mut session, &other, &[]).await;
             found.sort();

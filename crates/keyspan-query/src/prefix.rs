@@ -46,19 +46,26 @@ pub fn narrowed(plan: LogicalPlan, snapshot: &dyn Snapshot) -> Result<LogicalPla
     plan.transform_down_with_subqueries(narrow).data()
 }
 
-/// A scan of a table of ours whose filters its spans answer, and the columns' names above it.
+/// A scan of a table of ours whose filters its spans answer, and the nodes above that name its columns, the upper ones
+/// first.
 struct Scanned {
     scan: TableScan,
     table: Arc<KeyspanTable>,
-    named: Option<Projection>,
+    names: Vec<LogicalPlan>,
 }
 
 impl Scanned {
     fn of(plan: &LogicalPlan) -> Option<Scanned> {
-        if let LogicalPlan::Projection(projection) = plan {
-            let plain = projection.expr.iter().all(|expr| matches!(expr.clone().unalias(), Expr::Column(_)));
-            let scanned = Scanned::of(&projection.input).filter(|scanned| plain && scanned.named.is_none())?;
-            return Some(Scanned { named: Some(projection.clone()), ..scanned });
+        let is_column = |expr: &Expr| matches!(expr.clone().unalias(), Expr::Column(_));
+        let input = match plan {
+            LogicalPlan::Projection(projection) if projection.expr.iter().all(is_column) => Some(&projection.input),
+            LogicalPlan::SubqueryAlias(alias) => Some(&alias.input),
+            _ => None,
+        };
+        if let Some(input) = input {
+            let mut scanned = Scanned::of(input)?;
+            scanned.names.insert(0, plan.clone());
+            return Some(scanned);
         }
         let LogicalPlan::TableScan(scan) = plan else { return None };
         let provider = source_as_provider(&scan.source).ok()?;
@@ -66,7 +73,7 @@ impl Scanned {
         let filters: Vec<&Expr> = scan.filters.iter().collect();
         let exact = spans::push(&filters, table.relation()).exact.into_iter().all(|exact| exact);
         let whole = exact && scan.fetch.is_none() && !table.is_limited();
-        whole.then(|| Scanned { scan: scan.clone(), table, named: None })
+        whole.then(|| Scanned { scan: scan.clone(), table, names: Vec::new() })
     }
 
     fn key(&self) -> &[KeyColumn] {
@@ -102,11 +109,18 @@ impl Scanned {
     }
 
     fn name_in_table(&self, column: &Column) -> Option<String> {
-        let Some(named) = &self.named else { return Some(column.name.clone()) };
-        match named.expr[named.schema.maybe_index_of_column(column)?].clone().unalias() {
-            Expr::Column(own) => Some(own.name),
-            _ => None,
+        let mut column = column.clone();
+        for node in &self.names {
+            column = match node {
+                LogicalPlan::Projection(projection) => {
+                    let place = projection.schema.maybe_index_of_column(&column)?;
+                    let Expr::Column(own) = projection.expr[place].clone().unalias() else { return None };
+                    own
+                }
+                _ => Column::from_name(column.name),
+            };
         }
+        Some(column.name)
     }
 
     /// The direction in which rows of one prefix of so many columns come in this order.
@@ -130,23 +144,19 @@ impl Scanned {
     }
 
     /// The scan of so many rows of each prefix; `None` if the store does not count them.
-    fn limited(&self, limit: PrefixLimit, snapshot: &dyn Snapshot) -> Option<LogicalPlan> {
+    fn limited(&self, limit: PrefixLimit, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
         let table = self.table.limited(limit);
         let filters: Vec<&Expr> = self.scan.filters.iter().collect();
         let accepted = snapshot.accept(&table.limited_scan(&spans::push(&filters, table.relation())));
+        if !(accepted.spans && accepted.per_prefix) {
+            return Ok(None);
+        }
         let source = provider_as_source(Arc::new(table));
-        let scan = || {
-            let scan = LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() });
-            match &self.named {
-                Some(named) => {
-                    let mut named = named.clone();
-                    named.input = Arc::new(scan);
-                    LogicalPlan::Projection(named)
-                }
-                None => scan,
-            }
-        };
-        (accepted.spans && accepted.per_prefix).then(scan)
+        let mut plan = LogicalPlan::TableScan(TableScan { source, ..self.scan.clone() });
+        for node in self.names.iter().rev() {
+            plan = node.with_new_exprs(node.expressions(), vec![plan])?;
+        }
+        Ok(Some(plan))
     }
 }
 
@@ -166,7 +176,7 @@ fn of_aggregate(aggregate: &Aggregate, snapshot: &dyn Snapshot) -> Result<Option
         expressions.push(value.alias_qualified(qualifier.cloned(), field.name()));
     }
     let Some(order) = direction else { return Ok(None) };
-    let Some(input) = scanned.limited(PrefixLimit { columns, rows: 1, order }, snapshot).map(Arc::new) else {
+    let Some(input) = scanned.limited(PrefixLimit { columns, rows: 1, order }, snapshot)?.map(Arc::new) else {
         return Ok(None);
     };
     Ok(Some(LogicalPlan::Projection(Projection::try_new_with_schema(expressions, input, aggregate.schema.clone())?)))
@@ -210,7 +220,7 @@ fn of_filter(filter: &Filter, snapshot: &dyn Snapshot) -> Result<Option<LogicalP
     let most = split_conjunction(&filter.predicate).into_iter().filter_map(|part| most_rows(part, name)).min();
     let Some(rows) = most.filter(|rows| (1..=MOST_ROWS).contains(rows)) else { return Ok(None) };
     let Some((columns, order)) = numbered(&scanned, number) else { return Ok(None) };
-    let Some(input) = scanned.limited(PrefixLimit { columns, rows, order }, snapshot) else { return Ok(None) };
+    let Some(input) = scanned.limited(PrefixLimit { columns, rows, order }, snapshot)? else { return Ok(None) };
     let mut window = window.clone();
     window.input = Arc::new(input);
     let mut filter = filter.clone();

@@ -12,7 +12,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, Expr};
-use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use keyspan_model::{ColumnType, Value};
 
@@ -88,6 +88,49 @@ impl Step {
         };
         Some((Step::of(&literal(step)?, origin.as_ref().map(|origin| (origin, ty)))?, at))
     }
+}
+
+impl Step {
+    /// An expression that has one value within each step of a time, and another in each: the step, and the time. Days are
+    /// steps where the session's zone is UTC.
+    ///
+    /// ```text
+    /// floor(extract(epoch from at) / 300) * 300        Grafana's $__timeGroup
+    /// to_timestamp(floor(extract(epoch from at) / 300) * 300)
+    /// at::date
+    /// ```
+    pub fn of_one_value(expr: &Arc<dyn PhysicalExpr>, utc: bool) -> Option<(Step, &Arc<dyn PhysicalExpr>)> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let is_time = |at: &Arc<dyn PhysicalExpr>, call: &ScalarFunctionExpr| {
+            call.args().iter().any(|arg| Arc::ptr_eq(arg, at)) && at.downcast_ref::<Column>().is_some()
+        };
+        match (call.name(), call.args()) {
+            ("floor", [divided]) => {
+                let divided = divided.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == "/")?;
+                let [seconds, by] = divided.args() else { return None };
+                let seconds = seconds.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == "extract")?;
+                let [field, at] = seconds.args() else { return None };
+                let epoch = field.downcast_ref::<Literal>()?.value().try_as_str().flatten() == Some("epoch");
+                let width = whole_seconds(by).filter(|_| epoch && is_time(at, seconds))?;
+                Some((Step { width, origin: 0 }, at))
+            }
+            ("cast_to_date", [at]) if utc && is_time(at, call) => Some((Step { width: DAY, origin: 0 }, at)),
+            ("to_timestamp" | "cast_to_double" | "cast_to_bigint", [inner]) => Step::of_one_value(inner, utc),
+            ("*", [inner, factor]) => whole_seconds(factor).and_then(|_| Step::of_one_value(inner, utc)),
+            _ => None,
+        }
+    }
+}
+
+/// A literal whole number of seconds, up to a year, in microseconds.
+fn whole_seconds(expr: &Arc<dyn PhysicalExpr>) -> Option<i64> {
+    let seconds = match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Decimal128(Some(seconds), _, 0) => i64::try_from(*seconds).ok()?,
+        ScalarValue::Int64(Some(seconds)) => *seconds,
+        ScalarValue::Int32(Some(seconds)) => i64::from(*seconds),
+        _ => return None,
+    };
+    (1..=366 * 86_400).contains(&seconds).then(|| seconds * 1_000_000)
 }
 
 /// The whole batch at once, if everything but the times is constant.

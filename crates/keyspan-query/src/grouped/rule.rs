@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
@@ -26,6 +26,10 @@ use super::groups::{MOST_PARTS, Part, supports};
 use super::runs::Fences;
 use crate::functions::step::Step;
 use crate::scan::{ReadColumn, SpanScanExec};
+use crate::types::Zone;
+
+/// Stands for the begin of a step until its place is known.
+const BEGIN: &str = "begin";
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -35,9 +39,14 @@ type Plan = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
 
 impl PhysicalOptimizerRule for GroupByRuns {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        let replaced = |node: Plan| match grouped(&node)? {
-            Some(grouped) => Ok(Transformed::yes(Arc::new(grouped) as Plan)),
+    fn optimize(&self, plan: Plan, options: &ConfigOptions) -> Result<Plan> {
+        let utc = options
+            .execution
+            .time_zone
+            .as_deref()
+            .is_some_and(|zone| Zone::parse(zone).is_ok_and(|zone| zone.is_utc()));
+        let replaced = |node: Plan| match grouped(&node, utc)? {
+            Some(grouped) => Ok(Transformed::yes(grouped)),
             None => Ok(Transformed::no(node)),
         };
         plan.transform_down(replaced).data()
@@ -52,7 +61,7 @@ impl PhysicalOptimizerRule for GroupByRuns {
     }
 }
 
-fn grouped(node: &Plan) -> Result<Option<GroupedScanExec>> {
+fn grouped(node: &Plan, utc: bool) -> Result<Option<Plan>> {
     let Some(outer) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
     let inner = match outer.mode() {
         AggregateMode::Final | AggregateMode::FinalPartitioned => outer.input().downcast_ref::<AggregateExec>(),
@@ -60,9 +69,9 @@ fn grouped(node: &Plan) -> Result<Option<GroupedScanExec>> {
         _ => None,
     };
     let Some(inner) = inner.filter(|inner| is_plain(inner)) else { return Ok(None) };
-    let Some(below) = Below::of(inner.input()) else { return Ok(None) };
+    let Some(below) = Below::of(inner.input(), utc) else { return Ok(None) };
     match below.work(outer, inner) {
-        Some(draft) => draft.finish(below.scan, outer).map(Some),
+        Some(draft) => draft.finish(below.scan, outer),
         None => Ok(None),
     }
 }
@@ -79,22 +88,32 @@ fn is_plain(aggregate: &AggregateExec) -> bool {
 struct Below<'a> {
     scan: &'a SpanScanExec,
     projection: Option<&'a ProjectionExec>,
+    /// Whether days of the session are those of UTC.
+    utc: bool,
+}
+
+/// What a GROUP BY expression is of a key column.
+struct KeyPart {
+    /// Place in the key.
+    place: usize,
+    step: Option<Step>,
+    /// The expression over the begin of its step, if it is not that begin; and the begin's type.
+    of_begin: Option<(Expr, DataType)>,
 }
 
 /// What an aggregate asks for, in terms of the scan's output and key.
 struct Draft {
-    /// (place in the key, step)
-    parts: Vec<(usize, Option<Step>)>,
+    parts: Vec<KeyPart>,
     aggregates: Vec<Aggregate>,
 }
 
 impl<'a> Below<'a> {
-    fn of(input: &'a Plan) -> Option<Below<'a>> {
+    fn of(input: &'a Plan, utc: bool) -> Option<Below<'a>> {
         if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
             let scan = projection.input().downcast_ref::<SpanScanExec>()?;
-            return Some(Below { scan, projection: Some(projection) });
+            return Some(Below { scan, projection: Some(projection), utc });
         }
-        Some(Below { scan: input.downcast_ref::<SpanScanExec>()?, projection: None })
+        Some(Below { scan: input.downcast_ref::<SpanScanExec>()?, projection: None, utc })
     }
 
     /// The expression over the scan that this one over the aggregate's input is.
@@ -132,22 +151,30 @@ impl<'a> Below<'a> {
         Some(Draft { parts, aggregates })
     }
 
-    fn part(&self, expr: &'a Expr) -> Option<(usize, Option<Step>)> {
-        let expr = match self.projection {
-            None => expr,
+    fn part(&self, expr: &'a Expr) -> Option<KeyPart> {
+        let over_scan = match self.projection {
             Some(_) if expr.downcast_ref::<Column>().is_some() => self.resolved(expr)?,
-            Some(_) => return self.step_over_projection(expr),
+            _ => expr,
         };
-        match Step::of_call(expr) {
-            Some((step, at)) => Some((self.key_place(at)?, Some(step))),
-            None => Some((self.key_place(expr)?, None)),
+        // Of an expression over the projection the columns are the projection's.
+        let same = self.projection.is_none() || !Arc::ptr_eq(over_scan, expr);
+        let place = |at: &'a Expr| self.key_place(if same { at } else { self.resolved(at)? });
+        if let Some((step, at)) = Step::of_call(over_scan) {
+            return Some(KeyPart { place: place(at)?, step: Some(step), of_begin: None });
         }
-    }
-
-    /// A step of a column that the projection passes on.
-    fn step_over_projection(&self, expr: &'a Expr) -> Option<(usize, Option<Step>)> {
-        let (step, at) = Step::of_call(expr)?;
-        Some((self.key_place(self.resolved(at)?)?, Some(step)))
+        if let Some((step, at)) = Step::of_one_value(over_scan, self.utc) {
+            let begin = over_scan.clone().transform_down(|part| match Arc::ptr_eq(&part, at) {
+                true => Ok(Transformed::yes(Arc::new(Column::new(BEGIN, 0)) as Expr)),
+                false => Ok(Transformed::no(part)),
+            });
+            let place = place(at)?;
+            let ty = self.scan.plan.relation.key[place].ty.arrow();
+            if !matches!(ty, DataType::Timestamp(TimeUnit::Microsecond, _)) {
+                return None;
+            }
+            return Some(KeyPart { place, step: Some(step), of_begin: Some((begin.ok()?.data, ty)) });
+        }
+        Some(KeyPart { place: if same { self.key_place(over_scan)? } else { return None }, step: None, of_begin: None })
     }
 
     /// Place in the key of a column of the scan.
@@ -209,34 +236,62 @@ fn is_constant(expr: &Expr) -> bool {
 
 /// Whether rows of one group stand in few runs: steps only of the last key column that counts, and no grouping by a
 /// whole key whose parts before are left out.
-fn stands_together(parts: &[(usize, Option<Step>)]) -> bool {
-    let Some(last) = parts.iter().map(|(place, _)| *place).max() else { return true };
-    let steps_last = parts.iter().all(|(place, step)| step.is_none() || *place == last);
-    let all_steps = parts.iter().filter(|(place, _)| *place == last).all(|(_, step)| step.is_some());
-    let every = (0..last).all(|place| parts.iter().any(|(own, _)| *own == place));
+fn stands_together(parts: &[KeyPart]) -> bool {
+    let Some(last) = parts.iter().map(|part| part.place).max() else { return true };
+    let steps_last = parts.iter().all(|part| part.step.is_none() || part.place == last);
+    let all_steps = parts.iter().filter(|part| part.place == last).all(|part| part.step.is_some());
+    let every = (0..last).all(|place| parts.iter().any(|part| part.place == place));
     steps_last && (all_steps || every)
 }
 
 impl Draft {
-    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec) -> Result<GroupedScanExec> {
-        let last = self.parts.iter().map(|(place, _)| *place).max();
+    /// The node, under a projection where groups are other values than the begins of their steps.
+    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec) -> Result<Option<Plan>> {
+        let last = self.parts.iter().map(|part| part.place).max();
         let (scan, places) = scan.with_key(last.map_or(0, |last| last + 1))?;
-        let schema = outer.schema();
-        let part = |(at, (place, step)): (usize, &(usize, Option<Step>))| Part {
-            place: places[*place],
-            step: *step,
+        let answer = outer.schema();
+        let mut fields = answer.fields().to_vec();
+        let mut columns: Vec<(Expr, String)> = Vec::with_capacity(fields.len());
+        for (at, field) in answer.fields().iter().enumerate() {
+            let column = Column::new(field.name(), at);
+            let of_begin = self.parts.get(at).and_then(|part| part.of_begin.as_ref());
+            let value: Expr = match of_begin {
+                None => Arc::new(column),
+                Some((expr, ty)) => {
+                    fields[at] = Arc::new(Field::new(field.name(), ty.clone(), false));
+                    let begin = |part: Expr| match part.downcast_ref::<Column>() {
+                        Some(_) => Ok(Transformed::yes(Arc::new(column.clone()) as Expr)),
+                        None => Ok(Transformed::no(part)),
+                    };
+                    expr.clone().transform_down(begin).data()?
+                }
+            };
+            columns.push((value, field.name().clone()));
+        }
+        let schema = match self.parts.iter().any(|part| part.of_begin.is_some()) {
+            true => Arc::new(Schema::new_with_metadata(fields, answer.metadata().clone())),
+            false => answer.clone(),
+        };
+        let part = |(at, part): (usize, &KeyPart)| Part {
+            place: places[part.place],
+            step: part.step,
             field: Arc::new(schema.field(at).clone()),
         };
         let parts: Arc<[Part]> = self.parts.iter().enumerate().map(part).collect();
         let steps: Vec<Step> =
-            self.parts.iter().filter(|(place, _)| Some(*place) == last).filter_map(|(_, step)| *step).collect();
+            self.parts.iter().filter(|part| Some(part.place) == last).filter_map(|part| part.step).collect();
         let fences = match places.split_last() {
             Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
             _ => Fences { equal: places.clone(), steps: None },
         };
         let (filter, within) = left_of_filter(&scan, &fences);
         let work = Work { parts, fences, aggregates: self.aggregates, filter, within };
-        GroupedScanExec::try_new(scan, work, schema)
+        let grouped: Plan = Arc::new(GroupedScanExec::try_new(scan, work, schema.clone())?);
+        if schema == answer {
+            return Ok(Some(grouped));
+        }
+        let projected = ProjectionExec::try_new(columns, grouped)?;
+        Ok((projected.schema() == answer).then(|| Arc::new(projected) as Plan))
     }
 }
 

@@ -63,6 +63,11 @@ async fn groups_are_those_of_the_stock_aggregate() {
             by("date_trunc('minute', at)"),
             by("time_bucket('90 seconds', at), host"),
             by("host, date_trunc('hour', at), date_bin('5 minutes', at, '2000-01-01'::timestamptz)"),
+            by("floor(extract(epoch FROM at) / 300) * 300"),
+            by("to_timestamp(floor(extract(epoch FROM at) / 70) * 70), host"),
+            by("host, floor(extract(epoch FROM at) / 7)"),
+            by("at::date"),
+            by("(floor(extract(epoch FROM at) / 60) * 60)::bigint"),
         ] {
             for filter in [
                 "",
@@ -89,6 +94,8 @@ async fn the_first_steps_come_first_in_both_directions() {
                 same(&bench, "date_trunc('minute', at), max(v), count(*)", &rest).await;
                 let rest = format!("GROUP BY 1, 2 ORDER BY 2 {direction}, 1 LIMIT {limit}");
                 same(&bench, "host, date_trunc('minute', at), sum(n)", &rest).await;
+                let rest = format!("GROUP BY 1 ORDER BY 1 {direction} LIMIT {limit}");
+                same(&bench, "floor(extract(epoch FROM at) / 60) * 60, max(v)", &rest).await;
             }
         }
     }
@@ -120,6 +127,9 @@ async fn what_is_not_plain_is_left_alone() {
         "SELECT host, sum(n) FILTER (WHERE v > 1) FROM readings GROUP BY host",
         "SELECT host, sum(n) FROM readings GROUP BY ROLLUP (host)",
         "SELECT date_trunc('month', at), sum(n) FROM readings GROUP BY 1",
+        "SELECT floor(extract(epoch FROM at) / 0.3) FROM readings GROUP BY 1",
+        "SELECT floor(extract(minute FROM at) / 5) FROM readings GROUP BY 1",
+        "SELECT d::date, count(*) FROM readings GROUP BY 1",
         "SELECT host, max(writetime(v)) FROM readings GROUP BY host, n",
     ] {
         let plan = bench.explain(sql, false).await.expect("a plan");
