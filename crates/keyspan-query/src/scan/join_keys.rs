@@ -22,12 +22,16 @@ use tokio::sync::{OnceCell, watch};
 
 use super::exec::SpanScanExec;
 use super::layout::Divided;
+use super::statistics;
 use crate::spans;
 
 /// Keys beyond which a join's probe side is read as it stands: each costs a search in every segment.
 const MOST_KEYS: usize = 2_000;
 /// Rows of a build side after which its keys are no longer noted.
 const MOST_ROWS: usize = 100_000;
+
+/// Rows beyond which the spans of the keys must hold less than so large a part of the rows: one of two.
+const MOST_PART: (u64, u64) = (8192, 2);
 
 /// Joins and scans of all plans, so that two in one plan are never taken for each other.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -206,10 +210,17 @@ impl SpanScanExec {
             return Ok(self.clone());
         }
         let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges };
-        MetricBuilder::new(&self.metrics).global_counter("join_spans").add(pushed.spans.len());
         let scan = Scan { spans: pushed.spans, ranges, ..Scan::clone(&self.scan) };
         let divided = Divided::of(plan, &scan, self.shape).await?;
-        Ok(self.reading(scan, divided))
+        let rows = (statistics::estimated_rows(&self.estimate), statistics::estimated_rows(&divided.store.statistics));
+        match rows {
+            // Many spans cost more than one.
+            (Some(before), Some(now)) if now > MOST_PART.0 && now > before / MOST_PART.1 => Ok(self.clone()),
+            _ => {
+                MetricBuilder::new(&self.metrics).global_counter("join_spans").add(scan.spans.len());
+                Ok(self.reading(scan, divided))
+            }
+        }
     }
 
     /// The filter: the key columns are one of these keys.
