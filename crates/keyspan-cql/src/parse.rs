@@ -154,7 +154,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
     match (reader.word(1), reader.word(2)) {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
         _ if role::at(reader) => role::create(reader),
-        (Some("table"), _) => table::create(reader),
+        (Some("table"), _) | (Some("unlogged"), Some("table")) => table::create(reader),
         (Some("sequence"), _) => sequence::create(reader),
         (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),

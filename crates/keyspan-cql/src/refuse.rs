@@ -23,7 +23,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["create", "temporary"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),
     (&["create", "local"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),
     (&["create", "global"], "temporary tables", "Create a table in a keyspace of its own and drop it afterwards."),
-    (&["create", "unlogged"], "UNLOGGED tables", "Write SET durability = 'relaxed' for a faster load."),
     (&["create", "foreign"], "foreign tables", "Load the data with COPY or keyspan import."),
     (&["create", "external"], "external tables", "Load the data with COPY or keyspan import."),
     (&["create", "recursive"], "CREATE RECURSIVE VIEW", "Write CREATE VIEW … AS WITH RECURSIVE …."),

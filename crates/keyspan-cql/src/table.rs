@@ -31,7 +31,10 @@ struct Body {
 
 /// `CREATE TABLE [IF NOT EXISTS] name …`.
 pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
-    reader.expect_all(&["create", "table"])?;
+    reader.expect("create")?;
+    // Safer than asked for.
+    reader.eat("unlogged");
+    reader.expect("table")?;
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
     let name = reader.object_name()?;
     let mut body = Body::default();

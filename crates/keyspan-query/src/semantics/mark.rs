@@ -258,9 +258,10 @@ fn wider(a: String, b: String) -> String {
 fn limits(query: &mut Query) {
     let bigint = |expr: &mut Expr| {
         unmark(expr);
-        if matches!(expr, Expr::Value(value) if matches!(value.value, Value::Placeholder(_))) {
-            let parameter = std::mem::replace(expr, null());
-            *expr = marked(parameter, "cast", "bigint");
+        let untyped = |value: &Value| matches!(value, Value::Placeholder(_) | Value::SingleQuotedString(_));
+        if matches!(expr, Expr::Value(value) if untyped(&value.value)) {
+            let rows = std::mem::replace(expr, null());
+            *expr = marked(rows, "cast", "bigint");
         }
     };
     match &mut query.limit_clause {

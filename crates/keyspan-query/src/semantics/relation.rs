@@ -175,6 +175,8 @@ fn is_constant(expr: &Expr) -> bool {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) => {
             ControlFlow::Break(())
         }
+        // Known only when the statement runs.
+        Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })
     .is_continue()

@@ -121,6 +121,7 @@ const NAMED: &[(&str, &[&str])] = &[
     ("time_bucket_gapfill", &["bucket_width", "ts", "timezone", "start", "finish"]),
     ("locf", &["value", "prev", "treat_null_as_missing"]),
     ("interpolate", &["value", "prev", "next"]),
+    ("make_interval", &["years", "months", "weeks", "days", "hours", "mins", "secs"]),
 ];
 
 /// A call as the planner of calls knows it: arguments by place.
@@ -165,7 +166,7 @@ pub fn by_place(function: &mut ast::Function) -> keyspan_model::Result<()> {
 }
 
 /// What is left out before or between arguments is null, but for the zone, origin and offset of buckets, which their
-/// types tell apart.
+/// types tell apart, and 0 in an interval.
 fn append(args: &mut Vec<ast::FunctionArg>, placed: Vec<Option<ast::FunctionArgExpr>>, name: &str) {
     let mut last = placed.iter().rposition(Option::is_some).unwrap_or_default();
     if name == "time_bucket_gapfill" && last > 2 {
@@ -176,8 +177,12 @@ fn append(args: &mut Vec<ast::FunctionArg>, placed: Vec<Option<ast::FunctionArgE
         if arg.is_none() && left_out {
             continue;
         }
-        let null = || ast::FunctionArgExpr::Expr(ast::Expr::Value(ast::Value::Null.into()));
-        args.push(ast::FunctionArg::Unnamed(arg.unwrap_or_else(null)));
+        let default = match name {
+            "make_interval" => ast::Value::Number("0".to_owned(), false),
+            _ => ast::Value::Null,
+        };
+        let default = || ast::FunctionArgExpr::Expr(ast::Expr::Value(default.into()));
+        args.push(ast::FunctionArg::Unnamed(arg.unwrap_or_else(default)));
     }
 }
 
