@@ -1,5 +1,5 @@
-//! A join whose keys become spans answers what the same join answers where nothing can be concluded from its keys: with an
-//! expression in the place of the key column, so that the whole table is read. Random tables with overwrites, deletions
+//! A join whose keys become spans, and an aggregate that is done before its join, answer what they answer where nothing can
+//! be concluded from the join's keys: with an expression in the place of the key column, so that the whole table is read. Random tables with overwrites, deletions
 //! and expiry, in memory and in segments.
 
 use keyspan::Database;
@@ -13,7 +13,7 @@ const SEED: u64 = 20_261_124;
 const TEXTS: [&str; 6] = ["", "a", "ab", "b", "c", "é"];
 
 /// Queries; `[x = y]` is an equality that is written in both ways. `@` is a small number.
-const QUERIES: [&str; 25] = [
+const QUERIES: [&str; 34] = [
     "SELECT d.id, f.b, f.n, f.v FROM d JOIN f ON [f.a = d.a] WHERE d.flag",
     "SELECT d.id, f.b, f.n, f.v FROM d JOIN f ON [f.a = d.a] AND f.v > d.b WHERE d.b < @",
     "SELECT d.id, f.b, f.n, f.v FROM d LEFT JOIN f ON [f.a = d.a] AND f.v > @ WHERE d.flag",
@@ -42,6 +42,15 @@ const QUERIES: [&str; 25] = [
      (SELECT count(*) FROM f WHERE [f.a = d.a] AND f.n > 2) FROM d",
     "SELECT id, (SELECT count(*) FROM f LEFT JOIN g ON g.b = f.b AND g.v > d.b WHERE [f.a = d.a] AND f.n <> d.id) FROM d",
     "SELECT d.id, e.id, f.n FROM d JOIN f ON [f.a = d.a] JOIN d e ON [f.b = e.b] WHERE d.flag AND e.id < 6",
+    "SELECT d.flag, count(*), count(x), sum(x), avg(x), min(k), max(x), sum(k) FROM h JOIN d ON [h.a = d.a] GROUP BY 1",
+    "SELECT d.flag, date_trunc('hour', ts), avg(x) + sum(x), count(*) FROM h JOIN d ON [h.a = d.a] GROUP BY 1, 2",
+    "SELECT time_bucket('2 hours', ts), max(x) FROM h WHERE EXISTS (SELECT 1 FROM d WHERE [h.a = d.a] AND d.flag) GROUP BY 1",
+    "SELECT count(*), count(x), avg(x), max(k) FROM h JOIN d ON [h.a = d.a] WHERE d.id = @",
+    "SELECT d.id + 1, h.a, count(x) FROM h, d WHERE [h.a = d.a] AND k < 5 GROUP BY 1, 2 HAVING count(*) > 1",
+    "SELECT d.big, ts::date, extract(hour FROM ts), min(ts), max(d.id) FROM d JOIN h ON [h.a = d.a] GROUP BY 1, 2, 3",
+    "SELECT d.id, f.b, sum(f.v), max(f.n) FROM d JOIN f ON [f.a = d.a] GROUP BY d.id, f.b",
+    "SELECT f.b, count(*), min(f.v) FROM f JOIN d ON [f.a = d.a] AND [f.b = d.b] GROUP BY f.b",
+    "SELECT d.flag, sum(c) FROM d JOIN (SELECT a, count(*) c, sum(x) s FROM h GROUP BY a) q ON [q.a = d.a] GROUP BY 1",
 ];
 
 /// The query with its equalities as they are, or with an expression of the same value on their left.
@@ -63,7 +72,7 @@ fn with(query: &str, number: usize, plain: bool) -> String {
 fn step(random: &mut Random) -> String {
     let (a, b, n) = (TEXTS[random.below(TEXTS.len())], random.below(6), random.below(8));
     let v = if random.below(8) == 0 { "NULL".to_owned() } else { random.below(6).to_string() };
-    match random.below(20) {
+    match random.below(23) {
         0..=6 => format!("INSERT INTO f (a, b, n, v) VALUES ('{a}', {b}, {n}, {v})"),
         7 => format!("INSERT INTO f (a, b, n, v) VALUES ('{a}', {b}, {n}, {v}) USING TTL 1"),
         8..=12 => format!("INSERT INTO g (b, n, v) VALUES ({b}, {n}, {v})"),
@@ -71,6 +80,9 @@ fn step(random: &mut Random) -> String {
         14 => format!("DELETE FROM g WHERE b = {b} AND n > {n}"),
         15 => format!("DELETE FROM d WHERE id = {}", random.below(9)),
         16 => "FLUSH".to_owned(),
+        20..=22 => {
+            format!("INSERT INTO h VALUES ('{a}', timestamptz '2026-01-01' + {n} * interval '25 minutes', {v}, {b})")
+        }
         _ => {
             let (a, b) = match random.below(6) {
                 0 => ("NULL".to_owned(), "NULL".to_owned()),
@@ -91,11 +103,12 @@ async fn joins_by_spans_answer_what_joins_of_whole_tables_answer() {
     for table in [
         "CREATE TABLE d (id int PRIMARY KEY, a text, b int, big bigint, flag boolean)",
         "CREATE TABLE f (a text, b int, n bigint, v int, PRIMARY KEY (a, b, n))",
+        "CREATE TABLE h (a text, ts timestamp, x double, k int, PRIMARY KEY (a, ts))",
         "CREATE TABLE g (b int, n bigint, v int, PRIMARY KEY (b, n)) WITH CLUSTERING ORDER BY (n DESC)",
     ] {
         session.execute(table).await.unwrap();
     }
-    let mut narrowed = vec![false; QUERIES.len()];
+    let (mut narrowed, mut grouped_first) = (vec![false; QUERIES.len()], vec![false; QUERIES.len()]);
     for round in 0..ROUNDS {
         for _ in 0..STEPS / ROUNDS {
             session.execute(&step(&mut random)).await.unwrap();
@@ -110,6 +123,7 @@ async fn joins_by_spans_answer_what_joins_of_whole_tables_answer() {
             let (plain, other) = (with(query, number, true), with(query, number, false));
             let explained = rows_with(&mut session, &format!("EXPLAIN {plain}"), &[]).await;
             narrowed[place] |= explained.iter().any(|line| line.contains("join_keys="));
+            grouped_first[place] |= is_grouped_below_join(&explained);
             if query.contains("ORDER BY n DESC LIMIT 2") {
                 assert!(explained.iter().any(|line| line.contains("rows_per=[b]: 2")), "{explained:#?}");
             }
@@ -124,4 +138,13 @@ async fn joins_by_spans_answer_what_joins_of_whole_tables_answer() {
     let never: Vec<&str> = QUERIES.iter().zip(&narrowed).filter(|(_, seen)| !**seen).map(|(query, _)| *query).collect();
     // The sides that are kept, and what looks at all rows.
     assert_eq!(never.len(), 5, "{never:#?}");
+    let first: Vec<&str> =
+        QUERIES.iter().zip(&grouped_first).filter(|(_, seen)| **seen).map(|(query, _)| *query).collect();
+    assert_eq!(first.len(), 11, "{first:#?}");
+}
+
+/// Whether a scan is grouped under a join.
+fn is_grouped_below_join(plan: &[String]) -> bool {
+    let join = plan.iter().position(|line| line.contains("HashJoin"));
+    join.is_some_and(|join| plan[join..].iter().any(|line| line.contains("GroupedScan")))
 }

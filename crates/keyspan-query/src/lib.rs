@@ -33,6 +33,7 @@ mod binder;
 mod builtins;
 pub mod context;
 mod decorrelate;
+mod eager_aggregate;
 pub mod engine;
 pub mod error;
 pub mod expression;

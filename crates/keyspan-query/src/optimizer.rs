@@ -20,6 +20,7 @@ use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRul
 use keyspan_model::Error;
 
 use crate::asof::PushThrough;
+use crate::eager_aggregate;
 use crate::family::named_only;
 use crate::not_in::NotInAsExists;
 
@@ -137,7 +138,7 @@ impl OptimizerRule for JoinKeys {
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let short = match &*SHORT {
         Ok(short) if is_of_one_table(&plan) => short,
-        _ => return named_only(state.optimizer().optimize(plan, state, |_, _| {})?),
+        _ => return named_only(eager_aggregate::pushed(state.optimizer().optimize(plan, state, |_, _| {})?)?),
     };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;

@@ -9,6 +9,7 @@ use arrow::array::{ArrayRef, AsArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, Expr};
@@ -28,6 +29,18 @@ use ColumnType as C;
 /// Whether the function puts times into steps, in order.
 pub fn keeps_order(name: &str) -> bool {
     matches!(name, "date_bin" | "time_bucket")
+}
+
+/// Whether an expression has few values where a time has many: it is a step of that time, or a part of it.
+pub fn is_step(expr: &Expr) -> bool {
+    let found = expr.exists(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(call) => keeps_order(call.name()) || matches!(call.name(), "date_trunc" | "date_part"),
+            Expr::Cast(cast) => *cast.field.data_type() == DataType::Date32,
+            _ => false,
+        })
+    });
+    found.unwrap_or(false)
 }
 
 /// The order of a step function's results; `None` for other functions.
