@@ -174,7 +174,7 @@ impl Split {
         }
         let parts = aggregate.aggr_expr.iter().map(|expr| {
             let part = Part::of(&joined.over_join(expr).ok()?, input)?;
-            part.arguments().iter().all(|argument| own(argument)).then_some(part)
+            part.arguments().iter().all(own).then_some(part)
         });
         Some(Split { keys, groups, parts: parts.collect::<Option<_>>()? })
     }

@@ -92,9 +92,12 @@ impl QueryEngine {
         self.function_context_on(context, Some(context.snapshot.clone()))
     }
 
-    /// The state in which a cached plan is made: its functions, which hold on to the settings, see no snapshot.
+    /// The state in which a cached plan is made: its functions, which hold on to the settings, see no snapshot. Its joins
+    /// push no filters of their own down, since these keep the values of one run.
     pub(crate) fn bare(&self, context: &QueryContext) -> SessionState {
-        self.state_of(context, self.function_context_on(context, None))
+        let mut state = self.state_of(context, self.function_context_on(context, None));
+        state.config_mut().options_mut().optimizer.enable_join_dynamic_filter_pushdown = false;
+        state
     }
 
     /// What the nodes of a plan ask for while it runs: settings, memory and places on disk, no functions.

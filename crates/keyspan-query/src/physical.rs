@@ -30,7 +30,7 @@ pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usi
 /// The plan with or without repartitions, as its size has it.
 async fn repartitioned(plan: &LogicalPlan, state: &SessionState, memory: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = state.query_planner().create_physical_plan(plan, state).await?;
-    if !repartitions(&physical) || bytes_read(&physical) <= memory / PART {
+    if may_repartition(&physical, memory) {
         return Ok(physical);
     }
     let mut state = state.clone();
@@ -40,6 +40,11 @@ async fn repartitioned(plan: &LogicalPlan, state: &SessionState, memory: usize) 
     optimizer.repartition_windows = false;
     optimizer.enable_round_robin_repartition = false;
     state.query_planner().create_physical_plan(plan, &state).await
+}
+
+/// Whether a plan may stay as it is: it does not repartition, or reads few enough bytes for that.
+pub fn may_repartition(plan: &Arc<dyn ExecutionPlan>, memory: usize) -> bool {
+    !repartitions(plan) || bytes_read(plan) <= memory / PART
 }
 
 /// Asks the store to divide the scans of a plan.

@@ -60,6 +60,8 @@ pub struct KeyspanTable {
     constraints: Constraints,
     hidden: Vec<String>,
     limit: Option<PrefixLimit>,
+    /// Which scan of its plan it is, where somebody counts them.
+    number: usize,
 }
 
 impl KeyspanTable {
@@ -101,6 +103,7 @@ impl KeyspanTable {
             constraints: Constraints::new_unverified(constraints),
             hidden,
             limit: None,
+            number: 0,
             table,
         }
     }
@@ -123,6 +126,11 @@ impl KeyspanTable {
     /// The same table, of which only some rows of each prefix are read.
     pub fn limited(&self, limit: PrefixLimit) -> KeyspanTable {
         KeyspanTable { limit: Some(limit), ..self.clone() }
+    }
+
+    /// The same table as this scan of its plan.
+    pub fn numbered(&self, number: usize) -> KeyspanTable {
+        KeyspanTable { number, ..self.clone() }
     }
 
     /// Columns that `*` leaves out.
@@ -249,6 +257,7 @@ impl TableProvider for KeyspanTable {
             constant: pushed.constant,
             scan,
             partitions: state.config().target_partitions(),
+            number: self.number,
         };
         let exec = Arc::new(SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit).await?);
         if families.is_empty() {

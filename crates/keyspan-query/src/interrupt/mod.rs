@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use keyspan_model::{Error, ErrorKind, Result};
 
+pub(crate) use pace::PaceExec;
 pub use rule::StopJoins;
 
 thread_local! {

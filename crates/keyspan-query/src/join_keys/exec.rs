@@ -19,7 +19,7 @@ use crate::scan::{JoinKeys, KeysOfJoins};
 
 /// Passes the rows of its input on, and notes their keys.
 #[derive(Clone, Debug)]
-pub(super) struct JoinKeysExec {
+pub(crate) struct JoinKeysExec {
     pub(super) join: u64,
     pub(super) keys: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) input: Arc<dyn ExecutionPlan>,

@@ -15,9 +15,11 @@
 //!
 //! Rule: a scan may be narrowed only where rows that meet no key change nothing of what the join sees: not on the side
 //! that an outer join keeps, not below a limit or a window over other rows. The join stays and compares every row.
-//! Plans that hold these nodes are not cached, and a recursive query's are left alone: it runs its plan several times.
+//! The nodes keep nothing between runs, so that plans which hold them may be cached. A recursive query's are left alone:
+//! it runs its plan several times in one run.
 
 mod exec;
 mod rule;
 
+pub(crate) use exec::JoinKeysExec;
 pub use rule::KeysAsSpans;

@@ -24,6 +24,7 @@ use datafusion::execution::memory_pool::{
 };
 
 pub use windows::CountWindows;
+pub(crate) use windows::WindowInputExec;
 
 /// Consumers that an error about a lack of memory names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4);

@@ -7,15 +7,19 @@
 //!
 //! Rule: a place is no value to DataFusion's rules, and nothing may be concluded from two of them being different. So a plan
 //! with two IN lists of which one has places is not cached: the rules make one list of both, of the items that are alike.
+//!
+//! A filter over a join gives the constants of those conditions, too, that the optimizer brings down into one scan.
 
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::{Column, DFSchema, JoinType, ScalarValue};
+use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operator, TableScan, Volatility};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operator, TableScan, Volatility, lit};
 use keyspan_model::TableDef;
 
 use super::table_of;
@@ -35,46 +39,100 @@ pub struct Parted {
     pub plan: LogicalPlan,
     /// In that order; a statement's own parameters, `$1`, `$2`, …, stand among them as they are.
     pub constants: Vec<Expr>,
-    /// The table that is read, if one is.
-    pub table: Option<Arc<TableDef>>,
+    /// The tables that are read, in the order of the plan.
+    pub tables: Vec<Arc<TableDef>>,
 }
 
 /// Takes the constants out of an analyzed plan, if such plans can be cached.
 pub fn part(plan: &LogicalPlan) -> Option<Parted> {
-    let mut tables = Vec::new();
-    let fits = plan.apply(|node| {
-        let fits = is_plain(node);
-        if let LogicalPlan::TableScan(scan) = node {
-            tables.push(table_of(scan));
-        }
-        Ok(if fits { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-    });
-    let table = match tables.as_slice() {
-        [] => None,
-        [Some(table)] => Some(table.definition().clone()),
-        _ => return None,
-    };
-    if fits.ok()? == TreeNodeRecursion::Stop {
-        return None;
-    }
+    let tables = tables(plan)?;
     let mut constants = Vec::new();
-    let plan = plan.clone().transform_down(|node| match node {
-        LogicalPlan::Filter(filter) if is_over_scan(&filter.input) => {
-            let predicate = parted(filter.predicate, &mut constants)?;
-            Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
-        }
+    let plan = plan.clone().transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Filter(filter) => parted_filter(filter, &mut constants).map(Transformed::yes),
         other => Ok(Transformed::no(other)),
     });
     let plan = plan.data().ok()?;
     let cacheable = constants.len() <= MOST_CONSTANTS && repeatable(&plan) && lists(&plan) < 2;
-    cacheable.then_some(Parted { plan, constants, table })
+    cacheable.then_some(Parted { plan, constants, tables })
 }
 
-fn is_over_scan(input: &LogicalPlan) -> bool {
-    match input {
+/// The tables that a plan reads; `None` if it has another node than those of cached plans, or reads something else.
+fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
+    let mut tables = Some(Vec::new());
+    let walked = plan.apply_with_subqueries(|node| {
+        let table = match node {
+            LogicalPlan::TableScan(scan) => table_of(scan).map(|table| table.definition().clone()).map(Some),
+            node => is_cacheable(node).then_some(None),
+        };
+        match (&mut tables, table) {
+            (Some(tables), Some(table)) => tables.extend(table),
+            _ => tables = None,
+        }
+        Ok(if tables.is_some() { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    walked.ok()?;
+    tables
+}
+
+/// Whether a cached plan may hold such a node. Nodes of our own are no part of one.
+fn is_cacheable(node: &LogicalPlan) -> bool {
+    use LogicalPlan::{Join, Subquery, Union, Window};
+    is_plain(node) || matches!(node, Join(_) | Union(_) | Window(_) | Subquery(_))
+}
+
+/// A filter with places for the constants of each condition on one scan, which the optimizer brings down there.
+fn parted_filter(filter: Filter, constants: &mut Vec<Expr>) -> Result<LogicalPlan> {
+    let Filter { predicate, input, .. } = filter;
+    let conditions =
+        split_conjunction_owned(predicate).into_iter().map(|condition| match is_of_one_scan(&condition, &input) {
+            true => parted(condition, constants),
+            false => Ok(condition),
+        });
+    let predicate = conjunction(conditions.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));
+    Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?))
+}
+
+/// Whether a condition comes down to one scan.
+fn is_of_one_scan(condition: &Expr, input: &LogicalPlan) -> bool {
+    if is_scan(input) {
+        return true;
+    }
+    let scan = |column: &&Column| scan_of(input, input.schema().maybe_index_of_column(column)?).map(std::ptr::from_ref);
+    let columns = condition.column_refs();
+    let mut scans = columns.iter().map(scan);
+    let Some(Some(first)) = scans.next() else { return false };
+    scans.all(|scan| scan == Some(first))
+}
+
+fn is_scan(plan: &LogicalPlan) -> bool {
+    match plan {
         LogicalPlan::TableScan(_) => true,
-        LogicalPlan::SubqueryAlias(alias) => is_over_scan(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => is_scan(&alias.input),
         _ => false,
+    }
+}
+
+/// The scan that a node's column is a column of, if a condition on it may be evaluated there as well: not where an outer
+/// join makes NULLs of it.
+fn scan_of(plan: &LogicalPlan, place: usize) -> Option<&TableScan> {
+    match plan {
+        LogicalPlan::TableScan(scan) => Some(scan),
+        LogicalPlan::SubqueryAlias(alias) => scan_of(&alias.input, place),
+        LogicalPlan::Filter(filter) => scan_of(&filter.input, place),
+        LogicalPlan::Projection(projection) => {
+            let Expr::Column(column) = projection.expr.get(place)?.clone().unalias() else { return None };
+            scan_of(&projection.input, projection.input.schema().maybe_index_of_column(&column)?)
+        }
+        LogicalPlan::Join(join) => {
+            use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi, Right};
+            let of_right = place.checked_sub(join.left.schema().fields().len());
+            match (join.join_type, of_right) {
+                (Inner | Left | LeftSemi | LeftAnti | LeftMark, None) => scan_of(&join.left, place),
+                (Inner | Right, Some(place)) => scan_of(&join.right, place),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
@@ -156,11 +214,11 @@ fn constant_type(expr: &Expr) -> Option<Arc<Field>> {
 /// Whether nothing in a plan depends on more than the rows, the constants and the settings.
 fn repeatable(plan: &LogicalPlan) -> bool {
     let mut repeatable = true;
-    let walked = plan.apply(|node| {
-        let over_scan = matches!(node, LogicalPlan::Filter(filter) if is_over_scan(&filter.input));
+    let walked = plan.apply_with_subqueries(|node| {
+        let filter = matches!(node, LogicalPlan::Filter(_));
         node.apply_expressions(|expr| {
             expr.apply(|part| {
-                repeatable &= is_repeatable(part, over_scan);
+                repeatable &= is_repeatable(part, filter);
                 Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
             })
         })
@@ -168,22 +226,15 @@ fn repeatable(plan: &LogicalPlan) -> bool {
     walked.is_ok() && repeatable
 }
 
-fn is_repeatable(expr: &Expr, over_scan: bool) -> bool {
+fn is_repeatable(expr: &Expr, in_filter: bool) -> bool {
     match expr {
-        Expr::Placeholder(each) => over_scan && number(each, PLACE).is_some(),
+        Expr::Placeholder(each) => in_filter && number(each, PLACE).is_some(),
         Expr::ScalarFunction(call) => match call.func.signature().volatility {
             Volatility::Immutable => true,
             Volatility::Stable => ZONED.contains(&call.func.name()),
             Volatility::Volatile => false,
         },
-        Expr::ScalarSubquery(_)
-        | Expr::Exists(_)
-        | Expr::InSubquery(_)
-        | Expr::SetComparison(_)
-        | Expr::OuterReferenceColumn(..)
-        | Expr::ScalarVariable(..)
-        | Expr::WindowFunction(_)
-        | Expr::Unnest(_) => false,
+        Expr::ScalarVariable(..) | Expr::Unnest(_) => false,
         _ => true,
     }
 }
@@ -191,7 +242,7 @@ fn is_repeatable(expr: &Expr, over_scan: bool) -> bool {
 /// IN lists of a plan, if one of them has places; 0 if none has.
 fn lists(plan: &LogicalPlan) -> usize {
     let (mut lists, mut places) = (0, false);
-    let walked = plan.apply(|node| {
+    let walked = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 if let Expr::InList(list) = part {
@@ -205,22 +256,34 @@ fn lists(plan: &LogicalPlan) -> usize {
     if walked.is_ok() && places { lists } else { 0 }
 }
 
-/// Whether an optimized plan has its places in the filters of its one scan, or of none, and nowhere else.
-pub fn only_in_scan(plan: &LogicalPlan, of_table: bool) -> bool {
+/// Whether an optimized plan has its places in the filters of its scans, and nowhere else, and holds no subquery that
+/// would run by itself. A plan of tables has a scan.
+pub fn only_in_scans(plan: &LogicalPlan, of_tables: bool) -> bool {
     let (mut only, mut scans) = (true, 0);
     let walked = plan.apply(|node| {
         if matches!(node, LogicalPlan::TableScan(_)) {
             scans += 1;
             return Ok(TreeNodeRecursion::Continue);
         }
-        only &= is_plain(node);
+        only &= is_cacheable(node);
         node.apply_expressions(|expr| {
-            let found = expr.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))?;
-            only &= !found;
+            only &= !expr.exists(|part| Ok(is_place_or_subquery(part)))?;
             Ok(TreeNodeRecursion::Continue)
         })
     });
-    walked.is_ok() && only && scans == usize::from(of_table)
+    walked.is_ok() && only && (scans > 0) == of_tables
+}
+
+fn is_place_or_subquery(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Placeholder(_)
+            | Expr::ScalarSubquery(_)
+            | Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::SetComparison(_)
+            | Expr::OuterReferenceColumn(..)
+    )
 }
 
 /// The values of constants in this execution; `None` if one has no value of its type.
@@ -274,32 +337,32 @@ fn number(place: &Placeholder, prefix: char) -> Option<usize> {
     place.id.strip_prefix(prefix)?.parse::<usize>().ok()?.checked_sub(1)
 }
 
-/// The filters of a plan's scan with values in their places, as simple as they can be made.
-pub fn bound_filters(plan: &LogicalPlan, values: &[ScalarValue], functions: &FunctionContext) -> Result<Vec<Expr>> {
-    let mut node = plan;
-    while !matches!(node, LogicalPlan::TableScan(_)) {
-        match node.inputs().as_slice() {
-            [input] => node = input,
-            [] => return Ok(Vec::new()),
-            _ => return Err(DataFusionError::Internal("a kept plan without its scan".into())),
+/// The filters of each of a plan's scans with values in their places, as simple as they can be made.
+pub fn bound_filters(
+    plan: &LogicalPlan,
+    values: &[ScalarValue],
+    functions: &FunctionContext,
+) -> Result<Vec<Vec<Expr>>> {
+    let mut bound = Vec::new();
+    plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            bound.push(filters(scan, values, functions)?);
         }
-    }
-    match node {
-        LogicalPlan::TableScan(scan) => filters(scan, values, functions),
-        _ => Ok(Vec::new()),
-    }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bound)
 }
 
 /// An analyzed plan with values in its places.
 pub fn filled(plan: &LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
     let put = |node: LogicalPlan| match node {
-        LogicalPlan::Filter(filter) if is_over_scan(&filter.input) => {
+        LogicalPlan::Filter(filter) => {
             let predicate = with_values(filter.predicate, values)?;
             Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
         }
         other => Ok(Transformed::no(other)),
     };
-    plan.clone().transform_down(put).data()
+    plan.clone().transform_down_with_subqueries(put).data()
 }
 
 fn with_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
@@ -313,12 +376,19 @@ fn with_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
     expr.transform_up(put).data()
 }
 
-/// The plan with values in the places of its scan's filters.
+/// The plan with values in the places of its scans' filters. Its scans are numbered, in the order of
+/// [`bound_filters`].
 pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], functions: &FunctionContext) -> Result<LogicalPlan> {
+    let mut number = 0;
     let put = |node: LogicalPlan| match node {
         LogicalPlan::TableScan(scan) => {
             let filters = filters(&scan, values, functions)?;
-            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { filters, ..scan })))
+            let source = match table_of(&scan) {
+                Some(table) => provider_as_source(Arc::new(table.numbered(number))),
+                None => scan.source.clone(),
+            };
+            number += 1;
+            Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { filters, source, ..scan })))
         }
         other => Ok(Transformed::no(other)),
     };

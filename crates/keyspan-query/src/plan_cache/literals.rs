@@ -7,27 +7,23 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, ObjectName, Query, SetExpr, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+    BinaryOperator, DataType, Expr, ObjectName, Query, SetExpr, TableFactor, Value, ValueWithSpan, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use keyspan_model::ColumnType;
 
 use super::constants::MOST_CONSTANTS;
 
-/// A query with parameters in the places of its quoted literals, and these. `None` where there are none, or where its plan
-/// could not be cached anyway.
+/// A query with parameters in the places of its quoted literals, and these: those of its subqueries, too. `None` where
+/// there are none, or where its plan could not be cached anyway.
 pub fn extract_literals(query: &Query) -> Option<(Query, Vec<String>)> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let [from] = select.from.as_slice() else { return None };
-    let TableFactor::Table { name, args: None, .. } = &from.relation else { return None };
-    let plain = query.with.is_none() && from.joins.is_empty() && !is_system(name);
-    if !plain || select.selection.is_none() || query.visit(&mut Parameters).is_break() {
+    if query.visit(&mut Uncacheable).is_break() {
         return None;
     }
     let mut query = query.clone();
-    let SetExpr::Select(select) = query.body.as_mut() else { return None };
-    let mut texts = Vec::new();
-    take_from(select.selection.as_mut()?, &mut texts);
-    (1..=MOST_CONSTANTS).contains(&texts.len()).then_some((query, texts))
+    let mut literals = Literals::default();
+    let _: ControlFlow<()> = VisitMut::visit(&mut query, &mut literals);
+    (1..=MOST_CONSTANTS).contains(&literals.texts.len()).then_some((query, literals.texts))
 }
 
 /// Whether a text of this type is no more than its value. Not so for numbers, where a literal keeps digits that the column
@@ -42,17 +38,52 @@ fn is_system(name: &ObjectName) -> bool {
     first.is_none_or(|first| first.value.starts_with("pg_") || first.value.eq_ignore_ascii_case("information_schema"))
 }
 
-/// Finds a statement's own parameters.
-struct Parameters;
+/// Finds a statement's own parameters, and what no cached plan reads.
+struct Uncacheable;
 
-impl Visitor for Parameters {
+impl Visitor for Uncacheable {
     type Break = ();
 
     fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
-        match value.value {
-            Value::Placeholder(_) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
+        break_if(matches!(value.value, Value::Placeholder(_)))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        break_if(match factor {
+            TableFactor::Table { name, args, .. } => args.is_some() || is_system(name),
+            TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => false,
+            _ => true,
+        })
+    }
+}
+
+fn break_if(found: bool) -> ControlFlow<()> {
+    if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Takes the literals of each SELECT's WHERE.
+#[derive(Default)]
+struct Literals {
+    texts: Vec<String>,
+}
+
+impl VisitorMut for Literals {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut bodies = vec![query.body.as_mut()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => {
+                    if let Some(selection) = &mut select.selection {
+                        take_from(selection, &mut self.texts);
+                    }
+                }
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([right.as_mut(), left.as_mut()]),
+                _ => {}
+            }
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -5,19 +5,19 @@
 //! analyzed plan ─ constants ─▶ plan with places + constants     two statements of one shape differ only in these
 //!                                 │ optimized, planned once
 //!                                 ▼
-//!                  nodes above the scan (template) + filters with places
-//! execution:  constants' values ─▶ filters ─▶ spans ─▶ scan of this snapshot ─▶ the nodes above, anew
+//!                  nodes above the scans (template) + filters with places
+//! execution:  constants' values ─▶ filters ─▶ spans ─▶ scans of this snapshot ─▶ the nodes above, anew
 //! ```
 //!
 //! - [`literals`]: quoted literals as parameters.
 //! - [`constants`]: which plans can be cached, and which of their constants become places.
 //! - [`template`]: the physical plan without its snapshot.
 //!
-//! Rule: a cached plan is right for every value of its constants and for every snapshot. So it reads one table by one scan, or
-//! none; only the scan's filters hold constants; the nodes above have no state from one execution to the next; functions
-//! depend on nothing of the statement but its time zone, which is part of the cache's key. Where the scan of the new values
-//! would not have the properties of the cached one (its order, its number of partitions), the statement is planned anew.
-//! Nothing in the cache holds a snapshot.
+//! Rule: a cached plan is right for every value of its constants and for every snapshot. So only the filters of its scans
+//! hold constants; the nodes above have no state from one execution to the next; functions depend on nothing of the
+//! statement but its time zone, which is part of the cache's key. Where a scan of the new values would not have the
+//! properties of the cached one (its order, its number of partitions), or one of a join's scans reads many more or fewer
+//! rows, the statement is planned anew. Nothing in the cache holds a snapshot.
 
 mod constants;
 mod literals;
@@ -69,7 +69,7 @@ pub struct PlanCache {
 pub struct CachedPlan {
     plan: LogicalPlan,
     hash: u64,
-    table: Option<Arc<TableDef>>,
+    tables: Vec<Arc<TableDef>>,
     time_zone: String,
     state: Mutex<State>,
 }
@@ -79,7 +79,7 @@ pub struct CachedPlan {
 enum State {
     /// Not at all: no statement with it has run yet.
     New,
-    /// Optimized, with places for the constants in the filters of its scan.
+    /// Optimized, with places for the constants in the filters of its scans.
     Optimized(Arc<LogicalPlan>),
     /// Planned.
     Planned(Arc<LogicalPlan>, Arc<Template>),
@@ -173,9 +173,8 @@ impl PlanCache {
         let hash = hash_of(&parted.plan);
         let mut plans = self.plans.lock();
         let same = |cached: &Arc<CachedPlan>| {
-            let address = |table: &Option<Arc<TableDef>>| table.as_ref().map(Arc::as_ptr);
-            let same_table = address(&cached.table) == address(&parted.table);
-            cached.hash == hash && same_table && cached.suits(context) && cached.plan == parted.plan
+            let same_tables = cached.tables.iter().map(Arc::as_ptr).eq(parted.tables.iter().map(Arc::as_ptr));
+            cached.hash == hash && same_tables && cached.suits(context) && cached.plan == parted.plan
         };
         let known = plans.iter().position(same);
         let cached = match known {
@@ -183,7 +182,7 @@ impl PlanCache {
             None => Arc::new(CachedPlan {
                 plan: parted.plan,
                 hash,
-                table: parted.table,
+                tables: parted.tables,
                 time_zone: context.time_zone.clone(),
                 state: Mutex::new(State::New),
             }),
@@ -210,7 +209,7 @@ impl CachedPlan {
             State::Optimized(plan) | State::Planned(plan, _) => Ok(Some(plan)),
             State::New => {
                 let plan = optimizer::optimized(self.plan.clone(), state)?;
-                let plan = constants::only_in_scan(&plan, self.table.is_some()).then(|| Arc::new(plan));
+                let plan = constants::only_in_scans(&plan, !self.tables.is_empty()).then(|| Arc::new(plan));
                 *self.state.lock() = plan.clone().map_or(State::Uncacheable, State::Optimized);
                 Ok(plan)
             }
@@ -227,7 +226,7 @@ impl PlanInstance {
         }
     }
 
-    /// The physical plan, if the cached one needs nothing but another scan; `None` if it must be planned.
+    /// The physical plan, if the cached one needs nothing but other scans; `None` if it must be planned.
     ///
     /// Takes no longer than finding the spans does, whatever the statement.
     pub async fn instantiate(
@@ -235,6 +234,7 @@ impl PlanInstance {
         given: &[ScalarValue],
         context: &QueryContext,
         functions: &FunctionContext,
+        memory: usize,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         if !self.cached.suits(context) {
             return None;
@@ -243,7 +243,8 @@ impl PlanInstance {
         // Whatever fails here is said better by planning.
         let constants = constants::values(&self.constants, given, functions).ok()??;
         let filters = constants::bound_filters(&optimized, &constants, functions).ok()?;
-        template.renewed(&filters, context, functions).await.ok()?
+        let renewed = template.renewed(&filters, context, functions).await.ok()??;
+        physical::may_repartition(&renewed, memory).then_some(renewed)
     }
 
     /// Plans it with this statement's constants, and caches the physical plan. `None` if it cannot be cached.
@@ -266,7 +267,7 @@ impl PlanInstance {
         let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
         let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
         let physical = physical::physical_plan(&bound, bare, memory).await?;
-        *self.cached.state.lock() = match Template::of(&physical, self.cached.table.is_some())? {
+        *self.cached.state.lock() = match Template::of(&physical, !self.cached.tables.is_empty())? {
             Some(template) => State::Planned(optimized, Arc::new(template)),
             // Other constants may give a plan that can be cached: statistics do not answer all of them.
             None => State::Optimized(optimized),

@@ -1,4 +1,4 @@
-//! A physical plan without its snapshot: the nodes above one scan, and what that scan promised them; or above a row of no
+//! A physical plan without its snapshot: the nodes above its scans, and what these promised them; or above a row of no
 //! table.
 
 use std::fmt;
@@ -12,87 +12,125 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
 use crate::context::FunctionContext;
 use crate::context::QueryContext;
 use crate::grouped::{GroupedScanExec, GroupedTemplate};
+use crate::interrupt::PaceExec;
+use crate::join_keys::JoinKeysExec;
+use crate::memory::WindowInputExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::spans;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
-/// A physical plan of one scan, to be filled in with another scan.
+/// A physical plan of scans, to be filled in with other scans.
 #[derive(Debug)]
 pub struct Template {
-    /// From the leaf upwards; the lowest stands over [`NoScan`].
-    above: Vec<Plan>,
-    leaf: Leaf,
+    root: Node,
+    /// Whether its scans must read about as many rows as those it was planned for.
+    of_size: bool,
 }
 
 #[derive(Debug)]
-enum Leaf {
+enum Node {
     Scan(Box<ScanTemplate>, Option<GroupedTemplate>),
     /// One row without columns.
     Row(Plan),
+    /// Stands over [`NoScan`].
+    Above(Plan, Vec<Node>),
 }
 
 impl Template {
-    /// The template of a plan, of a table or of none, if nothing in it but its scan changes from one execution to the next.
-    pub fn of(plan: &Plan, of_table: bool) -> Result<Option<Template>> {
-        let (mut nodes, mut node) = (Vec::new(), plan);
-        while let [child] = node.children().as_slice() {
-            if !is_reusable(node) {
-                return Ok(None);
-            }
-            nodes.push(node.clone());
-            node = child;
-        }
-        let leaf = match (node.downcast_ref::<SpanScanExec>(), node.downcast_ref::<GroupedScanExec>()) {
-            (Some(scan), _) => Leaf::Scan(Box::new(scan.form()), None),
-            (_, Some(grouped)) => Leaf::Scan(Box::new(grouped.scan().form()), Some(grouped.form())),
-            // In a plan of a table it stands for what was true of the rows once.
-            _ if !of_table && node.is::<PlaceholderRowExec>() => Leaf::Row(node.clone()),
-            _ => return Ok(None),
-        };
-        let mut above: Vec<Plan> = Vec::with_capacity(nodes.len());
-        let mut child: Plan = Arc::new(NoScan { properties: node.properties().clone() });
-        for node in nodes.into_iter().rev() {
-            child = over(node, child)?;
-            above.push(child.clone());
-        }
-        Ok(Some(Template { above, leaf }))
+    /// The template of a plan, of tables or of none, if nothing in it but its scans changes from one execution to the
+    /// next.
+    pub fn of(plan: &Plan, of_tables: bool) -> Result<Option<Template>> {
+        let root = Node::of(plan, of_tables)?;
+        Ok(root.map(|root| Template { of_size: root.scans().len() > 1, root }))
     }
 
-    /// The plan with a scan by these filters; `None` where that scan is of another form.
+    /// The plan with scans by these filters, those of each scan of the logical plan; `None` where a scan is of another
+    /// form.
     pub async fn renewed(
         &self,
-        filters: &[Expr],
+        filters: &[Vec<Expr>],
         context: &QueryContext,
         functions: &FunctionContext,
     ) -> Result<Option<Plan>> {
-        let mut plan: Plan = match &self.leaf {
-            Leaf::Row(row) => row.clone(),
-            Leaf::Scan(form, grouped) => match (renewed(form, filters, context, functions).await?, grouped) {
-                (Some(scan), Some(grouped)) => Arc::new(grouped.over(scan)),
-                (Some(scan), None) => Arc::new(scan),
-                (None, _) => return Ok(None),
-            },
-        };
-        for node in &self.above {
-            plan = over(node.clone(), plan)?.reset_state()?;
+        let mut scans = Vec::new();
+        for form in self.root.scans() {
+            let filters = filters.get(form.number()).map_or(&[][..], Vec::as_slice);
+            match renewed(form, filters, context, functions).await? {
+                Some(scan) if !self.of_size || form.is_of_size(&scan) => scans.push(scan),
+                _ => return Ok(None),
+            }
         }
-        Ok(Some(plan))
+        self.root.over(&mut scans.into_iter()).map(Some)
+    }
+}
+
+impl Node {
+    fn of(plan: &Plan, of_tables: bool) -> Result<Option<Node>> {
+        if let Some(scan) = plan.downcast_ref::<SpanScanExec>() {
+            return Ok(Some(Node::Scan(Box::new(scan.form()), None)));
+        }
+        if let Some(grouped) = plan.downcast_ref::<GroupedScanExec>() {
+            return Ok(Some(Node::Scan(Box::new(grouped.scan().form()), Some(grouped.form()))));
+        }
+        // In a plan of tables it stands for what was true of the rows once.
+        if !of_tables && plan.is::<PlaceholderRowExec>() {
+            return Ok(Some(Node::Row(plan.clone())));
+        }
+        if plan.children().is_empty() || !is_reusable(plan) {
+            return Ok(None);
+        }
+        let below = plan.children().into_iter().map(|child| Node::of(child, of_tables));
+        let Some(below) = below.collect::<Result<Option<Vec<_>>>>()? else { return Ok(None) };
+        let empty = |child: &Plan| Arc::new(NoScan { properties: child.properties().clone() }) as Plan;
+        let node = over(plan.clone(), plan.children().into_iter().map(empty).collect())?;
+        Ok(Some(Node::Above(node, below)))
+    }
+
+    /// Its scans, from the left.
+    fn scans(&self) -> Vec<&ScanTemplate> {
+        match self {
+            Node::Scan(scan, _) => vec![scan],
+            Node::Row(_) => Vec::new(),
+            Node::Above(_, below) => below.iter().flat_map(Node::scans).collect(),
+        }
+    }
+
+    /// The node over these scans, in the order of [`Node::scans`].
+    fn over(&self, scans: &mut impl Iterator<Item = SpanScanExec>) -> Result<Plan> {
+        match self {
+            Node::Scan(_, grouped) => match (scans.next(), grouped) {
+                (Some(scan), Some(grouped)) => Ok(Arc::new(grouped.over(scan))),
+                (Some(scan), None) => Ok(Arc::new(scan)),
+                (None, _) => Err(DataFusionError::Internal("a cached plan has more scans than were made".into())),
+            },
+            Node::Row(row) => Ok(row.clone()),
+            Node::Above(node, below) => {
+                let children = below.iter().map(|child| child.over(scans)).collect::<Result<Vec<_>>>()?;
+                over(node.clone(), children)?.reset_state()
+            }
+        }
     }
 }
 
@@ -130,15 +168,17 @@ fn over_columns(
     functions.physical(unnormalize_col(residual), schema).map(Some)
 }
 
-/// The node over another input that promises the same.
-fn over(node: Plan, input: Plan) -> Result<Plan> {
-    node.replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
+/// The node over other inputs that promise the same.
+fn over(node: Plan, inputs: Vec<Plan>) -> Result<Plan> {
+    node.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
 /// Nodes that may run again once they are reset, and that ask nothing of statistics.
 fn is_reusable(node: &Plan) -> bool {
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        return !is_dynamic(filter.predicate());
+    }
     node.is::<ProjectionExec>()
-        || node.is::<FilterExec>()
         || node.is::<SortExec>()
         || node.is::<SortPreservingMergeExec>()
         || node.is::<CoalescePartitionsExec>()
@@ -146,6 +186,22 @@ fn is_reusable(node: &Plan) -> bool {
         || node.is::<LocalLimitExec>()
         || node.is::<CooperativeExec>()
         || node.is::<AggregateExec>()
+        || node.is::<HashJoinExec>()
+        || node.is::<NestedLoopJoinExec>()
+        || node.is::<CrossJoinExec>()
+        || node.is::<RepartitionExec>()
+        || node.is::<UnionExec>()
+        || node.is::<BufferExec>()
+        || node.is::<BoundedWindowAggExec>()
+        || node.is::<WindowAggExec>()
+        || node.is::<WindowInputExec>()
+        || node.is::<JoinKeysExec>()
+        || node.is::<PaceExec>()
+}
+
+/// Whether a filter holds what a node above has found in one run.
+fn is_dynamic(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    filter.is::<DynamicFilterPhysicalExpr>() || filter.children().into_iter().any(is_dynamic)
 }
 
 /// Stands where the scan goes. Never runs.

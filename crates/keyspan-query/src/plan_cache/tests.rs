@@ -16,7 +16,7 @@ fn text(value: &str) -> Value {
     Value::Text(value.into())
 }
 
-/// 3 sites × 3 sensors × 6 instants.
+/// 3 sites × 3 sensors × 6 instants; and the sites' names and zones.
 fn readings(claimed: Option<u64>) -> Bench {
     let mut rows = Rows { claimed, ..Rows::default() };
     let mut data = Vec::new();
@@ -31,6 +31,9 @@ fn readings(claimed: Option<u64>) -> Bench {
         ("heat", ColumnType::Double, '-'),
     ];
     rows.create("readings", &columns, data);
+    let columns = [("id", ColumnType::Text, 'p'), ("zone", ColumnType::Int, '-'), ("name", ColumnType::Text, '-')];
+    let site = |(id, zone): (&str, i32)| vec![text(id), Value::Int(zone), text(&format!("site {id}"))];
+    rows.create("sites", &columns, [("a", 0), ("b", 2), ("d", 2)].map(site).into());
     Bench::new(rows)
 }
 
@@ -66,7 +69,7 @@ fn combinations(types: &[ColumnType]) -> Vec<Vec<Value>> {
     })
 }
 
-const SHAPES: [&str; 18] = [
+const SHAPES: [&str; 31] = [
     "SELECT * FROM readings WHERE site = $1 AND sensor = $2 AND ts >= $3 AND ts < $4",
     "SELECT heat, ts FROM readings WHERE site = $1 AND sensor = $2 ORDER BY ts DESC LIMIT 3",
     "SELECT site, ts FROM readings WHERE site IN ($1, $2, 'c') AND ts BETWEEN $3 AND $4 ORDER BY site, sensor, ts",
@@ -85,6 +88,19 @@ const SHAPES: [&str; 18] = [
     "SELECT ts, site FROM readings WHERE (heat IS DISTINCT FROM $1) AND sensor + $2 > 1 AND site = $3 ORDER BY ts, sensor",
     "SELECT ts, site FROM readings WHERE site IN ($1, 'b') AND site NOT IN ($2, 'c') AND sensor = 1 ORDER BY ts, site",
     "SELECT site, ts FROM readings WHERE coalesce(heat, $1) > $2 AND upper(site) <> $3 ORDER BY site, ts, sensor",
+    "SELECT r.ts, s.name FROM readings r JOIN sites s ON s.id = r.site WHERE s.zone = $1 AND r.ts >= $2 ORDER BY 1, 2",
+    "SELECT s.name, max(heat) FROM readings r JOIN sites s ON s.id = r.site WHERE r.site = $1 GROUP BY 1 ORDER BY 1",
+    "SELECT ts, heat FROM readings WHERE site IN (SELECT id FROM sites WHERE zone = $1) AND ts < $2 ORDER BY ts, site, sensor",
+    "SELECT s.id, r.ts FROM sites s LEFT JOIN readings r ON r.site = s.id AND r.sensor = 1 WHERE s.id >= $1 ORDER BY 1, 2",
+    "SELECT s.id, count(r.ts) FROM sites s LEFT JOIN readings r ON r.site = s.id WHERE r.ts > $1 OR s.zone = $2 GROUP BY 1 ORDER BY 1",
+    "SELECT name FROM sites s WHERE EXISTS (SELECT 1 FROM readings r WHERE r.site = s.id AND r.heat > $1) ORDER BY name",
+    "SELECT name FROM sites WHERE id NOT IN (SELECT site FROM readings WHERE sensor = $1 AND ts > $2) ORDER BY name",
+    "SELECT s.name, r.heat FROM sites s, readings r WHERE r.site = s.id AND r.sensor = s.zone AND r.ts = $1 ORDER BY 1, 2",
+    "SELECT a.ts, b.site FROM readings a JOIN readings b USING (sensor, ts) WHERE a.site = $1 AND b.site <> $2 AND a.sensor = $3 ORDER BY 1, 2",
+    "SELECT ts FROM readings WHERE site = $1 UNION ALL SELECT ts FROM readings WHERE sensor = $2 AND site = 'c' ORDER BY 1",
+    "SELECT zone, sum(n) FROM sites JOIN (SELECT site, count(*) AS n FROM readings WHERE ts <= $1 GROUP BY site) c ON c.site = id WHERE id > $2 GROUP BY 1 ORDER BY 1",
+    "WITH z AS (SELECT id FROM sites WHERE zone = $1) SELECT r.ts FROM z JOIN readings r ON r.site = z.id WHERE r.sensor = 0 ORDER BY 1",
+    "SELECT s.name, b.ts FROM sites s JOIN LATERAL (SELECT * FROM readings r WHERE r.site = s.id ORDER BY ts DESC LIMIT 1) b ON true WHERE s.zone = $1 ORDER BY 1",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,11 +146,55 @@ async fn a_text_of_other_constants_is_of_the_same_shape() {
         ("SELECT 1 FROM readings WHERE site = 'a'", "SELECT 2 FROM readings WHERE site = 'a'"),
         ("SELECT ts FROM readings WHERE site = 'a'", "SELECT ts FROM readings WHERE site < 'a'"),
         (
+            "SELECT r.ts, random() FROM readings r JOIN sites s ON s.id = r.site WHERE s.zone = 2",
+            "SELECT r.ts, random() FROM readings r JOIN sites s ON s.id = r.site WHERE s.zone = 2",
+        ),
+        (
+            "SELECT r.ts FROM readings r LEFT JOIN sites s ON s.id = r.site WHERE s.zone = 2 OR r.sensor = 1",
+            "SELECT r.ts FROM readings r LEFT JOIN sites s ON s.id = r.site WHERE s.zone = 3 OR r.sensor = 1",
+        ),
+        (
             "SELECT ts FROM readings WHERE site = (SELECT max(site) FROM readings)",
             "SELECT ts FROM readings WHERE site = (SELECT max(site) FROM readings)",
         ),
     ] {
         assert!(!is_kept(&bench, first, second).await, "{first}; {second}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plans_of_joins_and_subqueries_serve_other_constants() {
+    let bench = readings(None);
+    for (with, first, second) in [
+        (
+            "SELECT r.ts FROM readings r JOIN sites s ON s.id = r.site WHERE s.name = {} AND r.sensor = 1",
+            "'site a'",
+            "'site b'",
+        ),
+        ("SELECT max(heat) FROM readings WHERE site IN (SELECT id FROM sites WHERE zone = {})", "0", "2"),
+        (
+            "SELECT max(heat) FROM readings WHERE site IN (SELECT id FROM sites WHERE name = {}) AND ts > '1970-01-01'",
+            "'a'",
+            "'site b'",
+        ),
+        ("SELECT ts FROM readings WHERE site = {} UNION ALL SELECT ts FROM readings WHERE sensor = 7", "'a'", "'c'"),
+        (
+            "SELECT s.name, b.ts FROM sites s JOIN LATERAL (SELECT * FROM readings r WHERE r.site = s.id ORDER BY ts DESC LIMIT 1) b ON true WHERE s.zone = {}",
+            "0",
+            "2",
+        ),
+        (
+            "SELECT name FROM sites s WHERE EXISTS (SELECT 1 FROM readings r WHERE r.site = s.id AND r.heat > {})",
+            "1.5",
+            "7.5",
+        ),
+        (
+            "WITH z AS (SELECT id FROM sites WHERE name = {}) SELECT r.ts FROM z JOIN readings r ON r.site = z.id",
+            "'a'",
+            "'site b'",
+        ),
+    ] {
+        assert!(is_kept(&bench, &with.replace("{}", first), &with.replace("{}", second)).await, "{with}");
     }
 }
 

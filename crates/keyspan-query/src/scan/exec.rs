@@ -55,6 +55,8 @@ pub struct ReadPlan {
     pub scan: Scan,
     /// Partitions of a large scan.
     pub partitions: usize,
+    /// Which scan of its plan it is, where somebody counts them.
+    pub number: usize,
 }
 
 /// Reads the spans of a table.

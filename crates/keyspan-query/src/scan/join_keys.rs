@@ -155,7 +155,7 @@ impl Noted {
 }
 
 /// Keys of a join that a scan waits for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AwaitedKeys {
     /// The join.
     pub(crate) join: u64,

@@ -11,10 +11,17 @@ use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
 use keyspan_seam::Snapshot;
 
 use super::exec::{Form, ReadPlan, SpanScanExec};
+use super::join_keys::AwaitedKeys;
 use super::layout::Shape;
 use super::read::ReadColumn;
 use super::sort::fixed_columns;
+use super::statistics;
 use crate::spans::Pushed;
+
+/// How many times as many rows a scan of a join may read as the one that it was planned for, or as few.
+const MOST_RATIO: u64 = 8;
+/// Rows up to which that does not matter.
+const ANY_RATIO: u64 = 4096;
 
 /// What a scan is, and what it promised the nodes above, besides what it reads this time.
 #[derive(Clone, Debug)]
@@ -35,6 +42,12 @@ pub(crate) struct ScanTemplate {
     shape: Shape,
     /// Spans of their own partitions, and the key columns with one value in each.
     spans: (usize, usize),
+    /// Which scan of its plan it is.
+    number: usize,
+    /// Rows that it was planned for.
+    rows: Option<u64>,
+    /// Keys of joins without which it does not begin.
+    awaited: Vec<AwaitedKeys>,
     properties: Arc<PlanProperties>,
 }
 
@@ -58,6 +71,9 @@ impl SpanScanExec {
             small: self.is_small(),
             shape: self.shape,
             spans: spans_of(&self.scan),
+            number: plan.number,
+            rows: statistics::estimated_rows(&self.estimate),
+            awaited: self.awaited.clone(),
             properties: self.properties().clone(),
         }
     }
@@ -66,6 +82,23 @@ impl SpanScanExec {
 impl ScanTemplate {
     pub(crate) fn relation(&self) -> &RelationDef {
         &self.relation
+    }
+
+    /// Which scan of its plan it is.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether another scan of this form reads about as many rows, so that joins would be planned alike.
+    pub(crate) fn is_of_size(&self, scan: &SpanScanExec) -> bool {
+        let bounds = |rows: u64| rows.max(ANY_RATIO / MOST_RATIO);
+        match (self.rows, statistics::estimated_rows(&scan.estimate)) {
+            (Some(planned), Some(rows)) => {
+                let (planned, rows) = (bounds(planned), bounds(rows));
+                planned.max(rows) <= planned.min(rows).saturating_mul(MOST_RATIO)
+            }
+            (planned, rows) => planned == rows,
+        }
     }
 
     pub(crate) fn read_schema(&self) -> &SchemaRef {
@@ -115,10 +148,17 @@ impl ScanTemplate {
             constant: pushed.constant,
             scan,
             partitions: self.partitions,
+            number: self.number,
         };
         let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
         let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form).await?;
-        Ok(scan.promising(&self.properties).filter(|scan| self.suits(scan)))
+        Ok(self.awaiting(scan).and_then(|scan| scan.promising(&self.properties)).filter(|scan| self.suits(scan)))
+    }
+
+    /// The scan waiting for the keys of the same joins; `None` where its spans have another use for them.
+    fn awaiting(&self, scan: SpanScanExec) -> Option<SpanScanExec> {
+        let waiting = self.awaited.iter().try_fold(scan, |scan, keys| scan.awaiting(keys.clone()))?;
+        (waiting.awaited == self.awaited).then_some(waiting)
     }
 
     fn relation_id(&self) -> RelationId {

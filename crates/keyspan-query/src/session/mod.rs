@@ -143,7 +143,7 @@ impl QuerySession {
         ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() }.start()
     }
 
-    /// The plan of a query that only needs a new scan of its cached plan: nothing but its spans is to be found, which takes so
+    /// The plan of a query that only needs new scans for its cached plan: nothing but its spans is to be found, which takes so
     /// little that no thread of its own is needed for it.
     pub async fn ready(
         &self,
@@ -155,7 +155,8 @@ impl QuerySession {
         planned.check_rights(context).ok()?;
         let functions = self.engine.function_context(context);
         let given = planned.bindings(parameters).scalars().ok()?;
-        let physical = cached.instantiate(&given, context, &functions).await?;
+        let memory = self.engine.options.memory_limit;
+        let physical = cached.instantiate(&given, context, &functions, memory).await?;
         Some(ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() })
     }
 
@@ -169,11 +170,11 @@ impl QuerySession {
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
-        if let Some(ready) = cached.instantiate(&given, context, functions).await {
+        let memory = self.engine.options.memory_limit;
+        if let Some(ready) = cached.instantiate(&given, context, functions, memory).await {
             return Some(ready);
         }
         let bare = self.engine.bare(context);
-        let memory = self.engine.options.memory_limit;
         Box::pin(cached.plan(&given, context, functions, &bare, memory)).await.ok().flatten()
     }
 
