@@ -125,12 +125,27 @@ pub struct Error {
     pub hint: Option<String>,
     /// Where in the statement: characters from 1.
     pub position: Option<usize>,
+    /// What the error is about, for programs.
+    pub subject: Option<Box<ErrorSubject>>,
+}
+
+/// What an error is about: PostgreSQL's fields of the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorSubject {
+    /// The keyspace.
+    pub schema: String,
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: Option<String>,
+    /// The constraint that a row breaks.
+    pub constraint: Option<String>,
 }
 
 impl Error {
     /// An error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), detail: None, hint: None, position: None }
+        Error { kind, message: message.into(), detail: None, hint: None, position: None, subject: None }
     }
 
     /// A defect in Keyspan: something that cannot happen has.
@@ -158,6 +173,12 @@ impl Error {
     /// Adds the place in the statement, in characters from 1.
     pub fn at(mut self, position: usize) -> Self {
         self.position = Some(position);
+        self
+    }
+
+    /// Adds what the error is about.
+    pub fn about(mut self, subject: ErrorSubject) -> Self {
+        self.subject = Some(Box::new(subject));
         self
     }
 

@@ -39,7 +39,7 @@ pub use array::{
 };
 pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
-pub use error::{Error, ErrorKind, Result, nearest};
+pub use error::{Error, ErrorKind, ErrorSubject, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
 pub use list_order::list_order;
 pub use mutation::{

@@ -54,6 +54,11 @@ pub(crate) fn error_response(severity: &str, error: &Error) -> ErrorResponse {
     fields.extend(error.detail.as_deref().map(|detail| (b'D', clean(detail))));
     fields.extend(error.hint.as_deref().map(|hint| (b'H', clean(hint))));
     fields.extend(error.position.map(|position| (b'P', position.to_string())));
+    if let Some(subject) = &error.subject {
+        fields.extend([(b's', clean(&subject.schema)), (b't', clean(&subject.table))]);
+        fields.extend(subject.column.as_deref().map(|column| (b'c', clean(column))));
+        fields.extend(subject.constraint.as_deref().map(|constraint| (b'n', clean(constraint))));
+    }
     ErrorResponse::new(fields)
 }
 

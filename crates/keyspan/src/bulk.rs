@@ -9,9 +9,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Copy, CopySubject, ObjectName};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Right, Stamp, TableDef, WriteBatch};
+use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Right, Stamp, TableDef, Unchanged, WriteBatch};
 
+use crate::context::ClientContext;
 use crate::database::Database;
+use crate::dml::new_keys::NewKeys;
 use crate::dml::rights;
 use crate::expression::compile;
 use crate::intake::Intake;
@@ -34,6 +36,7 @@ pub struct CopyIn {
     relaxed: bool,
     in_transaction: bool,
     next_row_id: bool,
+    new_keys: Option<NewKeys>,
 }
 
 impl CopyIn {
@@ -69,20 +72,27 @@ impl CopyIn {
             self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
         let write = self.intake.write(batch, self.stamp)?;
+        if let Some(keys) = &mut self.new_keys {
+            keys.check(&write).await?;
+        }
         self.gather.push(write).await?;
         if self.commit_every > 0 && self.gather.rows() >= self.commit_every as u64 {
-            return self.commit().await;
+            return self.commit(&session.context).await;
         }
         Ok(())
     }
 
-    async fn commit(&mut self) -> Result<()> {
+    async fn commit(&mut self, context: &ClientContext) -> Result<()> {
         let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
         let gather = std::mem::replace(&mut self.gather, next);
         let rows = gather.rows();
         if let Some(mutation) = gather.finish().await? {
-            let batch = WriteBatch { mutations: vec![mutation], unchanged: Vec::new(), relaxed: self.relaxed };
-            self.database.store().apply(batch).await?;
+            let mutations = vec![mutation];
+            let unchanged = unchanged(self.new_keys.as_ref(), context, &mutations).await?;
+            self.database.store().apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
+        }
+        if let Some(keys) = &mut self.new_keys {
+            keys.begin_again(context)?;
         }
         self.rows += rows;
         Ok(())
@@ -96,14 +106,25 @@ impl CopyIn {
     /// Writes what is pending and answers the number of rows of all.
     pub async fn finish(mut self, session: &mut Session) -> Result<u64> {
         if !self.in_transaction {
-            self.commit().await?;
+            self.commit(&session.context).await?;
             return Ok(self.rows);
         }
-        let rows = self.gather.rows();
-        let mutations = self.gather.finish().await?.into_iter().collect();
+        let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
+        let gather = std::mem::replace(&mut self.gather, next);
+        let rows = gather.rows();
+        let mutations: Vec<Mutation> = gather.finish().await?.into_iter().collect();
+        let unchanged = unchanged(self.new_keys.as_ref(), &session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
-        session.context.write(mutations, Vec::new(), locks).await?;
+        session.context.write(mutations, unchanged, locks).await?;
         Ok(rows)
+    }
+}
+
+/// What must not have been written since the keys were looked at.
+async fn unchanged(keys: Option<&NewKeys>, context: &ClientContext, mutations: &[Mutation]) -> Result<Vec<Unchanged>> {
+    match keys {
+        Some(keys) => keys.confirm(context, mutations).await,
+        None => Ok(Vec::new()),
     }
 }
 
@@ -147,6 +168,8 @@ impl Session {
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
         self.context.require(&table, Right::Insert, &rights::ids(&table, &names))?;
         let hidden = table.columns[0].hidden;
+        let handle = self.context.handle(table.clone());
+        let new_keys = NewKeys::wanted(&mut self.context, &handle)?;
         let intake = Intake::complete(&mut self.context, table, columns)?;
         let commit_every =
             self.context.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
@@ -162,6 +185,7 @@ impl Session {
             relaxed: self.context.settings.relaxed_durability(),
             in_transaction: self.context.transaction.is_some(),
             next_row_id: hidden,
+            new_keys,
         };
         copy.commit_every(commit_every);
         Ok(copy)

@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use keyspan_cql::ast;
-use keyspan_model::{ColumnDef, Error, ErrorKind, Result, TableDef, Value};
+use keyspan_model::{ColumnDef, Error, ErrorKind, ErrorSubject, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
 use crate::context::ClientContext;
@@ -52,11 +52,16 @@ impl Checks {
         for (name, result) in self.names.iter().zip(&results) {
             if has_false(result.as_ref()) {
                 let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-                return Err(Error::new(ErrorKind::Check, message));
+                let subject = ErrorSubject { constraint: Some(name.clone()), ..subject(table) };
+                return Err(Error::new(ErrorKind::Check, message).about(subject));
             }
         }
         Ok(())
     }
+}
+
+fn subject(table: &TableDef) -> ErrorSubject {
+    ErrorSubject { schema: table.keyspace.clone(), table: table.name.clone(), column: None, constraint: None }
 }
 
 /// Whether a column of conditions has one that is false.
@@ -81,11 +86,31 @@ pub(crate) fn compile_one(
 pub(crate) fn null_value(table: &TableDef, column: &ColumnDef, row: Option<&[Value]>) -> Error {
     let message =
         format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
-    let error = Error::new(ErrorKind::NotNull, message);
+    let subject = ErrorSubject { column: Some(column.name.clone()), ..subject(table) };
+    let error = Error::new(ErrorKind::NotNull, message).about(subject);
     match row {
         Some(row) => error.with_detail(failing_row(table, row)),
         None => error,
     }
+}
+
+/// 23505 as PostgreSQL words it, for a row whose key exists.
+pub(crate) fn key_exists(table: &TableDef, key: &[Value]) -> Error {
+    let message = format!("duplicate key value violates unique constraint \"{}\"", table.key_name());
+    broken_key(table, message).with_detail(format!("{} already exists.", shown_key(table, key)))
+}
+
+/// 23505 about the key of a table.
+pub(crate) fn broken_key(table: &TableDef, message: String) -> Error {
+    let subject = ErrorSubject { constraint: Some(table.key_name()), ..subject(table) };
+    Error::new(ErrorKind::Unique, message).about(subject)
+}
+
+/// `Key (a, b)=(1, x)`.
+fn shown_key(table: &TableDef, key: &[Value]) -> String {
+    let names: Vec<&str> = table.key().map(|column| column.name.as_str()).collect();
+    let values: Vec<String> = table.key().zip(key).map(|(column, value)| value.to_text(column.ty)).collect();
+    format!("Key ({})=({})", names.join(", "), values.join(", "))
 }
 
 fn failing_row(table: &TableDef, row: &[Value]) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
@@ -55,6 +55,11 @@ impl TableHandle {
     /// The row's name among locks.
     pub(crate) fn name(&self, key: &[Value]) -> Result<RowName> {
         Ok((self.relation.id, self.encoder.encode(key)?))
+    }
+
+    /// The encoded keys of rows, given their key columns.
+    pub(crate) fn encoded_keys(&self, columns: &[ArrayRef]) -> Result<BinaryArray> {
+        self.encoder.encode_batch(columns)
     }
 
     /// The precondition that this row has not changed since.

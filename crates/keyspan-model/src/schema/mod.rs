@@ -396,6 +396,16 @@ impl TableDef {
         self.columns.iter().filter(|column| column.is_key())
     }
 
+    /// Whether it has a key that its users know of.
+    pub fn has_key(&self) -> bool {
+        self.key().all(|column| !column.hidden)
+    }
+
+    /// The name of its key as a constraint.
+    pub fn key_name(&self) -> String {
+        format!("{}_pkey", self.name)
+    }
+
     /// How many columns the row key has.
     pub fn key_len(&self) -> usize {
         self.key().count()

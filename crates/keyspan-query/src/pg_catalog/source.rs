@@ -86,12 +86,12 @@ pub fn default_oid(column: &ColumnDef) -> i64 {
 
 /// Whether a table has a key that its users know of.
 pub fn has_key(table: &TableDef) -> bool {
-    table.key().all(|column| !column.hidden)
+    table.has_key()
 }
 
 /// The name of a table's key.
 pub fn key_name(table: &TableDef) -> String {
-    format!("{}_pkey", table.name)
+    table.key_name()
 }
 
 /// The columns that are shown, and the families as what clients get of them, with their numbers.

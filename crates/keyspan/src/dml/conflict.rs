@@ -17,6 +17,7 @@ use super::condition::{self, ConditionAnswer, holds};
 use super::family::FamilyInput;
 use super::insert::InsertRows;
 use super::target::WriteTarget;
+use crate::constraint::key_exists;
 use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::locks::RowName;
@@ -77,6 +78,27 @@ async fn skip_existing(
     .await
 }
 
+/// The plain INSERT under `write_semantics = postgres`: 23505 for a key that exists, or comes twice.
+pub(super) async fn insert_new(
+    context: &mut ClientContext,
+    insert: &InsertRows,
+    parameters: &[Value],
+) -> Result<Vec<Vec<Value>>> {
+    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
+    let families = FamilyInput::none(&insert.handle);
+    change(context, &insert.handle, &target, &families, parameters, |found| {
+        let mut decided = insert_missing(insert, found)?;
+        if let Some(place) = decided.answers.iter().position(|answer| !answer.applied) {
+            return Err(key_exists(&insert.handle.table, &insert.key(&insert.rows[place])));
+        }
+        if let Some(mutation) = insert.columnar()? {
+            decided.mutations = vec![mutation];
+        }
+        Ok((decided.mutations, decided.inserted))
+    })
+    .await
+}
+
 /// `INSERT … IF NOT EXISTS`: one answer for each row.
 pub(super) async fn if_not_exists(
     context: &mut ClientContext,
@@ -114,7 +136,7 @@ pub(super) async fn on_conflict(
 fn check_target(handle: &TableHandle, clause: &OnConflict) -> Result<()> {
     let table = &handle.table;
     if let Some(constraint) = &clause.constraint {
-        if *constraint == format!("{}_pkey", table.name) {
+        if *constraint == table.key_name() {
             return Ok(());
         }
         let message = format!("constraint \"{constraint}\" for table \"{}\" does not exist", table.name);

@@ -1,4 +1,5 @@
-//! INSERT: an upsert. It is blind (reads nothing) unless a clause or a CHECK needs the old rows.
+//! INSERT: an upsert. It is blind (reads nothing) unless a clause, a CHECK or `write_semantics = postgres` needs the old
+//! rows.
 
 use std::collections::HashMap;
 
@@ -18,6 +19,7 @@ use super::assign::{collection_for_a_column, no_family};
 use super::change::change;
 use super::conflict;
 use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
+use super::new_keys::NewKeys;
 use super::returning::Returning;
 use super::rights;
 use super::shape::PendingValues;
@@ -37,6 +39,8 @@ use crate::row::{NewRow, TableHandle, or_null, overlaid};
 
 /// From so many rows on they are written as one columnar batch.
 const COLUMNAR_MIN: usize = 256;
+/// How often an INSERT … SELECT is tried whose keys must be new, while others write near them.
+const COLUMNAR_TRIES_MAX: usize = 10;
 
 /// An INSERT whose rows are known.
 pub(super) struct InsertRows {
@@ -58,10 +62,15 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         return Err(no_insert());
     }
     let conditional = statement.if_not_exists || statement.on_conflict.is_some();
+    let refuses = !conditional && context.settings.postgres_writes() && handle.table.has_key();
     let timing = using::timing(context, &statement.using, &handle.table, parameters)?;
     if conditional && timing.custom {
         let message = "Cannot provide custom timestamp for conditional updates";
         return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    if refuses && timing.custom {
+        let message = "Cannot provide custom timestamp where write_semantics is postgres";
+        return Err(Error::new(ErrorKind::InvalidParameter, message).with_hint("SET write_semantics = 'cql'."));
     }
     let split;
     let (statement, assigned) = match handle.table.families.is_empty() {
@@ -78,7 +87,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         InsertSource::Query(_)
             if !conditional && statement.returning.is_none() && decides_checks(&handle, &checks, &places) =>
         {
-            return columnar(context, statement, &handle, &places, timing, parameters).await;
+            return again_if_disturbed(context, statement, &handle, &places, timing, parameters).await;
         }
         InsertSource::Query(_) => from_query(context, statement, &handle, &places, parameters).await?,
         InsertSource::DefaultValues => from_values(context, &handle, &[], &[vec![]], parameters)?,
@@ -102,6 +111,10 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         (Some(_), true) => Err(Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other")),
         (None, true) => conflict::if_not_exists(context, insert, parameters).await,
         (Some(clause), false) => conflict::on_conflict(context, statement, clause, insert, parameters).await,
+        (None, false) if refuses => {
+            let inserted = conflict::insert_new(context, &insert, parameters).await?;
+            insert.outcome(Tag::counted("INSERT", inserted.len() as u64), &inserted, parameters)
+        }
         (None, false) => upsert(context, insert, parameters).await,
     }
 }
@@ -365,6 +378,26 @@ async fn read(
     query::execute(context, &planned, parameters).await
 }
 
+/// [`columnar`], which is done again where other writes came between the look for its keys and its own.
+async fn again_if_disturbed(
+    context: &mut ClientContext,
+    statement: &Insert,
+    handle: &TableHandle,
+    places: &[usize],
+    timing: Timing,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    for _ in 1..COLUMNAR_TRIES_MAX {
+        match columnar(context, statement, handle, places, timing, parameters).await {
+            Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
+                count(&context.database.counts().retries);
+            }
+            other => return other,
+        }
+    }
+    columnar(context, statement, handle, places, timing, parameters).await
+}
+
 /// INSERT … SELECT without conditions: the query's batches as columnar writes, applied in one atomic step at the end.
 async fn columnar(
     context: &mut ClientContext,
@@ -384,19 +417,28 @@ async fn columnar(
     let mut intake = Intake::complete(context, handle.table.clone(), &names)?;
     intake.ttl = timing.ttl;
     let mut gather = Gather::new(context.database.store(), (*handle.relation).clone(), timing.stamp);
+    let mut new_keys = NewKeys::wanted(context, handle)?;
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
             intake.reserve(&context.database, batch.num_rows()).await?;
-            gather.push(intake.write(&batch, timing.stamp)?).await?;
+            let write = intake.write(&batch, timing.stamp)?;
+            if let Some(keys) = &mut new_keys {
+                keys.check(&write).await?;
+            }
+            gather.push(write).await?;
         }
     }
     drop(batches);
     let rows = gather.rows();
-    let mutations = gather.finish().await?.into_iter().collect();
+    let mutations: Vec<Mutation> = gather.finish().await?.into_iter().collect();
+    let unchanged = match &new_keys {
+        Some(keys) => keys.confirm(context, &mutations).await?,
+        None => Vec::new(),
+    };
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write(mutations, Vec::new(), locks).await?;
+    context.write(mutations, unchanged, locks).await?;
     Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 
@@ -476,7 +518,7 @@ impl InsertRows {
     }
 
     /// All rows as one columnar write, if they are many and have the same columns.
-    fn columnar(&self) -> Result<Option<Mutation>> {
+    pub(super) fn columnar(&self) -> Result<Option<Mutation>> {
         let plain = self.rows.len() >= COLUMNAR_MIN && self.cells.is_empty();
         let Some(first) = self.rows.first().filter(|_| plain) else { return Ok(None) };
         let same = |row: &NewRow| row.iter().zip(first).all(|(a, b)| a.is_some() == b.is_some());

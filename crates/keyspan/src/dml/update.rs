@@ -2,7 +2,8 @@
 //!
 //! By whole key, with values that do not depend on the row, it is CQL's: blind, it creates the row, it counts 1. With
 //! any other WHERE, or with expressions over the row, it is SQL's: the rows found. A row that could not be created
-//! without breaking a NOT NULL is not created; that update counts 0.
+//! without breaking a NOT NULL is not created; that update counts 0. Under `write_semantics = postgres` no row is created,
+//! but for counters, which have no INSERT.
 
 use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
@@ -32,6 +33,8 @@ struct UpdatePlan {
     timing: Timing,
     /// Whether a missing row is created.
     creates: bool,
+    /// Whether not even a condition that a missing row meets creates it.
+    only_found: bool,
     /// What is written to families.
     cells: FamilyAssignments,
     /// The families that it reads.
@@ -109,11 +112,13 @@ fn plan(
     let complete = |(place, column): (usize, &keyspan_model::ColumnDef)| {
         column.is_key() || !column.not_null || assignments.assign(place)
     };
+    let only_found = context.settings.postgres_writes() && !handle.table.has_counters();
     let creates = matches!(target, WriteTarget::Key(_))
+        && !only_found
         && !assignments.read_rows()
         && cells.expressions().is_empty()
         && handle.table.columns.iter().enumerate().all(complete);
-    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, cells, families })
+    Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, only_found, cells, families })
 }
 
 impl UpdatePlan {
@@ -141,8 +146,9 @@ impl UpdatePlan {
             WriteTarget::Key(key) if found.keys.is_empty() => Some(empty_row(handle, key)),
             _ => None,
         };
-        if missing.is_some() && !self.creates && self.condition.is_none() {
-            return Ok((Vec::new(), (Vec::new(), Vec::new())));
+        if missing.is_some() && (self.only_found || (!self.creates && self.condition.is_none())) {
+            let answer = ConditionAnswer { applied: false, row: None };
+            return Ok((Vec::new(), (Vec::new(), vec![answer])));
         }
         let missing_input;
         let (rows, input) = match &missing {

@@ -125,5 +125,11 @@ pub const DEFINITIONS: &[Definition] = &[
     own("transaction_read_only", "off", Kind::Boolean, "Whether the open transaction only reads."),
     own("wal_level", "replica", Kind::Fixed, "Accepted for compatibility."),
     own("work_mem", "4MB", Kind::Text, "Accepted for compatibility: memory is shared by all queries."),
+    own(
+        "write_semantics",
+        "cql",
+        Kind::Word(&["cql", "postgres"]),
+        "Whether INSERT overwrites a row and UPDATE makes one (`cql`), or 23505 and none (`postgres`).",
+    ),
     own("xmloption", "content", Kind::Text, "Accepted for compatibility."),
 ];

@@ -182,6 +182,11 @@ impl Settings {
         self.get("durability") == Some("relaxed") || self.get("synchronous_commit") == Some("off")
     }
 
+    /// Whether INSERT refuses keys that exist and UPDATE makes no rows, as in PostgreSQL.
+    pub fn postgres_writes(&self) -> bool {
+        self.get("write_semantics") == Some("postgres")
+    }
+
     /// Whether a boolean setting is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name) == Some("on")
