@@ -7,7 +7,7 @@ use crate::family;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
-use crate::table::{check, column_definition, default, refuse_constraint};
+use crate::table::{check, column_definition, default, primary_key, refuse_constraint};
 
 /// `ALTER TABLE | VIEW [IF EXISTS] [ONLY] name action, …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -63,8 +63,12 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     }
     refuse_constraint(reader)?;
     if reader.at_all(&["primary", "key"]) {
-        let error = reader.not_supported("the PRIMARY KEY of a table cannot be added later: rows are stored by it");
-        return Err(error.with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."));
+        if reader.word(2) == Some("using") {
+            let error = reader.not_supported("PRIMARY KEY USING INDEX is not supported");
+            return Err(error.with_hint("Name the columns: ADD PRIMARY KEY (…)."));
+        }
+        actions.push(AlterAction::AddPrimaryKey(primary_key(reader)?));
+        return Ok(());
     }
     if constraint.is_some() {
         return Err(reader.unexpected());

@@ -100,6 +100,12 @@ pub(crate) fn key_exists(table: &TableDef, key: &[Value]) -> Error {
     broken_key(table, message).with_detail(format!("{} already exists.", shown_key(table, key)))
 }
 
+/// 23505 as PostgreSQL words it, for a key that cannot be made: a row has the same.
+pub(crate) fn key_repeated(table: &TableDef, key: &[Value]) -> Error {
+    let message = format!("could not create unique index \"{}\"", table.key_name());
+    broken_key(table, message).with_detail(format!("{} is duplicated.", shown_key(table, key)))
+}
+
 /// 23505 about the key of a table.
 pub(crate) fn broken_key(table: &TableDef, message: String) -> Error {
     let subject = ErrorSubject { constraint: Some(table.key_name()), ..subject(table) };

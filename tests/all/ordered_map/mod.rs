@@ -48,9 +48,9 @@ impl OrderedMap {
     /// Makes the next state of a clone of the current one, so that a batch that fails leaves nothing behind.
     fn step(&self, batch: &WriteBatch, prepare: impl FnOnce(&mut State) -> Result<()>) -> Result<Applied> {
         let mut current = self.state.lock().unwrap();
+        current.check(&batch.unchanged)?;
         let mut next = current.clone();
         prepare(&mut next)?;
-        next.check(&batch.unchanged)?;
         next.seq += 1;
         next.clock = next.clock.max(SystemClock.now());
         let timestamp = next.clock.max(next.timestamp + 1);

@@ -80,7 +80,9 @@ impl State {
     /// 40001 if something in these keys was touched later.
     pub fn check(&self, conditions: &[Unchanged]) -> Result<()> {
         for condition in conditions {
-            if self.relation(condition.relation)?.is_touched(&condition.span, condition.seq)? {
+            // One that is new has not been touched.
+            let Some(relation) = self.relations.get(&condition.relation) else { continue };
+            if relation.is_touched(&condition.span, condition.seq)? {
                 let message = "could not serialize access due to concurrent update";
                 return Err(Error::new(ErrorKind::Serialization, message));
             }

@@ -265,6 +265,8 @@ pub enum AlterAction {
         /// Its CHECKs.
         checks: Vec<CheckDefinition>,
     },
+    /// `ADD [CONSTRAINT name] PRIMARY KEY (…)`.
+    AddPrimaryKey(PrimaryKey),
     /// `ADD [IF NOT EXISTS] name family<qualifier, value> …`.
     AddFamily {
         /// Answer a notice if it exists.

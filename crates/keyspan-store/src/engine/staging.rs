@@ -112,6 +112,12 @@ impl PreparedBatch {
     ) -> Result<PreparedBatch> {
         let mut conditions = Vec::with_capacity(batch.unchanged.len());
         for unchanged in &batch.unchanged {
+            if unchanged.span.is_all() {
+                // Also of a relation that a change of the catalog takes away.
+                let (relation, seq) = (unchanged.relation, unchanged.seq);
+                conditions.push(Precondition { relation, start: Vec::new(), end: None, whole_key: false, seq });
+                continue;
+            }
             let relation = schema.relation(unchanged.relation)?;
             let (start, end) = KeyEncoder::new(&relation.key).span_bytes(&unchanged.span)?;
             let whole_key = matches!((&unchanged.span.start, &unchanged.span.end),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, RoleName};
+use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, PrimaryKey, RoleName};
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters};
-use super::{change, check_free, depend, family, missing, option, sequence, skipping, validate};
+use super::{change, check_free, depend, family, missing, option, primary_key, sequence, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -24,6 +24,10 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
         && (found.is_some() || !statement.if_exists)
     {
         change_owner(context, owner, |catalog| relation(catalog, &path, statement)).await?;
+        return Ok(Outcome::done(Tag::plain(tag)));
+    }
+    if let (Some(TableOrView::Table(_)), Some(key)) = (&found, new_key(statement)?) {
+        primary_key::add(context, &statement.name, key).await?;
         return Ok(Outcome::done(Tag::plain(tag)));
     }
     match found {
@@ -47,6 +51,18 @@ fn new_owner(statement: &AlterTable) -> Result<Option<&RoleName>> {
         [AlterAction::OwnerTo(role)] => Ok(Some(role)),
         actions if actions.iter().any(|action| matches!(action, AlterAction::OwnerTo(_))) => {
             Err(Error::not_supported("OWNER TO beside other actions is not supported")
+                .with_hint("Write two statements."))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The key of `ADD PRIMARY KEY`, which stands alone.
+fn new_key(statement: &AlterTable) -> Result<Option<&PrimaryKey>> {
+    match statement.actions.as_slice() {
+        [AlterAction::AddPrimaryKey(key)] => Ok(Some(key)),
+        actions if actions.iter().any(|action| matches!(action, AlterAction::AddPrimaryKey(_))) => {
+            Err(Error::not_supported("ADD PRIMARY KEY beside other actions is not supported")
                 .with_hint("Write two statements."))
         }
         _ => Ok(None),
@@ -116,6 +132,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
             family::add(catalog, table, family, ids).map(|()| None)
         }
         AlterAction::OwnerTo(_) => Err(Error::internal("OWNER TO stands alone")),
+        AlterAction::AddPrimaryKey(_) => Err(Error::internal("ADD PRIMARY KEY stands alone")),
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
         AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
             depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;
@@ -301,7 +318,7 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
     }
 }
 
-fn contains_nulls(table: &TableDef, column: &str) -> Error {
+pub(super) fn contains_nulls(table: &TableDef, column: &str) -> Error {
     let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
     Error::new(ErrorKind::NotNull, message)
 }

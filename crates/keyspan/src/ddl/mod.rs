@@ -15,6 +15,7 @@ pub(crate) mod index;
 pub(crate) mod keyspace;
 pub(crate) mod materialized;
 mod option;
+mod primary_key;
 mod rights;
 pub(crate) mod role;
 pub(crate) mod sequence;

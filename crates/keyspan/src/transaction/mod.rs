@@ -256,7 +256,9 @@ impl Transaction {
         if let Some((_, catalog)) = &self.catalog {
             let live: Vec<_> = catalog.all_tables().flat_map(|t| t.relations()).map(|r| r.id).collect();
             batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
-            batch.unchanged.retain(|condition| live.contains(&condition.relation));
+            // A relation that was rewritten and is gone must have had no writes since.
+            let whole = |condition: &Unchanged| condition.span.is_all();
+            batch.unchanged.retain(|condition| whole(condition) || live.contains(&condition.relation));
         }
         Ended { catalog: self.catalog, batch, locks: self.locks, settings: self.settings, local: self.local }
     }
