@@ -1,8 +1,11 @@
-"""What clients of PostgreSQL send daily: 23505 with its fields."""
+"""What clients of PostgreSQL send daily: advisory locks, LISTEN and NOTIFY, 23505 with its fields, who is there."""
 
+import asyncio
+import subprocess
 import threading
 import time
 
+import asyncpg
 import psycopg
 from server import ServerCase
 
@@ -49,3 +52,117 @@ class Daily(ServerCase):
             one.execute("COMMIT")
             waiting.join(30)
             self.assertEqual(failed, ["23505"])
+
+    def test_sessions_exclude_each_other_by_advisory_locks(self):
+        with self.connect() as one, self.connect() as two:
+            one.execute("SELECT pg_advisory_lock(42)")
+            self.assertEqual(two.execute("SELECT pg_try_advisory_lock(42)").fetchone(), (False,))
+            self.assertEqual(two.execute("SELECT pg_try_advisory_lock(0, 42)").fetchone(), (True,))
+            held = two.execute("SELECT pid, classid, objid, objsubid, mode, granted FROM pg_locks WHERE objsubid = 1").fetchall()
+            self.assertEqual(held, [(one.info.backend_pid, 0, 42, 1, "ExclusiveLock", True)])
+            two.execute("SET statement_timeout = '200ms'")
+            with self.assertRaises(psycopg.errors.QueryCanceled):
+                two.execute("SELECT pg_advisory_lock(42)")
+            two.execute("SET statement_timeout = 0; SET lock_timeout = '200ms'")
+            with self.assertRaises(psycopg.errors.LockNotAvailable):
+                two.execute("SELECT pg_advisory_lock(42)")
+            self.assertEqual(one.execute("SELECT pg_advisory_unlock(42)").fetchone(), (True,))
+            two.execute("SELECT pg_advisory_lock(42)")
+            self.assertEqual(one.execute("SELECT pg_try_advisory_lock_shared(42)").fetchone(), (False,))
+
+    def test_an_advisory_lock_is_released_when_its_session_ends(self):
+        one, two = self.connect(), self.connect()
+        one.execute("SELECT pg_advisory_lock(43)")
+        got = threading.Thread(target=lambda: two.execute("SELECT pg_advisory_lock(43)"))
+        got.start()
+        time.sleep(0.2)
+        self.assertTrue(got.is_alive())
+        one.close()
+        got.join(30)
+        self.assertFalse(got.is_alive())
+        two.close()
+
+    def test_a_transaction_releases_its_advisory_locks(self):
+        with self.connect() as one, self.connect() as two:
+            one.execute("BEGIN")
+            one.execute("SELECT pg_advisory_xact_lock(44)")
+            self.assertEqual(two.execute("SELECT pg_try_advisory_xact_lock(44)").fetchone(), (False,))
+            one.execute("ROLLBACK")
+            self.assertEqual(two.execute("SELECT pg_try_advisory_xact_lock(44)").fetchone(), (True,))
+            self.assertEqual(one.execute("SELECT pg_try_advisory_xact_lock(44)").fetchone(), (True,))
+
+    def test_a_circle_of_advisory_locks_is_a_deadlock(self):
+        with self.connect() as one, self.connect() as two:
+            one.execute("SELECT pg_advisory_lock(45)")
+            two.execute("SELECT pg_advisory_lock(46)")
+            waiting = threading.Thread(target=lambda: one.execute("SELECT pg_advisory_lock(46)"))
+            waiting.start()
+            time.sleep(0.2)
+            with self.assertRaises(psycopg.errors.DeadlockDetected):
+                two.execute("SELECT pg_advisory_lock(45)")
+            two.execute("SELECT pg_advisory_unlock_all()")
+            waiting.join(30)
+
+    def test_psycopg_is_notified_after_the_commit(self):
+        with self.connect() as listener, self.connect() as speaker:
+            listener.execute("LISTEN news")
+            speaker.execute("BEGIN")
+            speaker.execute("NOTIFY news, 'first'")
+            speaker.execute("SELECT pg_notify('news', 'second')")
+            speaker.execute("NOTIFY news, 'first'")
+            speaker.execute("NOTIFY other, 'unheard'")
+            self.assertEqual(list(listener.notifies(timeout=0.3)), [])
+            speaker.execute("COMMIT")
+            heard = [(n.channel, n.payload, n.pid) for n in listener.notifies(timeout=5, stop_after=2)]
+            pid = speaker.info.backend_pid
+            self.assertEqual(heard, [("news", "first", pid), ("news", "second", pid)])
+            speaker.execute("BEGIN")
+            speaker.execute("NOTIFY news, 'undone'")
+            speaker.execute("ROLLBACK")
+            listener.execute("UNLISTEN *")
+            speaker.execute("NOTIFY news, 'late'")
+            self.assertEqual(list(listener.notifies(timeout=0.3)), [])
+            with self.assertRaises(psycopg.errors.InvalidParameterValue):
+                speaker.execute("SELECT pg_notify('news', repeat('x', 8000))")
+
+    def test_asyncpg_listens(self):
+        async def conversation():
+            connect = lambda: asyncpg.connect(host="127.0.0.1", port=self.port, user="me", database="db")
+            listener, speaker = await connect(), await connect()
+            heard = asyncio.Queue()
+            await listener.add_listener("jobs", lambda *arguments: heard.put_nowait(arguments[1:]))
+            await speaker.execute("SELECT pg_notify($1, $2)", "jobs", "go")
+            got = await asyncio.wait_for(heard.get(), 10)
+            pid = speaker.get_server_pid()
+            await listener.close()
+            await speaker.close()
+            return got == (pid, "jobs", "go")
+
+        self.assertTrue(asyncio.run(conversation()))
+
+    def test_psql_shows_notifications(self):
+        command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(self.port), "-U", "me", "-d", "db"]
+        done = subprocess.run(command, input="LISTEN bell;\nNOTIFY bell, 'ding';\n", capture_output=True, text=True, timeout=60)
+        self.assertIn('Asynchronous notification "bell" with payload "ding" received', done.stdout)
+
+    def test_the_reset_of_a_pool_is_one_message(self):
+        with self.connect() as one, self.connect() as two:
+            one.execute("SET application_name = 'x'; LISTEN c; SELECT pg_advisory_lock(47)")
+            one.execute("SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL;")
+            self.assertEqual(two.execute("SELECT pg_try_advisory_lock(47)").fetchone(), (True,))
+            two.execute("LISTEN c")
+            two.execute("DISCARD ALL")
+            self.assertEqual(one.execute("SELECT pg_try_advisory_lock(47)").fetchone(), (True,))
+            one.execute("NOTIFY c")
+            self.assertEqual(list(two.notifies(timeout=0.2)), [])
+
+    def test_who_is_there(self):
+        with self.connect(application_name="watched") as one, self.connect() as two:
+            one.execute("BEGIN")
+            one.execute("SELECT 1 AS seen")
+            shown = "SELECT pid, usename, state, query, xact_start IS NULL FROM pg_stat_activity WHERE application_name = 'watched'"
+            expected = (one.info.backend_pid, "me", "idle in transaction", "SELECT 1 AS seen", False)
+            self.assertEqual(two.execute(shown).fetchone(), expected)
+            self.assertEqual(one.execute("SELECT pg_backend_pid()").fetchone(), (one.info.backend_pid,))
+            own = two.execute("SELECT state FROM pg_stat_activity WHERE pid = pg_backend_pid()").fetchone()
+            self.assertEqual(own, ("active",))

@@ -63,6 +63,7 @@ mod parse;
 mod prepare;
 mod query;
 mod reader;
+mod redact;
 mod refuse;
 mod role;
 mod scan;
@@ -80,6 +81,7 @@ mod view;
 
 pub use keyword::keywords;
 pub use parse::{first_incomplete, parse, parse_expression, parse_one};
+pub use redact::redacted;
 pub use sqlparser::ast;
 pub use statement::*;
 pub use types::column_type;

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     fn peer(address: &str) -> Peer {
-        Peer { address: address.parse().ok(), tls: None }
+        Peer { address: address.parse().ok(), port: 0, tls: None }
     }
 
     #[test]

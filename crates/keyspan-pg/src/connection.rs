@@ -5,16 +5,17 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use keyspan_model::{Error, ErrorKind, Value};
-use pgwire::messages::response::{ReadyForQuery, TransactionStatus as Status};
+use pgwire::messages::response::{NotificationResponse, ReadyForQuery, TransactionStatus as Status};
 use pgwire::messages::startup::ParameterStatus;
 
 use crate::control::Control;
 use crate::engine::Zone;
-use crate::engine::{Outcome, Prepared, Session, TransactionStatus};
+use crate::engine::{Inbox, Outcome, Prepared, Session, TransactionStatus};
 use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
 use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
@@ -35,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) implicit: bool,
     /// Whether requests are skipped up to the next Sync.
     skipping: bool,
+    /// What others have sent to the client.
+    inbox: Arc<Inbox>,
 }
 
 /// Whether the connection goes on.
@@ -47,6 +50,7 @@ impl Connection {
     /// A connection in its first state.
     pub(crate) fn new(reader: FrameReader, out: Output, session: Session, control: Control) -> Connection {
         Connection {
+            inbox: session.inbox(),
             reader,
             out,
             session,
@@ -94,31 +98,48 @@ impl Connection {
         }
     }
 
-    /// The next frame. What has gathered is sent before waiting for it.
+    /// The next frame. What has gathered is sent before waiting for it, and what others send meanwhile, if the client is
+    /// between two transactions.
     async fn next_frame(&mut self) -> Result<Option<Frame>, Failure> {
-        if self.reader.next_kind().is_none() || self.out.is_full() {
-            self.control.begin_statement();
-            match self.control.send(&mut self.reader, self.out.flush()).await {
-                // A cancel request that comes between statements is for none.
-                Err(Failure::Statement(_)) => self.out.flush().await?,
-                other => other?,
+        loop {
+            if self.reader.next_kind().is_none() || self.out.is_full() {
+                self.control.begin_statement();
+                match self.control.send(&mut self.reader, self.out.flush()).await {
+                    // A cancel request that comes between statements is for none.
+                    Err(Failure::Statement(_)) => self.out.flush().await?,
+                    other => other?,
+                }
             }
-        }
-        let in_transaction = self.session.status() != TransactionStatus::Idle;
-        let unfinished = self.skipping || self.implicit;
-        let limit = self.session.settings().idle_timeout(in_transaction).filter(|_| !unfinished);
-        let frame = async {
-            tokio::select! {
+            let in_transaction = self.session.status() != TransactionStatus::Idle;
+            let unfinished = self.skipping || self.implicit;
+            let limit = self.session.settings().idle_timeout(in_transaction).filter(|_| !unfinished);
+            let inbox = self.inbox.clone();
+            let frame = async {
+                tokio::select! {
+                    biased;
+                    frame = self.reader.frame() => frame.map(Some),
+                    () = inbox.arrived(), if !in_transaction && !unfinished => Ok(None),
+                    () = idle(limit) => Err(Failure::Fatal(idle_too_long(in_transaction))),
+                }
+            };
+            let frame = tokio::select! {
                 biased;
-                frame = self.reader.frame() => frame,
-                () = idle(limit) => Err(Failure::Fatal(idle_too_long(in_transaction))),
+                () = self.control.sent_away(in_transaction || unfinished) => Err(Failure::Fatal(shutting_down())),
+                frame = frame => frame,
+            };
+            match frame? {
+                Some(frame) => return Ok(frame),
+                None => self.tell_messages()?,
             }
-        };
-        tokio::select! {
-            biased;
-            () = self.control.sent_away(in_transaction || unfinished) => Err(Failure::Fatal(shutting_down())),
-            frame = frame => frame,
         }
+    }
+
+    /// Sends what others have sent to the client.
+    fn tell_messages(&mut self) -> Result<(), Failure> {
+        for message in self.inbox.take() {
+            self.out.message(&NotificationResponse::new(message.process, message.channel, message.payload))?;
+        }
+        Ok(())
     }
 
     async fn answer(&mut self, frame: Frame) -> Result<Next, Failure> {
@@ -186,6 +207,7 @@ impl Connection {
         };
         if status == Status::Idle {
             self.portals.clear();
+            self.tell_messages()?;
         }
         Ok(self.out.message(&ReadyForQuery::new(status))?)
     }

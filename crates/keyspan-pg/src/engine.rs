@@ -15,8 +15,8 @@ mod real {
 #[cfg(not(test))]
 pub(crate) use real::*;
 
-pub(crate) use keyspan::Zone;
 pub(crate) use keyspan::copy::{CopyCells, CopyEncoder};
+pub(crate) use keyspan::{Inbox, Zone};
 
 #[cfg(test)]
 pub(crate) use crate::scripted::{

@@ -206,9 +206,9 @@ impl Server {
         tokio::select! {
             accepted = self.listener.accept() => {
                 let (socket, address) = accepted?;
-                Ok((transport::of_tcp(socket), Peer { address: Some(address.ip()), tls: None }))
+                Ok((transport::of_tcp(socket), Peer { address: Some(address.ip()), port: address.port(), tls: None }))
             }
-            accepted = unix => Ok((transport::of_unix(accepted?.0), Peer { address: None, tls: None })),
+            accepted = unix => Ok((transport::of_unix(accepted?.0), Peer { address: None, port: 0, tls: None })),
         }
     }
 
@@ -291,7 +291,7 @@ async fn converse(
     };
     reader.allow(shared.options.max_message_bytes);
     match greeted {
-        Ok(Ok(Wish::Session(startup))) => serve(&shared, phase, startup, reader, out).await,
+        Ok(Ok(Wish::Session(startup))) => serve(&shared, phase, startup, peer.client(), reader, out).await,
         Ok(Ok(Wish::Cancel { process, secret })) => shared.cancel(process, &secret),
         Ok(Err(Failure::Fatal(error) | Failure::Statement(error))) => farewell(&mut reader, &mut out, &error).await,
         // It closed, or said nothing for too long.
@@ -303,6 +303,7 @@ async fn serve(
     shared: &Arc<Shared>,
     phase: watch::Receiver<Phase>,
     startup: Startup,
+    client: Option<(String, u16)>,
     mut reader: FrameReader,
     mut out: Output,
 ) {
@@ -312,6 +313,7 @@ async fn serve(
         Ok(place) => place,
         Err(error) => return farewell(&mut reader, &mut out, &error).await,
     };
+    session.identify(place.process, client, shared.options.max_connections);
     if let Err(error) = startup.welcome(&mut session, place.process, &place.secret, &mut out) {
         return farewell(&mut reader, &mut out, &error).await;
     }

@@ -36,8 +36,17 @@ pub(crate) enum Writing {
 pub(crate) struct Peer {
     /// Its address; none: by the Unix socket.
     pub(crate) address: Option<IpAddr>,
+    /// Its port, where it has an address.
+    pub(crate) port: u16,
     /// The TLS that protects the connection.
     pub(crate) tls: Option<Arc<TlsState>>,
+}
+
+impl Peer {
+    /// Its address and port, for those who look at sessions.
+    pub(crate) fn client(&self) -> Option<(String, u16)> {
+        self.address.map(|address| (address.to_string(), self.port))
+    }
 }
 
 /// A socket's halves.

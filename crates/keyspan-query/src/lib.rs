@@ -68,7 +68,10 @@ mod testing;
 mod tests;
 pub mod types;
 
-pub use context::{QueryContext, QueryParser, Sequences, SessionInfo, SettingChange};
+pub use context::{
+    AdvisoryKey, AdvisoryRequest, Peers, QueryContext, QueryParser, Sequences, SessionInfo, SettingChange, ShownLock,
+    ShownSession,
+};
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;

@@ -21,6 +21,7 @@ use crate::intake::gather::Gather;
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::session::Session;
+use crate::timer::StatementTimer;
 
 /// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct CopyIn {
     in_transaction: bool,
     next_row_id: bool,
     new_keys: Option<NewKeys>,
+    /// The statement; none of an import.
+    timer: Option<StatementTimer>,
 }
 
 impl CopyIn {
@@ -98,6 +101,12 @@ impl CopyIn {
         Ok(())
     }
 
+    fn done(&mut self, rows: u64) {
+        if let Some(timer) = self.timer.take() {
+            timer.done(rows);
+        }
+    }
+
     /// Rows committed so far.
     pub fn committed(&self) -> u64 {
         self.rows
@@ -107,6 +116,7 @@ impl CopyIn {
     pub async fn finish(mut self, session: &mut Session) -> Result<u64> {
         if !self.in_transaction {
             self.commit(&session.context).await?;
+            self.done(self.rows);
             return Ok(self.rows);
         }
         let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
@@ -116,6 +126,7 @@ impl CopyIn {
         let unchanged = unchanged(self.new_keys.as_ref(), &session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
         session.context.write(mutations, unchanged, locks).await?;
+        self.done(rows);
         Ok(rows)
     }
 }
@@ -186,6 +197,7 @@ impl Session {
             in_transaction: self.context.transaction.is_some(),
             next_row_id: hidden,
             new_keys,
+            timer: self.copying.take(),
         };
         copy.commit_every(commit_every);
         Ok(copy)

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::locks::LockTable;
+use crate::metrics::{MetricCounters, Metrics};
+use crate::peer::Neighbourhood;
 use crate::rowid::RowIds;
 use crate::sequences::SequenceNumbers;
 use crate::threads::QueryThreads;
@@ -31,9 +33,11 @@ struct Inner {
     clock: Arc<dyn Clock>,
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
+    neighbourhood: Arc<Neighbourhood>,
     row_ids: RowIds,
     sequences: Arc<SequenceNumbers>,
     counts: AtomicCounters,
+    metrics: Arc<MetricCounters>,
     next_context: AtomicU64,
     threads: QueryThreads,
     refresh: ViewRefreshes,
@@ -101,15 +105,18 @@ impl Database {
         refreshes: bool,
     ) -> Database {
         let sequences = Arc::new(SequenceNumbers::new(store.clone()));
+        let locks: Arc<LockTable> = Arc::default();
         let inner = Inner {
             store,
             embedded,
             clock,
             engine,
-            locks: Arc::default(),
+            neighbourhood: Arc::new(Neighbourhood::new(locks.clone())),
+            locks,
             row_ids: RowIds::default(),
             sequences,
             counts: AtomicCounters::default(),
+            metrics: Arc::default(),
             next_context: AtomicU64::new(1),
             threads: QueryThreads::default(),
             refresh: ViewRefreshes { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
@@ -157,6 +164,15 @@ impl Database {
         }
     }
 
+    /// What statements have done since the database was opened.
+    pub fn metrics(&self) -> Metrics {
+        self.inner.metrics.read()
+    }
+
+    pub(crate) fn metric_counters(&self) -> &Arc<MetricCounters> {
+        &self.inner.metrics
+    }
+
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
@@ -169,6 +185,11 @@ impl Database {
 
     pub(crate) fn locks(&self) -> &Arc<LockTable> {
         &self.inner.locks
+    }
+
+    /// What all sessions have in common.
+    pub(crate) fn neighbourhood(&self) -> &Arc<Neighbourhood> {
+        &self.inner.neighbourhood
     }
 
     pub(crate) fn counts(&self) -> &AtomicCounters {
@@ -214,6 +235,10 @@ impl Database {
     /// The queries of one context.
     pub(crate) fn begin_queries(&self) -> QuerySession {
         self.inner.engine.session()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
     }
 
     /// Microseconds since 1970.

@@ -23,7 +23,8 @@
 //! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
 //!   definitions as text. `parameter`, `names`: what a statement's text names.
 //! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
-//!   table's rows as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
+//!   table's rows as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back. `peer`:
+//!   a session as the others see it, with `advisory` locks and [`channels`].
 //! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
 //! - `expression`, `constraint`, `query`, `point`, `intake`: what several families of statements use. [`prepared`]: a
 //!   statement with its parameter types, columns and plan.
@@ -33,10 +34,12 @@
 //!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
 //!   opening a database.
 
+mod advisory;
 mod audit;
 mod backup;
 pub mod bulk;
 pub mod cancel;
+pub mod channels;
 mod constraint;
 mod context;
 pub mod copy;
@@ -51,15 +54,18 @@ mod expression;
 mod intake;
 mod locks;
 mod maintain;
+pub mod metrics;
 mod names;
 mod open;
 pub mod outcome;
 mod parameter;
 pub mod password;
+mod peer;
 mod point;
 mod prepare;
 pub mod prepared;
 mod query;
+mod reads;
 mod rollup;
 mod row;
 mod rowid;
@@ -74,11 +80,13 @@ mod show;
 mod tests;
 pub mod text;
 mod threads;
+mod timer;
 mod transaction;
 mod transaction_control;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;
+pub use channels::{Inbox, Notification};
 pub use database::{Counters, Database};
 pub use keyspan_cql::{
     Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement,

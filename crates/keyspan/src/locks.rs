@@ -83,6 +83,12 @@ impl LockTable {
         Ok(held)
     }
 
+    /// The session that holds the row that a session waits for, if it waits for one.
+    pub(crate) fn blocker(&self, waiter: u64) -> Option<u64> {
+        let state = self.state.lock();
+        state.waiting.get(&waiter).and_then(|row| state.held.get(row)).map(|held| held.owner)
+    }
+
     /// Whether the lock is new to the owner.
     async fn lock_one(&self, owner: u64, row: &RowName, timeout: Option<Duration>, running: &Running) -> Result<bool> {
         loop {

@@ -9,6 +9,7 @@ use crate::context::ClientContext;
 use crate::ddl::materialized;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
+use crate::peer::Act;
 
 /// Runs one of these statements. The store works on all tables at once, so names are only checked to exist.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Result<Outcome> {
@@ -66,14 +67,14 @@ async fn backup(context: &mut ClientContext, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// LISTEN and NOTIFY are refused, since nothing would be delivered. UNLISTEN, which drivers send when they reset a
-/// connection, succeeds: nobody listens.
-pub(crate) fn channel(statement: &Statement) -> Result<Outcome> {
-    match statement {
-        Statement::Unlisten(_) => Ok(Outcome::done(Tag::plain("UNLISTEN"))),
-        _ => {
-            let error = Error::not_supported("LISTEN and NOTIFY are not supported");
-            Err(error.with_hint("Ask a table for what is new since the last time: its time is part of the key."))
-        }
-    }
+/// LISTEN, UNLISTEN and NOTIFY: at once, or when the open transaction commits.
+pub(crate) fn channel(context: &ClientContext, statement: &Statement) -> Result<Outcome> {
+    let (tag, act) = match statement {
+        Statement::Listen(channel) => ("LISTEN", Act::Listen(channel.clone())),
+        Statement::Unlisten(channel) => ("UNLISTEN", Act::Unlisten(channel.clone())),
+        Statement::Notify(notify) => ("NOTIFY", Act::Notify(notify.channel.clone(), notify.payload.clone())),
+        _ => return Err(Error::internal("not a statement about channels")),
+    };
+    context.peer.act(act)?;
+    Ok(Outcome::done(Tag::plain(tag)))
 }

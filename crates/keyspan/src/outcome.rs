@@ -152,6 +152,11 @@ impl Rows {
         &self.schema
     }
 
+    /// The batches alone.
+    pub(crate) fn into_stream(self) -> BatchStream {
+        self.stream.into_inner()
+    }
+
     /// The next batch, or none after the last.
     pub async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.stream.get_mut().next().await.transpose()

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use ast::{Visit, Visitor};
 use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes, ast};
 use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_query::SettingChange;
+use keyspan_query::{Peers, SettingChange};
 
 use crate::context::ClientContext;
 use crate::names::{self, fold_case};
 use crate::outcome::{Notice, Outcome, Tag};
+use crate::peer::Act;
 use crate::transaction_control;
 
 /// `USE`: the keyspace leads the search path.
@@ -135,6 +136,8 @@ pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outc
             }
             context.cursors.clear();
             context.sequences.discard();
+            context.peer.act(Act::Unlisten(None))?;
+            context.peer.unlock_all();
             context.settings.reset_all();
             context.settings_changed();
             "DISCARD ALL"

@@ -148,6 +148,7 @@ fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
     let modes = with_defaults(context, modes);
     let transaction = Transaction::new(modes, &context.settings, context.database.locks(), context.statement_time);
     context.transaction = Some(transaction);
+    context.peer.begin_transaction(context.statement_time);
     show_modes(context)
 }
 
@@ -330,6 +331,7 @@ fn undo(context: &mut ClientContext) {
 /// Cursors without hold end with their transaction; one that failed takes all cursors it declared with it.
 fn end_session_state(context: &mut ClientContext, committed: bool) {
     context.cursors.retain(|_, cursor| cursor.survives(committed));
+    context.peer.end_transaction(committed);
     context.settings_changed();
 }
 
@@ -345,8 +347,8 @@ fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a
 
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let settings = context.settings.clone();
-    expect_block(context, "SAVEPOINT")?.save(name, settings);
+    let (settings, said) = (context.settings.clone(), context.peer.said());
+    expect_block(context, "SAVEPOINT")?.save(name, settings, said);
     Ok(Outcome::done(Tag::plain("SAVEPOINT")))
 }
 
@@ -358,7 +360,9 @@ pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome
 
 /// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    context.settings = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    let (settings, said) = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    context.settings = settings;
+    context.peer.unsay(said);
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }

@@ -2,10 +2,11 @@
 //!
 //! - [`QueryContext`]: given from above, for each statement.
 //! - [`StatementContext`]: what the nodes of a plan and the system tables ask for; travels in the configuration.
-//! - [`Facts`], [`FunctionContext`]: what functions ask for.
+//! - [`Facts`], [`FunctionContext`]: what functions ask for. [`Peers`]: what they ask of the other sessions.
 
 mod facts;
 mod function;
+mod peers;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,6 +18,7 @@ use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
 pub use function::FunctionContext;
+pub use peers::{AdvisoryKey, AdvisoryRequest, Peers, ShownLock, ShownSession};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
@@ -63,6 +65,8 @@ pub struct SessionInfo {
     pub settings: BTreeMap<String, String>,
     /// The numbers of sequences; none where there are no sequences.
     pub sequences: Option<Arc<dyn Sequences>>,
+    /// The other sessions; none where there are none.
+    pub peers: Option<Arc<dyn Peers>>,
     /// What `set_config` has asked for, in order; whoever runs the statement takes it.
     pub changes: Arc<Mutex<Vec<SettingChange>>>,
 }

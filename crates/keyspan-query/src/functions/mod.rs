@@ -2,7 +2,7 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `system` and `identity`; `list` does the same for functions over lists.
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `system`, `peers` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
 pub mod array;
@@ -24,6 +24,7 @@ mod math;
 pub(crate) mod moving;
 mod overload;
 pub(crate) mod pattern;
+mod peers;
 pub(crate) mod refold;
 mod retyped;
 pub(crate) mod series;
@@ -67,6 +68,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             format::functions(),
             json::functions(),
             system::functions(),
+            peers::functions(),
             identity::functions(),
             array::functions(),
         ];

@@ -16,20 +16,6 @@ const T: Parameter = Parameter::Is(C::Text);
 const B: Parameter = Parameter::Is(C::Boolean);
 const N: Parameter = Parameter::Is(C::BigInt);
 
-const I: Parameter = Parameter::Is(C::Int);
-
-/// Functions that take an advisory lock.
-const TAKE_ADVISORY_LOCKS: [&str; 8] = [
-    "pg_advisory_lock",
-    "pg_advisory_lock_shared",
-    "pg_advisory_xact_lock",
-    "pg_advisory_xact_lock_shared",
-    "pg_try_advisory_lock",
-    "pg_try_advisory_lock_shared",
-    "pg_try_advisory_xact_lock",
-    "pg_try_advisory_xact_lock_shared",
-];
-
 /// PostgreSQL's version whose behaviour clients may expect: `version()`, `server_version`.
 pub const POSTGRES_VERSION: &str = "16.4";
 /// The same as a number: `server_version_num`.
@@ -63,7 +49,6 @@ pub fn functions() -> Vec<Overload> {
     });
     add("current_setting", &[T], C::Text, |call, v| setting(call, text(&v[0])?, false));
     add("current_setting", &[T, B], C::Text, |call, v| setting(call, text(&v[0])?, v[1] == Value::Boolean(true)));
-    add("pg_backend_pid", &[], C::Int, |_, _| Ok(Value::Int(i32::try_from(std::process::id()).unwrap_or(i32::MAX))));
     for name in ["txid_current", "pg_current_xact_id"] {
         add(name, &[], C::BigInt, |_, _| {
             Err(Error::not_supported("transactions have no numbers here: txid_current() is not supported"))
@@ -83,7 +68,6 @@ pub fn functions() -> Vec<Overload> {
     add("shobj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));
-    advisory_locks(&mut all);
     all.push(Overload::new("pg_sleep", &[Parameter::Is(C::Double)], C::Text, sleep).volatile());
     all.push(Overload::new("set_config", &[T, T, B], C::Text, set_config).volatile());
     all
@@ -101,24 +85,6 @@ fn sleep(_: &Call<'_>, values: &[Value]) -> Result<Value> {
         match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => return Ok(Value::Text(String::new())),
             left => std::thread::sleep(left.min(Duration::from_millis(10))),
-        }
-    }
-}
-
-/// There are no advisory locks: none is ever held, which the functions that release one answer; none can be taken.
-fn advisory_locks(all: &mut Vec<Overload>) {
-    let mut add =
-        |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).volatile());
-    add("pg_advisory_unlock_all", &[], C::Text, |_, _| Ok(Value::Text(String::new())));
-    for parameters in [&[N][..], &[I, I]] {
-        for name in ["pg_advisory_unlock", "pg_advisory_unlock_shared"] {
-            add(name, parameters, C::Boolean, |_, _| Ok(Value::Boolean(false)));
-        }
-        for name in TAKE_ADVISORY_LOCKS {
-            add(name, parameters, C::Boolean, |_, _| {
-                Err(Error::not_supported("advisory locks are not supported")
-                    .with_hint("Lock a row instead: INSERT INTO … IF NOT EXISTS with a TTL, or SELECT … FOR UPDATE."))
-            });
         }
     }
 }

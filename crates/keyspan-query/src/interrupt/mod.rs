@@ -65,6 +65,11 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
+/// Whether the calling thread may be made to wait: it is one of a query, which [`check`] can stop.
+pub(crate) fn is_watched() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows.
 //! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
+//! - `peers`: other sessions and the advisory locks.
 //! - `sequence`: `nextval` and its kin.
 //! - `keywords`: `pg_get_keywords()`.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
@@ -18,6 +19,7 @@ mod functions;
 mod information;
 mod keywords;
 mod lookup;
+mod peers;
 mod privilege;
 mod relations;
 mod rewrite;

@@ -85,6 +85,13 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
+impl Cell {
+    /// A time in microseconds since 1970.
+    pub fn time(value: Option<i64>) -> Cell {
+        value.map_or(Cell::Null, Cell::Time)
+    }
+}
+
 /// A row under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
@@ -182,6 +189,7 @@ fn value(column: &SystemColumn, ty: ColumnType, cell: Option<&Cell>) -> Value {
         (Some(Cell::Number(value)), ColumnType::Real) => Value::Real(*value as f32),
         (Some(Cell::Time(value)), ColumnType::Timestamp) => Value::Timestamp(*value),
         (Some(Cell::Text(value)), ColumnType::Text) => Value::Text(value.clone()),
+        (Some(Cell::Text(value)), ColumnType::Inet) => value.parse().map_or(Value::Null, Value::Inet),
         _ if column.not_null => nothing(column, ty),
         _ => Value::Null,
     }

@@ -1,5 +1,6 @@
 //! Rows about the database, its roles, access methods and settings. Of everything else there is nothing.
 
+use super::peers;
 use super::roles;
 use super::row::Row;
 use super::sequence;
@@ -36,6 +37,8 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_auth_members" => roles::members(source),
         "pg_am" => methods(),
         "pg_settings" => settings(source),
+        "pg_locks" => peers::locks(source),
+        "pg_stat_activity" => peers::activity(source),
         "pg_collation" => collations(),
         "pg_tablespace" => tablespaces(),
         "pg_language" => {

@@ -8,15 +8,18 @@ mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
-use keyspan_query::{QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
+use keyspan_query::{Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
 
 use crate::cancel::Running;
 use crate::cursor::SqlCursor;
 use crate::database::Database;
 use crate::outcome::Notice;
+use crate::peer::PeerGuard;
+use crate::reads::{CountedSnapshot, ReadTotals};
 use crate::row::TableHandle;
 use crate::sequences::SessionSequences;
 use crate::settings::Settings;
@@ -34,6 +37,8 @@ pub(crate) struct ClientContext {
     pub(crate) queries: QuerySession,
     /// The owner of row locks: different for each context of a database.
     id: u64,
+    /// How the other sessions see this one.
+    pub(crate) peer: PeerGuard,
     pub(crate) settings: Settings,
     pub(crate) notices: Vec<Notice>,
     pub(crate) running: Running,
@@ -41,6 +46,10 @@ pub(crate) struct ClientContext {
     pub(crate) cursors: BTreeMap<String, SqlCursor>,
     /// When the statement began, in microseconds since 1970.
     pub(crate) statement_time: i64,
+    /// How long the statement took to be prepared.
+    pub(crate) planning: Duration,
+    /// What the client's scans have read.
+    pub(crate) reads: Arc<ReadTotals>,
     /// The numbers of sequences, and those that this client got last.
     pub(crate) sequences: Arc<SessionSequences>,
     /// What statements need of the tables that they last used.
@@ -59,15 +68,19 @@ pub(crate) struct ClientContext {
 impl ClientContext {
     /// A context with the default settings. `running` is what statements look at to see that they are cancelled.
     pub(crate) fn new(database: Database, running: Running) -> ClientContext {
+        let id = database.new_context_id();
         ClientContext {
             queries: database.begin_queries(),
-            id: database.new_context_id(),
+            id,
+            peer: PeerGuard::new(database.neighbourhood().clone(), id, database.now()),
             settings: Settings::new(),
             notices: Vec::new(),
             running,
             transaction: None,
             cursors: BTreeMap::new(),
             statement_time: database.now(),
+            planning: Duration::ZERO,
+            reads: Arc::default(),
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
             tables: HashMap::new(),
             snapshot: None,
@@ -135,7 +148,7 @@ impl ClientContext {
         parameter_types: &[Option<ColumnType>],
     ) -> QueryContext {
         QueryContext {
-            snapshot,
+            snapshot: CountedSnapshot::counted(snapshot, &self.reads),
             search_path: self.settings.search_path(),
             time_zone: self.settings.time_zone().to_string(),
             now: self.now(),
@@ -166,6 +179,12 @@ impl ClientContext {
         }
         self.follow_role();
         self.info = None;
+        let application = self.settings.get("application_name").unwrap_or_default();
+        self.peer.show(|shown| {
+            if shown.application != application {
+                shown.application = application.to_owned();
+            }
+        });
     }
 
     /// What statements need of this table; made once for each of its versions.
@@ -202,6 +221,7 @@ impl ClientContext {
                 session_user: self.user.clone(),
                 principal: self.principal,
                 sequences: Some(self.sequences.clone()),
+                peers: Some(Arc::clone(&self.peer) as Arc<dyn Peers>),
                 database: self.database_name.clone(),
                 settings: self.settings.values().clone(),
                 changes: Arc::default(),

@@ -29,6 +29,7 @@ impl ClientContext {
         }
         self.user = user.to_string();
         self.database_name = database.to_string();
+        self.peer.show(|shown| (shown.user, shown.database) = (user.to_owned(), database.to_owned()));
         self.settings.set_session_user(user);
         if database != "public" && catalog.keyspaces.contains_key(database) {
             let path = format!("{}, \"$user\", public", keyspan_cql::quoted(database));

@@ -13,11 +13,13 @@ use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, Result};
 
 use crate::cancel::CancelHandle;
+use crate::channels::Inbox;
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::outcome::Notice;
 use crate::prepared::Prepared;
 use crate::settings::Settings;
+use crate::timer::StatementTimer;
 use crate::transaction_control;
 
 /// Whether a transaction is open.
@@ -38,6 +40,8 @@ pub struct Session {
     /// SQL's PREPARE, by name.
     statements: BTreeMap<String, Prepared>,
     cancel: CancelHandle,
+    /// The statement that waits for COPY data.
+    pub(crate) copying: Option<StatementTimer>,
     reported: Vec<(&'static str, String)>,
 }
 
@@ -46,8 +50,9 @@ impl Database {
     pub fn session(&self) -> Session {
         let cancel = CancelHandle::default();
         let context = ClientContext::new(self.clone(), cancel.begin(None));
+        context.peer.appear();
         let reported = context.settings.reported();
-        Session { context, statements: BTreeMap::new(), cancel, reported }
+        Session { context, statements: BTreeMap::new(), cancel, copying: None, reported }
     }
 }
 
@@ -84,6 +89,19 @@ impl Session {
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.context.notices)
+    }
+
+    /// What arrives of the channels that it listens to.
+    pub fn inbox(&self) -> Arc<Inbox> {
+        self.context.peer.inbox().clone()
+    }
+
+    /// Says which connection this is, for `pg_backend_pid()` and the other sessions, where its client is, and how many
+    /// there may be at a time, for `SHOW max_connections`.
+    pub fn identify(&mut self, process: i32, client: Option<(String, u16)>, max_connections: usize) {
+        self.context.peer.show(|shown| (shown.process, shown.client) = (process, client));
+        self.context.settings.set_max_connections(max_connections);
+        self.context.settings_changed();
     }
 
     /// The columns of an open cursor: to the wire protocol it is a portal, which clients may describe.

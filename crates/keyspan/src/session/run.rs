@@ -1,14 +1,16 @@
 //! A statement's way: parsed, prepared, and routed to its family.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use keyspan_cql::{Discard, Explain, Parsed, Statement};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::Session;
+use crate::metrics::StatementKind;
 use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
+use crate::timer::{self, StatementTimer};
 use crate::{
     audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
 };
@@ -72,7 +74,10 @@ impl Session {
 
     /// The statements of a text, separated by semicolons.
     pub fn parse(&self, sql: &str) -> Result<Vec<Parsed>> {
-        keyspan_cql::parse(sql)
+        let parsed = keyspan_cql::parse(sql);
+        parsed.inspect_err(|error| {
+            timer::count_failed(&self.context.database, StatementKind::Other, Duration::ZERO, error);
+        })
     }
 
     /// Finds a statement's parameter types and columns. `parameter_types` are those the client says, as far as it does.
@@ -90,8 +95,14 @@ impl Session {
         transaction_control::check_not_failed(&self.context, &parsed.statement)?;
         // A cancel request that came after the last statement does not concern this one.
         self.context.running = self.cancel.begin(self.context.settings.statement_timeout());
+        let began = Instant::now();
         let result = self.prepare_again(Arc::new(parsed.clone()), types.to_vec()).await;
-        result.inspect_err(|_| self.fail())
+        self.context.planning = began.elapsed();
+        result.inspect_err(|error| {
+            self.fail();
+            let kind = StatementKind::of(&parsed.statement);
+            timer::count_failed(&self.context.database, kind, self.context.planning, error);
+        })
     }
 
     /// Prepares a statement within a running one. EXECUTE answers with the columns of the statement that it names.
@@ -121,11 +132,16 @@ impl Session {
 
     async fn begin_run(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         self.context.begin(self.cancel.begin(self.context.settings.statement_timeout()));
+        self.copying = None;
+        let timer = StatementTimer::begin(&mut self.context, prepared);
         let result = match transaction_control::begin_statement(&mut self.context, prepared.statement()) {
             Ok(()) => self.run_prepared(prepared, parameters).await,
             Err(error) => Err(error),
         };
-        result.inspect_err(|_| self.fail())
+        let result = result.inspect_err(|_| self.fail());
+        let (outcome, copying) = timer.watch(&self.context, result)?;
+        self.copying = copying;
+        Ok(outcome)
     }
 
     /// Prepares again what tables have changed under, casts the parameters, and routes.
@@ -195,7 +211,7 @@ impl Session {
             Statement::Close(name) => cursor_control::close(context, name.as_deref()),
             Statement::Copy(statement) => copy::statement::run(context, statement, parameters).await,
             Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
-                maintain::channel(prepared.statement())
+                maintain::channel(context, prepared.statement())
             }
             Statement::Maintain(statement) => maintain::run(context, statement).await,
         }

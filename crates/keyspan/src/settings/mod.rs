@@ -119,6 +119,12 @@ impl Settings {
         self.initial.insert("session_authorization".into(), user.to_string());
     }
 
+    /// `SHOW max_connections` tells the server's limit.
+    pub(crate) fn set_max_connections(&mut self, limit: usize) {
+        self.values.insert("max_connections".into(), limit.to_string());
+        self.initial.insert("max_connections".into(), limit.to_string());
+    }
+
     /// `SHOW is_superuser`.
     pub(crate) fn set_superuser(&mut self, superuser: bool) {
         self.values.insert("is_superuser".into(), if superuser { "on" } else { "off" }.into());
@@ -185,6 +191,12 @@ impl Settings {
     /// Whether INSERT refuses keys that exist and UPDATE makes no rows, as in PostgreSQL.
     pub fn postgres_writes(&self) -> bool {
         self.get("write_semantics") == Some("postgres")
+    }
+
+    /// How long a statement must take to be logged; none: none is.
+    pub fn slow_statement(&self) -> Option<Duration> {
+        let milliseconds: i64 = self.get("log_min_duration_statement")?.parse().ok()?;
+        u64::try_from(milliseconds).ok().map(Duration::from_millis)
     }
 
     /// Whether a boolean setting is on.

@@ -15,17 +15,20 @@ pub(super) struct Savepoint {
     unchanged: usize,
     catalog: Option<(u64, Arc<Catalog>)>,
     settings: Settings,
+    /// How many messages to other sessions there were.
+    said: usize,
 }
 
 impl Transaction {
-    /// Sets a savepoint, with the settings that going back to it puts back.
-    pub(crate) fn save(&mut self, name: &str, settings: Settings) {
+    /// Sets a savepoint, with the settings and the number of messages that going back to it puts back.
+    pub(crate) fn save(&mut self, name: &str, settings: Settings, said: usize) {
         self.savepoints.push(Savepoint {
             name: name.to_string(),
             mutations: self.writes.mutations.len(),
             unchanged: self.writes.unchanged.len(),
             catalog: self.catalog.clone(),
             settings,
+            said,
         });
     }
 
@@ -39,12 +42,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets what was written after a savepoint, which stays, and answers the settings of then. What SERIALIZABLE has
-    /// read stays remembered, since the client may have been told of it.
+    /// Forgets what was written after a savepoint, which stays, and answers the settings of then, and how many messages
+    /// there were. What SERIALIZABLE has read stays remembered, since the client may have been told of it.
     ///
     /// # Errors
     /// 3B001 for an unknown name.
-    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<Settings> {
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<(Settings, usize)> {
         let index = self.place_of(name)?;
         self.savepoints.truncate(index + 1);
         let savepoint = &self.savepoints[index];
@@ -52,7 +55,7 @@ impl Transaction {
         self.writes.unchanged.truncate(savepoint.unchanged);
         self.catalog = savepoint.catalog.clone();
         self.failed = false;
-        Ok(savepoint.settings.clone())
+        Ok((savepoint.settings.clone(), savepoint.said))
     }
 
     fn place_of(&self, name: &str) -> Result<usize> {

@@ -1,0 +1,269 @@
+//! A session as the others of its database see it: its advisory locks, its messages, what it does.
+//!
+//! ```text
+//! Database ─▶ Neighbourhood: all sessions, advisory locks, channels
+//! Session  ─▶ SessionPeer ─▶ Neighbourhood ; to functions and system tables it is the trait Peers
+//! ```
+//!
+//! The rule: what a session holds here goes with it, however it ends ([`PeerGuard`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use keyspan_model::Result;
+use keyspan_query::{AdvisoryKey, AdvisoryRequest, Peers, ShownLock, ShownSession};
+use parking_lot::Mutex;
+
+use crate::advisory::AdvisoryLocks;
+use crate::channels::{Channels, Inbox, Notification, check_name};
+use crate::locks::LockTable;
+use crate::settings::milliseconds;
+
+/// Bytes of a statement's text that others are shown.
+const QUERY_MAX: usize = 1_024;
+
+/// What all sessions of a database have in common.
+#[derive(Debug)]
+pub(crate) struct Neighbourhood {
+    advisory: AdvisoryLocks,
+    channels: Channels,
+    rows: Arc<LockTable>,
+    sessions: Mutex<BTreeMap<u64, Weak<SessionPeer>>>,
+}
+
+impl Neighbourhood {
+    /// Without sessions.
+    pub(crate) fn new(rows: Arc<LockTable>) -> Neighbourhood {
+        let advisory = AdvisoryLocks::new(rows.clone());
+        Neighbourhood { advisory, channels: Channels::default(), rows, sessions: Mutex::default() }
+    }
+
+    fn sessions(&self) -> Vec<Arc<SessionPeer>> {
+        self.sessions.lock().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// A session among the others.
+#[derive(Debug)]
+pub(crate) struct SessionPeer {
+    all: Arc<Neighbourhood>,
+    /// The owner of row locks.
+    id: u64,
+    inbox: Arc<Inbox>,
+    said: Mutex<Said>,
+    shown: Mutex<ShownSession>,
+}
+
+/// What the open transaction has said and not yet done.
+#[derive(Debug, Default)]
+struct Said {
+    in_transaction: bool,
+    acts: Vec<Act>,
+}
+
+/// LISTEN, UNLISTEN and NOTIFY, which happen when the transaction commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// `LISTEN channel`.
+    Listen(String),
+    /// `UNLISTEN channel`, or `*`.
+    Unlisten(Option<String>),
+    /// `NOTIFY channel, payload`.
+    Notify(String, String),
+}
+
+/// The owner of a [`SessionPeer`]: when it is dropped, so are the session's locks and channels.
+#[derive(Debug)]
+pub(crate) struct PeerGuard(Arc<SessionPeer>);
+
+impl std::ops::Deref for PeerGuard {
+    type Target = Arc<SessionPeer>;
+
+    fn deref(&self) -> &Arc<SessionPeer> {
+        &self.0
+    }
+}
+
+impl std::ops::Drop for PeerGuard {
+    fn drop(&mut self) {
+        self.end_transaction(false);
+        self.unlock_all();
+        self.all.channels.unlisten(None, &self.inbox);
+        self.all.sessions.lock().remove(&self.id);
+    }
+}
+
+impl PeerGuard {
+    /// A session with this id, which others do not yet see; it begins now, in microseconds since 1970.
+    pub(crate) fn new(all: Arc<Neighbourhood>, id: u64, now: i64) -> PeerGuard {
+        let process = i32::try_from(id).unwrap_or(i32::MAX);
+        let shown = ShownSession { process, began: now, changed: now, state: "idle", ..ShownSession::default() };
+        PeerGuard(Arc::new(SessionPeer {
+            all,
+            id,
+            inbox: Arc::default(),
+            said: Mutex::default(),
+            shown: Mutex::new(shown),
+        }))
+    }
+}
+
+impl SessionPeer {
+    /// Lets the others see it.
+    pub(crate) fn appear(self: &Arc<Self>) {
+        self.all.sessions.lock().insert(self.id, Arc::downgrade(self));
+    }
+
+    /// Changes what the others see.
+    pub(crate) fn show(&self, change: impl FnOnce(&mut ShownSession)) {
+        change(&mut self.shown.lock());
+    }
+
+    /// A statement begins.
+    pub(crate) fn begin_statement(&self, text: &str, now: i64) {
+        let mut end = text.len().min(QUERY_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.show(|shown| {
+            shown.query.clear();
+            shown.query.push_str(&text[..end]);
+            (shown.statement_began, shown.changed, shown.state) = (Some(now), now, "active");
+        });
+    }
+
+    /// The statement has ended, and leaves the session in this state.
+    pub(crate) fn end_statement(&self, state: &'static str, now: i64) {
+        self.show(|shown| (shown.state, shown.changed) = (state, now));
+    }
+
+    /// What arrives from others.
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// A transaction begins.
+    pub(crate) fn begin_transaction(&self, now: i64) {
+        self.said.lock().in_transaction = true;
+        self.show(|shown| shown.transaction_began = Some(now));
+    }
+
+    /// The transaction has ended: what it said happens, or is forgotten, and its advisory locks are free.
+    pub(crate) fn end_transaction(&self, committed: bool) {
+        let acts = {
+            let mut said = self.said.lock();
+            said.in_transaction = false;
+            std::mem::take(&mut said.acts)
+        };
+        self.all.advisory.end_transaction(self.id);
+        self.show(|shown| shown.transaction_began = None);
+        if committed {
+            self.perform(acts);
+        }
+    }
+
+    /// LISTEN, UNLISTEN or NOTIFY: now, or when the open transaction commits.
+    pub(crate) fn act(&self, act: Act) -> Result<()> {
+        match &act {
+            Act::Listen(channel) => check_name(channel)?,
+            Act::Notify(channel, payload) => self.all.channels.check(channel, payload)?,
+            Act::Unlisten(_) => {}
+        }
+        {
+            let mut said = self.said.lock();
+            if said.in_transaction {
+                // Of two equal messages of a transaction one arrives.
+                if !matches!(act, Act::Notify(..)) || !said.acts.contains(&act) {
+                    said.acts.push(act);
+                }
+                return Ok(());
+            }
+        }
+        self.perform(vec![act]);
+        Ok(())
+    }
+
+    /// How much the open transaction has said.
+    pub(crate) fn said(&self) -> usize {
+        self.said.lock().acts.len()
+    }
+
+    /// Forgets what the open transaction said after this much.
+    pub(crate) fn unsay(&self, kept: usize) {
+        self.said.lock().acts.truncate(kept);
+    }
+
+    fn perform(&self, acts: Vec<Act>) {
+        for act in &acts {
+            match act {
+                Act::Listen(channel) => self.all.channels.listen(channel, &self.inbox),
+                Act::Unlisten(channel) => self.all.channels.unlisten(channel.as_deref(), &self.inbox),
+                Act::Notify(..) => {}
+            }
+        }
+        for act in acts {
+            if let Act::Notify(channel, payload) = act {
+                self.all.channels.send(&Notification { process: self.process(), channel, payload });
+            }
+        }
+    }
+
+    fn wait(&self) -> Option<(&'static str, &'static str)> {
+        if self.all.advisory.is_waiting(self.id) {
+            return Some(("Lock", "advisory"));
+        }
+        if self.all.rows.blocker(self.id).is_some() {
+            return Some(("Lock", "tuple"));
+        }
+        (self.shown.lock().state != "active").then_some(("Client", "ClientRead"))
+    }
+}
+
+impl Peers for SessionPeer {
+    fn process(&self) -> i32 {
+        self.shown.lock().process
+    }
+
+    fn lock(
+        &self,
+        request: AdvisoryRequest,
+        lock_timeout: Option<&str>,
+        interrupted: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
+        let timeout = lock_timeout.and_then(milliseconds).filter(|timeout| *timeout > 0);
+        let taken =
+            self.all.advisory.lock(self.id, request, timeout.map(std::time::Duration::from_millis), interrupted);
+        // A statement by itself is a transaction, which ends with it.
+        if request.transaction && !self.said.lock().in_transaction {
+            self.all.advisory.end_transaction(self.id);
+        }
+        taken
+    }
+
+    fn unlock(&self, key: AdvisoryKey, shared: bool) -> bool {
+        self.all.advisory.unlock(self.id, key, shared)
+    }
+
+    fn unlock_all(&self) {
+        self.all.advisory.unlock_all(self.id);
+    }
+
+    fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        self.act(Act::Notify(channel.to_owned(), payload.to_owned()))
+    }
+
+    fn locks(&self) -> Vec<ShownLock> {
+        let processes: BTreeMap<u64, i32> =
+            self.all.sessions().iter().map(|session| (session.id, session.process())).collect();
+        let shown = |(key, shared, session, granted): (AdvisoryKey, bool, u64, bool)| {
+            let process = processes.get(&session).copied().unwrap_or_default();
+            ShownLock { key, shared, process, granted }
+        };
+        self.all.advisory.all().into_iter().map(shown).collect()
+    }
+
+    fn sessions(&self) -> Vec<ShownSession> {
+        let shown = |session: Arc<SessionPeer>| ShownSession { wait: session.wait(), ..session.shown.lock().clone() };
+        self.all.sessions().into_iter().map(shown).collect()
+    }
+}
