@@ -1,13 +1,18 @@
-"""What clients of PostgreSQL send daily: advisory locks, LISTEN and NOTIFY, 23505 with its fields, who is there."""
+"""What clients of PostgreSQL send daily: advisory locks, LISTEN and NOTIFY, 23505 with its fields, metrics, who is there."""
 
 import asyncio
+import re
 import subprocess
+import tempfile
 import threading
 import time
+import unittest
+import urllib.error
+import urllib.request
 
 import asyncpg
 import psycopg
-from server import ServerCase
+from server import ServerCase, program
 
 
 class Daily(ServerCase):
@@ -166,3 +171,73 @@ class Daily(ServerCase):
             self.assertEqual(one.execute("SELECT pg_backend_pid()").fetchone(), (one.info.backend_pid,))
             own = two.execute("SELECT state FROM pg_stat_activity WHERE pid = pg_backend_pid()").fetchone()
             self.assertEqual(own, ("active",))
+
+
+class Watched(unittest.TestCase):
+    """A server with a second port, a limit of connections, and a log of slow statements."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="keyspan-watched-")
+        command = [program(), "serve", "--listen", "127.0.0.1:0", "--data", f"{self.folder.name}/data", "--metrics", "127.0.0.1:0"]
+        command += ["--max-connections", "2"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().strip().rsplit(":", 1)[1])
+        self.log = []
+        while not self.log or "metrics on" not in self.log[-1]:
+            self.log.append(self.process.stderr.readline())
+        self.url = re.search(r"http://[0-9.:]+", self.log[-1]).group()
+
+    def tearDown(self):
+        self.stop()
+        self.folder.cleanup()
+
+    def stop(self):
+        """Answers the server's log."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.log += self.process.communicate(timeout=30)[1].splitlines()
+        return self.log
+
+    def connect(self):
+        return psycopg.connect(host="127.0.0.1", port=self.port, user="me", dbname="db", autocommit=True)
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return answer.read().decode()
+
+    def test_metrics_health_limit_and_slow_statements(self):
+        self.assertEqual(self.get("/health"), "ok\n")
+        with self.assertRaises(urllib.error.HTTPError) as missing:
+            self.get("/")
+        self.assertEqual(missing.exception.code, 404)
+        with self.connect() as one, self.connect():
+            with self.assertRaises(psycopg.OperationalError) as full:
+                self.connect()
+            self.assertIn("too many clients", str(full.exception))
+            self.assertEqual(one.execute("SHOW max_connections").fetchone(), ("2",))
+            one.execute("CREATE TABLE t (k int PRIMARY KEY, v text)")
+            one.execute("INSERT INTO t SELECT n, 'x' FROM generate_series(1, 100) AS s (n)")
+            one.execute("SELECT * FROM t").fetchall()
+            with self.assertRaises(psycopg.Error):
+                one.execute("SELECT nothing FROM t")
+            one.execute("SET log_min_duration_statement = 0")
+            one.execute("SELECT count(*) FROM t WHERE v <> 'secret'").fetchall()
+            one.execute("SET log_min_duration_statement = -1")
+            text = self.get("/metrics")
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        self.assertEqual(values["keyspan_connections"], "2")
+        self.assertEqual(values["keyspan_connections_max"], "2")
+        self.assertEqual(values["keyspan_connections_refused_total"], "1")
+        self.assertEqual(values['keyspan_statements_total{kind="insert",outcome="done"}'], "1")
+        self.assertEqual(values['keyspan_statements_total{kind="select",outcome="failed"}'], "1")
+        self.assertEqual(values["keyspan_rows_written_total"], "100")
+        self.assertGreaterEqual(int(values["keyspan_rows_sent_total"]), 100)
+        self.assertGreaterEqual(int(values["keyspan_rows_read_total"]), 200)
+        self.assertGreater(int(values["keyspan_memtable_bytes"]), 0)
+        self.assertEqual(values['keyspan_statement_seconds_bucket{kind="insert",le="+Inf"}'], "1")
+        slow = [line for line in self.stop() if "slow statement" in line]
+        # The second one is the SET that ends it.
+        self.assertEqual(len(slow), 2, self.log)
+        self.assertIn("SELECT count(*) FROM t WHERE v <> ?", slow[0])
+        self.assertNotIn("secret", "".join(self.log))
+        self.assertIn("rows_read=100", slow[0])

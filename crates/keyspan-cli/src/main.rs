@@ -13,6 +13,7 @@ mod failure;
 mod import;
 mod infer;
 mod look;
+mod metrics;
 mod open;
 mod output;
 mod progress;

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Failure, Result};
+use crate::metrics::MetricsServer;
 use crate::open;
 
 /// Serve a data directory to psql and any Postgres driver.
@@ -39,9 +40,12 @@ pub struct Arguments {
     /// A directory for a Unix socket, too.
     #[arg(long, value_name = "DIR")]
     socket: Option<PathBuf>,
-    /// Clients at a time.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    connections: usize,
+    /// Clients at a time; three of them only superusers.
+    #[arg(long, alias = "connections", value_name = "N", default_value_t = 100)]
+    max_connections: usize,
+    /// Where to answer `GET /metrics`, in Prometheus' format, and `GET /health`.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 /// Runs the subcommand: until SIGTERM or SIGINT.
@@ -61,13 +65,17 @@ async fn listen_and_serve(database: &Database, arguments: &Arguments) -> Result<
     let access = Access::new(arguments.access_rules()?);
     let options = ServerOptions {
         listen: arguments.listen,
-        max_connections: arguments.connections,
+        max_connections: arguments.max_connections,
         socket_directory: arguments.socket.clone(),
         tls: tls.clone(),
         access: access.clone(),
         ..ServerOptions::default()
     };
     let server = Server::bind(database.clone(), options).await?;
+    let metrics = match arguments.metrics {
+        Some(address) => Some(MetricsServer::bind(address, database.clone(), server.watch()).await?),
+        None => None,
+    };
     let told =
         writeln!(std::io::stdout(), "listening on {}", server.local_addr()).and_then(|()| std::io::stdout().flush());
     if told.is_err() {
@@ -79,9 +87,16 @@ async fn listen_and_serve(database: &Database, arguments: &Arguments) -> Result<
             arguments.reload(tls.as_ref(), &access);
         }
     };
+    let metering = async {
+        match metrics {
+            Some(metrics) => metrics.run().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         stopped = until_stopped(server) => stopped,
         () = reloading => Ok(()),
+        () = metering => Ok(()),
     }
 }
 

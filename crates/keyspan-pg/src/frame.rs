@@ -7,11 +7,14 @@
 //! The rule: a length is compared with the limit of its kind before it is used, and memory is reserved for the bytes
 //! that have arrived, never for the bytes announced.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes, BytesMut};
 use keyspan_model::{Error, ErrorKind};
 use tokio::io::AsyncReadExt;
 
 use crate::failure::{Failure, protocol};
+use crate::traffic::Traffic;
 use crate::transport::Reading;
 
 /// The longest startup packet, as in Postgres.
@@ -40,12 +43,13 @@ pub(crate) struct FrameReader {
     socket: Reading,
     buffer: BytesMut,
     limit: usize,
+    traffic: Arc<Traffic>,
 }
 
 impl FrameReader {
     /// Reads from this socket, short frames only.
-    pub(crate) fn new(socket: Reading) -> FrameReader {
-        FrameReader { socket, buffer: BytesMut::new(), limit: STRANGER_LIMIT }
+    pub(crate) fn new(socket: Reading, traffic: Arc<Traffic>) -> FrameReader {
+        FrameReader { socket, buffer: BytesMut::new(), limit: STRANGER_LIMIT, traffic }
     }
 
     /// Reads frames of at most `limit` bytes from now on.
@@ -134,7 +138,9 @@ impl FrameReader {
     /// Reads what has arrived; false at the end of the stream.
     async fn fill(&mut self) -> Result<bool, Failure> {
         self.buffer.reserve(8 * 1024);
-        Ok(self.socket.read_buf(&mut self.buffer).await? > 0)
+        let read = self.socket.read_buf(&mut self.buffer).await?;
+        self.traffic.received(read);
+        Ok(read > 0)
     }
 
     fn length_at(&self, offset: usize) -> Option<usize> {

@@ -30,11 +30,13 @@ pub mod server;
 mod simple;
 mod startup;
 pub mod tls;
+mod traffic;
 mod transport;
 mod types;
 #[cfg(test)]
 mod wire_tests;
 
 pub use access::{Access, AccessRules};
-pub use server::{RunningServer, Server, ServerOptions};
+pub use server::{RunningServer, Server, ServerOptions, ServerWatch};
 pub use tls::Tls;
+pub use traffic::ConnectionMetrics;

@@ -1,10 +1,13 @@
 //! The writing side of a connection: messages gather in a buffer and leave by bytes.
 
+use std::sync::Arc;
+
 use bytes::{Buf, BytesMut};
 use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::Message;
 use tokio::io::AsyncWriteExt;
 
+use crate::traffic::Traffic;
 use crate::transport::Writing;
 
 /// Bytes that gather before they are sent.
@@ -17,12 +20,13 @@ const KEPT_CAPACITY: usize = 1024 * 1024;
 pub(crate) struct Output {
     socket: Writing,
     buffer: BytesMut,
+    traffic: Arc<Traffic>,
 }
 
 impl Output {
     /// Writes to this socket.
-    pub(crate) fn new(socket: Writing) -> Output {
-        Output { socket, buffer: BytesMut::with_capacity(8 * 1024) }
+    pub(crate) fn new(socket: Writing, traffic: Arc<Traffic>) -> Output {
+        Output { socket, buffer: BytesMut::with_capacity(8 * 1024), traffic }
     }
 
     /// The socket, for another to be put in its place.
@@ -75,8 +79,9 @@ impl Output {
     /// Sends all that has gathered. Cancel-safe: what was not sent stays.
     pub(crate) async fn flush(&mut self) -> std::io::Result<()> {
         while self.buffer.has_remaining() {
-            if self.socket.write_buf(&mut self.buffer).await? == 0 {
-                return Err(std::io::ErrorKind::WriteZero.into());
+            match self.socket.write_buf(&mut self.buffer).await? {
+                0 => return Err(std::io::ErrorKind::WriteZero.into()),
+                written => self.traffic.sent(written),
             }
         }
         // TLS keeps what is written until it is told.

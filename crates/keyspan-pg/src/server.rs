@@ -29,6 +29,7 @@ use crate::frame::FrameReader;
 use crate::output::Output;
 use crate::startup::{Startup, Wish, greet};
 use crate::tls::Tls;
+use crate::traffic::{ConnectionMetrics, Traffic};
 use crate::transport::{self, Peer, Reading, Writing};
 
 /// Sockets that may be open before their start-up is complete, beside the connections.
@@ -96,6 +97,19 @@ struct Shared {
     connections: Mutex<HashMap<i32, Entry>>,
     next_process: AtomicI32,
     sockets: Arc<Semaphore>,
+    traffic: Arc<Traffic>,
+}
+
+/// Watches a server from outside of it.
+#[derive(Clone, Debug)]
+pub struct ServerWatch(Arc<Shared>);
+
+impl ServerWatch {
+    /// The server's connections now.
+    pub fn connections(&self) -> ConnectionMetrics {
+        let open = self.0.connections.lock().len();
+        self.0.traffic.read(open, self.0.options.max_connections)
+    }
 }
 
 /// What cancel requests need of a connection.
@@ -141,14 +155,25 @@ impl Server {
         let directory = options.socket_directory.as_deref();
         let unix = directory.map(|directory| listen_unix(directory, address.port())).transpose()?;
         let sockets = Arc::new(Semaphore::new(options.max_connections + STARTING_SOCKETS));
-        let shared =
-            Shared { database, options, connections: Mutex::default(), next_process: AtomicI32::new(1), sockets };
+        let shared = Shared {
+            database,
+            options,
+            connections: Mutex::default(),
+            next_process: AtomicI32::new(1),
+            sockets,
+            traffic: Arc::default(),
+        };
         Ok(Server { listener, unix, address, shared: Arc::new(shared), phase: watch::Sender::new(Phase::Serving) })
     }
 
     /// Where the server listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What tells of the server's connections, also while it runs.
+    pub fn watch(&self) -> ServerWatch {
+        ServerWatch(self.shared.clone())
     }
 
     /// Serves until `shutdown` resolves; then idle clients are told 57P01, running statements have
@@ -273,8 +298,8 @@ async fn converse(
     (read, write): (Reading, Writing),
     mut peer: Peer,
 ) {
-    let mut reader = FrameReader::new(read);
-    let mut out = Output::new(write);
+    let mut reader = FrameReader::new(read, shared.traffic.clone());
+    let mut out = Output::new(write, shared.traffic.clone());
     let mut draining = phase.clone();
     let greeting = async {
         let tls = shared.options.tls.as_ref().map(Tls::current);
@@ -293,7 +318,10 @@ async fn converse(
     match greeted {
         Ok(Ok(Wish::Session(startup))) => serve(&shared, phase, startup, peer.client(), reader, out).await,
         Ok(Ok(Wish::Cancel { process, secret })) => shared.cancel(process, &secret),
-        Ok(Err(Failure::Fatal(error) | Failure::Statement(error))) => farewell(&mut reader, &mut out, &error).await,
+        Ok(Err(Failure::Fatal(error) | Failure::Statement(error))) => {
+            shared.traffic.refused();
+            farewell(&mut reader, &mut out, &error).await;
+        }
         // It closed, or said nothing for too long.
         Ok(Ok(Wish::Nothing) | Err(Failure::Gone)) | Err(_) => {}
     }
@@ -311,8 +339,12 @@ async fn serve(
     let control = Control::new(session.cancel_handle(), phase);
     let place = match startup.apply(&mut session).and_then(|()| shared.register(&startup, control.canceller())) {
         Ok(place) => place,
-        Err(error) => return farewell(&mut reader, &mut out, &error).await,
+        Err(error) => {
+            shared.traffic.refused();
+            return farewell(&mut reader, &mut out, &error).await;
+        }
     };
+    shared.traffic.accepted();
     session.identify(place.process, client, shared.options.max_connections);
     if let Err(error) = startup.welcome(&mut session, place.process, &place.secret, &mut out) {
         return farewell(&mut reader, &mut out, &error).await;

@@ -152,6 +152,17 @@ impl Database {
         Ok(self.embedded("statistics of files and memory")?.stats())
     }
 
+    /// Fails while nothing can be written any more until the database is opened again.
+    ///
+    /// # Errors
+    /// What has broken the commit log.
+    pub fn check_health(&self) -> Result<()> {
+        match self.inner.embedded.as_ref().and_then(|store| store.failure()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
     /// What has been done since the database was opened.
     pub fn counters(&self) -> Counters {
         let counts = &self.inner.counts;

@@ -94,7 +94,9 @@ pub use keyspan_cql::{
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 pub use keyspan_query::Zone;
-pub use keyspan_store::{BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, check, repair, restore};
+pub use keyspan_store::{
+    BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, StoreStats, check, repair, restore,
+};
 pub use open::Options;
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;

@@ -148,6 +148,11 @@ impl EmbeddedStore {
         self.core.backup(target, stop)
     }
 
+    /// Why nothing can be written any more until a restart: the commit log has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.core.log().failure()
+    }
+
     /// Statistics of the store.
     pub fn stats(&self) -> StoreStats {
         let (log_bytes, log_syncs) = self.core.log().size();
