@@ -1,8 +1,11 @@
 //! The store against a plain `BTreeMap`: random writes, deletes, TTLs, explicit timestamps, schema changes, flushes,
-//! compactions and reopens, with a memory budget far below the data.
+//! compactions and reopens, with a memory budget far below the data. Columns are indexed and not, and files of indexes
+//! damaged (`index`).
 //!
 //! The model keeps, for each cell, the write that wins (larger timestamp; ties as in `docs/decisions.md`) and, for
 //! each row, the newest deletion that covers it. `KEYSPAN_SEED` repeats a run, `KEYSPAN_STEPS` makes it longer.
+
+mod index;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -119,6 +122,8 @@ struct Run {
     hour: usize,
     flushes: u64,
     compactions: u64,
+    /// Scans whose rows indexes have found.
+    found: u64,
 }
 
 fn options(clock: &Arc<ManualClock>) -> StoreOptions {
@@ -171,6 +176,7 @@ fn table(catalog: &mut Catalog, descending: bool) -> TableDef {
         gc_grace: 864_000,
         checks: vec![],
         options: BTreeMap::new(),
+        indexes: vec![],
     }
 }
 
@@ -198,6 +204,7 @@ impl Run {
             hour: 0,
             flushes: 0,
             compactions: 0,
+            found: 0,
         }
     }
 
@@ -351,6 +358,7 @@ impl Run {
         if table.columns.len() > 4 && self.random.below(2) == 0 {
             let at = 2 + self.random.below(table.columns.len() - 2);
             let gone = table.columns.remove(at).id.0;
+            table.indexes.retain(|index| index.columns != [ColumnId(gone)]);
             self.model.rows.values_mut().for_each(|row| drop(row.cells.remove(&gone)));
         } else {
             let ty = [ColumnType::Int, ColumnType::Text][self.random.below(2)];
@@ -380,6 +388,7 @@ impl Run {
         self.flushes += stats.flushes;
         self.compactions += stats.compactions;
         self.store.close().unwrap();
+        self.damage_indexes();
         self.store = EmbeddedStore::open(self.folder.path(), options(&self.clock)).unwrap();
         let found = self.store.catalog().tables[&TableId(self.table.id.0)].clone();
         assert_eq!(*found, self.table);
@@ -397,10 +406,12 @@ impl Run {
             }
             880..=884 => self.store.compact().await.unwrap(),
             885..=889 => self.reopen().await,
-            890..=894 => self.change_columns().await,
+            890..=892 => self.change_columns().await,
+            893..=894 => self.change_indexes().await,
             895 => self.truncate().await,
             896..=939 => self.check_get().await,
-            940..=979 => self.check_span().await,
+            940..=959 => self.check_span().await,
+            960..=984 => self.check_index().await,
             _ => self.check_all().await,
         }
     }
@@ -521,7 +532,7 @@ fn rows_of(batch: &RecordBatch, types: &[ColumnType]) -> Vec<(Key, Vec<Value>)> 
     (0..batch.num_rows()).map(|row| (key(row), (2..types.len()).map(|c| value(row, c)).collect())).collect()
 }
 
-async fn run(seed: u64, steps: usize) -> (u64, u64) {
+async fn run(seed: u64, steps: usize) -> (u64, u64, u64) {
     let mut run = Run::new(seed).await;
     for _ in 0..steps {
         run.step().await;
@@ -529,8 +540,9 @@ async fn run(seed: u64, steps: usize) -> (u64, u64) {
     run.reopen().await;
     run.store.compact().await.unwrap();
     run.check_all().await;
+    run.check_index().await;
     let stats = run.store.stats();
-    (run.flushes + stats.flushes, run.compactions + stats.compactions)
+    (run.flushes + stats.flushes, run.compactions + stats.compactions, run.found)
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -541,13 +553,15 @@ fn setting(name: &str) -> Option<u64> {
 async fn random_operations_agree_with_a_map() {
     let steps = setting("KEYSPAN_STEPS").unwrap_or(3_000) as usize;
     let seeds = setting("KEYSPAN_SEED").map_or(vec![1, 2, 3], |seed| vec![seed]);
-    let (mut flushes, mut compactions) = (0, 0);
+    let (mut flushes, mut compactions, mut found) = (0, 0, 0);
     for seed in seeds {
         println!("seed {seed}");
-        let (f, c) = run(seed, steps).await;
+        let (f, c, i) = run(seed, steps).await;
         flushes += f;
         compactions += c;
+        found += i;
     }
+    assert!(found > steps as u64 / 60, "indexes have found the rows of {found} scans only");
     assert!(
         flushes > 20 && compactions > 5,
         "the data never left memory: {flushes} flushes, {compactions} compactions"

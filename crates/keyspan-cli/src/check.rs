@@ -63,4 +63,7 @@ pub fn print_report(data: &Path, report: &CheckReport) {
     for name in &report.left_over {
         println!("  left over, removed at the next opening or backup: {name}");
     }
+    for damaged in &report.damaged_indexes {
+        println!("  an index to be built anew while the database is open, nothing is lost: {damaged}");
+    }
 }

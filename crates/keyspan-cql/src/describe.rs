@@ -67,6 +67,8 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         Describe::Tables
     } else if names_it && reader.eat_any(&["table", "view", "columnfamily"]).is_some() {
         Describe::Table(reader.object_name()?)
+    } else if names_it && reader.eat("index") {
+        Describe::Index(reader.object_name()?)
     } else {
         Describe::Any(reader.object_name()?)
     };

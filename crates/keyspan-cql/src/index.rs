@@ -4,12 +4,14 @@ use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::statement::{CreateIndex, Statement};
+use crate::statement::{CreateIndex, IndexedPart, OptionValue, Statement};
 
-/// `CREATE [UNIQUE] INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON table [USING method] (columns) …`.
+/// `CREATE [UNIQUE | CUSTOM] INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON table [USING method] (columns)
+/// [USING 'class'] …`.
 pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.expect("create")?;
     let unique = reader.eat("unique");
+    reader.eat("custom");
     reader.expect("index")?;
     reader.eat("concurrently");
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
@@ -17,11 +19,9 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.expect("on")?;
     reader.eat("only");
     let table = reader.object_name()?;
-    if reader.eat("using") {
-        reader.name()?;
-    }
-    let columns = reader.parenthesized(column)?;
-    // INCLUDE, WITH and the like change how an index is kept, not what it answers. WHERE would change that.
+    let mut method = if reader.eat("using") { Some(reader.name()?) } else { None };
+    let parts = reader.parenthesized(part)?;
+    // INCLUDE, WITH (…) and the like change how an index is kept, not what it answers. WHERE would change that.
     if reader.at("where") {
         let error = reader.not_supported("an index of some rows only is not supported");
         return Err(error.with_hint("Leave out WHERE."));
@@ -30,24 +30,29 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         reader.names()?;
     }
     if reader.eat("using") {
-        reader.string()?;
+        method = Some(reader.string()?);
     }
+    let mut options = Vec::new();
     if reader.eat("with") {
         if reader.eat("options") {
             reader.expect_token(&Token::Eq)?;
-            crate::keyspace::value(reader)?;
+            let OptionValue::Map(entries) = crate::keyspace::value(reader)? else { return Err(reader.unexpected()) };
+            options = entries;
         } else {
             reader.parenthesized(crate::keyspace::option)?;
         }
     }
-    Ok(Statement::CreateIndex(CreateIndex { name, table, columns, unique, if_not_exists }))
+    Ok(Statement::CreateIndex(CreateIndex { name, table, parts, method, options, unique, if_not_exists }))
 }
 
 /// One indexed column with its ASC, DESC, NULLS FIRST; an expression stands as its text.
-fn column(reader: &mut Reader) -> Result<String> {
+fn part(reader: &mut Reader) -> Result<IndexedPart> {
     let is_name =
         matches!(reader.token(0), Token::Word(_)) && !matches!(reader.token(1), Token::LParen | Token::Period);
-    let column = if is_name { reader.name()? } else { reader.source_expression()?.text };
+    let part = match is_name {
+        true => IndexedPart::Column(reader.name()?),
+        false => IndexedPart::Expression(reader.source_expression()?.text),
+    };
     if !matches!(reader.word(0), None | Some("asc" | "desc" | "nulls")) {
         // An operator class.
         reader.object_name()?;
@@ -56,5 +61,5 @@ fn column(reader: &mut Reader) -> Result<String> {
     if reader.eat("nulls") && reader.eat_any(&["first", "last"]).is_none() {
         return Err(reader.unexpected());
     }
-    Ok(column)
+    Ok(part)
 }

@@ -159,7 +159,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
         (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
-        (Some("index"), _) | (Some("unique"), Some("index")) => index::create(reader),
+        (Some("index"), _) | (Some("unique" | "custom"), Some("index")) => index::create(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {
             reader.skip();
             reader.unexpected()

@@ -34,7 +34,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["create", "aggregate"], "CREATE AGGREGATE", "Use the aggregates there are, or a view."),
     (&["create", "procedure"], "CREATE PROCEDURE", "Run the statements from a client program."),
     (&["create", "trigger"], "CREATE TRIGGER", "Run the statements from a client program."),
-    (&["create", "custom"], "CREATE CUSTOM INDEX", "Put the column into the row key."),
     (&["create", "extension"], "CREATE EXTENSION", "There are no extensions."),
     (&["create", "collation"], "CREATE COLLATION", "Text is ordered by its bytes."),
     (&["create", "rule"], "CREATE RULE", "Use a view."),

@@ -110,7 +110,11 @@ fn definitions() {
             "ALTER TABLE t ALTER COLUMN a SET DEFAULT 1, ALTER a DROP NOT NULL",
             "SetNotNull { column: \"a\", not_null: false }",
         ),
-        ("CREATE INDEX \"ix\" ON t (\"index\", lower(a) DESC)", "columns: [\"index\", \"lower(a)\"]"),
+        ("CREATE INDEX \"ix\" ON t (\"index\", lower(a) DESC)", "parts: [Column(\"index\"), Expression(\"lower(a)\")]"),
+        (
+            "CREATE CUSTOM INDEX ON t (a) USING 'sai' WITH OPTIONS = {'ascii': 'true'}",
+            "method: Some(\"sai\"), options: [(\"ascii\"",
+        ),
         ("COMMENT ON COLUMN s.t.c IS NULL", "column: Some(\"c\"), comment: None"),
         ("TRUNCATE TABLE a, b", "Truncate"),
     ]);

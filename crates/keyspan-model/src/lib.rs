@@ -49,8 +49,8 @@ pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_pref
 pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
-    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, GcRule, KeyColumn, KeyspaceDef, Member,
-    RelationDef, RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, ValueColumn, ViewDef,
+    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, GcRule, IndexDef, KeyColumn, KeyspaceDef,
+    Member, RelationDef, RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use types::ColumnType;

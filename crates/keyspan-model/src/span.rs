@@ -48,6 +48,23 @@ pub struct ColumnRange {
     pub lower: Bound<Value>,
     /// Greatest value.
     pub upper: Bound<Value>,
+    /// The parts of the range that count, ascending and disjoint, as IN has them; empty: all of it.
+    pub parts: Vec<(Bound<Value>, Bound<Value>)>,
+}
+
+impl ColumnRange {
+    /// All values between two bounds.
+    pub fn between(column: ColumnId, lower: Bound<Value>, upper: Bound<Value>) -> ColumnRange {
+        ColumnRange { column, lower, upper, parts: Vec::new() }
+    }
+
+    /// The parts that count.
+    pub fn intervals(&self) -> Vec<(Bound<Value>, Bound<Value>)> {
+        match self.parts.as_slice() {
+            [] => vec![(self.lower.clone(), self.upper.clone())],
+            parts => parts.to_vec(),
+        }
+    }
 }
 
 /// The order in which a scan delivers rows.

@@ -80,6 +80,7 @@ impl Rows {
             gc_grace: 0,
             checks: Vec::new(),
             options: BTreeMap::new(),
+            indexes: Vec::new(),
         });
         catalog.tables.insert(table.id, table.clone());
         catalog.version += 1;
@@ -182,6 +183,7 @@ impl Snapshot for Rows {
             segments: 0,
             pruned: Vec::new(),
             statistics: ScanStatistics { rows: known, bytes: Known::Unknown, ranges },
+            found: None,
         })
     }
 

@@ -181,6 +181,28 @@ pub struct ScanPlan {
     pub pruned: Vec<(&'static str, usize)>,
     /// What is known of all rows in the spans.
     pub statistics: ScanStatistics,
+    /// What indexes have found, where only that is read.
+    pub found: Option<FoundByIndex>,
+}
+
+/// How far the index of a column is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexState {
+    /// Segments that have it.
+    pub built: u64,
+    /// All segments.
+    pub segments: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// What indexes have found for a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundByIndex {
+    /// The columns whose indexes were asked.
+    pub columns: Vec<ColumnId>,
+    /// Rows to look at.
+    pub keys: u64,
 }
 
 /// Where rows may have changed.
@@ -252,6 +274,11 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
 
     /// Bytes that a relation takes, in memory and on disk, as far as the store knows.
     fn relation_bytes(&self, relation: RelationId) -> Known<u64>;
+
+    /// How far the index of a column is built. `None`: the store builds none.
+    fn index_state(&self, _relation: RelationId, _column: ColumnId) -> Option<IndexState> {
+        None
+    }
 
     /// The Arrow schema of a scan's output: the columns' types, key columns not null.
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef>;

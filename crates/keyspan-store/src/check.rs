@@ -16,7 +16,8 @@ use crate::files::{Files, LocalFiles, corrupted};
 use crate::format::{Format, named};
 use crate::log::{LogFile, LoggedMutation, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{Manifest, ManifestState, checkpoints, read_checkpoint};
-use crate::segment::{SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, verify_segment};
+use crate::run::IndexedColumn;
+use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment, SegmentRecord, data_path, index_path, verify_segment};
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct CheckReport {
     pub checkpoints: usize,
     /// Files that nothing refers to; they are removed when the store is opened.
     pub left_over: Vec<String>,
+    /// Files of indexes that are damaged; they are made anew while the store is open.
+    pub damaged_indexes: Vec<String>,
     /// What is wrong: each names its file.
     pub problems: Vec<Error>,
 }
@@ -133,6 +136,7 @@ fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut
             report.segments += 1;
             report.segment_rows += verified.rows;
             report.segment_bytes += verified.bytes;
+            check_values(files, relation, record, report);
         }
     }
     let live: BTreeSet<SegmentId> = manifest.segments.keys().copied().collect();
@@ -142,6 +146,16 @@ fn check_segments(files: &Arc<dyn Files>, manifest: &ManifestState, report: &mut
         id.is_none_or(|id| !live.contains(&id))
     };
     report.left_over = names.into_iter().filter(dead).map(|name| format!("{SEGMENT_DIRECTORY}/{name}")).collect();
+}
+
+/// Verifies the value indexes of a segment. No answer depends on them, so damage is no problem of the directory.
+fn check_values(files: &Arc<dyn Files>, relation: &RelationDef, record: &SegmentRecord, report: &mut CheckReport) {
+    let segment = Segment::new(Arc::clone(files), BlockCache::new(1 << 20), relation, record.clone());
+    for column in relation.indexed.iter().filter_map(|column| IndexedColumn::new(relation, *column)) {
+        if let Some(Err(error)) = segment.verify_value_index(&column) {
+            report.damaged_indexes.push(error.message);
+        }
+    }
 }
 
 /// Reads the log, and the segments that only it names.

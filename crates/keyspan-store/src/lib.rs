@@ -32,6 +32,9 @@ pub mod row;
 pub mod run;
 pub mod scan;
 pub mod segment;
+mod sparse_keys;
+mod value_index;
+mod varint;
 mod window;
 
 pub use backup::BackupReport;

@@ -10,17 +10,22 @@ use arrow::array::{Array, ArrayRef, BinaryArray, BooleanBufferBuilder, UInt32Arr
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
 use keyspan_model::array::{ColumnBuilder, canonical_floats, compacted};
-use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result};
+use keyspan_model::{BatchWrite, ColumnId, Error, KeyEncoder, RelationDef, Result, SegmentId};
+use parking_lot::Mutex;
 
 use crate::row::{CellStamp, RowEntry};
 use crate::run::{
-    Bits, CellColumn, ExtentBuilder, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
-    Wanted, WholeKey,
+    Bits, CellColumn, ExtentBuilder, IndexedColumn, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta,
+    SortedRun, ValueRanges, Wanted, WholeKey,
 };
+use crate::value_index::{About, ValueIndex, memory_index};
 use keyspan_seam::ScanCounters;
 
 /// Rows that are looked at together.
 const BLOCK_ROWS: usize = 8192;
+
+/// Rows from which on values are sorted when they are first looked up.
+const INDEXED_ROWS: usize = 4096;
 
 /// A run in memory.
 #[derive(Clone, Debug)]
@@ -31,6 +36,18 @@ pub struct MemoryRun {
     columns: Vec<ColumnId>,
     overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
+    values: KnownValues,
+}
+
+/// The value indexes of a run, each made when it is first asked for.
+#[derive(Debug, Default)]
+struct KnownValues(Mutex<Vec<(ColumnId, Arc<ValueIndex>)>>);
+
+impl Clone for KnownValues {
+    /// A cloned run has none.
+    fn clone(&self) -> KnownValues {
+        KnownValues::default()
+    }
 }
 
 impl MemoryRun {
@@ -54,6 +71,7 @@ impl MemoryRun {
             columns,
             overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
+            values: KnownValues::default(),
         })
     }
 
@@ -125,6 +143,18 @@ impl MemoryRun {
         self.batch.encoded.as_ref().expect("every memory run has its encoded keys")
     }
 
+    /// The value index of a column, made now if need be.
+    fn value_index(&self, column: &IndexedColumn) -> Result<Arc<ValueIndex>> {
+        let mut known = self.values.0.lock();
+        if let Some((_, index)) = known.iter().find(|(id, _)| *id == column.id) {
+            return Ok(Arc::clone(index));
+        }
+        let about = About { segment: SegmentId(0), column: column.id, ty: column.ty, rows: self.batch.rows as u64 };
+        let index = Arc::new(memory_index(self, column, &about)?);
+        known.push((column.id, Arc::clone(&index)));
+        Ok(index)
+    }
+
     fn position(&self, key: &[u8]) -> usize {
         let (encoded, mut low, mut high) = (self.encoded(), 0, self.batch.rows);
         while low < high {
@@ -184,6 +214,17 @@ impl SortedRun for MemoryRun {
 
     fn may_contain(&self, key: &WholeKey<'_>) -> bool {
         self.meta.all.may_contain(key)
+    }
+
+    fn rows_with(&self, wanted: &ValueRanges, most: usize, counters: &ScanCounters) -> Result<Option<Vec<u32>>> {
+        match self.batch.rows < INDEXED_ROWS {
+            true => wanted.look_through(self, most, counters),
+            false => self.value_index(&wanted.column)?.rows_with(wanted, most),
+        }
+    }
+
+    fn has_values_of(&self, _: ColumnId) -> bool {
+        true
     }
 
     fn in_memory(&self) -> bool {

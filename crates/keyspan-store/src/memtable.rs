@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::memory_run::{MemoryRun, RowsBuilder};
 use crate::row::RowEntry;
-use crate::run::{Extent, RunMeta, WholeKey};
+use crate::run::{Extent, RunMeta, ValueRanges, WholeKey};
 
 /// Rows after which a memtable is frozen.
 pub const FREEZE_ROWS: usize = 65_536;
@@ -143,6 +143,17 @@ impl Memtable {
     }
 }
 
+impl ValueRanges {
+    /// Whether the row with this key has a value inside, as one entry of it says.
+    fn are_in(&self, encoder: &KeyEncoder, key: &[u8], entry: &RowEntry) -> bool {
+        if let Some(place) = self.column.place_in_key() {
+            return encoder.columns(key).nth(place).is_some_and(|part| self.contain_part(part));
+        }
+        let mut own = entry.cells.iter().filter(|(column, _)| *column == self.column.id);
+        own.any(|(_, cell)| cell.content.as_ref().is_ok_and(|value| self.contain_value(value)))
+    }
+}
+
 /// Estimated bytes of a skip list node.
 const ENTRY_OVERHEAD: usize = 96;
 
@@ -181,6 +192,36 @@ impl MemtableView {
         first.map(|entry| entry.key().0.clone())
     }
 
+    /// The keys of rows in which a column may have one of these values, ascending; `None`: more than `most`.
+    pub(crate) fn keys_with(&self, wanted: &ValueRanges, most: usize) -> Option<Vec<Vec<u8>>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for entry in self.table.range(&[], None).filter(|entry| entry.key().1.0 <= self.seq) {
+            let key = &entry.key().0;
+            if keys.last() != Some(key) && wanted.are_in(&self.table.key, key, entry.value()) {
+                keys.push(key.clone());
+                if keys.len() > most {
+                    return None;
+                }
+            }
+        }
+        Some(keys)
+    }
+
+    /// The rows with these keys, which ascend, as columns.
+    pub(crate) fn rows_of(&self, keys: &[Vec<u8>]) -> Result<MemoryRun> {
+        let mut builder = RowsBuilder::new(&self.relation);
+        for key in keys {
+            if let Some(row) = self.get(key) {
+                builder.push(key.clone(), row)?;
+            }
+        }
+        builder.finish(self.seqs())
+    }
+
+    fn seqs(&self) -> (u64, u64) {
+        self.table.seqs().map_or((0, 0), |seqs| (seqs.0, seqs.1.min(self.seq)))
+    }
+
     /// All rows as columns, made once.
     pub fn whole(&self) -> Result<Arc<MemoryRun>> {
         if let Some(known) = self.known_whole() {
@@ -214,6 +255,6 @@ impl MemtableView {
         if let Some((key, row)) = current {
             builder.push(key, row)?;
         }
-        builder.finish(self.table.seqs().map_or((0, 0), |seqs| (seqs.0, seqs.1.min(self.seq))))
+        builder.finish(self.seqs())
     }
 }

@@ -3,8 +3,8 @@
 use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
-    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, KeyspaceDef, Member, TableDef, Value,
-    ViewDef,
+    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyspaceDef, Member,
+    TableDef, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -41,6 +41,14 @@ pub(crate) fn table(table: &TableDef) -> String {
     let (keyspace, name) = (quoted(&table.keyspace), quoted(&table.name));
     let options = options(table);
     format!("CREATE TABLE {keyspace}.{name} (\n    {}\n){options};", parts.join(",\n    "))
+}
+
+/// The CREATE INDEX of an index of a table.
+pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
+    let columns = index.columns.iter().filter_map(|column| table.column_by_id(*column));
+    let columns: Vec<String> = columns.map(|column| quoted(&column.name)).collect();
+    let (keyspace, of) = (quoted(&table.keyspace), quoted(&table.name));
+    format!("CREATE INDEX {} ON {keyspace}.{of} ({});", quoted(&index.name), columns.join(", "))
 }
 
 /// The type of a family and its rule.
@@ -140,9 +148,16 @@ pub(crate) fn keyspace_row(definition: &KeyspaceDef) -> Vec<String> {
     vec![definition.name.clone(), "keyspace".into(), definition.name.clone(), keyspace(definition)]
 }
 
-/// A table's row of DESCRIBE.
-pub(crate) fn table_row(definition: &TableDef) -> Vec<String> {
-    vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(definition)]
+/// The rows of DESCRIBE of a table and its indexes.
+pub(crate) fn table_rows(definition: &TableDef) -> Vec<Vec<String>> {
+    let own = vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(definition)];
+    let indexes = definition.indexes.iter().map(|index| index_row(definition, index));
+    std::iter::once(own).chain(indexes).collect()
+}
+
+/// An index's row of DESCRIBE.
+pub(crate) fn index_row(of: &TableDef, definition: &IndexDef) -> Vec<String> {
+    vec![of.keyspace.clone(), "index".into(), definition.name.clone(), index(of, definition)]
 }
 
 /// A view's row of DESCRIBE.

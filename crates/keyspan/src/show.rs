@@ -104,7 +104,11 @@ fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Res
 
 fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<String> {
     Ok(match names::expect(catalog, &context.settings.search_path(), name)? {
-        TableOrView::Table(table) => describe::table(&table),
+        TableOrView::Table(table) => {
+            let indexes = table.indexes.iter().map(|index| describe::index(&table, index));
+            let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).collect();
+            all.join("\n")
+        }
         TableOrView::View(view) => describe::view(&view),
     })
 }
@@ -119,7 +123,7 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
     let catalog = context.shown_catalog();
     let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
         let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
-        rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).map(|t| describe::table_row(t)));
+        rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).flat_map(|t| describe::table_rows(t)));
         rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).map(|v| describe::view_row(v)));
         rows
     };
@@ -137,9 +141,20 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
         Describe::Any(name) if name.keyspace.is_none() && catalog.keyspaces.contains_key(&name.name) => {
             everything_of(&name.name)
         }
+        Describe::Index(name) => {
+            let path = context.settings.search_path();
+            let keyspaces = name.keyspace.as_ref().map_or(path.as_slice(), std::slice::from_ref);
+            let found = keyspaces.iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
+            let missing = || {
+                let message = format!("index \"{}\" does not exist", names::display(name));
+                Error::new(ErrorKind::UndefinedObject, message)
+            };
+            let (table, index) = found.ok_or_else(missing)?;
+            vec![describe::index_row(table, index)]
+        }
         Describe::Table(name) | Describe::Any(name) => {
             match names::expect(&catalog, &context.settings.search_path(), name)? {
-                TableOrView::Table(table) => vec![describe::table_row(&table)],
+                TableOrView::Table(table) => describe::table_rows(&table),
                 TableOrView::View(view) => vec![describe::view_row(&view)],
             }
         }

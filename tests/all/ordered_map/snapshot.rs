@@ -147,6 +147,7 @@ impl Snapshot for MapSnapshot {
                 bytes: Known::Unknown,
                 ranges: vec![Known::Unknown; scan.columns.len()],
             },
+            found: None,
         })
     }
 

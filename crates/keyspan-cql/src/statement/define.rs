@@ -371,15 +371,28 @@ pub struct Truncate {
     pub restart_identity: bool,
 }
 
-/// `CREATE [UNIQUE] INDEX [IF NOT EXISTS] [name] ON table (columns)`.
+/// What an index is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexedPart {
+    /// A column.
+    Column(String),
+    /// An expression, as its source text: also CQL's `KEYS(m)`.
+    Expression(String),
+}
+
+/// `CREATE [UNIQUE | CUSTOM] INDEX [IF NOT EXISTS] [name] ON table [USING method] (columns) [USING 'class']`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateIndex {
     /// The index's name, where given.
     pub name: Option<String>,
     /// The table.
     pub table: ObjectName,
-    /// The indexed columns; an expression stands as its source text.
-    pub columns: Vec<String>,
+    /// Columns and expressions.
+    pub parts: Vec<IndexedPart>,
+    /// PostgreSQL's access method, or Cassandra's class.
+    pub method: Option<String>,
+    /// Cassandra's `WITH OPTIONS = {…}`.
+    pub options: Vec<(String, OptionValue)>,
     /// UNIQUE was said.
     pub unique: bool,
     /// Answer a notice if it exists.

@@ -81,6 +81,8 @@ pub enum Describe {
     Tables,
     /// `DESCRIBE TABLE | VIEW name`.
     Table(ObjectName),
+    /// `DESCRIBE INDEX name`.
+    Index(ObjectName),
     /// `DESCRIBE name`: whatever has that name.
     Any(ObjectName),
 }

@@ -175,6 +175,18 @@ impl FamilyDef {
     }
 }
 
+/// A secondary index. It changes no answer: runs of the table get value indexes of its columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexDef {
+    /// Never reused.
+    pub id: TableId,
+    /// Unique in the table's keyspace, tables, views and sequences included.
+    pub name: String,
+    /// Its columns, each indexed on its own; at least one.
+    pub columns: Vec<ColumnId>,
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,6 +217,9 @@ pub struct TableDef {
     pub checks: Vec<Check>,
     /// Every option as written, known or not: pasted Cassandra DDL is stored and shown.
     pub options: BTreeMap<String, String>,
+    /// Secondary indexes. A program that knows none refuses a table that has some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexDef>,
 }
 
 /// A key column of a relation.
@@ -274,6 +289,9 @@ pub struct RelationDef {
     pub gc: GcRule,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
+    /// Columns whose values are indexed: value columns, and key columns but the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexed: Vec<ColumnId>,
 }
 
 /// A view: a named query, kept as its source text.
@@ -338,7 +356,7 @@ pub struct Catalog {
     /// By id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::shared_map")]
     pub sequences: BTreeMap<TableId, Arc<SequenceDef>>,
-    /// Next unused table (and view, and sequence) id.
+    /// Next unused table (and view, sequence and index) id.
     pub next_table: u32,
     /// Next unused relation id.
     pub next_relation: u32,
@@ -477,7 +495,23 @@ impl TableDef {
             let name = "has_family_cells".into();
             values.push(ValueColumn { id: PRESENCE_COLUMN, name, ty: ColumnType::Boolean });
         }
-        self.relation(self.rows, RelationKind::Rows, key, values, window)
+        let relation = self.relation(self.rows, RelationKind::Rows, key, values, window);
+        RelationDef { indexed: self.indexed(), ..relation }
+    }
+
+    /// The columns that its indexes are about, each once, but for the first key column: spans answer that one.
+    fn indexed(&self) -> Vec<ColumnId> {
+        let first = self.key().next().map(|column| column.id);
+        let mut columns: Vec<ColumnId> = self.indexes.iter().flat_map(|index| index.columns.clone()).collect();
+        columns.retain(|column| Some(*column) != first);
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// The indexes on a column.
+    pub fn indexes_on(&self, column: ColumnId) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().filter(move |index| index.columns.contains(&column))
     }
 
     /// The relation of the static columns.
@@ -525,6 +559,7 @@ impl TableDef {
             window,
             gc: GcRule::default(),
             gc_grace: self.gc_grace,
+            indexed: Vec::new(),
         }
     }
 
@@ -610,6 +645,12 @@ impl Catalog {
     /// The sequence of this name.
     pub fn sequence(&self, keyspace: &str, name: &str) -> Option<&Arc<SequenceDef>> {
         self.sequences.values().find(|sequence| sequence.keyspace == keyspace && sequence.name == name)
+    }
+
+    /// The index of this name, and its table.
+    pub fn index(&self, keyspace: &str, name: &str) -> Option<(&Arc<TableDef>, &IndexDef)> {
+        let tables = self.tables.values().filter(|table| table.keyspace == keyspace);
+        tables.flat_map(|table| table.indexes.iter().map(move |index| (table, index))).find(|(_, own)| own.name == name)
     }
 
     /// Forgets the sequences whose columns are gone.

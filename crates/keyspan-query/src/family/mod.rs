@@ -79,6 +79,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         name: format!("{}.{}", table.name, family.name),
         families: Vec::new(),
         checks: Vec::new(),
+        indexes: Vec::new(),
         ..table.clone()
     }
 }

@@ -192,7 +192,7 @@ impl GroupedScanExec {
         let mut scan = Scan { order: Order::Any, ..Scan::clone(&self.scan.scan) };
         if let (Some(column), Some((from, to))) = (self.time_column(), within) {
             let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
-            scan.ranges.push(ColumnRange { column, lower, upper });
+            scan.ranges.push(ColumnRange::between(column, lower, upper));
         }
         let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
         let splits = self.scan.plan.snapshot.plan(&scan, want).await.map_err(external)?.splits;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, IndexDef, Result, TableDef, Value};
 
 use super::definition::{format_type, type_of_name, type_of_oid};
 use super::relations::descending;
-use super::source::{Source, check_oid, index_oid, key_oid, table_oid};
+use super::source::{Source, check_oid, index_oid, indexed_columns, key_oid, table_oid};
 use crate::functions::{Call, Code, Overload, Parameter};
 use crate::syntax::quote_ident;
 
@@ -286,15 +286,25 @@ pub fn index_text(table: &TableDef) -> String {
     format!("CREATE UNIQUE INDEX {index} ON {schema}.{name} USING btree ({})", columns.join(", "))
 }
 
+/// `CREATE INDEX …` of a secondary index.
+pub fn secondary_index_text(table: &TableDef, index: &IndexDef) -> String {
+    let (schema, name) = (quote_ident(&table.keyspace), quote_ident(&table.name));
+    let columns: Vec<String> = indexed_columns(table, index).map(|column| quote_ident(&column.name)).collect();
+    format!("CREATE INDEX {} ON {schema}.{name} USING btree ({})", quote_ident(&index.name), columns.join(", "))
+}
+
 fn index_definition(call: &Call<'_>, values: &[Value]) -> Value {
     let source = Source::of(&call.facts);
     let oid = number(&values[0]).unwrap_or(0);
-    let Some(table) = source.table_around(oid).filter(|table| index_oid(table.id) == oid) else { return Value::Null };
+    let key = source.table_around(oid).filter(|table| index_oid(table.id) == oid);
+    let (text, columns) = match (key, source.index_of_oid(oid)) {
+        (Some(table), _) => (index_text(table), table.key().collect::<Vec<_>>()),
+        (None, Some((table, index))) => (secondary_index_text(table, index), indexed_columns(table, index).collect()),
+        (None, None) => return Value::Null,
+    };
     match values.get(1).and_then(number).and_then(|column| usize::try_from(column).ok()) {
-        None | Some(0) => Value::Text(index_text(table)),
-        Some(column) => {
-            table.key().nth(column - 1).map_or(Value::Null, |column| Value::Text(quote_ident(&column.name)))
-        }
+        None | Some(0) => Value::Text(text),
+        Some(column) => columns.get(column - 1).map_or(Value::Null, |column| Value::Text(quote_ident(&column.name))),
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - `definition`: names, columns and their types.
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
-//! - `relations`, `session_rows`, `information`: the rows.
+//! - `relations`, `session_rows`, `information`: the rows. `index`: how far indexes are built.
 //! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
 //! - `peers`: other sessions and the advisory locks.
 //! - `sequence`: `nextval` and its kin.
@@ -16,6 +16,7 @@
 mod asyncpg;
 mod definition;
 mod functions;
+mod index;
 mod information;
 mod keywords;
 mod lookup;
@@ -127,6 +128,9 @@ impl TableProvider for SystemTable {
         };
         let rows = match self.definition.schema {
             "information_schema" => information::rows(self.definition.name, &source),
+            _ if self.definition.name == "pg_stat_progress_create_index" => {
+                index::progress(&source, statement.snapshot.as_ref())
+            }
             _ => relations::rows(self.definition.name, &source)
                 .or_else(|| session_rows::rows(self.definition.name, &source))
                 .unwrap_or_default(),

@@ -1,15 +1,15 @@
 //! Rows about tables, views, columns, keys, constraints and types.
 
 use arrow::datatypes::Schema;
-use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Identity, Object, TableDef, TableId, ViewDef};
+use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Identity, IndexDef, Object, TableDef, TableId, ViewDef};
 
 use super::definition::{
     self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
 };
 use super::row::Row;
 use super::source::{
-    INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, default_oid, has_key, index_oid, key_name, key_numbers,
-    key_oid, row_type_oid, shown, table_oid,
+    INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, default_oid, has_key, index_oid, indexed_columns, key_name,
+    key_numbers, key_oid, numbers, row_type_oid, shown, table_oid,
 };
 
 /// The rows of a table of `pg_catalog`; `None` for those of other kinds.
@@ -69,13 +69,18 @@ fn classes(source: &Source) -> Vec<Row> {
                 .with("reltype", row_type_oid(table.id))
                 .with("relam", TABLE_METHOD)
                 .with("relfilenode", table_oid(table.id))
-                .with("relhasindex", has_key(table))
+                .with("relhasindex", has_key(table) || !table.indexes.is_empty())
                 .with("relchecks", table.checks.len()),
         );
         if has_key(table) {
             let row = class(index_oid(table.id), &key_name(table), &table.keyspace, "i", table.key_len());
             rows.push(row.with("relam", INDEX_METHOD).with("relfilenode", index_oid(table.id)));
         }
+    }
+    for (table, index) in source.indexes() {
+        let row = class(table_oid(index.id), &index.name, &table.keyspace, "i", index.columns.len());
+        let row = row.with("relowner", source.owner(table.id));
+        rows.push(row.with("relam", INDEX_METHOD).with("relfilenode", table_oid(index.id)));
     }
     for sequence in source.catalog.sequences.values() {
         let row = class(table_oid(sequence.id), &sequence.name, &sequence.keyspace, "S", 3);
@@ -157,6 +162,10 @@ fn attributes(source: &Source) -> Vec<Row> {
             rows.extend(key);
         }
     }
+    for (table, index) in source.indexes() {
+        let columns = indexed_columns(table, index).enumerate();
+        rows.extend(columns.map(|(place, c)| attribute(table_oid(index.id), &c.name, place + 1, type_of_column(c))));
+    }
     for (id, schema) in source.views.iter() {
         rows.extend(view_attributes(table_oid(*id), schema));
     }
@@ -208,7 +217,23 @@ fn indexes(source: &Source) -> Vec<Row> {
             // Postgres' bits: descending, nulls first.
             .with("indoption", each(|column| if descending(column) { 3 } else { 0 }))
     };
-    keyed(source).map(row).collect()
+    keyed(source).map(row).chain(source.indexes().map(|(table, index)| index_row(table, index))).collect()
+}
+
+/// A secondary index. While it is being built it is valid, too: the rest is read out of the table.
+fn index_row(table: &TableDef, index: &IndexDef) -> Row {
+    let collation = |column: &ColumnDef| type_of_oid(type_of_column(column).0).map_or(0, |ty| ty.collation);
+    let zeros: Vec<i64> = vec![0; index.columns.len()];
+    Row::new()
+        .with("indexrelid", table_oid(index.id))
+        .with("indrelid", table_oid(table.id))
+        .with("indnatts", index.columns.len())
+        .with("indnkeyatts", index.columns.len())
+        .flags(&["indimmediate", "indisvalid", "indisready", "indislive"])
+        .with("indkey", numbers(table, indexed_columns(table, index)))
+        .with("indcollation", indexed_columns(table, index).map(collation).collect::<Vec<i64>>())
+        .with("indclass", zeros.clone())
+        .with("indoption", zeros)
 }
 
 /// Whether a key column is in descending order.
@@ -290,7 +315,7 @@ fn tables(source: &Source) -> Vec<Row> {
     let row = |table: &TableDef| {
         let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
         row.with("tableowner", source.owner_name(table.id))
-            .with("hasindexes", has_key(table))
+            .with("hasindexes", has_key(table) || !table.indexes.is_empty())
             .with("hasrules", false)
             .with("hastriggers", false)
             .with("rowsecurity", false)
@@ -321,5 +346,9 @@ fn index_list(source: &Source) -> Vec<Row> {
         let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
         row.with("indexname", key_name(table)).with("indexdef", super::functions::index_text(table))
     };
-    keyed(source).map(row).collect()
+    let secondary = source.indexes().map(|(table, index)| {
+        let row = Row::new().with("schemaname", &table.keyspace).with("tablename", &table.name);
+        row.with("indexname", &index.name).with("indexdef", super::functions::secondary_index_text(table, index))
+    });
+    keyed(source).map(row).chain(secondary).collect()
 }

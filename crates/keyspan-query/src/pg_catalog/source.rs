@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, Member, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, IndexDef, Member, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
@@ -54,7 +54,7 @@ pub struct Class {
     pub name: String,
 }
 
-/// The OID of a table or view.
+/// The OID of a table, view, sequence or secondary index.
 pub fn table_oid(id: TableId) -> i64 {
     FIRST + i64::from(id.0) * STRIDE
 }
@@ -120,8 +120,18 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
 
 /// Numbers of the key's columns.
 pub fn key_numbers(table: &TableDef) -> Vec<i64> {
-    let place = |key: &ColumnDef| shown(table).find(|(_, column)| column.id == key.id).map(|(number, _)| number);
-    table.key().filter_map(place).filter_map(|number| i64::try_from(number).ok()).collect()
+    numbers(table, table.key())
+}
+
+/// The columns of a secondary index.
+pub fn indexed_columns<'a>(table: &'a TableDef, index: &'a IndexDef) -> impl Iterator<Item = &'a ColumnDef> {
+    index.columns.iter().filter_map(|column| table.column_by_id(*column))
+}
+
+/// The numbers under which columns are shown.
+pub fn numbers<'a>(table: &TableDef, columns: impl Iterator<Item = &'a ColumnDef>) -> Vec<i64> {
+    let place = |own: &ColumnDef| shown(table).find(|(_, column)| column.id == own.id).map(|(number, _)| number);
+    columns.filter_map(place).filter_map(|number| i64::try_from(number).ok()).collect()
 }
 
 impl Source {
@@ -169,6 +179,8 @@ impl Source {
                 all.push(class(index_oid(table.id), &table.keyspace, &key_name(table)));
             }
         }
+        let indexes = self.indexes();
+        all.extend(indexes.map(|(table, index)| class(table_oid(index.id), &table.keyspace, &index.name)));
         all.extend(self.catalog.views.values().map(|view| class(table_oid(view.id), &view.keyspace, &view.name)));
         let sequences = self.catalog.sequences.values();
         all.extend(sequences.map(|sequence| class(table_oid(sequence.id), &sequence.keyspace, &sequence.name)));
@@ -199,6 +211,16 @@ impl Source {
     pub fn is_visible(&self, class: &Class) -> bool {
         let quoted = format!("\"{}\"", class.name.replace('"', "\"\""));
         self.class_of_name(&quoted).is_some_and(|found| found.oid == class.oid)
+    }
+
+    /// The secondary indexes, and their tables.
+    pub fn indexes(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
+        self.catalog.tables.values().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+    }
+
+    /// The secondary index with this OID.
+    pub fn index_of_oid(&self, oid: i64) -> Option<(&Arc<TableDef>, &IndexDef)> {
+        self.indexes().find(|(_, index)| table_oid(index.id) == oid)
     }
 
     /// The table whose OID or whose index's or constraint's OID this is.

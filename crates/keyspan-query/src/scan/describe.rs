@@ -18,6 +18,7 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
     if let Some(divided) = exec.known_division() {
         describe_runs(divided, f)?;
+        describe_found(exec, divided, f)?;
     }
     match exec.scan.order {
         Order::Forward => write!(f, ", order=forward")?,
@@ -51,6 +52,15 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
         Some(rows) => write!(f, ", rows≈{rows}"),
         None => Ok(()),
     }
+}
+
+/// The indexes by which rows were found.
+fn describe_found(exec: &SpanScanExec, divided: &Divided, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(found) = &divided.store.found else { return Ok(()) };
+    let table = &exec.plan.table;
+    let indexes = found.columns.iter().filter_map(|column| table.indexes_on(*column).next());
+    let names: BTreeSet<&str> = indexes.map(|index| index.name.as_str()).collect();
+    write!(f, ", index=[{}]", names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// How runs are combined, and which are read.

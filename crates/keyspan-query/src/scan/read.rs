@@ -196,7 +196,11 @@ pub(super) fn execute(
         reader.batch_bytes = bytes_of_a_batch(context.memory_pool().as_ref());
         reader.counters = noted;
         let (reader, tasks) = (Arc::new(reader), context.session_config().target_partitions());
-        let splits = exec.divided().await?.splits(partition).to_vec();
+        let divided = exec.divided().await?;
+        if let Some(found) = divided.store.found.as_ref().filter(|_| partition == 0) {
+            MetricBuilder::new(&exec.metrics).global_counter("index_keys").add(found.keys as usize);
+        }
+        let splits = divided.splits(partition).to_vec();
         let ahead = splits.len() > 1 && tasks > 1 && exec.shape == Shape::Sequence;
         Ok::<_, DataFusionError>(if ahead { reader.ahead(splits, tasks) } else { reader.one_after_another(splits) })
     };

@@ -21,7 +21,7 @@ mod tests;
 use std::ops::Bound;
 
 use datafusion::logical_expr::Expr;
-use keyspan_model::{ColumnRange, RelationDef, Span};
+use keyspan_model::{ColumnRange, RelationDef, Span, Value};
 use keyspan_seam::Accepted;
 
 pub use key_match::{KeyMatch, KeyPart, KeyRange, key_of};
@@ -115,18 +115,27 @@ fn ranges(boxes: &[KeyBox], used: usize, relation: &RelationDef) -> Vec<ColumnRa
     for column in beyond {
         let domains: Option<Vec<&Domain>> = boxes.iter().map(|key_box| key_box.columns.get(column)).collect();
         let Some(domains) = domains else { continue };
-        let intervals = domains.iter().filter_map(|domain| domain.hull()).collect();
-        let hull = Domain::of(domains[0].ty, intervals).hull();
+        let intervals = domains.iter().flat_map(|domain| domain.intervals.clone()).collect();
+        let values = Domain::of(domains[0].ty, intervals);
+        let hull = values.hull();
         let bounded = |hull: &Interval| hull.lower != Bound::Unbounded || hull.upper != Bound::Unbounded;
         if let Some(hull) = hull.filter(bounded) {
             let id = match relation.key.get(*column) {
                 Some(key) => key.id,
                 None => relation.values[column - relation.key.len()].id,
             };
-            ranges.push(ColumnRange { column: id, lower: hull.lower, upper: hull.upper });
+            ranges.push(ColumnRange { column: id, lower: hull.lower, upper: hull.upper, parts: parts(values) });
         }
     }
     ranges
+}
+
+/// The intervals of a domain that has several.
+fn parts(values: Domain) -> Vec<(Bound<Value>, Bound<Value>)> {
+    match values.intervals.len() {
+        0 | 1 => Vec::new(),
+        _ => values.intervals.into_iter().map(|interval| (interval.lower, interval.upper)).collect(),
+    }
 }
 
 /// Which key columns have the same single value in every box *and* are answered by spans or re-checked by the scan.

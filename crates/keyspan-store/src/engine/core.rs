@@ -39,6 +39,10 @@ pub struct Core {
     pub flushing: Mutex<()>,
     /// Taken while segments are merged: one merge at a time.
     pub compacting: Mutex<()>,
+    /// Taken while value indexes are built: one builder at a time.
+    pub indexing: Mutex<()>,
+    /// The catalog's version when files of value indexes were looked through last.
+    pub swept: AtomicU64,
     /// Held for reading while files of a load are written or removed; closing waits for it.
     pub loads: RwLock<()>,
     /// Next unused segment id.
@@ -86,6 +90,8 @@ pub struct WorkerRequests {
     pub nudged: bool,
     /// Something was flushed that may have to be merged.
     pub merge: bool,
+    /// Value indexes may have to be built, or their files removed.
+    pub index: bool,
     /// Callers that wait for a flush of everything.
     pub flush: Vec<Reply>,
     /// Callers that wait for a merge of everything.

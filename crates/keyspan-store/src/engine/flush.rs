@@ -178,7 +178,11 @@ impl Core {
         drop(gone);
         drop(manifest);
         self.room.notify_waiters();
-        self.delete_dead()
+        self.delete_dead()?;
+        // Value indexes of what was dropped are of nothing now.
+        self.swept.store(u64::MAX, Ordering::Relaxed);
+        self.ask_for_index();
+        Ok(())
     }
 
     /// Relations of the version, and of the manifest's segments, that no schema names, neither the acknowledged one nor

@@ -134,7 +134,7 @@ impl Live {
         }
         // Where older versions have this value, they must not show.
         let (newest, v) = (Bound::Included(Value::BigInt(1_200)), self.table.columns[2].id);
-        let ranges = vec![ColumnRange { column: v, lower: newest.clone(), upper: newest }];
+        let ranges = vec![ColumnRange::between(v, newest.clone(), newest)];
         let mut first = read(&snapshot, &Scan { ranges, ..self.scan(Order::Any) }).2;
         first.retain(|(_, value)| *value == 1_200);
         first.sort_unstable();

@@ -13,6 +13,7 @@ mod compaction;
 mod core;
 mod disk;
 mod flush;
+mod index;
 mod lane;
 #[cfg(test)]
 mod live_tests;
@@ -85,6 +86,7 @@ impl EmbeddedStore {
         let core = Core::open(files, options)?;
         let workers = Mutex::new(if core.options.threads { worker::start(&core)? } else { Vec::new() });
         core.nudge();
+        core.ask_for_index();
         let caps = Caps { global_key_order: true, snapshots: true, atomic_batches: true, timestamp_step: 1 };
         Ok(Arc::new(EmbeddedStore { caps, core, workers }))
     }
@@ -261,6 +263,7 @@ impl Store for EmbeddedStore {
         let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
         self.enter(prepared).await?;
         self.core.nudge();
+        self.core.ask_for_index();
         catalog.ok_or_else(|| Error::internal("a change without a catalog"))
     }
 

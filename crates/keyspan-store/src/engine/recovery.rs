@@ -27,7 +27,7 @@ use crate::format::{Format, named};
 use crate::log::{CommitLog, LogOptions, Record, Replay, decode_body, log_files, needed_files};
 use crate::manifest::{CHECKPOINT_DIRECTORY, Edit, Manifest, ManifestState, Marks};
 use crate::restore::is_half_restored;
-use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment};
+use crate::segment::{BlockCache, SEGMENT_DIRECTORY, Segment, segment_of};
 
 const LOCK_FILE: &str = "LOCK";
 const LOG_DIRECTORY: &str = "log";
@@ -81,6 +81,8 @@ impl Core {
             manifest: Mutex::new(manifest),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            indexing: Mutex::new(()),
+            swept: AtomicU64::new(u64::MAX),
             loads: RwLock::new(()),
             next_segment: AtomicU64::new(next_segment),
             graveyard: Mutex::default(),
@@ -329,12 +331,6 @@ fn check_log_start(files: &dyn Files, first: Option<u64>, marks: Marks) -> Resul
             with_reserve(files, || files.create_dir(SEGMENT_DIRECTORY))
         }
     }
-}
-
-/// The segment that a file belongs to.
-fn segment_of(name: &str) -> Option<SegmentId> {
-    let (id, _) = name.split_once('.').filter(|(_, kind)| ["parquet", "index"].contains(kind))?;
-    id.parse().ok().map(SegmentId)
 }
 
 fn greatest_segment(files: &dyn Files) -> Result<u64> {

@@ -13,14 +13,15 @@ use keyspan_model::{
 use parking_lot::Mutex;
 
 use super::core::Core;
+use super::index::index_state;
 use super::overlay::with_writes;
 use super::version::{RelationVersion, Schema, Version};
 use crate::files::{answered, in_memory, on_disk};
 use crate::memtable::Memtable;
 use crate::run::{Extent, ShownTombstones, SortedRun, SpanTombstones};
-use crate::scan::{Run, ScanSource};
+use crate::scan::{Lookups, Run, ScanSource};
 use keyspan_seam::{
-    Accepted, BatchStream, Changes, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
+    Accepted, BatchStream, Changes, IndexState, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
 };
 
 /// A snapshot of an embedded store. It outlives the store.
@@ -79,7 +80,8 @@ impl StoreSnapshot {
         }
         let families = self.families(&relation)?;
         let tombstones = ShownTombstones::new(tombstones, self.seq);
-        let mut source = ScanSource { relation, runs, tombstones, now: self.now, families };
+        let mut source =
+            ScanSource { relation, runs, tombstones, now: self.now, families, lookups: Lookups::default() };
         for (batch, timestamp) in &self.own {
             source = with_writes(&source, batch, *timestamp)?;
         }
@@ -104,6 +106,7 @@ impl StoreSnapshot {
             tombstones: ShownTombstones::from(Vec::new()),
             now: self.now,
             families: Vec::new(),
+            lookups: Lookups::default(),
         };
         self.own.iter().try_fold(nothing, |source, (batch, timestamp)| with_writes(&source, batch, *timestamp))
     }
@@ -223,6 +226,10 @@ impl Snapshot for StoreSnapshot {
         let Some(version) = self.version.get(&relation) else { return Known::Exact(0) };
         let segments: u64 = version.segments.iter().map(|segment| segment.record().disk_bytes()).sum();
         Known::Exact(segments + version.memory() as u64)
+    }
+
+    fn index_state(&self, relation: RelationId, column: ColumnId) -> Option<IndexState> {
+        Some(self.version.get(&relation).map_or(IndexState::default(), |relation| index_state(relation, column)))
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {

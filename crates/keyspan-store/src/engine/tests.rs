@@ -61,6 +61,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         gc_grace: 0,
         checks: vec![],
         options: BTreeMap::new(),
+        indexes: vec![],
     }
 }
 

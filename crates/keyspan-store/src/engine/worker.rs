@@ -1,4 +1,5 @@
-//! The workers: one thread that flushes and one that merges, so that a long merge never holds up a flush.
+//! The workers: one thread that flushes, one that merges and one that builds value indexes ([`super::index`]), so that a
+//! long merge never holds up a flush.
 //!
 //! The flusher acts when memory passes half of its budget, when the log passes its limit or takes scarce room (the
 //! relation with the oldest unflushed batch goes first), when the catalog has changed, and when asked. Without
@@ -22,14 +23,18 @@ const WRITES_PER_LOOK: u64 = 16;
 /// How long a worker waits after a failure.
 const REST: Duration = Duration::from_millis(200);
 
-/// Starts both workers.
+/// Starts the workers.
 pub fn start(core: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
     let spawn = |name: &str, run: fn(&Core)| {
         let core = core.clone();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&core));
         thread.map_err(|error| Error::new(ErrorKind::Io, format!("could not start a thread: {error}")))
     };
-    Ok(vec![spawn("keyspan-flush", Core::run_flusher)?, spawn("keyspan-merge", Core::run_merger)?])
+    Ok(vec![
+        spawn("keyspan-flush", Core::run_flusher)?,
+        spawn("keyspan-merge", Core::run_merger)?,
+        spawn("keyspan-index", Core::run_builder)?,
+    ])
 }
 
 impl Core {
@@ -44,6 +49,9 @@ impl Core {
     fn flush_round(&self, answers: Vec<Reply>) -> Result<()> {
         self.look_at_disk();
         let outcome = if answers.is_empty() { self.flush_due() } else { self.flush_all() };
+        if !answers.is_empty() {
+            self.ask_for_index();
+        }
         if self.disk_low.load(Ordering::Relaxed) {
             // Space may have been freed.
             self.look_at_disk();
@@ -56,11 +64,15 @@ impl Core {
         outcome
     }
 
-    /// One round of both workers, for a store without threads.
+    /// One round of all workers, for a store without threads.
     pub fn tick(&self) -> Result<()> {
         self.flush_round(Vec::new())?;
         let merge = std::mem::take(&mut self.work.lock().merge);
-        if merge { self.merge_round(Vec::new()) } else { Ok(()) }
+        if merge {
+            self.merge_round(Vec::new())?;
+        }
+        let index = std::mem::take(&mut self.work.lock().index);
+        if index { self.build_indexes() } else { Ok(()) }
     }
 
     /// Runs the requests to the workers, for a store without threads.
@@ -111,6 +123,7 @@ impl Core {
         }
         if flushed {
             self.ask_for_merge();
+            self.ask_for_index();
         }
         // Of tables that are dropped or truncated there is nothing left to flush, and much in the log perhaps.
         self.shorten_log()?;
@@ -166,8 +179,8 @@ impl Core {
     }
 
     fn merge_round(&self, answers: Vec<Reply>) -> Result<()> {
-        let outcome =
-            if answers.is_empty() { self.merge_due() } else { self.flush_all().and_then(|()| self.compact_all()) };
+        let outcome = if answers.is_empty() { self.merge_due() } else { self.compact_now() };
+        self.ask_for_index();
         if let Err(error) = &outcome {
             tracing::warn!(%error, "a merge of segments failed");
         }
@@ -188,6 +201,13 @@ impl Core {
             return None;
         }
         Some(std::mem::take(&mut work.compact))
+    }
+
+    /// Everything merged, and indexed.
+    fn compact_now(&self) -> Result<()> {
+        self.flush_all()?;
+        self.compact_all()?;
+        self.build_indexes()
     }
 
     fn merge_due(&self) -> Result<()> {

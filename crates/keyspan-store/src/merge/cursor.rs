@@ -56,7 +56,12 @@ impl Which {
             let first = rows.partition_point(|row| (*row as usize) < range.start);
             let inside = rows[first..].iter().map(|row| *row as usize).take_while(|row| *row < range.end);
             if only {
-                taken.extend(inside.map(|row| row..row + 1));
+                for row in inside {
+                    match taken.back_mut().filter(|last: &&mut Range<usize>| last.end == row) {
+                        Some(last) => last.end = row + 1,
+                        None => taken.push_back(row..row + 1),
+                    }
+                }
                 continue;
             }
             let mut next = range.start;
@@ -395,6 +400,6 @@ mod tests {
         let rows: Arc<[u32]> = vec![0, 4, 7, 10, 11, 20].into();
         assert_eq!(Which::All.of(kept()), kept());
         assert_eq!(Which::Without(Arc::clone(&rows)).of(kept()), [2..4, 9..10, 12..14]);
-        assert_eq!(Which::Only(rows).of(kept()), [4..5, 7..8, 10..11, 11..12]);
+        assert_eq!(Which::Only(rows).of(kept()), [4..5, 7..8, 10..12]);
     }
 }

@@ -16,6 +16,7 @@ mod prefixes;
 mod range;
 mod tombstone;
 mod tombstones;
+mod value_ranges;
 mod whole_key;
 
 use std::fmt::Debug;
@@ -33,6 +34,8 @@ pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
 pub use tombstones::{ShownTombstones, SpanTombstones, Tombstone};
+pub(crate) use value_ranges::inside;
+pub use value_ranges::{IndexedColumn, ValueRanges};
 pub use whole_key::WholeKey;
 
 use keyspan_seam::ScanCounters;
@@ -102,6 +105,18 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Rows in which a column may have one of these values, ascending; `None`: more than `most`. A superset, never too
+    /// few, of what the run's own cells say: another run may hold newer ones.
+    fn rows_with(&self, wanted: &ValueRanges, most: usize, counters: &ScanCounters) -> Result<Option<Vec<u32>>> {
+        wanted.look_through(self, most, counters)
+    }
+
+    /// Whether [`SortedRun::rows_with`] need not look at every row.
+    fn has_values_of(&self, column: ColumnId) -> bool {
+        let _ = column;
+        false
+    }
+
     /// Whether the run is a segment: only EXPLAIN asks.
     fn is_segment(&self) -> bool {
         false
@@ -124,17 +139,17 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
 }
 
 /// The encoded keys of a run, row by row, ascending: each block is read once.
-struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     run: &'a dyn SortedRun,
     block: Option<(Range<usize>, BinaryArray)>,
 }
 
 impl<'a> Keys<'a> {
-    fn new(run: &'a dyn SortedRun) -> Keys<'a> {
+    pub(crate) fn new(run: &'a dyn SortedRun) -> Keys<'a> {
         Keys { run, block: None }
     }
 
-    fn at(&mut self, row: usize, counters: &ScanCounters) -> Result<&[u8]> {
+    pub(crate) fn at(&mut self, row: usize, counters: &ScanCounters) -> Result<&[u8]> {
         let block = match self.block.take().filter(|(rows, _)| rows.contains(&row)) {
             Some(block) => block,
             None => {

@@ -64,8 +64,7 @@ mod tests {
             // Whether the range overlaps, and holds, the values from `a` to `b`.
             let asked = |lower: Bound<i32>, upper: Bound<i32>, (a, b): (i32, i32)| {
                 let (lower, upper) = (lower.map(Value::Int), upper.map(Value::Int));
-                let range =
-                    EncodedRange::new(&column, &ColumnRange { column: ColumnId(1), lower, upper }).expect("ints");
+                let range = EncodedRange::new(&column, &ColumnRange::between(ColumnId(1), lower, upper)).expect("ints");
                 let mut ends = [a, b].map(|value| encoder.encode(&[Value::Int(value)]).expect("an int"));
                 ends.sort();
                 (range.overlaps(&ends[0], &ends[1]), range.holds(&ends[0], &ends[1]))

@@ -6,7 +6,7 @@ use keyspan_model::{ColumnId, KeyEncoder, Order, Scan, ScanColumn};
 use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
 use super::plan::{Chosen, Size, Sizes};
-use super::split::{PartRuns, SplitPart, encode_split};
+use super::split::{Means, PartRuns, SplitPart, encode_split};
 use keyspan_seam::Split;
 
 /// Sampled keys per split, from which its ends are taken.
@@ -65,7 +65,7 @@ impl ScanSource {
         scan: &Scan,
         chosen: &Chosen,
         rows: u64,
-        looked: bool,
+        means: Means,
         parts: u64,
     ) -> Vec<Split> {
         let columns = self.whole_columns(scan);
@@ -73,7 +73,7 @@ impl ScanSource {
         let mut splits = Vec::with_capacity(cuts.len() + 1);
         let each = rows / (cuts.len() as u64 + 1);
         for part in between(cuts, PartRuns::All) {
-            splits.push(Split { payload: encode_split(looked, &[part]), rows: each });
+            splits.push(Split { payload: encode_split(means, &[part]), rows: each });
         }
         if scan.order == Order::Reverse {
             splits.reverse();
@@ -144,7 +144,7 @@ impl ScanSource {
         chosen: &Chosen,
         sizes: &Sizes,
         groups: &OverlapGroups,
-        looked: bool,
+        means: Means,
         target: u64,
     ) -> Vec<Split> {
         let mut splits = Packed { target, splits: Vec::new() };
@@ -160,7 +160,7 @@ impl ScanSource {
             splits.push(SplitPart { runs: PartRuns::Shared(group as u32), start: Vec::new(), end: None }, rows);
         }
         let encoded = splits.splits.into_iter();
-        encoded.map(|(parts, rows)| Split { payload: encode_split(looked, &parts), rows }).collect()
+        encoded.map(|(parts, rows)| Split { payload: encode_split(means, &parts), rows }).collect()
     }
 }
 

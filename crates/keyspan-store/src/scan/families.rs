@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::buffer::BooleanBuffer;
 use keyspan_model::{KeyEncoder, Order, Result, Scan, Span, Value};
 
-use super::split::{PartRuns, SplitPart, encode_split};
+use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
 use crate::merge::chunk::Gathered;
 use crate::merge::live::{Live, ScanOutput};
@@ -72,7 +72,7 @@ impl ScanSource {
             coded: false,
         };
         let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
-        let split = Split { payload: encode_split(false, &[everything]), rows: 1 };
+        let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
         let mut reader = self.reader(&scan, &split, Arc::default())?;
         while let Some(batch) = reader.next_batch()? {
             if batch.num_rows() > 0 {

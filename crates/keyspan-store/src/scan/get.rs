@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
 
-use super::split::{PartRuns, SplitPart, encode_split};
+use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
 use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::RowChunk;
@@ -116,7 +116,7 @@ impl ScanSource {
                 coded: false,
             };
             let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
-            let split = Split { payload: encode_split(false, &[everything]), rows: 1 };
+            let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
             let mut reader = self.reader(&scan, &split, Arc::default())?;
             while let Some(batch) = reader.next_batch()? {
                 parts.push(batch);

@@ -3,6 +3,7 @@
 mod divide;
 mod families;
 mod first_rows;
+mod found;
 mod get;
 mod orders;
 mod overlap_groups;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Order, RelationDef, Result, Scan, ScanColumn};
 
+pub use found::Lookups;
 pub use run::Run;
 
 use crate::run::ShownTombstones;
@@ -36,6 +38,8 @@ pub struct ScanSource {
     pub now: i64,
     /// Of the rows of a table: its families, in which rows may live that nothing else keeps alive.
     pub families: Vec<Arc<ScanSource>>,
+    /// What value indexes have found for the scans of this source.
+    pub lookups: Lookups,
 }
 
 impl ScanSource {

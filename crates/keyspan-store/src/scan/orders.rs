@@ -9,7 +9,7 @@ use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
 use super::plan::Chosen;
 use super::reader::{Grouping, Orders, Task};
-use super::split::{PartRuns, SplitPart};
+use super::split::{Means, PartRuns, SplitPart};
 use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
@@ -17,9 +17,11 @@ use crate::run::Extent;
 
 impl ScanSource {
     /// The orders for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, (looked, parts): (bool, &[SplitPart])) -> Result<Orders> {
+    pub(crate) fn orders(&self, scan: &Scan, (means, parts): (Means, &[SplitPart])) -> Result<Orders> {
         let chosen = self.choose_first(scan)?;
-        let groups = self.overlap_groups(&chosen, looked)?;
+        // If it should not be found again, all is read: that is no more wrong than before the index.
+        let found = if means == Means::Index { self.found(scan, &chosen)? } else { None };
+        let groups = self.overlap_groups(&chosen, means == Means::Keys)?;
         let reverse = scan.order == Order::Reverse;
         let versions = VersionFilter::new(&self.relation, self.now);
         let columns = self.relation.key.len();
@@ -39,7 +41,11 @@ impl ScanSource {
         };
         let mut tasks = VecDeque::new();
         for part in parts {
-            tasks.extend(self.tasks(&chosen, &groups, part, versions.is_some())?);
+            let (runs, apart) = match &found {
+                Some(found) => (found.runs.iter().map(|run| (run.at, run.rows.clone())).collect(), found.apart),
+                None => runs_of(part, &chosen, &groups),
+            };
+            tasks.extend(self.tasks(&chosen, (runs, apart), part, versions.is_some()));
         }
         if reverse {
             tasks.make_contiguous().reverse();
@@ -48,33 +54,19 @@ impl ScanSource {
         let certain = deepest == Depth::Plain || deepest == Depth::Marker && self.is_certain(&chosen);
         // Of a family whose versions are counted nothing may be left out.
         let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
-        Ok(Orders { tasks, reverse, limit, grouping, versions, prefix, certain, ranges })
+        let opened = found.iter().flat_map(|found| &found.runs);
+        let opened = opened.filter_map(|run| Some((run.at, run.opened.clone()?))).collect();
+        Ok(Orders { tasks, reverse, limit, grouping, versions, prefix, certain, ranges, opened })
     }
 
-    /// What is read of a part, span by span.
+    /// What is read of a part, span by span. `apart`: no row is in two of these runs.
     fn tasks(
         &self,
         chosen: &Chosen,
-        groups: &OverlapGroups,
+        (runs, apart): (Arc<[(usize, Which)]>, bool),
         part: &SplitPart,
         whole_groups: bool,
-    ) -> Result<Vec<Task>> {
-        let all = 0..chosen.runs.len();
-        let (places, apart): (Vec<(usize, Which)>, bool) = match part.runs {
-            PartRuns::All => (all.map(|place| (place, Which::All)).collect(), groups.all_disjoint()),
-            PartRuns::Group(group) => {
-                let own: Vec<_> =
-                    groups.runs_merged_in(group as usize).map(|place| (place, groups.own_rows(place))).collect();
-                let alone = own.len() == 1;
-                (own, alone)
-            }
-            PartRuns::Shared(group) => {
-                let sharing = groups.runs_sharing_in(group as usize);
-                (sharing.map(|place| (place, groups.shared_rows(place))).collect(), false)
-            }
-        };
-        let runs = places.into_iter().map(|(place, which)| (chosen.runs[place], which));
-        let runs: Arc<[(usize, Which)]> = runs.collect();
+    ) -> Vec<Task> {
         let mut tasks = Vec::new();
         for (start, end) in &chosen.ranges {
             let start = start.max(&part.start).clone();
@@ -89,7 +81,7 @@ impl ScanSource {
             let task = if whole_groups { self.widened_to_group(task) } else { task };
             tasks.push(Task { depth: self.depth(&task, apart), ..task });
         }
-        Ok(tasks)
+        tasks
     }
 
     /// Versions count from the begin of their group, wherever the span begins.
@@ -132,4 +124,23 @@ impl ScanSource {
     pub(crate) fn counts_versions(&self) -> bool {
         self.relation.kind == RelationKind::Family && VersionFilter::new(&self.relation, self.now).is_some()
     }
+}
+
+/// The runs of a part, and whether no row is in two of them.
+fn runs_of(part: &SplitPart, chosen: &Chosen, groups: &OverlapGroups) -> (Arc<[(usize, Which)]>, bool) {
+    let all = 0..chosen.runs.len();
+    let (places, apart): (Vec<(usize, Which)>, bool) = match part.runs {
+        PartRuns::All => (all.map(|place| (place, Which::All)).collect(), groups.all_disjoint()),
+        PartRuns::Group(group) => {
+            let own: Vec<_> =
+                groups.runs_merged_in(group as usize).map(|place| (place, groups.own_rows(place))).collect();
+            let alone = own.len() == 1;
+            (own, alone)
+        }
+        PartRuns::Shared(group) => {
+            let sharing = groups.runs_sharing_in(group as usize);
+            (sharing.map(|place| (place, groups.shared_rows(place))).collect(), false)
+        }
+    };
+    (places.into_iter().map(|(place, which)| (chosen.runs[place], which)).collect(), apart)
 }

@@ -7,6 +7,7 @@ use keyspan_model::{ColumnRange, KeyEncoder, Order, Result, Scan, Span, Value};
 
 use super::divide::ScanWork;
 use super::overlap_groups::OverlapGroups;
+use super::split::Means;
 use super::{Run, ScanSource};
 use crate::merge::versions::VersionFilter;
 use crate::run::{EncodedRange, Extent, WholeKey};
@@ -45,12 +46,16 @@ impl ScanSource {
     /// As [`ScanSource::plan`], with the number of rows below which nothing is divided.
     pub(crate) fn divide(&self, scan: &Scan, want: usize, least: u64) -> Result<ScanPlan> {
         let all = self.choose(scan)?;
+        if let Some(found) = self.found(scan, &all)? {
+            return self.plan_of_found(scan, &all, &found);
+        }
         let sizes = self.sizes(&all);
         let statistics = self.statistics(scan, &all, sizes.of(&all.runs))?;
         let chosen = self.without_later(scan, all);
         let rows = sizes.of(&chosen.runs).1;
         // For few rows a merge costs less than comparing keys to find out whether one is needed.
         let look = rows >= least && scan.limit.is_none_or(|limit| limit as u64 >= least);
+        let means = if look { Means::Keys } else { Means::Boxes };
         let groups = self.overlap_groups(&chosen, look)?;
         let form = self.form(scan, &chosen, &groups);
         let segments = chosen.runs.iter().filter(|at| self.runs[**at].is_segment()).count();
@@ -59,11 +64,11 @@ impl ScanSource {
         let target = (rows / want.max(1) as u64).max(least);
         let splits = match form {
             ScanForm::Empty => Vec::new(),
-            ScanForm::Unordered => self.group_splits(&chosen, &sizes, &groups, look, target),
+            ScanForm::Unordered => self.group_splits(&chosen, &sizes, &groups, means, target),
             ScanForm::Merge if any_order && groups.are_several() => {
-                self.group_splits(&chosen, &sizes, &groups, look, target)
+                self.group_splits(&chosen, &sizes, &groups, means, target)
             }
-            _ => self.ordered_splits(scan, &chosen, rows, look, (want as u64).min(rows / least)),
+            _ => self.ordered_splits(scan, &chosen, rows, means, (want as u64).min(rows / least)),
         };
         Ok(ScanPlan {
             splits,
@@ -72,6 +77,7 @@ impl ScanSource {
             segments,
             pruned: chosen.pruned,
             statistics,
+            found: None,
         })
     }
 
@@ -172,7 +178,7 @@ impl ScanSource {
     }
 
     /// The ranges as whole keys, where they are a few of those: boxes and bloom filters are asked for each.
-    fn whole_keys<'a>(&self, ranges: &'a [EncodedSpan]) -> Option<Vec<WholeKey<'a>>> {
+    pub(crate) fn whole_keys<'a>(&self, ranges: &'a [EncodedSpan]) -> Option<Vec<WholeKey<'a>>> {
         let encoder = KeyEncoder::new(&self.relation.key);
         let whole = |range: &EncodedSpan| range.1 == successor(&range.0) && encoder.decode(&range.0).is_ok();
         let are_whole = ranges.len() <= MOST_PROBES && ranges.iter().all(whole);
@@ -226,7 +232,7 @@ impl ScanSource {
     }
 
     /// Rows of the chosen runs in the spans.
-    fn sizes(&self, chosen: &Chosen) -> Sizes {
+    pub(crate) fn sizes(&self, chosen: &Chosen) -> Sizes {
         let mut sizes = vec![Size::default(); self.runs.len()];
         for at in &chosen.runs {
             sizes[*at] = rows_in(&self.runs[*at], &chosen.ranges);

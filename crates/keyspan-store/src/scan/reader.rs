@@ -66,6 +66,8 @@ pub(crate) struct Orders {
     pub(crate) certain: bool,
     /// Rows outside may be left out.
     pub(crate) ranges: Vec<ColumnRange>,
+    /// Runs that were opened already, by their place among the source's: what was found of memtables.
+    pub(crate) opened: HashMap<usize, Arc<dyn SortedRun>>,
 }
 
 /// How rows are read at one depth.
@@ -108,7 +110,7 @@ impl SplitReader {
         source: Arc<ScanSource>,
         columns: &[ScanColumn],
         coded: bool,
-        orders: Orders,
+        mut orders: Orders,
         counters: Arc<ScanCounters>,
     ) -> Result<SplitReader> {
         let encoder = KeyEncoder::new(&source.relation.key);
@@ -120,10 +122,10 @@ impl SplitReader {
             forms: Vec::new(),
             cover: Arc::default(),
             encoder,
+            opened: std::mem::take(&mut orders.opened),
             orders,
             task: None,
             sweep: None,
-            opened: HashMap::new(),
             chunk: None,
             pending: None,
             counters,

@@ -1,7 +1,7 @@
 //! The payload of a split: which keys of which runs. Only the snapshot that made it can read it.
 //!
 //! ```text
-//! compared u8 | count u32 | per part: runs u32 | start length u32, bytes | end length u32 (FFFFFFFF: none), bytes
+//! means u8 | count u32 | per part: runs u32 | start length u32, bytes | end length u32 (FFFFFFFF: none), bytes
 //!
 //! runs: FFFFFFFF all, below 80000000 a merge group, else 80000000 and a shared group
 //! ```
@@ -11,6 +11,17 @@ use keyspan_model::{Error, Result};
 
 const NONE: u32 = u32::MAX;
 const SHARED: u32 = 1 << 31;
+
+/// By what the rows to read were told apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Means {
+    /// Bounding boxes of runs.
+    Boxes,
+    /// Boxes, and keys where these overlap.
+    Keys,
+    /// Value indexes.
+    Index,
+}
 
 /// Which rows a part reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,10 +42,9 @@ pub(crate) struct SplitPart {
     pub(crate) end: Option<Vec<u8>>,
 }
 
-/// `compared`: whether keys were compared to find the groups of overlapping runs.
-pub(crate) fn encode_split(compared: bool, parts: &[SplitPart]) -> Bytes {
+pub(crate) fn encode_split(means: Means, parts: &[SplitPart]) -> Bytes {
     let mut bytes = BytesMut::new();
-    bytes.put_u8(compared.into());
+    bytes.put_u8(means as u8);
     bytes.put_u32(parts.len() as u32);
     for part in parts {
         bytes.put_u32(match part.runs {
@@ -50,9 +60,14 @@ pub(crate) fn encode_split(compared: bool, parts: &[SplitPart]) -> Bytes {
     bytes.freeze()
 }
 
-pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<SplitPart>)> {
+pub(crate) fn decode_split(payload: &Bytes) -> Result<(Means, Vec<SplitPart>)> {
     let mut bytes = payload.clone();
-    let compared = bytes.try_get_u8().map_err(|_| foreign())? != 0;
+    let means = match bytes.try_get_u8().map_err(|_| foreign())? {
+        0 => Means::Boxes,
+        1 => Means::Keys,
+        2 => Means::Index,
+        _ => return Err(foreign()),
+    };
     let count = number(&mut bytes)?;
     let mut parts = Vec::new();
     for _ in 0..count {
@@ -69,7 +84,7 @@ pub(crate) fn decode_split(payload: &Bytes) -> Result<(bool, Vec<SplitPart>)> {
         };
         parts.push(SplitPart { runs, start, end });
     }
-    Ok((compared, parts))
+    Ok((means, parts))
 }
 
 fn number(bytes: &mut Bytes) -> Result<u32> {
@@ -98,8 +113,8 @@ mod tests {
             SplitPart { runs: PartRuns::Group(3), start: b"a".to_vec(), end: Some(vec![]) },
             SplitPart { runs: PartRuns::Shared(2), start: vec![], end: Some(b"b".to_vec()) },
         ];
-        let bytes = encode_split(true, &parts);
-        assert_eq!(decode_split(&bytes).expect("whole"), (true, parts));
+        let bytes = encode_split(Means::Keys, &parts);
+        assert_eq!(decode_split(&bytes).expect("whole"), (Means::Keys, parts));
         assert!(decode_split(&bytes.slice(..bytes.len() - 1)).is_err());
     }
 }

@@ -28,8 +28,8 @@ impl ScanSource {
         split: &Split,
         counters: Arc<ScanCounters>,
     ) -> Result<SplitReader> {
-        let (looked, parts) = decode_split(&split.payload)?;
-        let orders = self.orders(scan, (looked, &parts))?;
+        let (means, parts) = decode_split(&split.payload)?;
+        let orders = self.orders(scan, (means, &parts))?;
         // Groups are joined from parts, which must be of one type.
         let coded = scan.coded && matches!(orders.grouping, Grouping::Rows);
         SplitReader::new(Arc::clone(self), &scan.columns, coded, orders, counters)

@@ -11,7 +11,7 @@ use keyspan_model::{
     RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, Value, ValueColumn,
 };
 
-use super::{Run, ScanSource};
+use super::{Lookups, Run, ScanSource};
 use crate::memory_run::MemoryRun;
 use crate::memtable::Memtable;
 use crate::merge::{Compaction, CompactionInput};
@@ -235,5 +235,12 @@ fn plain_run(relation: &RelationDef, keys: &[(&str, Range<i64>)], ts: i64) -> Ru
 }
 
 fn source(relation: RelationDef, runs: Vec<Run>, tombstones: Vec<SpanTombstone>, now: i64) -> Arc<ScanSource> {
-    Arc::new(ScanSource { relation: Arc::new(relation), runs, tombstones: tombstones.into(), now, families: vec![] })
+    Arc::new(ScanSource {
+        relation: Arc::new(relation),
+        runs,
+        tombstones: tombstones.into(),
+        now,
+        families: vec![],
+        lookups: Lookups::default(),
+    })
 }

@@ -27,7 +27,7 @@ const MAX_STREAMS: usize = 256;
 pub(super) struct BlockKey {
     /// The segment.
     pub(super) segment: SegmentId,
-    /// Position of the column in the segment's file, or [`ENCODED_KEYS`] or [`INDEX`].
+    /// Position of the column in the segment's file, or [`ENCODED_KEYS`] or [`INDEX`], or [`VALUES`] and a column's id.
     pub(super) column: u32,
     /// The block, counted from the segment's start.
     pub(super) block: u32,
@@ -37,6 +37,8 @@ pub(super) struct BlockKey {
 pub(super) const ENCODED_KEYS: u32 = u32::MAX;
 /// In place of a column: the segment's index.
 pub(super) const INDEX: u32 = u32::MAX - 1;
+/// Added to a column's id: its value index.
+pub(super) const VALUES: u32 = 1 << 31;
 
 type Entry = Arc<dyn Any + Send + Sync>;
 

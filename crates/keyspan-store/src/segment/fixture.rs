@@ -39,6 +39,7 @@ pub(crate) fn relation(key: &[(&str, ColumnType, bool)], values: &[(&str, Column
         window: key.iter().rposition(|column| column.1 == ColumnType::Timestamp),
         gc: GcRule::default(),
         gc_grace: 864_000,
+        indexed: vec![],
     })
 }
 

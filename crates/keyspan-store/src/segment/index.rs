@@ -18,13 +18,14 @@
 use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};
 
 use super::bloom::Bloom;
-use super::bytes::{Input, put_bytes, put_option, put_signed, put_varint};
 use super::leaf::Codec;
 use super::pages::PageAt;
 use super::role::Role;
 use crate::files::corrupted;
 use crate::format::newer;
 use crate::run::{Extent, RunMeta};
+use crate::sparse_keys::SparseKeys;
+use crate::varint::{Input, put_bytes, put_option, put_signed, put_varint};
 
 const MAGIC: &[u8; 8] = b"KEYSPIDX";
 const VERSION: u32 = 2;
@@ -82,13 +83,6 @@ pub(super) struct Group {
     pub(super) chunks: Vec<ColumnChunk>,
 }
 
-/// Encoded keys, one for each block.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Keys {
-    ends: Vec<u32>,
-    bytes: Vec<u8>,
-}
-
 /// The whole index of a segment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Index {
@@ -102,39 +96,8 @@ pub(super) struct Index {
     pub(super) constants: Vec<(Role, i64)>,
     pub(super) seq: (u64, u64),
     pub(super) groups: Vec<Group>,
-    pub(super) block_keys: Keys,
+    pub(super) block_keys: SparseKeys,
     pub(super) bloom: Bloom,
-}
-
-impl Keys {
-    pub(super) fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len() as u32);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(super) fn get(&self, at: usize) -> &[u8] {
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.bytes[start..self.ends[at] as usize]
-    }
-
-    /// How many of the keys are less than `key`, or not greater if `or_equal`.
-    pub(super) fn count_below(&self, key: &[u8], or_equal: bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let own = self.get(middle);
-            if own < key || (or_equal && own == key) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
 }
 
 impl ColumnChunk {
@@ -200,7 +163,7 @@ impl Index {
     pub(super) fn memory(&self) -> usize {
         let chunks = self.groups.iter().flat_map(|group| &group.chunks);
         let pages: usize = chunks.map(|chunk| 56 + chunk.pages.len() * size_of::<Page>()).sum();
-        self.block_keys.bytes.len() + self.block_keys.len() * 4 + self.bloom.memory() + pages + self.groups.len() * 512
+        self.block_keys.memory() + self.bloom.memory() + pages + self.groups.len() * 512
     }
 
     /// The bytes of the index file.
@@ -268,7 +231,7 @@ impl Index {
             block += group.blocks();
             Some(group)
         })?;
-        let block_keys = Keys::read(input)?;
+        let block_keys = SparseKeys::read(input)?;
         let bloom = Bloom::from_bytes(input.bytes()?)?;
         Some(Index {
             segment,
@@ -457,33 +420,6 @@ fn read_extent(input: &mut Input<'_>) -> Option<Extent> {
     })
 }
 
-impl Keys {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.len() as u64);
-        let mut before: &[u8] = &[];
-        for at in 0..self.len() {
-            let key = self.get(at);
-            let shared = key.iter().zip(before).take_while(|(a, b)| a == b).count();
-            put_varint(out, shared as u64);
-            put_bytes(out, &key[shared..]);
-            before = key;
-        }
-    }
-
-    fn read(input: &mut Input<'_>) -> Option<Keys> {
-        let mut keys = Keys::default();
-        let mut before = Vec::new();
-        for _ in 0..input.count()? {
-            let shared = usize::try_from(input.varint()?).ok().filter(|shared| *shared <= before.len())?;
-            before.truncate(shared);
-            before.extend_from_slice(input.bytes()?);
-            u32::try_from(keys.bytes.len() + before.len()).ok()?;
-            keys.push(&before);
-        }
-        Some(keys)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use keyspan_model::ErrorKind;
@@ -507,7 +443,7 @@ mod tests {
             (ColumnId(3), ZoneMap::Empty),
             (ColumnId(4), ZoneMap::Unknown),
         ];
-        let mut block_keys = Keys::default();
+        let mut block_keys = SparseKeys::default();
         block_keys.push(&[1]);
         Index {
             segment: SegmentId(300),

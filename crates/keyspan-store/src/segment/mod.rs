@@ -7,15 +7,15 @@
 //!
 //! ```text
 //! record    (manifest)   counts, boxes, sizes, checksums of index and footer
-//! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bytes, bloom, zone, role
+//! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bloom, zone, role
 //! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, encoding, writer
+//! values    (files)      value indexes of columns: derived, and in nobody's way if missing      values
 //! reading                block of one column ◂ cache ◂ checked pages             reader, pages, cache
 //! ```
 //!
 //! Rule: bytes are checked when they enter memory; damage is `Corrupted` naming the file, never a wrong row.
 
 mod bloom;
-mod bytes;
 mod cache;
 mod encoding;
 mod index;
@@ -27,6 +27,7 @@ mod reader;
 mod record;
 mod role;
 mod salvage;
+mod values;
 mod verify;
 mod writer;
 mod zone;
@@ -39,7 +40,7 @@ mod tests;
 pub use cache::BlockCache;
 pub use plan::SystemPlan;
 pub use reader::Segment;
-pub use record::{NO_SEQ, SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path};
+pub use record::{NO_SEQ, SEGMENT_DIRECTORY, SegmentRecord, data_path, index_path, segment_of, values_of, values_path};
 pub use salvage::{LostRows, Salvage};
 pub use verify::{Verified, verify_segment, verify_segment_bytes};
 pub use writer::SegmentWriter;

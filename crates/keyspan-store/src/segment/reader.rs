@@ -25,12 +25,13 @@ use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
 use super::plan::{SystemPlan, SystemShape};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
+use super::values::KnownFiles;
 use super::zone::value_as_key;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{
     Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
-    Wanted, WholeKey,
+    ValueRanges, Wanted, WholeKey,
 };
 use keyspan_seam::ScanCounters;
 
@@ -40,8 +41,8 @@ pub struct Segment {
     key: Vec<KeyColumn>,
     partition_len: usize,
     encoder: KeyEncoder,
-    files: Arc<dyn Files>,
-    cache: Arc<BlockCache>,
+    pub(super) files: Arc<dyn Files>,
+    pub(super) cache: Arc<BlockCache>,
     /// Whether the file may end early: then its last pages cannot be read.
     cut_short: bool,
     opened: Mutex<Weak<Opened>>,
@@ -49,6 +50,7 @@ pub struct Segment {
     full_meta: OnceLock<RunMeta>,
     overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
+    pub(super) values: KnownFiles,
 }
 
 impl std::fmt::Debug for Segment {
@@ -92,6 +94,7 @@ impl Segment {
             full_meta: OnceLock::new(),
             overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
+            values: KnownFiles::default(),
             record,
         }
     }
@@ -145,7 +148,7 @@ impl Segment {
         Ok(keys)
     }
 
-    fn key_of(&self, column: u32, block: u32) -> BlockKey {
+    pub(super) fn key_of(&self, column: u32, block: u32) -> BlockKey {
         BlockKey { segment: self.record.id, column, block }
     }
 
@@ -604,6 +607,17 @@ impl SortedRun for Segment {
             }
         }
         whole
+    }
+
+    fn rows_with(&self, wanted: &ValueRanges, most: usize, counters: &ScanCounters) -> Result<Option<Vec<u32>>> {
+        match self.indexed_rows(wanted, most)? {
+            Some(answer) => Ok(answer),
+            None => wanted.look_through(self, most, counters),
+        }
+    }
+
+    fn has_values_of(&self, column: ColumnId) -> bool {
+        self.has_file_of_values(column)
     }
 
     fn is_segment(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What the manifest keeps of a segment: enough to prune it without opening it, and to know its files undamaged.
 
-use keyspan_model::{RelationDef, RelationId, SegmentId};
+use keyspan_model::{ColumnId, RelationDef, RelationId, SegmentId};
 use serde::{Deserialize, Serialize};
 
 use crate::run::RunMeta;
@@ -80,4 +80,22 @@ pub fn data_path(id: SegmentId) -> String {
 /// Path of a segment's index file.
 pub fn index_path(id: SegmentId) -> String {
     format!("{SEGMENT_DIRECTORY}/{id}.index")
+}
+
+/// Path of the value index of a segment's column.
+pub fn values_path(id: SegmentId, column: ColumnId) -> String {
+    format!("{SEGMENT_DIRECTORY}/{id}.{column}.values")
+}
+
+/// The segment that a file in the directory of segments belongs to.
+pub fn segment_of(name: &str) -> Option<SegmentId> {
+    let (id, kind) = name.split_once('.')?;
+    let known = ["parquet", "index"].contains(&kind) || values_of(name).is_some();
+    id.parse().ok().filter(|_| known).map(SegmentId)
+}
+
+/// The segment and the column that a file is the value index of.
+pub fn values_of(name: &str) -> Option<(SegmentId, ColumnId)> {
+    let (id, column) = name.strip_suffix(".values")?.split_once('.')?;
+    Some((SegmentId(id.parse().ok()?), ColumnId(column.parse().ok()?)))
 }

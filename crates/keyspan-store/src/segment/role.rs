@@ -6,7 +6,7 @@
 
 use keyspan_model::{ColumnId, ColumnType};
 
-use super::bytes::{Input, put_varint};
+use crate::varint::{Input, put_varint};
 
 /// What a physical column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -141,11 +141,10 @@ fn blocks_bounds_and_ranges_of_a_large_segment() {
     let absent = encoder.encode(&[Value::Text("host_00050x".into()), Value::Timestamp(0)]).expect("a key");
     assert!(!segment.may_contain(&WholeKey::new(&encoder, &absent)));
     let host = |host: usize| Bound::Included(Value::Text(format!("host_{host:05}")));
-    let range = ColumnRange { column: ColumnId(1), lower: host(95), upper: Bound::Unbounded };
+    let range = ColumnRange::between(ColumnId(1), host(95), Bound::Unbounded);
     let kept = segment.keep(std::slice::from_ref(&range), 0..all.rows, false);
     assert_eq!(kept, vec![262_144..300_000], "the last row group alone");
-    let none =
-        ColumnRange { column: ColumnId(3), lower: Bound::Excluded(Value::Double(100.0)), upper: Bound::Unbounded };
+    let none = ColumnRange::between(ColumnId(3), Bound::Excluded(Value::Double(100.0)), Bound::Unbounded);
     assert!(segment.keep(std::slice::from_ref(&none), 0..all.rows, true).is_empty());
     assert_eq!(segment.keep(&[none], 0..all.rows, false), vec![0..all.rows]);
     assert!(segment.zone(ColumnId(3)).is_some());

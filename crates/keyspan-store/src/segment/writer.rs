@@ -25,7 +25,7 @@ use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
 use super::encoding::is_smaller_without_codes;
-use super::index::{ColumnChunk, Group, Index, IndexColumn, Keys, Page, ZoneMap};
+use super::index::{ColumnChunk, Group, Index, IndexColumn, Page, ZoneMap};
 use super::layout::SegmentLayout;
 use super::leaf::{Codec, to_stored};
 use super::plan::{SystemPlan, system_array};
@@ -35,6 +35,7 @@ use super::zone::ZoneBuilder;
 use super::{BLOCK_ROWS, GROUP_ROWS};
 use crate::files::{FileWriter, Files, io_error};
 use crate::run::{ExtentBuilder, RunBatch};
+use crate::sparse_keys::SparseKeys;
 
 /// Bytes of decoded rows that a block should not exceed by much, long texts counted [`TEXT_WEIGHT`] times: they are
 /// most of what is decoded for one row, and of what a merge of many runs must hold of each.
@@ -63,7 +64,7 @@ pub struct SegmentWriter {
     group: Option<OpenGroup>,
     groups: Vec<Group>,
     zones: Vec<ZoneBuilder>,
-    block_keys: Keys,
+    block_keys: SparseKeys,
     last_key: Vec<u8>,
     partition: Option<Vec<u8>>,
     hashes: Option<Vec<u64>>,
@@ -124,7 +125,7 @@ impl SegmentWriter {
             pending: Pending::default(),
             group: None,
             groups: Vec::new(),
-            block_keys: Keys::default(),
+            block_keys: SparseKeys::default(),
             last_key: Vec::new(),
             partition: None,
             hashes: Some(Vec::new()),

@@ -6,7 +6,7 @@ use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, Pr
 use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
-use super::table::{NewColumn, check_counters};
+use super::table::{NewColumn, check_counters, is_taken};
 use super::{change, check_free, depend, family, missing, option, primary_key, sequence, skipping, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
@@ -219,7 +219,9 @@ fn drop_column(
         }
     }
     depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
+    let gone = table.expect_column(name)?.id;
     table.columns.retain(|column| column.name != name);
+    table.indexes.retain(|index| !index.columns.contains(&gone));
     table.checks.retain(|check| !mentions(check, name));
     table.options.remove(&format!("comment.{name}"));
     Ok(None)
@@ -260,6 +262,11 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     names::expect_keyspace(catalog, &keyspace)?;
     let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
     check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
+    if keyspace != table.keyspace
+        && let Some(index) = table.indexes.iter().find(|index| is_taken(catalog, &keyspace, &index.name))
+    {
+        return Err(super::exists(&index.name));
+    }
     (table.keyspace, table.name) = (keyspace, name);
     sequence::follow(catalog, table)?;
     Ok(None)

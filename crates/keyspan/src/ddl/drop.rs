@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId};
 
-use super::{Check, change, change_with, depend, family, missing, sequence};
+use super::{Check, change, change_with, depend, family, index, missing, sequence};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -42,6 +42,7 @@ fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &Obj
     match statement.kind {
         DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
         DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
+        DropKind::Index if index::drop_one(catalog, path, name)? => Ok(true),
         DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
         DropKind::Index => {
             let message = format!("index \"{}\" does not exist", names::display(name));

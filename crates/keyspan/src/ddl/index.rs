@@ -1,32 +1,166 @@
-//! CREATE INDEX: answered with a notice and no effect.
+//! CREATE and DROP INDEX.
 //!
-//! A plain index changes no answer, only how fast it comes, and pandas' `to_sql` sends one with every table; so it is
-//! harmless to accept and honest to say that nothing is built. A UNIQUE index would forbid rows: it is refused.
+//! An index changes no answer, only how fast it comes: the store builds it in the background, segment by segment, and
+//! reads the column where it is not built yet. So what would change answers is refused by name: UNIQUE, WHERE, and the
+//! options of Cassandra's indexes that fold case or split words. An index on several columns indexes each, and a query
+//! on several looks for the rows that all of them find.
 
-use keyspan_cql::CreateIndex;
-use keyspan_model::{Error, Result};
+use std::sync::Arc;
 
+use keyspan_cql::{CreateIndex, IndexedPart, ObjectName};
+use keyspan_model::{Catalog, ColumnDef, ColumnId, ColumnRole, Error, ErrorKind, IndexDef, Result, TableDef};
+
+use super::table::is_taken;
+use super::{change, check_free, skipping};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 
+/// PostgreSQL's access methods and Cassandra's classes that a value index can stand in for.
+const METHODS: &[&str] = &["btree", "hash", "brin", "sai", "storageattachedindex", "sasiindex", "legacy_local_table"];
+
 /// `CREATE INDEX`.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
-    let catalog = context.catalog();
-    let table = names::table(&catalog, &context.settings.search_path(), &statement.table)?;
+    check_kind(statement)?;
+    let path = context.settings.search_path();
+    let made = change(context, |catalog| {
+        let table = names::table(catalog, &path, &statement.table)?;
+        let columns = columns(&table, &statement.parts)?;
+        if let Some(name) = exists(catalog, &table, statement, &columns) {
+            return Ok(Err(name));
+        }
+        let name = match &statement.name {
+            Some(name) => {
+                let named = ObjectName { name: name.clone(), ..statement.table.clone() };
+                check_free(catalog, &table.keyspace, &named).map_err(|error| Error { position: None, ..error })?;
+                name.clone()
+            }
+            None => free_name(catalog, &table, &columns),
+        };
+        let (mut next, id) = ((*table).clone(), catalog.new_table_id());
+        next.indexes.push(IndexDef { id, name, columns: columns.clone() });
+        next.version += 1;
+        catalog.tables.insert(next.id, Arc::new(next));
+        Ok(Ok((table, columns)))
+    });
+    match made.await? {
+        Ok((table, columns)) => tell_of_key(context, &table, &columns),
+        Err(name) => skipping(context, "relation", &name),
+    }
+    Ok(Outcome::done(Tag::plain("CREATE INDEX")))
+}
+
+/// Refuses the kinds of index that would change answers, or are none of columns' values.
+fn check_kind(statement: &CreateIndex) -> Result<()> {
     if statement.unique {
         let error = Error::not_supported("unique indexes are not supported");
         return Err(
             error.with_hint("Only the PRIMARY KEY is unique: put the columns into it, or into a table of their own.")
         );
     }
-    let is_name = |column: &&String| column.chars().all(|c| c.is_alphanumeric() || c == '_');
-    for column in statement.columns.iter().filter(is_name) {
-        table.expect_column(column)?;
+    if let Some(method) = &statement.method {
+        let own = method.rsplit('.').next().unwrap_or(method).to_ascii_lowercase();
+        if !METHODS.contains(&own.as_str()) {
+            let error = Error::not_supported(format!("index method \"{method}\" is not supported"));
+            return Err(error.with_hint("Leave it out, or write USING btree, or USING 'StorageAttachedIndex'."));
+        }
     }
-    let default = || format!("{}_{}_idx", table.name, statement.columns.join("_"));
-    let name = statement.name.clone().unwrap_or_else(default);
-    let notice = Notice::plain(format!("index \"{name}\" is not built: there are no secondary indexes yet"));
-    context.notice(notice.with_hint("Put columns that queries select by first in the PRIMARY KEY."));
-    Ok(Outcome::done(Tag::plain("CREATE INDEX")))
+    for (option, value) in &statement.options {
+        let plain = match option.as_str() {
+            "case_sensitive" => value.text() == "true",
+            "normalize" | "ascii" => value.text() == "false",
+            "mode" => value.text().eq_ignore_ascii_case("prefix"),
+            _ => false,
+        };
+        if !plain {
+            let error = Error::not_supported(format!("index option '{option}': '{}' is not supported", value.text()));
+            return Err(error.with_hint("An index holds values as they are: leave the option out."));
+        }
+    }
+    Ok(())
+}
+
+/// The columns of an index, each once.
+fn columns(table: &TableDef, parts: &[IndexedPart]) -> Result<Vec<ColumnId>> {
+    let mut columns = Vec::with_capacity(parts.len());
+    for part in parts {
+        let column = match part {
+            IndexedPart::Column(name) => indexable(table, name)?.id,
+            IndexedPart::Expression(text) => {
+                let error = Error::not_supported(format!("an index on \"{text}\" is not supported"));
+                return Err(error.with_hint("Name columns: expressions and elements of collections are not indexed."));
+            }
+        };
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    Ok(columns)
+}
+
+/// The column of this name, if its values can be indexed.
+fn indexable<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef> {
+    if table.family(name).is_some() {
+        let error = Error::not_supported(format!("an index on \"{name}\", a family or collection, is not supported"));
+        return Err(error.with_hint("Keep what is searched for in a column, or in a table whose key begins with it."));
+    }
+    let column = table.expect_column(name)?;
+    if column.role == ColumnRole::Static || column.counter {
+        let what = if column.counter { "counter" } else { "static" };
+        return Err(Error::not_supported(format!("an index on {what} column \"{name}\" is not supported")));
+    }
+    if column.ty.allowed_in_key().is_err() {
+        let message = format!("an index on column \"{name}\" of type {} is not supported", column.ty);
+        return Err(Error::not_supported(message).with_hint("Values of this type have no order, or none that fits."));
+    }
+    Ok(column)
+}
+
+/// Of IF NOT EXISTS: the name of what is there already, which of an index without a name is one on the same columns.
+fn exists(catalog: &Catalog, table: &TableDef, statement: &CreateIndex, columns: &[ColumnId]) -> Option<String> {
+    if !statement.if_not_exists {
+        return None;
+    }
+    match &statement.name {
+        Some(name) => is_taken(catalog, &table.keyspace, name).then(|| name.clone()),
+        None => table.indexes.iter().find(|index| index.columns == columns).map(|index| index.name.clone()),
+    }
+}
+
+/// The name that PostgreSQL and Cassandra give: `table_column_idx`, with a number if that is taken.
+fn free_name(catalog: &Catalog, table: &TableDef, columns: &[ColumnId]) -> String {
+    let names = columns.iter().filter_map(|column| table.column_by_id(*column)).map(|column| column.name.as_str());
+    let plain = format!("{}_{}_idx", table.name, names.collect::<Vec<_>>().join("_"));
+    let numbered = (1..).map(|number| format!("{plain}{number}"));
+    let mut all = std::iter::once(plain.clone()).chain(numbered);
+    all.find(|name| !is_taken(catalog, &table.keyspace, name)).unwrap_or(plain)
+}
+
+/// An index on the first key column only is nothing that the key is not.
+fn tell_of_key(context: &mut ClientContext, table: &TableDef, columns: &[ColumnId]) {
+    let first = table.key().next().filter(|column| !column.hidden);
+    if let Some(column) = first.filter(|column| columns == [column.id]) {
+        let message = format!("column \"{}\" comes first in the PRIMARY KEY: no index is built for it", column.name);
+        context.notice(Notice::plain(message));
+    }
+}
+
+/// Whether there was an index of this name to drop.
+pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName) -> Result<bool> {
+    let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
+    let found = keyspaces.iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
+    let Some((table, index)) = found else {
+        return match names::find(catalog, path, name) {
+            Some(_) => {
+                let message = format!("\"{}\" is not an index", name.name);
+                Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position))
+            }
+            None => Ok(false),
+        };
+    };
+    let (id, mut next) = (index.id, (**table).clone());
+    next.indexes.retain(|index| index.id != id);
+    next.version += 1;
+    catalog.tables.insert(next.id, Arc::new(next));
+    Ok(true)
 }

@@ -96,7 +96,7 @@ fn kept_changing() -> Error {
     Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again.")
 }
 
-/// 42P07 if the name is taken by a table, view or sequence.
+/// 42P07 if the name is taken by a table, view, sequence or index.
 fn check_free(catalog: &Catalog, keyspace: &str, name: &ObjectName) -> Result<()> {
     if !table::is_taken(catalog, keyspace, &name.name) {
         return Ok(());

@@ -64,10 +64,11 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }
 
-/// Whether a table, view or sequence has this name.
+/// Whether a table, view, sequence or index has this name.
 pub(super) fn is_taken(catalog: &Catalog, keyspace: &str, name: &str) -> bool {
     let view = || catalog.view(keyspace, name).is_some();
-    catalog.table(keyspace, name).is_some() || view() || catalog.sequence(keyspace, name).is_some()
+    let other = || catalog.sequence(keyspace, name).is_some() || catalog.index(keyspace, name).is_some();
+    catalog.table(keyspace, name).is_some() || view() || other()
 }
 
 /// A column to be.
@@ -189,6 +190,7 @@ impl NewTable {
             gc_grace: option::GC_GRACE,
             checks: Vec::new(),
             options: BTreeMap::new(),
+            indexes: Vec::new(),
         };
         option::apply(&mut table, &self.options)?;
         for (each, ids) in self.families.iter().zip(family_ids) {

@@ -37,6 +37,7 @@ fn slices_in(files: &Arc<dyn Files>, relation: &Arc<RelationDef>) -> Arc<ScanSou
         tombstones: vec![].into(),
         now: 0,
         families: vec![],
+        lookups: super::Lookups::default(),
     })
 }
 

@@ -43,11 +43,8 @@ fn time_slices_over_all_series_are_interleaved_and_nothing_is_merged() {
     let any = scan_of(vec![Span::all()], Order::Any);
     assert_eq!(merged(&source, &any), (ScanForm::Unordered, 450, 0));
     assert!(source.divide(&any, 3, 8).expect("a plan").splits.len() >= 3);
-    let slice = ColumnRange {
-        column: TIME,
-        lower: Bound::Included(Value::Timestamp(60)),
-        upper: Bound::Excluded(Value::Timestamp(70)),
-    };
+    let (from, to) = (Value::Timestamp(60), Value::Timestamp(70));
+    let slice = ColumnRange::between(TIME, Bound::Included(from), Bound::Excluded(to));
     let plan = source.plan(&Scan { ranges: vec![slice], ..any }, 1).expect("a plan");
     assert_eq!((plan.form, plan.segments, plan.pruned), (ScanForm::Concatenate, 1, vec![("ranges", 2)]));
 }

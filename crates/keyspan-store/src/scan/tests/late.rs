@@ -59,7 +59,7 @@ fn of_rows_that_overwrite_only_those_are_merged_and_values_leave_no_older_versio
     assert_eq!(numbers(&source, &scan_of(vec![Span::all()], Order::Forward)), (form, merged, all));
     let of = |number: i64| {
         let range = Bound::Included(Value::BigInt(number));
-        let range = ColumnRange { column: NUMBER, lower: range.clone(), upper: range };
+        let range = ColumnRange::between(NUMBER, range.clone(), range);
         let rows = numbers(&source, &Scan { ranges: vec![range], ..scan.clone() }).2;
         rows.into_iter().filter(|found| *found == number).count()
     };

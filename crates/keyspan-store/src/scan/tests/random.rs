@@ -233,14 +233,10 @@ impl Case {
         if self.random.chance(50) {
             let lower = self.random.below(12) as i64;
             let upper = Value::Timestamp(lower + self.random.below(3) as i64);
-            return ColumnRange {
-                column: TIME,
-                lower: Bound::Included(Value::Timestamp(lower)),
-                upper: Bound::Included(upper),
-            };
+            return ColumnRange::between(TIME, Bound::Included(Value::Timestamp(lower)), Bound::Included(upper));
         }
         let number = Value::BigInt(self.random.below(4) as i64 - 1);
-        ColumnRange { column: NUMBER, lower: Bound::Included(number.clone()), upper: Bound::Included(number) }
+        ColumnRange::between(NUMBER, Bound::Included(number.clone()), Bound::Included(number))
     }
 
     fn spans(&mut self) -> Vec<Span> {

@@ -1,10 +1,10 @@
-//! The primitives of the index file: little-endian numbers, varints and length-prefixed bytes.
+//! The primitives of index files: little-endian numbers, varints and length-prefixed bytes.
 //!
 //! Rule: reading never panics and never allocates more than the input could hold; whatever does not fit is `None`,
 //! which the caller turns into a `Corrupted` error that names the file.
 
 /// Appends a number in 7-bit groups, least significant first.
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -13,18 +13,18 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a signed number, zigzag, so that small magnitudes stay short.
-pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// Appends a length and the bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a presence byte and the value.
-pub(super) fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
+pub(crate) fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
     match value {
         None => out.push(0),
         Some(value) => {
@@ -35,38 +35,38 @@ pub(super) fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnc
 }
 
 /// A position in bytes that are read front to back.
-pub(super) struct Input<'a> {
+pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { rest: bytes }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(head)
     }
 
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub(super) fn fixed_u32(&mut self) -> Option<u32> {
+    pub(crate) fn fixed_u32(&mut self) -> Option<u32> {
         self.take(4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes)
     }
 
-    pub(super) fn fixed_u64(&mut self) -> Option<u64> {
+    pub(crate) fn fixed_u64(&mut self) -> Option<u64> {
         self.take(8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
     }
 
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -81,27 +81,27 @@ impl<'a> Input<'a> {
         None
     }
 
-    pub(super) fn small(&mut self) -> Option<u32> {
+    pub(crate) fn small(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
-    pub(super) fn signed(&mut self) -> Option<i64> {
+    pub(crate) fn signed(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.take(len)
     }
 
     /// A number of items, each at least one byte long: more than the rest can hold is refused before allocating.
-    pub(super) fn count(&mut self) -> Option<usize> {
+    pub(crate) fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.varint()?).ok()?;
         (count <= self.rest.len()).then_some(count)
     }
 
-    pub(super) fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+    pub(crate) fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.byte()? {
             0 => Some(None),
             1 => read(self).map(Some),
@@ -109,7 +109,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    pub(super) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.count()?;
         (0..count).map(|_| read(self)).collect()
     }
