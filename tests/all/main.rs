@@ -19,4 +19,5 @@ mod ordered_map;
 mod predicate;
 mod queries;
 mod rollup;
+mod statics;
 mod wire;

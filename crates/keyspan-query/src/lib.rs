@@ -60,6 +60,7 @@ pub mod semantics;
 pub mod session;
 mod shared;
 pub mod spans;
+mod statics;
 mod syntax;
 pub mod table;
 #[cfg(test)]
@@ -81,4 +82,5 @@ pub use pg_catalog::{oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{KeyMatch, KeyPart, KeyRange, key_of};
+pub use statics::StaticsRead;
 pub use types::Zone;

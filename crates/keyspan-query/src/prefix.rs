@@ -23,10 +23,11 @@ use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort, Win
 use datafusion::logical_expr::logical_plan::{Aggregate, Filter, Projection, TableScan};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use keyspan_model::{KeyColumn, Order};
+use keyspan_model::{ColumnRole, KeyColumn, Order};
 use keyspan_seam::Snapshot;
 
 use crate::spans;
+use crate::statics::may_see_lonely;
 use crate::table::{KeyspanTable, PrefixLimit};
 use crate::types::sortable_form;
 
@@ -108,6 +109,20 @@ impl Scanned {
         sorts.then_some(place)
     }
 
+    /// Whether these expressions are the whole partition key and static columns.
+    fn are_of_partition(&self, expressions: &[Expr]) -> bool {
+        let table = self.table.definition();
+        let role = |expr: &Expr| match expr {
+            Expr::Column(column) => Some(table.column(&self.name_in_table(column)?)?.role),
+            _ => None,
+        };
+        let roles: Option<Vec<ColumnRole>> = expressions.iter().map(role).collect();
+        let Some(roles) = roles else { return false };
+        let count = |wanted| roles.iter().filter(|role| **role == wanted).count();
+        let (partition, statics) = (count(ColumnRole::Partition), count(ColumnRole::Static));
+        partition == table.partition_len() && statics > 0 && partition + statics == roles.len()
+    }
+
     fn name_in_table(&self, column: &Column) -> Option<String> {
         let mut column = column.clone();
         for node in &self.names {
@@ -147,6 +162,11 @@ impl Scanned {
     fn limited(&self, limit: PrefixLimit, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
         let table = self.table.limited(limit);
         let filters: Vec<&Expr> = self.scan.filters.iter().collect();
+        // A partition without rows is a row of its own prefix only where that is the whole partition key.
+        let definition = table.definition();
+        if limit.columns < definition.partition_len() && may_see_lonely(definition, filters.iter().copied()) {
+            return Ok(None);
+        }
         let accepted = snapshot.accept(&table.limited_scan(&spans::push(&filters, table.relation())));
         if !(accepted.spans && accepted.per_prefix) {
             return Ok(None);
@@ -163,6 +183,9 @@ impl Scanned {
 /// An aggregate whose every result stands in the first (or last) row of its group: that row's columns.
 fn of_aggregate(aggregate: &Aggregate, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
     let Some(scanned) = Scanned::of(&aggregate.input) else { return Ok(None) };
+    if aggregate.aggr_expr.is_empty() && scanned.are_of_partition(&aggregate.group_expr) {
+        return of_partitions(aggregate, &scanned, snapshot);
+    }
     let Some(columns) = scanned.prefix(&aggregate.group_expr) else { return Ok(None) };
     let mut direction = None;
     let mut expressions = aggregate.group_expr.clone();
@@ -180,6 +203,16 @@ fn of_aggregate(aggregate: &Aggregate, snapshot: &dyn Snapshot) -> Result<Option
         return Ok(None);
     };
     Ok(Some(LogicalPlan::Projection(Projection::try_new_with_schema(expressions, input, aggregate.schema.clone())?)))
+}
+
+/// Distinct partition keys with their static columns: one row of each partition says them.
+fn of_partitions(aggregate: &Aggregate, scanned: &Scanned, snapshot: &dyn Snapshot) -> Result<Option<LogicalPlan>> {
+    let columns = scanned.table.definition().partition_len();
+    let limit = PrefixLimit { columns, rows: 1, order: Order::Forward };
+    let Some(input) = scanned.limited(limit, snapshot)? else { return Ok(None) };
+    let mut aggregate = aggregate.clone();
+    aggregate.input = Arc::new(input);
+    Ok(Some(LogicalPlan::Aggregate(aggregate)))
 }
 
 /// What an aggregate takes from the row at one end of its group, and from which.

@@ -16,12 +16,14 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use keyspan_model::{ColumnType, Member, Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Member, Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_seam::Snapshot;
 
 use crate::error::external;
 use crate::family::{FamilyExec, FamilyOutput, FamilyRead, family_field, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
+use crate::statics::{Lonely, LonelyColumn, LonelyExec, LonelyPartitions, StaticsRead, may_see_lonely};
 use crate::types::value_of_literal;
 
 /// Names that a statement mentions, for columns that exist only then.
@@ -73,8 +75,8 @@ impl KeyspanTable {
             match member {
                 Member::Column(column) if column.hidden && !mentions.names(&column.name) => {}
                 Member::Column(column) => {
-                    columns.push(ReadColumn::Scan(ScanColumn::Column(column.id)));
-                    fields.push(column.ty.field(&column.name, !(column.not_null || column.is_key())));
+                    columns.push(read_column(column, ScanColumn::Column(column.id)));
+                    fields.push(column.ty.field(&column.name, is_nullable(&table, column)));
                     if column.hidden {
                         hidden.push(column.name.clone());
                     }
@@ -87,7 +89,7 @@ impl KeyspanTable {
         }
         for (name, column, ty) in pseudo_columns(&table, mentions) {
             columns.push(column);
-            fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey)));
+            fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey) || table.statics.is_some()));
             hidden.push(name);
         }
         let key: Vec<usize> = table
@@ -138,23 +140,26 @@ impl KeyspanTable {
         &self.hidden
     }
 
-    /// Whether an expression reads a family.
-    fn reads_family(&self, expr: &Expr) -> bool {
-        !self.table.families.is_empty() && expr.column_refs().iter().any(|c| self.table.family(&c.name).is_some())
+    /// Whether an expression reads a family or a static column.
+    fn reads_beside(&self, expr: &Expr) -> bool {
+        let is_beside = |name: &str| {
+            let place = self.schema.index_of(name);
+            place.is_ok_and(|place| matches!(self.columns[place], ReadColumn::Family(_) | ReadColumn::Static(_)))
+        };
+        let none = self.table.families.is_empty() && self.table.statics.is_none();
+        !none && expr.column_refs().iter().any(|column| is_beside(&column.name))
     }
+}
 
-    /// Refuses what this kind of scan does not read.
-    fn check(&self, wanted: &[usize]) -> Result<()> {
-        for index in wanted {
-            let ReadColumn::Scan(ScanColumn::Column(id)) = self.columns[*index] else { continue };
-            if self.relation.key_index(id).is_none() && self.relation.value(id).is_none() {
-                let name = self.schema.field(*index).name();
-                let message = format!("reading static column \"{name}\" is not supported yet");
-                return Err(external(keyspan_model::Error::not_supported(message)));
-            }
-        }
-        Ok(())
-    }
+/// Where a column is read.
+fn read_column(column: &ColumnDef, scan: ScanColumn) -> ReadColumn {
+    if column.role == ColumnRole::Static { ReadColumn::Static(scan) } else { ReadColumn::Scan(scan) }
+}
+
+/// Whether a column may be null: with static columns all but the partition key are in a partition without rows.
+fn is_nullable(table: &TableDef, column: &ColumnDef) -> bool {
+    let lonely = table.statics.is_some() && column.role != ColumnRole::Partition;
+    lonely || !(column.not_null || column.is_key())
 }
 
 /// `row_key`, `writetime(x)` and `ttl(x)`, as far as the statement mentions them and no declared column has the name.
@@ -166,11 +171,11 @@ fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadCol
     for column in table.columns.iter().filter(|column| !column.is_key()) {
         let written = format!("writetime({})", column.name);
         if mentions.names(&written) {
-            found.push((written, ReadColumn::Scan(ScanColumn::WriteTime(column.id)), ColumnType::BigInt));
+            found.push((written, read_column(column, ScanColumn::WriteTime(column.id)), ColumnType::BigInt));
         }
         let expires = format!("ttl({})", column.name);
         if mentions.names(&expires) {
-            found.push((expires, ReadColumn::Scan(ScanColumn::Ttl(column.id)), ColumnType::Int));
+            found.push((expires, read_column(column, ScanColumn::Ttl(column.id)), ColumnType::Int));
         }
     }
     found
@@ -211,7 +216,7 @@ impl TableProvider for KeyspanTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let each = filters.iter().map(|filter| match is_plain(filter) {
             // A further filter would drop rows that the limit has counted.
-            true if self.limit.is_none() && !self.reads_family(filter) => TableProviderFilterPushDown::Exact,
+            true if self.limit.is_none() && !self.reads_beside(filter) => TableProviderFilterPushDown::Exact,
             _ => TableProviderFilterPushDown::Unsupported,
         });
         Ok(each.collect())
@@ -230,13 +235,15 @@ impl TableProvider for KeyspanTable {
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let (marks, parts): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| only_of(filter).is_some());
-        let families = self.families(&wanted, &marks);
-        let (output, wanted) = if families.is_empty() { (Vec::new(), wanted) } else { self.with_key(&wanted) };
         let pushed = spans::push(&parts, &self.relation);
+        let lonely = self.lonely(state, &statement.snapshot, &wanted, &parts).await?;
+        let families = self.families(&wanted, &marks);
+        let statics = self.statics(&wanted);
+        let beside = !families.is_empty() || statics.is_some();
+        let (output, scanned) = self.with_key(&wanted, beside, lonely.is_some());
         let scan = self.limited_scan(&pushed);
         let residual = conjunction(pushed.residual(&parts, &statement.snapshot.accept(&scan)));
-        let read = self.read_columns(&wanted, residual.as_ref())?;
-        self.check(&read)?;
+        let read = self.read_columns(&scanned, residual.as_ref())?;
         let read_schema = Arc::new(self.schema.project(&read)?);
         let filter = match &residual {
             Some(expr) => Some(physical(state, expr, &read_schema)?),
@@ -259,18 +266,24 @@ impl TableProvider for KeyspanTable {
             partitions: state.config().target_partitions(),
             number: self.number,
         };
-        let exec = Arc::new(SpanScanExec::try_new(plan, wanted.iter().map(place).collect(), limit).await?);
-        if families.is_empty() {
-            return Ok(exec);
-        }
-        let key = self.key_places().into_iter().map(|key| wanted.iter().position(|each| *each == key));
-        let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
-        let schema = match projection {
-            Some(projection) => Arc::new(self.schema.project(projection)?),
-            None => self.schema.clone(),
-        };
+        let exec = SpanScanExec::try_new(plan, scanned.iter().map(place).collect(), limit).await?;
+        let mut exec: Arc<dyn ExecutionPlan> = Arc::new(exec);
         let snapshot = statement.snapshot.clone();
-        Ok(Arc::new(FamilyExec::new(exec, snapshot, key, families.into(), output, schema)))
+        let with_partition = self.with_partition(&wanted);
+        if beside {
+            let key = self.key_places().into_iter().map(|key| scanned.iter().position(|each| *each == key));
+            let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
+            let wanted = if lonely.is_some() { &with_partition } else { &wanted };
+            let schema = Arc::new(self.schema.project(wanted)?);
+            let families = families.into();
+            exec = Arc::new(FamilyExec::new(exec, snapshot.clone(), key, families, statics, output, schema));
+        }
+        let Some((lonely, found)) = lonely else { return Ok(exec) };
+        let key = self.key_places().into_iter().take(self.table.partition_len());
+        let key = key.map(|key| with_partition.iter().position(|each| *each == key));
+        let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let schema = Arc::new(self.schema.project(&wanted)?);
+        Ok(Arc::new(LonelyExec::new(exec, snapshot, lonely, found, key, schema)))
     }
 }
 
@@ -302,27 +315,90 @@ impl KeyspanTable {
         self.table.key().filter_map(|key| place(key.id)).collect()
     }
 
-    /// Where each wanted column comes from, and the columns to scan for them: those that are no families, and the key.
-    fn with_key(&self, wanted: &[usize]) -> (Vec<FamilyOutput>, Vec<usize>) {
-        let is_family = |index: usize| matches!(self.columns[index], ReadColumn::Family(_));
-        let mut scanned: Vec<usize> = wanted.iter().copied().filter(|index| !is_family(*index)).collect();
+    /// What is read of the static columns among the wanted ones, in their order.
+    fn statics(&self, wanted: &[usize]) -> Option<StaticsRead> {
+        let columns = wanted.iter().filter_map(|index| match self.columns[*index] {
+            ReadColumn::Static(column) => Some(column),
+            _ => None,
+        });
+        let columns: Vec<ScanColumn> = columns.collect();
+        if columns.is_empty() { None } else { StaticsRead::new(&self.table, columns) }
+    }
+
+    /// The wanted columns, then those of the partition key that are not among them.
+    fn with_partition(&self, wanted: &[usize]) -> Vec<usize> {
+        let mut all = wanted.to_vec();
+        for key in self.key_places().into_iter().take(self.table.partition_len()) {
+            if !all.contains(&key) {
+                all.push(key);
+            }
+        }
+        all
+    }
+
+    /// Where each wanted column comes from, and the columns to scan for them. With something `beside` the rows, these
+    /// are the columns that are of the rows, and the key; where partitions without rows are added, the partition key is
+    /// wanted, too.
+    fn with_key(&self, wanted: &[usize], beside: bool, lonely: bool) -> (Vec<FamilyOutput>, Vec<usize>) {
+        let wanted = if lonely { self.with_partition(wanted) } else { wanted.to_vec() };
+        if !beside {
+            return (Vec::new(), wanted);
+        }
+        let is_beside = |index: usize| matches!(self.columns[index], ReadColumn::Family(_) | ReadColumn::Static(_));
+        let mut scanned: Vec<usize> = wanted.iter().copied().filter(|index| !is_beside(*index)).collect();
         for key in self.key_places() {
             if !scanned.contains(&key) {
                 scanned.push(key);
             }
         }
-        let mut families = 0;
-        let mut output = Vec::with_capacity(wanted.len());
-        for index in wanted {
-            output.push(match is_family(*index) {
-                true => {
-                    families += 1;
-                    FamilyOutput::Family(families - 1)
-                }
-                false => FamilyOutput::Input(scanned.iter().position(|each| each == index).unwrap_or_default()),
-            });
-        }
+        let (mut families, mut statics) = (0.., 0..);
+        let output = wanted.iter().map(|index| match self.columns[*index] {
+            ReadColumn::Family(_) => FamilyOutput::Family(families.next().unwrap_or_default()),
+            ReadColumn::Static(_) => FamilyOutput::Static(statics.next().unwrap_or_default()),
+            _ => FamilyOutput::Input(scanned.iter().position(|each| each == index).unwrap_or_default()),
+        });
+        let output = output.collect();
         (output, scanned)
+    }
+
+    /// What looks for partitions without rows, and those that it has found, if there were few to look at; `None` where
+    /// the scan shows none.
+    async fn lonely(
+        &self,
+        state: &dyn Session,
+        snapshot: &Arc<dyn Snapshot>,
+        wanted: &[usize],
+        filters: &[&Expr],
+    ) -> Result<Option<(LonelyPartitions, Option<Lonely>)>> {
+        if !may_see_lonely(&self.table, filters.iter().copied()) {
+            return Ok(None);
+        }
+        let all: Vec<ScanColumn> = self.statics(wanted).map_or(Vec::new(), |statics| statics.columns);
+        let Some(statics) = StaticsRead::new(&self.table, all.clone()) else { return Ok(None) };
+        let filter = conjunction(filters.iter().map(|filter| (*filter).clone()));
+        let read = self.read_columns(wanted, filter.as_ref())?;
+        let schema = Arc::new(self.schema.project(&read)?);
+        let column = |index: &usize| match self.columns[*index] {
+            ReadColumn::Static(column) => all.iter().position(|each| *each == column).map(LonelyColumn::Static),
+            ReadColumn::Scan(ScanColumn::Column(id)) => statics.relation.key_index(id).map(LonelyColumn::Key),
+            _ => None,
+        };
+        let place = |index: &usize| read.iter().position(|each| each == index).unwrap_or_default();
+        let lonely = LonelyPartitions {
+            rows: self.relation.clone(),
+            spans: spans::push(filters, &statics.relation).spans,
+            columns: read.iter().map(column).collect(),
+            filter: match &filter {
+                Some(filter) => Some(physical(state, filter, &schema)?),
+                None => None,
+            },
+            output: wanted.iter().map(place).collect(),
+            schema,
+            statics,
+        };
+        let found = lonely.few(snapshot).await.map_err(external)?;
+        let none = found.as_ref().is_some_and(|found| found.rows.num_rows() == 0);
+        Ok(if none { None } else { Some((lonely, found)) })
     }
 
     /// The scan of these spans, of the first rows of each prefix where only they are read. Its columns are still to come.

@@ -14,7 +14,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Right, Stamp
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::dml::new_keys::NewKeys;
-use crate::dml::rights;
+use crate::dml::{rights, statics};
 use crate::expression::compile;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
@@ -74,11 +74,11 @@ impl CopyIn {
         if self.next_row_id {
             self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
-        let write = self.intake.write(batch, self.stamp)?;
+        let writes = self.intake.write(batch, self.stamp)?;
         if let Some(keys) = &mut self.new_keys {
-            keys.check(&write).await?;
+            keys.check(&writes).await?;
         }
-        self.gather.push(write).await?;
+        self.gather.push(writes).await?;
         if self.commit_every > 0 && self.gather.rows() >= self.commit_every as u64 {
             return self.commit(&session.context).await;
         }
@@ -86,11 +86,8 @@ impl CopyIn {
     }
 
     async fn commit(&mut self, context: &ClientContext) -> Result<()> {
-        let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
-        let gather = std::mem::replace(&mut self.gather, next);
-        let rows = gather.rows();
-        if let Some(mutation) = gather.finish().await? {
-            let mutations = vec![mutation];
+        let (rows, mutations) = self.gathered().await?;
+        if !mutations.is_empty() {
             let unchanged = unchanged(self.new_keys.as_ref(), context, &mutations).await?;
             self.database.store().apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
         }
@@ -99,6 +96,13 @@ impl CopyIn {
         }
         self.rows += rows;
         Ok(())
+    }
+
+    /// What was taken since the last time: how many rows, and what writes them.
+    async fn gathered(&mut self) -> Result<(u64, Vec<Mutation>)> {
+        let next = Gather::new(self.database.store(), self.intake.target(), self.stamp);
+        let gather = std::mem::replace(&mut self.gather, next);
+        Ok((gather.rows(), gather.finish().await?))
     }
 
     fn done(&mut self, rows: u64) {
@@ -119,10 +123,7 @@ impl CopyIn {
             self.done(self.rows);
             return Ok(self.rows);
         }
-        let next = Gather::new(self.database.store(), self.intake.relation().clone(), self.stamp);
-        let gather = std::mem::replace(&mut self.gather, next);
-        let rows = gather.rows();
-        let mutations: Vec<Mutation> = gather.finish().await?.into_iter().collect();
+        let (rows, mutations) = self.gathered().await?;
         let unchanged = unchanged(self.new_keys.as_ref(), &session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
         session.context.write(mutations, unchanged, locks).await?;
@@ -179,15 +180,16 @@ impl Session {
         let names: Vec<&str> = columns.iter().map(String::as_str).collect();
         self.context.require(&table, Right::Insert, &rights::ids(&table, &names))?;
         let hidden = table.columns[0].hidden;
-        let handle = self.context.handle(table.clone());
+        let handle = self.context.handle(table);
         let new_keys = NewKeys::wanted(&mut self.context, &handle)?;
-        let intake = Intake::complete(&mut self.context, table, columns)?;
+        let target = statics::loaded(&handle, &names);
+        let intake = Intake::complete(&mut self.context, target, columns)?;
         let commit_every =
             self.context.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
         let mut copy = CopyIn {
             database: self.context.database.clone(),
             schema: intake.schema(),
-            gather: Gather::new(self.context.database.store(), intake.relation().clone(), self.context.stamp()),
+            gather: Gather::new(self.context.database.store(), intake.target(), self.context.stamp()),
             intake,
             filter: None,
             commit_every: 0,

@@ -89,6 +89,9 @@ fn column(table: &TableDef, column: &ColumnDef) -> String {
         }
         (None, _) => {}
     }
+    if column.role == ColumnRole::Static {
+        text.push_str(" STATIC");
+    }
     if column.not_null && !column.is_key() {
         text.push_str(" NOT NULL");
     }

@@ -8,7 +8,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{
-    ColumnId, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef, Value,
+    ColumnId, ColumnRole, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef,
+    Value,
 };
 use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Zone, key_of};
 use keyspan_seam::Snapshot;
@@ -250,6 +251,28 @@ impl PointSelect {
         read.answer(maps, zone)
     }
 
+    fn is_static(&self, place: usize) -> bool {
+        self.handle.table.columns[place].role == ColumnRole::Static
+    }
+
+    /// A static column of these rows, which are the row with this key or none.
+    async fn static_column(
+        &self,
+        snapshot: &Arc<dyn Snapshot>,
+        place: usize,
+        key: &[Value],
+        rows: usize,
+    ) -> Result<ArrayRef> {
+        let column = &self.handle.table.columns[place];
+        let Some(statics) = &self.handle.statics else { return array_of(column.ty, &vec![Value::Null; rows]) };
+        let partition = [self.handle.partition(key)];
+        let found = snapshot.get(statics.relation.id, &partition, &[ScanColumn::Column(column.id)]).await?;
+        match found.num_rows().min(rows) {
+            0 => array_of(column.ty, &vec![Value::Null; rows]),
+            _ => coerce(found.column(0), column.ty),
+        }
+    }
+
     /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
     fn bind(&self, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
         let mut key = Vec::with_capacity(self.key.len());
@@ -323,8 +346,10 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
         .outputs
         .iter()
         .filter_map(|output| match output {
-            PointOutput::Column(place) => Some(ScanColumn::Column(select.handle.table.columns[*place].id)),
-            PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
+            PointOutput::Column(place) if !select.is_static(*place) => {
+                Some(ScanColumn::Column(select.handle.table.columns[*place].id))
+            }
+            PointOutput::Column(_) | PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
         })
         .collect();
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
@@ -339,6 +364,9 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             }
             PointOutput::Family(place) => {
                 select.family(&snapshot, *place, &key, rows.num_rows(), context.zone()).await?
+            }
+            PointOutput::Column(place) if select.is_static(*place) => {
+                select.static_column(&snapshot, *place, &key, rows.num_rows()).await?
             }
             PointOutput::Column(place) => match read.next() {
                 Some(array) => coerce(array, select.handle.table.columns[*place].ty)?,

@@ -16,6 +16,7 @@ use crate::dml::condition;
 use crate::dml::family::{self, FamilyInput};
 use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
+use crate::dml::statics;
 use crate::dml::target::{Beside, found_rows};
 use crate::expression::compile_typed;
 use crate::parameter::{as_parameter, parameters_in};
@@ -124,7 +125,7 @@ impl Preparation {
     }
 
     async fn insert(&mut self, context: &mut ClientContext, statement: &Insert) -> Result<()> {
-        let handle = handle(context, &statement.table)?;
+        let handle = statics::inserted(&handle(context, &statement.table)?, statement);
         self.using(&statement.using);
         match &statement.source {
             InsertSource::Values(rows) => {
@@ -154,7 +155,7 @@ impl Preparation {
     }
 
     async fn update(&mut self, context: &mut ClientContext, statement: &Update) -> Result<()> {
-        let handle = handle(context, &statement.table)?;
+        let handle = statics::updated(&handle(context, &statement.table)?, statement)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(&handle))];
@@ -173,7 +174,7 @@ impl Preparation {
     }
 
     async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
-        let handle = handle(context, &statement.table)?;
+        let handle = statics::deleted(&handle(context, &statement.table)?, statement)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let beside = Beside { from: &statement.from, values: &[] };

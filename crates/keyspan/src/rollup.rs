@@ -28,6 +28,7 @@ use crate::context::ClientContext;
 use crate::database::Database;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
+use crate::row::TableHandle;
 
 /// Time between two refreshes of a view, at least.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -141,15 +142,15 @@ async fn write(store: &Arc<dyn Store>, rollup: &RollupDef, read: Refresh) -> Res
             Some(target) => target,
             None => {
                 let names: Vec<String> = changed.schema().fields().iter().map(|field| field.name().clone()).collect();
-                let intake = Intake::new(rows.clone(), &names, Arc::new(Zone::Fixed(0)))?;
-                let gather = Gather::new(store, intake.relation().clone(), stamp);
+                let intake = Intake::new(TableHandle::new(rows.clone()), &names, Arc::new(Zone::Fixed(0)))?;
+                let gather = Gather::new(store, intake.target(), stamp);
                 target.insert((intake, gather))
             }
         };
         gather.push(intake.write(&changed, stamp)?).await?;
     }
     let mut mutations: Vec<Mutation> = match target {
-        Some((_, gather)) => gather.finish().await?.into_iter().collect(),
+        Some((_, gather)) => gather.finish().await?,
         None => Vec::new(),
     };
     if let Some(stored) = stored {

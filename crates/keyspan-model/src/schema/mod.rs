@@ -203,7 +203,9 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// The relation of the rows.
     pub rows: RelationId,
-    /// The relation of the static columns, if there are any.
+    /// The relation of the static columns, if there are any. Its name on disk is one that programs do not know which
+    /// cannot write it, so that they refuse the table.
+    #[serde(rename = "static_cells", alias = "statics", default, skip_serializing_if = "Option::is_none")]
     pub statics: Option<RelationId>,
     /// Families of dynamic columns.
     pub families: Vec<FamilyDef>,
@@ -519,6 +521,31 @@ impl TableDef {
         let key = self.key().take(self.partition_len()).map(key_column).collect();
         let values = self.values_of(ColumnRole::Static);
         self.statics.map(|id| self.relation(id, RelationKind::Statics, key, values, None))
+    }
+
+    /// The static columns as a table of their own, with a row for each partition.
+    pub fn statics_table(&self) -> Option<TableDef> {
+        let of_partition = |column: &&ColumnDef| matches!(column.role, ColumnRole::Partition | ColumnRole::Static);
+        let regular = |column: ColumnDef| match column.role {
+            ColumnRole::Static => ColumnDef { role: ColumnRole::Regular, ..column },
+            _ => column,
+        };
+        Some(TableDef {
+            rows: self.statics?,
+            columns: self.columns.iter().filter(of_partition).cloned().map(regular).collect(),
+            statics: None,
+            families: Vec::new(),
+            window: None,
+            checks: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    /// The table without its static columns.
+    pub fn without_statics(&self) -> TableDef {
+        let mut table = TableDef { statics: None, ..self.clone() };
+        table.columns.retain(|column| column.role != ColumnRole::Static);
+        table
     }
 
     /// The relation of a family: its key is row key, qualifier, then [`VERSION_COLUMN`] descending.

@@ -1,10 +1,12 @@
-//! The node that adds families to rows.
+//! The node that adds families and static columns to rows.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -12,6 +14,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, SortOrderPushdownResult,
@@ -21,6 +24,7 @@ use keyspan_seam::Snapshot;
 
 use super::cells::FamilyRead;
 use crate::error::external;
+use crate::statics::StaticsRead;
 
 /// Where an output column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +33,11 @@ pub enum FamilyOutput {
     Input(usize),
     /// This family.
     Family(usize),
+    /// This one of the static columns that are read.
+    Static(usize),
 }
 
-/// Adds families to rows; a row comes out for each that goes in, in their order.
+/// Adds families and static columns to rows; a row comes out for each that goes in, in their order.
 #[derive(Clone, Debug)]
 pub struct FamilyExec {
     input: Arc<dyn ExecutionPlan>,
@@ -39,6 +45,7 @@ pub struct FamilyExec {
     /// Places of the key columns in the input, in key order.
     key: Vec<usize>,
     families: Arc<[FamilyRead]>,
+    statics: Option<StaticsRead>,
     output: Vec<FamilyOutput>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
@@ -52,6 +59,7 @@ impl FamilyExec {
         snapshot: Arc<dyn Snapshot>,
         key: Vec<usize>,
         families: Arc<[FamilyRead]>,
+        statics: Option<StaticsRead>,
         output: Vec<FamilyOutput>,
         schema: SchemaRef,
     ) -> FamilyExec {
@@ -66,6 +74,7 @@ impl FamilyExec {
             snapshot,
             key,
             families,
+            statics,
             output,
             schema,
             properties: Arc::new(properties),
@@ -75,7 +84,7 @@ impl FamilyExec {
 
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> FamilyExec {
         let (snapshot, key, families) = (self.snapshot.clone(), self.key.clone(), self.families.clone());
-        FamilyExec::new(input, snapshot, key, families, self.output.clone(), self.schema.clone())
+        FamilyExec::new(input, snapshot, key, families, self.statics.clone(), self.output.clone(), self.schema.clone())
     }
 
     async fn with_families(self: Arc<Self>, rows: RecordBatch) -> Result<RecordBatch> {
@@ -85,9 +94,17 @@ impl FamilyExec {
             let map = family.maps(&self.snapshot, &key, rows.num_rows()).await.map_err(external)?;
             maps.push(family.shown(map).map_err(external)?);
         }
+        let statics = match &self.statics {
+            Some(statics) => {
+                let partition = &key[..statics.relation.key.len()];
+                statics.columns(&self.snapshot, partition, rows.num_rows()).await.map_err(external)?
+            }
+            None => Vec::new(),
+        };
         let columns = self.output.iter().map(|output| match output {
             FamilyOutput::Input(place) => rows.column(*place).clone(),
             FamilyOutput::Family(place) => maps[*place].clone(),
+            FamilyOutput::Static(place) => statics[*place].clone(),
         });
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)?)
@@ -114,7 +131,15 @@ impl DisplayAs for FamilyExec {
                 format!("{}[{}]", read.family.name, only.join(", "))
             }
         });
-        write!(f, "Families: {}", shown.collect::<Vec<_>>().join(", "))
+        let families: Vec<String> = shown.collect();
+        let is_static = |(place, _): &(usize, &FamilyOutput)| matches!(self.output[*place], FamilyOutput::Static(_));
+        let statics = self.output.iter().enumerate().filter(is_static);
+        let statics: Vec<&str> = statics.map(|(place, _)| self.schema.field(place).name().as_str()).collect();
+        match (families.is_empty(), statics.is_empty()) {
+            (false, true) => write!(f, "Families: {}", families.join(", ")),
+            (true, _) => write!(f, "StaticColumns: {}", statics.join(", ")),
+            (false, false) => write!(f, "Families: {}; StaticColumns: {}", families.join(", "), statics.join(", ")),
+        }
     }
 }
 
@@ -200,5 +225,10 @@ impl ExecutionPlan for FamilyExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let num_rows = inputs.first().map_or(Precision::Absent, |input| input.num_rows);
+        Ok(Arc::new(Statistics { num_rows, ..Statistics::new_unknown(&self.schema) }))
     }
 }

@@ -77,6 +77,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         columns,
         rows: family.relation,
         name: format!("{}.{}", table.name, family.name),
+        statics: None,
         families: Vec::new(),
         checks: Vec::new(),
         indexes: Vec::new(),

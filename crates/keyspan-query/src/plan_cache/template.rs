@@ -38,6 +38,7 @@ use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::spans;
+use crate::statics::may_see_lonely;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -88,11 +89,12 @@ impl Template {
 
 impl Node {
     fn of(plan: &Plan, of_tables: bool) -> Result<Option<Node>> {
-        if let Some(scan) = plan.downcast_ref::<SpanScanExec>() {
-            return Ok(Some(Node::Scan(Box::new(scan.form()), None)));
-        }
-        if let Some(grouped) = plan.downcast_ref::<GroupedScanExec>() {
-            return Ok(Some(Node::Scan(Box::new(grouped.scan().form()), Some(grouped.form()))));
+        let grouped = plan.downcast_ref::<GroupedScanExec>();
+        if let Some(scan) = plan.downcast_ref::<SpanScanExec>().or(grouped.map(GroupedScanExec::scan)) {
+            // What is true of partitions without rows is true of one snapshot.
+            let of_snapshot = may_see_lonely(&scan.plan.table, &scan.plan.filters);
+            let form = Box::new(scan.form());
+            return Ok((!of_snapshot).then(|| Node::Scan(form, grouped.map(GroupedScanExec::form))));
         }
         // In a plan of tables it stands for what was true of the rows once.
         if !of_tables && plan.is::<PlaceholderRowExec>() {

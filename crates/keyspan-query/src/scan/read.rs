@@ -43,6 +43,8 @@ pub enum ReadColumn {
     RowKey,
     /// The family of this place in its table, which is no part of the rows: it is read after them.
     Family(usize),
+    /// Of a static column, which is no part of the rows either.
+    Static(ScanColumn),
 }
 
 /// How the columns read come from those of the store.
@@ -74,7 +76,7 @@ impl Columns {
         }
         let places = read.iter().map(|column| match column {
             ReadColumn::Scan(column) => Some(place(*column)),
-            ReadColumn::RowKey | ReadColumn::Family(_) => None,
+            ReadColumn::RowKey | ReadColumn::Family(_) | ReadColumn::Static(_) => None,
         });
         let places = places.collect();
         Columns { scan, places, key, key_columns: relation.key.clone() }

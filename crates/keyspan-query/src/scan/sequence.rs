@@ -22,8 +22,11 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use keyspan_model::Order;
 
 use super::exec::SpanScanExec;
+use crate::family::FamilyExec;
+use crate::statics::LonelyExec;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -87,13 +90,24 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
     if let Some(dealt) = plan.downcast_ref::<RepartitionExec>() {
         // Rows in order, of a window for one, that are dealt out only to be filtered.
         let input = dealt.input();
+        if input.is::<FamilyExec>() || input.is::<LonelyExec>() {
+            return in_sequence(input);
+        }
         let ordered = input.properties().output_partitioning().partition_count() == 1
             && input.properties().output_ordering().is_some()
             && matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
         return Ok(ordered.then(|| input.clone()));
     }
+    if let Some(lonely) = plan.downcast_ref::<LonelyExec>() {
+        let in_key_order = |input: Plan| {
+            let reversed = is_reversed(&input);
+            Arc::new(lonely.in_key_order(input, reversed)) as Plan
+        };
+        return Ok(in_sequence(lonely.input())?.map(in_key_order));
+    }
     let row_by_row = plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()
+        || plan.is::<FamilyExec>()
         || plan.is::<CooperativeExec>()
         || plan.is::<LocalLimitExec>()
         || plan.is::<GlobalLimitExec>();
@@ -106,6 +120,15 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
             None => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// Whether the scan of a plan over one reads its rows backwards.
+fn is_reversed(plan: &Plan) -> bool {
+    match (plan.downcast_ref::<SpanScanExec>(), plan.children().as_slice()) {
+        (Some(scan), _) => scan.scan.order == Order::Reverse,
+        (None, [child]) => is_reversed(child),
+        (None, _) => false,
     }
 }
 

@@ -7,7 +7,7 @@ use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
-use super::{change, check_free, depend, family, missing, option, primary_key, sequence, skipping, validate};
+use super::{change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, validate};
 use crate::context::ClientContext;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -78,7 +78,10 @@ fn relation(catalog: &Catalog, path: &[String], statement: &AlterTable) -> Resul
 
 /// A transaction's own writes to a column cannot be taken back when the column goes.
 fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAction]) -> Result<()> {
-    let written = context.transaction.as_ref().is_some_and(|transaction| transaction.has_written(table.rows));
+    let written = context
+        .transaction
+        .as_ref()
+        .is_some_and(|transaction| table.relations().iter().any(|relation| transaction.has_written(relation.id)));
     if !written || !actions.iter().any(|action| matches!(action, AlterAction::DropColumn { .. })) {
         return Ok(());
     }
@@ -120,14 +123,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
             if *if_not_exists && table.family(&family.name).is_some() {
                 return Ok(Some((true, "family", family.name.clone())));
             }
-            let kept = |view: &ViewDef| view.rollup.as_ref().is_some_and(|rollup| rollup.source == table.id);
-            if let Some(view) = catalog.views.values().find(|view| kept(view)) {
-                let message = format!(
-                    "a family of table \"{}\" and materialized view \"{}\" exclude each other",
-                    table.name, view.name
-                );
-                return Err(Error::not_supported(message));
-            }
+            check_no_rollups(catalog, table, "a family")?;
             let ids = family::Ids::new(catalog);
             family::add(catalog, table, family, ids).map(|()| None)
         }
@@ -174,6 +170,14 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
     }
 }
 
+/// Fails where materialized views of a table are kept: they follow its rows, not its other relations.
+pub(super) fn check_no_rollups(catalog: &Catalog, table: &TableDef, what: &str) -> Result<()> {
+    let Some((view, _)) = catalog.rollups_of(table.id).next() else { return Ok(()) };
+    let (table, view) = (&table.name, &view.name);
+    let message = format!("{what} of table \"{table}\" and materialized view \"{view}\" exclude each other");
+    Err(Error::not_supported(message))
+}
+
 fn add(
     catalog: &mut Catalog,
     table: &mut TableDef,
@@ -188,7 +192,8 @@ fn add(
         return Err(column_exists(table, &column.name).at(column.position));
     }
     let declared = NewColumn::declared(column)?;
-    table.columns.push(declared.define(catalog, ColumnRole::Regular));
+    table.columns.push(declared.define(catalog, declared.role()));
+    statics::follow(catalog, table)?;
     sequence::attach(catalog, table, &[declared])?;
     table.checks = validate::name_checks(table, checks)?;
     Ok(None)
@@ -222,6 +227,7 @@ fn drop_column(
     let gone = table.expect_column(name)?.id;
     table.columns.retain(|column| column.name != name);
     table.indexes.retain(|index| !index.columns.contains(&gone));
+    statics::follow(catalog, table)?;
     table.checks.retain(|check| !mentions(check, name));
     table.options.remove(&format!("comment.{name}"));
     Ok(None)
@@ -292,9 +298,11 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
             }
             validate::default(context, column)?;
             let mut after = table.clone();
-            after.columns.push(NewColumn::declared(column)?.define(&mut Catalog::initial(), ColumnRole::Regular));
+            let declared = NewColumn::declared(column)?;
+            after.columns.push(declared.define(&mut Catalog::initial(), declared.role()));
             for check in checks {
                 validate::check(context, &after, &check.check)?;
+                statics::check_condition(&after, &check.check.expression)?;
             }
             // A default is for rows to come: those that are there have no cell in the new column.
             let breaks =
@@ -302,17 +310,18 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
             if breaks { Err(contains_nulls(table, &column.name)) } else { Ok(()) }
         }
         AlterAction::SetNotNull { column, not_null: true } => {
-            let id = table.expect_column(column)?.id;
+            let id = statics::expect_plain(table, column, "NOT NULL")?.id;
             let breaks = dml::existing::any_null(context, table, id).await?;
             if breaks { Err(contains_nulls(table, column)) } else { Ok(()) }
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
-            let ty = table.expect_column(column)?.ty;
+            let ty = statics::expect_plain(table, column, "a DEFAULT")?.ty;
             let evaluator = expression::Evaluator::new(context);
             evaluator.constant(context, &source.expression, ty, &[]).map(drop)
         }
         AlterAction::AddCheck(definition) => {
             validate::check(context, table, &definition.check)?;
+            statics::check_condition(table, &definition.check.expression)?;
             let broken = dml::existing::any_breaking(context, table, &definition.check.expression).await?;
             if !broken {
                 return Ok(());

@@ -15,6 +15,7 @@ use crate::intake::gather::Gather;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
+use crate::row::TableHandle;
 
 /// `CREATE TABLE … AS`.
 pub(crate) async fn run(
@@ -66,7 +67,7 @@ async fn fill(
         next.tables.insert(table.id, table.clone());
         let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();
-        let mutations = gather.finish().await?.into_iter().collect();
+        let mutations = gather.finish().await?;
         let batch = WriteBatch { mutations, ..WriteBatch::default() };
         if install(context, &before, next, Some(batch), Check::ByDifference).await? {
             return Ok(rows);
@@ -85,8 +86,8 @@ async fn gather(
 ) -> Result<Gather> {
     let names: Vec<String> = shape.columns.iter().map(|column| column.name.clone()).collect();
     let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
-    let mut intake = Intake::new(table, &names, zone)?.numbered_from(1);
-    let mut gather = Gather::new(context.database.store(), intake.relation().clone(), stamp);
+    let mut intake = Intake::new(TableHandle::new(table), &names, zone)?.numbered_from(1);
+    let mut gather = Gather::new(context.database.store(), intake.target(), stamp);
     if statement.with_data {
         let mut batches = query::execute(context, planned, parameters).await?;
         while let Some(batch) = batches.next().await {

@@ -162,6 +162,7 @@ pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) 
             let mut table = (*table).clone();
             table.rows = catalog.new_relation_id();
             family::empty(catalog, &mut table);
+            table.statics = table.statics.map(|_| catalog.new_relation_id());
             if statement.restart_identity {
                 sequence::restart_owned(catalog, table.id)?;
             }

@@ -37,8 +37,9 @@ pub(crate) async fn create(
     let query_context = context.query_context(snapshot, &[]);
     let definition = context.queries.definition(&planned, &query_context)?;
     let whole = catalog.tables.get(&definition.source.id).is_some_and(|table| table.rows == definition.source.rows);
-    if !whole || !definition.source.families.is_empty() {
-        let message = "a materialized view of a table with families is not yet supported";
+    if !whole || !definition.source.families.is_empty() || definition.source.statics.is_some() {
+        let what = if definition.source.statics.is_some() { "static columns" } else { "families" };
+        let message = format!("a materialized view of a table with {what} is not yet supported");
         return Err(Error::not_supported(message).with_hint("Write CREATE VIEW."));
     }
     let columns = typed_columns(&statement.columns, &planned.schema)?;

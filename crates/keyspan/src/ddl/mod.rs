@@ -19,6 +19,7 @@ mod primary_key;
 mod rights;
 pub(crate) mod role;
 pub(crate) mod sequence;
+mod statics;
 pub(crate) mod table;
 mod validate;
 pub(crate) mod view;

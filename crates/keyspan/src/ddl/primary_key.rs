@@ -121,9 +121,9 @@ async fn rewrite(
     let columns: Vec<String> = keyed.columns.iter().map(|column| column.name.clone()).collect();
     let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
     let mut order = KeyOrder { handle: TableHandle::new(keyed.clone()), last: None };
-    let mut intake = Intake::new(keyed, &columns, zone)?;
+    let mut intake = Intake::new(TableHandle::new(keyed), &columns, zone)?;
     intake.ttl = 0;
-    let mut gather = Gather::new(context.database.store(), intake.relation().clone(), stamp);
+    let mut gather = Gather::new(context.database.store(), intake.target(), stamp);
     let query = names::parse_query(&sorted_rows(table, &order.handle.table))?;
     let query_context = context.query_context(snapshot.clone(), &[]);
     let (_, rows) = query::run_on(context, &query, &[], query_context).await?;
@@ -132,13 +132,15 @@ async fn rewrite(
         let batch = batch?;
         if batch.num_rows() > 0 {
             order.check_nulls(&batch)?;
-            let write = intake.write(&batch, stamp)?;
-            order.check(&write.batch)?;
-            gather.push(write).await?;
+            let writes = intake.write(&batch, stamp)?;
+            for write in &writes {
+                order.check(&write.batch)?;
+            }
+            gather.push(writes).await?;
         }
     }
     drop(rows);
-    Ok(gather.finish().await?.into_iter().collect())
+    gather.finish().await
 }
 
 /// The query for all rows, equal keys side by side.

@@ -10,7 +10,7 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, family, option, sequence, skipping, validate};
+use super::{change, check_free, family, option, sequence, skipping, statics, validate};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -44,6 +44,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     let checks = validate::name_checks(&draft, &statement.checks)?;
     for check in &statement.checks {
         validate::check(context, &draft, &check.check)?;
+        statics::check_condition(&draft, &check.check.expression)?;
     }
     let created = change(context, |catalog| {
         if statement.if_not_exists && is_taken(catalog, &shape.keyspace, &shape.name) {
@@ -80,6 +81,7 @@ pub(super) struct NewColumn {
     pub(super) default: Option<String>,
     pub(super) max_length: Option<u32>,
     pub(super) counter: bool,
+    pub(super) is_static: bool,
     pub(super) sequence: Option<ColumnSequence>,
     pub(super) position: Option<usize>,
 }
@@ -94,16 +96,14 @@ impl NewColumn {
             default: None,
             max_length: None,
             counter: false,
+            is_static: false,
             sequence: None,
             position: None,
         }
     }
 
     pub(super) fn declared(column: &ColumnDefinition) -> Result<NewColumn> {
-        if column.is_static {
-            let error = Error::not_supported(format!("static columns are not yet supported: \"{}\"", column.name));
-            return Err(error.with_hint("Keep per-partition values in a table of their own.").at(column.position));
-        }
+        statics::check_column(column)?;
         Ok(NewColumn {
             name: column.name.clone(),
             ty: column.column_type,
@@ -111,6 +111,7 @@ impl NewColumn {
             default: column.default.as_ref().map(|default| default.text.clone()),
             max_length: column.max_length,
             counter: column.counter,
+            is_static: column.is_static,
             sequence: column.sequence.clone(),
             position: Some(column.position),
         })
@@ -171,7 +172,7 @@ impl NewTable {
             while families.next_if(|family| column.position.is_some_and(|at| family.position < at)).is_some() {
                 family_ids.push(family::Ids::new(catalog));
             }
-            columns.push(column.define(catalog, ColumnRole::Regular));
+            columns.push(column.define(catalog, column.role()));
         }
         family_ids.extend(families.map(|_| family::Ids::new(catalog)));
         let id: TableId = catalog.new_table_id();
@@ -197,6 +198,7 @@ impl NewTable {
             family::add(catalog, &mut table, each, ids)?;
         }
         check_counters(&table)?;
+        statics::follow(catalog, &mut table)?;
         Ok(table)
     }
 
@@ -244,6 +246,10 @@ impl NewTable {
                 let message = format!("column \"{name}\" named in key does not exist");
                 return Err(Error::new(ErrorKind::UndefinedColumn, message).at(key.position));
             };
+            if column.is_static {
+                let message = format!("Static column '{name}' cannot be part of the PRIMARY KEY");
+                return Err(at_position(Error::new(ErrorKind::InvalidTableDefinition, message), column.position));
+            }
             column.ty.allowed_in_key().map_err(|error| at_position(error, column.position))?;
             columns.push(ColumnDef { not_null: true, ..column.define(catalog, role) });
         }
@@ -271,6 +277,11 @@ impl NewTable {
 }
 
 impl NewColumn {
+    /// Its role, if it is not part of the key.
+    pub(super) fn role(&self) -> ColumnRole {
+        if self.is_static { ColumnRole::Static } else { ColumnRole::Regular }
+    }
+
     pub(super) fn define(&self, catalog: &mut Catalog, role: ColumnRole) -> ColumnDef {
         ColumnDef {
             id: catalog.new_column_id(),

@@ -14,7 +14,7 @@ use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
 use keyspan_seam::Snapshot;
 
 use super::family::{FamilyInput, FamilyRows};
-use super::target::{self, Computed, WriteTarget};
+use super::target::{self, Computed, ReadRows, WriteTarget};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
@@ -35,12 +35,22 @@ pub(crate) struct TargetRows {
     pub(crate) keys: Vec<Vec<Value>>,
     /// The rows with the families that the statement reads.
     pub(crate) families: FamilyRows,
+    /// Of a target given by keys, the rows that are not there: what they show all the same.
+    empty: HashMap<RowName, Vec<Value>>,
+    /// The partition keys of a target found by a query, those of partitions without rows among them.
+    pub(crate) partitions: Vec<Vec<Value>>,
 }
 
 impl TargetRows {
     /// The place of each row, by its name.
     pub(crate) fn places(&self, handle: &TableHandle) -> Result<HashMap<RowName, usize>> {
         self.keys.iter().enumerate().map(|(place, key)| Ok((handle.name(key)?, place))).collect()
+    }
+
+    /// The row of a key of the target that is not there: it shows the static values of its partition.
+    pub(crate) fn empty_row(&self, handle: &TableHandle, key: &[Value]) -> Result<Vec<Value>> {
+        let known = if self.empty.is_empty() { None } else { self.empty.get(&handle.name(key)?) };
+        Ok(known.cloned().unwrap_or_else(|| handle.bare_row(key)))
     }
 }
 
@@ -59,6 +69,7 @@ pub(crate) async fn change<T>(
         let (mutations, answer) = decide(&found)?;
         let mut unchanged = preconditions(handle, target, &found, snapshot.seq());
         unchanged.extend(families.unchanged(&found.keys, snapshot.seq()));
+        unchanged.extend(families.unchanged_statics(keys_of(target, &found), snapshot.seq()));
         match context.write(mutations, unchanged, locks).await {
             Ok(()) => return Ok(answer),
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
@@ -82,22 +93,24 @@ async fn find(
 ) -> Result<Locked> {
     let mut locks = HeldLocks::none(context.database.locks().clone());
     match target {
-        WriteTarget::Key(key) => locks = context.lock(vec![handle.name(key)?]).await?,
-        WriteTarget::Keys(keys) => locks = context.lock(names(handle, keys)?).await?,
+        WriteTarget::Key(key) => locks = context.lock(names(handle, families, std::slice::from_ref(key))?).await?,
+        WriteTarget::Keys(keys) => locks = context.lock(names(handle, families, keys)?).await?,
         WriteTarget::Span(_) | WriteTarget::Query(_) | WriteTarget::Nothing => {}
     }
     let mut locked: HashSet<RowName> = HashSet::new();
     loop {
         let snapshot = context.newest()?;
-        let (rows, computed) = target::read(context, handle, target, &snapshot, parameters).await?;
+        let ReadRows { rows, computed, partitions } =
+            target::read(context, handle, target, &snapshot, parameters).await?;
         let keys = (0..rows.num_rows()).map(|row| handle.key(&rows, row)).collect::<Result<Vec<_>>>()?;
-        let families = families.read(&snapshot, handle, rows.clone()).await?;
-        let found = TargetRows { rows, computed, keys, families };
+        let read = families.read(&snapshot, handle, rows.clone()).await?;
+        let empty = empty_rows(handle, target, &keys, &snapshot).await?;
+        let found = TargetRows { rows, computed, keys, families: read, empty, partitions };
         let known = matches!(target, WriteTarget::Key(_) | WriteTarget::Keys(_) | WriteTarget::Nothing);
         if known || found.keys.len() > ROWS_LOCKED_MAX {
             return Ok((found, snapshot, locks));
         }
-        let mut wanted = names(handle, &found.keys)?;
+        let mut wanted = names(handle, families, &found.keys)?;
         wanted.retain(|name| !locked.contains(name));
         // Outside a transaction the preconditions tell at once whether something came between.
         if wanted.is_empty() && (context.transaction.is_some() || found.keys.is_empty() || !locked.is_empty()) {
@@ -111,8 +124,43 @@ async fn find(
     }
 }
 
-fn names(handle: &TableHandle, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
-    keys.iter().map(|key| handle.name(key)).collect()
+/// The rows of a target given by keys that are not there, if they show static values.
+async fn empty_rows(
+    handle: &TableHandle,
+    target: &WriteTarget,
+    found: &[Vec<Value>],
+    snapshot: &Arc<dyn Snapshot>,
+) -> Result<HashMap<RowName, Vec<Value>>> {
+    let wanted = match target {
+        WriteTarget::Key(key) if handle.statics.is_some() => std::slice::from_ref(key),
+        WriteTarget::Keys(keys) if handle.statics.is_some() => keys,
+        _ => return Ok(HashMap::new()),
+    };
+    let found = found.iter().map(|key| handle.name(key)).collect::<Result<HashSet<_>>>()?;
+    let mut empty = HashMap::new();
+    for key in wanted {
+        let name = handle.name(key)?;
+        if !found.contains(&name) && !empty.contains_key(&name) {
+            empty.insert(name, handle.empty_row(snapshot, key).await?);
+        }
+    }
+    Ok(empty)
+}
+
+/// The keys that a statement reads, whether rows are there or not.
+fn keys_of<'a>(target: &'a WriteTarget, found: &'a TargetRows) -> &'a [Vec<Value>] {
+    match target {
+        WriteTarget::Key(key) => std::slice::from_ref(key),
+        WriteTarget::Keys(keys) => keys,
+        _ => &found.keys,
+    }
+}
+
+/// What to lock: the rows, and the partitions whose static values are read.
+fn names(handle: &TableHandle, families: &FamilyInput, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
+    let mut names = keys.iter().map(|key| handle.name(key)).collect::<Result<Vec<_>>>()?;
+    names.extend(families.names_of_statics(keys)?);
+    Ok(names)
 }
 
 /// What must not have been written since: the rows that were read, whether they exist or not.

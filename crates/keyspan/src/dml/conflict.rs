@@ -55,7 +55,7 @@ fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
             continue;
         }
         present.rows.insert(name, or_null(row));
-        decided.mutations.push(insert.insert(row));
+        decided.mutations.extend(insert.insert(row));
         decided.mutations.extend(insert.cells_of(place));
         decided.inserted.push(or_null(row));
         decided.answers.push(ConditionAnswer { applied: true, row: None });
@@ -214,13 +214,13 @@ impl Updating<'_> {
         let (mut mutations, mut after) = (Vec::new(), Vec::new());
         for (row, old) in insert.rows.iter().zip(old) {
             let Some(old) = old else {
-                mutations.push(insert.insert(row));
+                mutations.extend(insert.insert(row));
                 after.push(or_null(row));
                 continue;
             };
             if let Some(new) = updates.next().flatten() {
                 let row = keyed(insert, &new, old);
-                mutations.push(insert.handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
+                mutations.extend(insert.handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
                 after.push(overlaid(old, &new));
             }
         }

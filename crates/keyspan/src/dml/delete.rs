@@ -2,17 +2,17 @@
 
 use arrow::array::RecordBatch;
 use keyspan_cql::Delete;
-use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, RowWrite, Span, Value};
+use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, Span, Value};
 
 use super::assign::no_family;
 use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
-use super::rights;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{existing, family::family_of};
+use super::{rights, statics};
 use crate::constraint::null_value;
 use crate::context::ClientContext;
 use crate::database::count;
@@ -32,13 +32,15 @@ struct DeletePlan {
     condition: Option<CompiledCondition>,
     returning: Option<Returning>,
     timing: Timing,
+    /// Whether whole partitions are deleted, static values and all.
+    partitions: bool,
 }
 
 /// `DELETE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     rights::delete(context, &table, statement)?;
-    let handle = context.handle(table);
+    let handle = statics::deleted(&context.handle(table), statement)?;
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
     let beside = Beside { from: &statement.from, values: &[] };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
@@ -54,8 +56,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
         }
         _ => {
             let handle = plan.handle.clone();
-            let decided =
-                change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(found, parameters));
+            let decided = change(context, &handle, &target, &plan.families, parameters, |found| {
+                plan.decide(&target, found, parameters)
+            });
             let (deleted, answers) = decided.await?;
             plan.outcome(context, deleted, answers, parameters)
         }
@@ -115,7 +118,12 @@ fn plan(
         Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
     };
-    Ok(DeletePlan { handle, cells, family_cells, families, condition, returning, timing })
+    let whole_rows = cells.is_empty() && family_cells.is_empty();
+    let partitions = whole_rows
+        && handle.statics.is_some()
+        && statement.from.is_empty()
+        && statics::is_of_partitions(&handle.table, statement.filter.as_ref());
+    Ok(DeletePlan { handle, cells, family_cells, families, condition, returning, timing, partitions })
 }
 
 impl DeletePlan {
@@ -133,17 +141,27 @@ impl DeletePlan {
         let mut mutations = family_cells.mutations(&self.handle, &key, &self.timing);
         if !self.cells.is_empty() {
             let cells = self.cells.iter().map(|id| (*id, CellWrite::Tombstone)).collect();
-            let relation = self.handle.relation.id;
-            mutations.push(Mutation::Row(RowWrite { relation, key, marker: false, cells, stamp, ttl: 0 }));
+            mutations.extend(self.handle.write_cells(key, false, cells, stamp, 0));
         }
         mutations
     }
 
-    fn decide(&self, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
+    /// The deletion of the static values of whole partitions.
+    fn delete_statics(&self, target: &WriteTarget, found: &TargetRows) -> Vec<Mutation> {
+        let spans = match target {
+            _ if !self.partitions => Vec::new(),
+            WriteTarget::Span(span) => vec![span.clone()],
+            _ => found.partitions.iter().map(|partition| Span::prefix(partition.clone())).collect(),
+        };
+        spans.iter().filter_map(|span| self.handle.delete_statics(span, self.timing.stamp)).collect()
+    }
+
+    fn decide(&self, target: &WriteTarget, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
             let cells = self.family_cells.rows(&found.families, &[], parameters)?;
             let mutations = found.keys.iter().zip(&cells).flat_map(|(key, cells)| self.delete(key.clone(), cells));
-            return Ok((mutations.collect(), (found.rows.clone(), Vec::new())));
+            let mutations = mutations.chain(self.delete_statics(target, found)).collect();
+            return Ok((mutations, (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
             return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied: false, row: None }])));

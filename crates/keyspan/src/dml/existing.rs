@@ -6,11 +6,14 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
-use keyspan_model::{ColumnId, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef};
+use keyspan_model::{
+    ColumnId, ColumnRole, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef,
+};
 use keyspan_seam::Snapshot;
 
 use crate::constraint;
 use crate::context::ClientContext;
+use crate::names::columns_of;
 use crate::row::TableHandle;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
@@ -101,30 +104,38 @@ pub(crate) async fn count(
 
 /// Whether the table has a row.
 pub(crate) async fn any_row(context: &mut ClientContext, table: &TableDef) -> Result<bool> {
-    any(context, table, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
+    any(context, table.rows, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
 }
 
 /// Whether a row has null in this column.
 pub(crate) async fn any_null(context: &mut ClientContext, table: &TableDef, column: ColumnId) -> Result<bool> {
-    any(context, table, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
+    any(context, table.rows, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
 }
 
 /// Whether the condition is false for a row.
 pub(crate) async fn any_breaking(context: &mut ClientContext, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
-    let compiled = constraint::compile_one(context, table, condition)?;
-    let columns = TableHandle::new(Arc::new(table.clone())).scan_columns();
-    any(context, table, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()))).await
+    let handle = TableHandle::new(Arc::new(table.clone()));
+    // It is about static columns or about others, not about both.
+    let of_statics = |name: &String| table.column(name).is_some_and(|column| column.role == ColumnRole::Static);
+    let (table, relation) = match &handle.statics {
+        Some(statics) if columns_of(condition).iter().any(of_statics) => (statics.table.clone(), statics.relation.id),
+        _ => (Arc::new(table.without_statics()), table.rows),
+    };
+    let compiled = constraint::compile_one(context, &table, condition)?;
+    let columns = table.columns.iter().map(|column| ScanColumn::Column(column.id)).collect();
+    any(context, relation, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref())))
+        .await
 }
 
 async fn any(
     context: &mut ClientContext,
-    table: &TableDef,
+    relation: RelationId,
     columns: Vec<ScanColumn>,
     test: impl Fn(RecordBatch) -> Result<bool>,
 ) -> Result<bool> {
     let snapshot = context.newest()?;
     let mut found = false;
-    let read = visit(context, &snapshot, table.rows, vec![Span::all()], columns, |batch| {
+    let read = visit(context, &snapshot, relation, vec![Span::all()], columns, |batch| {
         found |= test(batch)?;
         Ok(found)
     });

@@ -23,6 +23,7 @@ use super::new_keys::NewKeys;
 use super::returning::Returning;
 use super::rights;
 use super::shape::PendingValues;
+use super::statics;
 use super::target::WriteTarget;
 use super::using::{self, Timing};
 use crate::constraint::{Checks, check_value, null_value};
@@ -57,7 +58,7 @@ pub(super) struct InsertRows {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     rights::insert(context, &table, statement)?;
-    let handle = context.handle(table);
+    let handle = statics::inserted(&context.handle(table), statement);
     if handle.table.has_counters() {
         return Err(no_insert());
     }
@@ -325,14 +326,14 @@ async fn from_query(
     parameters: &[Value],
 ) -> Result<Vec<NewRow>> {
     let names = named(handle, places);
-    let mut intake = Intake::new(handle.table.clone(), &names, Arc::new(context.zone()))?;
+    let mut intake = Intake::new(handle.clone(), &names, Arc::new(context.zone()))?;
     let mut rows = Vec::new();
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
-        let write = intake.write(&batch?, context.stamp())?;
-        for index in 0..write.batch.num_rows() {
+        let (columns, batch) = intake.typed(&batch?)?;
+        for index in 0..batch.num_rows() {
             let mut row: NewRow = vec![None; handle.table.columns.len()];
-            for (id, array) in write.columns.iter().zip(write.batch.columns()) {
+            for (id, array) in columns.iter().zip(batch.columns()) {
                 let place = handle.table.columns.iter().position(|column| column.id == *id && !column.hidden);
                 let Some(place) = place else { continue };
                 row[place] = Some(keyspan_model::array::value_at(array, index, handle.table.columns[place].ty)?);
@@ -414,25 +415,25 @@ async fn columnar(
         let columns = query::plan(context, &source.query, &types).await?.schema.fields().len();
         names.truncate(columns.max(1));
     }
-    let mut intake = Intake::complete(context, handle.table.clone(), &names)?;
+    let mut intake = Intake::complete(context, handle.clone(), &names)?;
     intake.ttl = timing.ttl;
-    let mut gather = Gather::new(context.database.store(), (*handle.relation).clone(), timing.stamp);
+    let mut gather = Gather::new(context.database.store(), handle, timing.stamp);
     let mut new_keys = NewKeys::wanted(context, handle)?;
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
             intake.reserve(&context.database, batch.num_rows()).await?;
-            let write = intake.write(&batch, timing.stamp)?;
+            let writes = intake.write(&batch, timing.stamp)?;
             if let Some(keys) = &mut new_keys {
-                keys.check(&write).await?;
+                keys.check(&writes).await?;
             }
-            gather.push(write).await?;
+            gather.push(writes).await?;
         }
     }
     drop(batches);
     let rows = gather.rows();
-    let mutations: Vec<Mutation> = gather.finish().await?.into_iter().collect();
+    let mutations = gather.finish().await?;
     let unchanged = match &new_keys {
         Some(keys) => keys.confirm(context, &mutations).await?,
         None => Vec::new(),
@@ -471,14 +472,14 @@ impl InsertRows {
         row[..self.handle.key_len()].iter().map(|value| value.clone().unwrap_or(Value::Null)).collect()
     }
 
-    /// The mutation that inserts a row, its families aside.
-    pub(super) fn insert(&self, row: &NewRow) -> Mutation {
+    /// The mutations that insert a row, its families aside.
+    pub(super) fn insert(&self, row: &NewRow) -> Vec<Mutation> {
         self.handle.write(row, true, self.timing.stamp, self.timing.ttl)
     }
 
     /// The mutations that insert all rows.
     fn mutations(&self) -> Vec<Mutation> {
-        let mut mutations: Vec<Mutation> = self.rows.iter().map(|row| self.insert(row)).collect();
+        let mut mutations: Vec<Mutation> = self.rows.iter().flat_map(|row| self.insert(row)).collect();
         mutations.extend((0..self.cells.len()).flat_map(|place| self.cells_of(place)));
         mutations
     }
@@ -519,7 +520,7 @@ impl InsertRows {
 
     /// All rows as one columnar write, if they are many and have the same columns.
     pub(super) fn columnar(&self) -> Result<Option<Mutation>> {
-        let plain = self.rows.len() >= COLUMNAR_MIN && self.cells.is_empty();
+        let plain = self.rows.len() >= COLUMNAR_MIN && self.cells.is_empty() && self.handle.statics.is_none();
         let Some(first) = self.rows.first().filter(|_| plain) else { return Ok(None) };
         let same = |row: &NewRow| row.iter().zip(first).all(|(a, b)| a.is_some() == b.is_some());
         if !self.rows.iter().all(same) {
@@ -535,7 +536,8 @@ impl InsertRows {
         }
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
         let (relation, Timing { stamp, ttl, .. }) = (self.handle.relation.id, self.timing);
-        let write = BatchWrite { relation, columns, batch, marker: true, null_deletes: true, stamp, ttl };
+        let marker = !self.handle.is_of_statics();
+        let write = BatchWrite { relation, columns, batch, marker, null_deletes: true, stamp, ttl };
         Ok(Some(Mutation::Batch(write)))
     }
 }
@@ -558,7 +560,7 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
             for row in &insert.rows {
                 after.push(match places.get(&insert.handle.name(&insert.key(row))?) {
                     Some(&at) => overlaid(&insert.handle.values(&found.rows, at)?, row),
-                    None => or_null(row),
+                    None => overlaid(&found.empty_row(&insert.handle, &insert.key(row))?, row),
                 });
             }
             insert.checks.check(&table, &insert.handle.batch(&after)?)?;

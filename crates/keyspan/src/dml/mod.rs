@@ -22,6 +22,7 @@ pub(crate) mod new_keys;
 pub(crate) mod returning;
 pub(crate) mod rights;
 pub(crate) mod shape;
+pub(crate) mod statics;
 pub(crate) mod target;
 pub(crate) mod update;
 pub(crate) mod using;

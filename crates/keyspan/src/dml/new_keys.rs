@@ -63,8 +63,9 @@ impl NewKeys {
         }))
     }
 
-    /// 23505 if a key of these rows exists or came before.
-    pub(crate) async fn check(&mut self, write: &BatchWrite) -> Result<()> {
+    /// 23505 if a key of the rows, which the first of these writes, exists or came before.
+    pub(crate) async fn check(&mut self, writes: &[BatchWrite]) -> Result<()> {
+        let Some(write) = writes.first() else { return Ok(()) };
         let keys = (0..write.batch.num_rows()).map(|row| self.handle.key(&write.batch, row));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let columns: Vec<ScanColumn> = self.handle.table.key().map(|column| ScanColumn::Column(column.id)).collect();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null};
 use futures::StreamExt;
 use keyspan_cql::{Statement, ast, quoted};
 use keyspan_model::array::coerce;
@@ -116,7 +116,7 @@ pub(crate) fn found_rows(
         };
         select.projection.extend(beside.values.iter().enumerate().map(value));
     }
-    Ok(FoundRows { query: *query, repeats: !beside.from.is_empty() })
+    Ok(FoundRows { query: *query, repeats: !beside.from.is_empty() || handle.is_of_statics() })
 }
 
 fn quote(name: &str) -> String {
@@ -138,19 +138,37 @@ fn without_qualifier(filter: &ast::Expr, alias: &str) -> ast::Expr {
     filter
 }
 
-/// The live rows of the target, all columns, as the snapshot has them, and what a query has computed for each.
+/// The rows of a target.
+#[derive(Debug)]
+pub(crate) struct ReadRows {
+    /// All columns.
+    pub(crate) rows: RecordBatch,
+    /// What a query has computed for each.
+    pub(crate) computed: Vec<Computed>,
+    /// The partitions that a query has found, those without rows among them, if the table has static columns.
+    pub(crate) partitions: Vec<Vec<Value>>,
+}
+
+impl ReadRows {
+    /// Rows that no query has found.
+    fn plain(rows: RecordBatch) -> ReadRows {
+        ReadRows { rows, computed: Vec::new(), partitions: Vec::new() }
+    }
+}
+
+/// The live rows of the target, as the snapshot has them.
 pub(crate) async fn read(
     context: &mut ClientContext,
     handle: &TableHandle,
     target: &WriteTarget,
     snapshot: &Arc<dyn Snapshot>,
     parameters: &[Value],
-) -> Result<(RecordBatch, Vec<Computed>)> {
+) -> Result<ReadRows> {
     let mut batches = Vec::new();
     match target {
         WriteTarget::Nothing => {}
-        WriteTarget::Key(key) => batches.push(handle.read(snapshot, std::slice::from_ref(key)).await?),
-        WriteTarget::Keys(keys) => batches.push(handle.read(snapshot, keys).await?),
+        WriteTarget::Key(key) => return Ok(ReadRows::plain(handle.read(snapshot, std::slice::from_ref(key)).await?)),
+        WriteTarget::Keys(keys) => return Ok(ReadRows::plain(handle.read(snapshot, keys).await?)),
         WriteTarget::Span(span) => {
             let columns = handle.scan_columns();
             let relation = handle.relation.id;
@@ -178,11 +196,28 @@ pub(crate) async fn read(
                 let ty = ColumnType::of_field(field).unwrap_or(ColumnType::Text);
                 Computed { array: array.clone(), ty }
             });
-            return Ok((with_table_types(handle, &all)?, computed.collect()));
+            return of_rows(handle, with_table_types(handle, &all)?, computed.collect());
         }
     }
-    let batches = batches.iter().map(|batch| with_table_types(handle, batch)).collect::<Result<Vec<_>>>()?;
-    Ok((concat_batches(&handle.schema, &batches)?, Vec::new()))
+    let mut whole = Vec::with_capacity(batches.len());
+    for batch in batches {
+        whole.push(with_table_types(handle, &handle.with_statics(snapshot, batch).await?)?);
+    }
+    Ok(ReadRows::plain(concat_batches(&handle.schema, &whole)?))
+}
+
+/// What a query has found, without the rows that stand for partitions without rows.
+fn of_rows(handle: &TableHandle, rows: RecordBatch, computed: Vec<Computed>) -> Result<ReadRows> {
+    if handle.statics.is_none() {
+        return Ok(ReadRows { rows, computed, partitions: Vec::new() });
+    }
+    let partition = |row| Ok(handle.partition(&handle.key(&rows, row)?));
+    let mut partitions = (0..rows.num_rows()).map(partition).collect::<Result<Vec<_>>>()?;
+    partitions.dedup();
+    let exist = is_not_null(rows.column(handle.relation.partition_len))?;
+    let of_existing = |each: Computed| Ok(Computed { array: filter(&each.array, &exist)?, ..each });
+    let computed = computed.into_iter().map(of_existing).collect::<Result<_>>()?;
+    Ok(ReadRows { rows: filter_record_batch(&rows, &exist)?, computed, partitions })
 }
 
 /// A value for each row.

@@ -13,9 +13,9 @@ use super::change::{TargetRows, change};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
-use super::rights;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
+use super::{rights, statics};
 use crate::constraint::Checks;
 use crate::context::ClientContext;
 use crate::database::count;
@@ -45,7 +45,7 @@ struct UpdatePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     rights::update(context, &table, statement)?;
-    let handle = context.handle(table);
+    let handle = statics::updated(&context.handle(table), statement)?;
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
     let values = assign::by_query(statement);
     let beside = Beside { from: &statement.from, values: &values };
@@ -76,7 +76,7 @@ fn plan(
     let queried = |expression: &ast::Expr| by_query.iter().position(|each| *each == expression);
     let (mut cells, rest) =
         FamilyAssignments::split(context, &handle.table, &statement.assignments, &queried, parameters)?;
-    let families = match handle.table.families.is_empty() {
+    let families = match handle.table.families.is_empty() && handle.statics.is_none() {
         true => FamilyInput::none(&handle),
         false => {
             let values = rest.iter().flat_map(|assignment| assignment.value.expressions());
@@ -143,7 +143,7 @@ impl UpdatePlan {
     ) -> Result<Decision<Vec<Vec<Value>>>> {
         let handle = &self.handle;
         let missing = match target {
-            WriteTarget::Key(key) if found.keys.is_empty() => Some(empty_row(handle, key)),
+            WriteTarget::Key(key) if found.keys.is_empty() => Some(found.empty_row(handle, key)?),
             _ => None,
         };
         if missing.is_some() && (self.only_found || (!self.creates && self.condition.is_none())) {
@@ -192,7 +192,7 @@ impl UpdatePlan {
         let (handle, timing) = (&self.handle, &self.timing);
         let mut mutations = cells.mutations(handle, &old[..handle.key_len()], timing);
         if !self.assignments.is_empty() {
-            mutations.push(handle.write(&keyed(handle, row, old), false, timing.stamp, timing.ttl));
+            mutations.extend(handle.write(&keyed(handle, row, old), false, timing.stamp, timing.ttl));
         }
         mutations
     }
@@ -220,7 +220,7 @@ impl UpdatePlan {
 
 async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {
     let handle = &plan.handle;
-    let old = empty_row(handle, &key);
+    let old = handle.bare_row(&key);
     let input = handle.batch(std::slice::from_ref(&old))?;
     let row = plan.assignments.rows(handle, &input, &[], &[])?.remove(0);
     plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
@@ -228,12 +228,6 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Va
     let locks = context.lock_blind(handle, &[key]).await?;
     context.write(mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))
-}
-
-/// A row of which only the key is there.
-fn empty_row(handle: &TableHandle, key: &[Value]) -> Vec<Value> {
-    let rest = handle.table.columns.len() - key.len();
-    key.iter().cloned().chain(std::iter::repeat_n(Value::Null, rest)).collect()
 }
 
 /// The assignments with the key of the old row.

@@ -12,30 +12,45 @@ use keyspan_model::array::batch_bytes;
 use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
 use keyspan_seam::{Load, Store};
 
+use crate::row::TableHandle;
+
 /// Bytes that are held before the store is asked to write rows out.
 const IN_MEMORY: usize = 16 << 20;
 
 /// Collects rows. If it is dropped before [`Gather::finish`], nothing of them is written.
 pub(crate) struct Gather {
     store: Arc<dyn Store>,
-    relation: RelationDef,
     stamp: Stamp,
+    /// For the rows, and for the static columns of their partitions.
+    parts: Vec<Part>,
+    rows: u64,
+}
+
+/// What is collected for one relation.
+struct Part {
+    relation: RelationDef,
     pending: Vec<BatchWrite>,
     bytes: usize,
-    rows: u64,
     load: Option<Box<dyn Load>>,
 }
 
 impl std::fmt::Debug for Gather {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gather").field("relation", &self.relation.id).field("rows", &self.rows).finish_non_exhaustive()
+        let relations: Vec<_> = self.parts.iter().map(|part| part.relation.id).collect();
+        f.debug_struct("Gather").field("relations", &relations).field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
 impl Gather {
-    /// For rows of this relation, which may be one that is yet to be made.
-    pub(crate) fn new(store: &Arc<dyn Store>, relation: RelationDef, stamp: Stamp) -> Gather {
-        Gather { store: store.clone(), relation, stamp, pending: Vec::new(), bytes: 0, rows: 0, load: None }
+    /// For rows of this table, which may be one that is yet to be made.
+    pub(crate) fn new(store: &Arc<dyn Store>, target: &TableHandle, stamp: Stamp) -> Gather {
+        let statics = target.statics.iter().map(|statics| &statics.relation);
+        let part = |relation: &Arc<RelationDef>| {
+            let relation = RelationDef::clone(relation);
+            Part { relation, pending: Vec::new(), bytes: 0, load: None }
+        };
+        let parts = std::iter::once(&target.relation).chain(statics).map(part).collect();
+        Gather { store: store.clone(), stamp, parts, rows: 0 }
     }
 
     /// Rows taken.
@@ -43,9 +58,32 @@ impl Gather {
         self.rows
     }
 
-    /// Takes rows with the stamp of the statement.
-    pub(crate) async fn push(&mut self, write: BatchWrite) -> Result<()> {
-        self.rows += write.batch.num_rows() as u64;
+    /// Takes rows with the stamp of the statement: the writes of one batch, that of the rows first.
+    pub(crate) async fn push(&mut self, writes: Vec<BatchWrite>) -> Result<()> {
+        self.rows += writes.first().map_or(0, |write| write.batch.num_rows() as u64);
+        for write in writes {
+            if let Some(part) = self.parts.iter_mut().find(|part| part.relation.id == write.relation) {
+                part.push(write, &self.store, self.stamp).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What writes all rows in one step.
+    pub(crate) async fn finish(self) -> Result<Vec<Mutation>> {
+        let mut mutations = Vec::with_capacity(1);
+        for part in self.parts {
+            mutations.extend(match part.load {
+                Some(load) => Some(load.finish().await?),
+                None => concat_writes(part.pending)?.map(Mutation::Batch),
+            });
+        }
+        Ok(mutations)
+    }
+}
+
+impl Part {
+    async fn push(&mut self, write: BatchWrite, store: &Arc<dyn Store>, stamp: Stamp) -> Result<()> {
         if let Some(load) = &mut self.load {
             return load.write(write).await;
         }
@@ -54,19 +92,11 @@ impl Gather {
         if self.bytes < IN_MEMORY {
             return Ok(());
         }
-        let load = self.load.insert(self.store.load(self.relation.clone(), self.stamp)?);
+        let load = self.load.insert(store.load(self.relation.clone(), stamp)?);
         for write in std::mem::take(&mut self.pending) {
             load.write(write).await?;
         }
         Ok(())
-    }
-
-    /// What writes all rows in one step.
-    pub(crate) async fn finish(self) -> Result<Option<Mutation>> {
-        match self.load {
-            Some(load) => load.finish().await.map(Some),
-            None => Ok(concat_writes(self.pending)?.map(Mutation::Batch)),
-        }
     }
 }
 

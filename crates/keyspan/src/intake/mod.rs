@@ -11,9 +11,7 @@ use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions,
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
-use keyspan_model::{
-    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, RelationDef, Result, Stamp, TableDef, Value,
-};
+use keyspan_model::{BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
 use keyspan_query::{CompiledExprs, Zone};
 
 use crate::constraint::{Checks, null_value};
@@ -47,8 +45,7 @@ enum ColumnDefault {
 
 impl Intake {
     /// Without the table's defaults and checks: for a table that is being made.
-    pub(crate) fn new(table: Arc<TableDef>, columns: &[String], zone: Arc<Zone>) -> Result<Intake> {
-        let target = TableHandle::new(table);
+    pub(crate) fn new(target: TableHandle, columns: &[String], zone: Arc<Zone>) -> Result<Intake> {
         let mut places = Vec::with_capacity(columns.len());
         for name in columns {
             let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
@@ -66,11 +63,11 @@ impl Intake {
     }
 
     /// With the table's defaults and checks. No columns means all that are not hidden.
-    pub(crate) fn complete(context: &mut ClientContext, table: Arc<TableDef>, columns: &[String]) -> Result<Intake> {
+    pub(crate) fn complete(context: &mut ClientContext, target: TableHandle, columns: &[String]) -> Result<Intake> {
         let zone = Arc::new(context.zone());
-        let all: Vec<String> = table.columns.iter().filter(|c| !c.hidden).map(|c| c.name.clone()).collect();
+        let all: Vec<String> = target.shown().map(|(_, column)| column.name.clone()).collect();
         let columns = if columns.is_empty() { &all } else { columns };
-        let mut intake = Intake::new(table, columns, zone)?;
+        let mut intake = Intake::new(target, columns, zone)?;
         intake.defaults = intake.find_defaults(context)?;
         intake.check_key()?;
         let checks = Checks::new(context, &intake.target)?;
@@ -122,9 +119,9 @@ impl Intake {
         &self.target.table
     }
 
-    /// The relation of its rows.
-    pub(crate) fn relation(&self) -> &RelationDef {
-        &self.target.relation
+    /// The table written to, with what it takes to write it.
+    pub(crate) fn target(&self) -> &TableHandle {
+        &self.target
     }
 
     /// Numbers rows of a table without a key from here on.
@@ -148,8 +145,34 @@ impl Intake {
         Ok(())
     }
 
-    /// The write of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types.
-    pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<BatchWrite> {
+    /// The writes of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types: that of the
+    /// rows, then that of static columns, if some are given.
+    pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<Vec<BatchWrite>> {
+        let (columns, batch) = self.typed(source)?;
+        let ttl = self.ttl;
+        let write = |target: &TableHandle| -> Result<BatchWrite> {
+            let own =
+                |id: &ColumnId| target.relation.key_index(*id).or(target.relation.value(*id).map(|_| 0)).is_some();
+            let places: Vec<usize> = (0..columns.len()).filter(|place| own(&columns[*place])).collect();
+            Ok(BatchWrite {
+                relation: target.relation.id,
+                columns: places.iter().map(|place| columns[*place]).collect(),
+                batch: batch.project(&places)?,
+                marker: !target.is_of_statics(),
+                null_deletes: true,
+                stamp,
+                ttl,
+            })
+        };
+        let mut writes = vec![write(&self.target)?];
+        if let Some(statics) = self.target.statics.as_ref().filter(|_| writes[0].columns.len() < columns.len()) {
+            writes.push(write(statics)?);
+        }
+        Ok(writes)
+    }
+
+    /// A batch with the table's types, defaults filled in, and the columns that it has.
+    pub(crate) fn typed(&mut self, source: &RecordBatch) -> Result<(Vec<ColumnId>, RecordBatch)> {
         if source.num_columns() != self.places.len() {
             let message = match source.num_columns() > self.places.len() {
                 true => "INSERT has more expressions than target columns",
@@ -172,8 +195,7 @@ impl Intake {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
-        let relation = self.target.relation.id;
-        Ok(BatchWrite { relation, columns: ids, batch, marker: true, null_deletes: true, stamp, ttl: self.ttl })
+        Ok((ids, batch))
     }
 
     fn column(&mut self, source: &RecordBatch, place: usize, column: &ColumnDef) -> Result<Option<ArrayRef>> {

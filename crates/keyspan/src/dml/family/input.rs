@@ -1,6 +1,7 @@
 //! Families beside the columns of the rows that a statement reads in order to write: `SET f['q'] = f['q'] + 1`,
 //! `IF f['q'] = …`, `SET l[0] = …`.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -8,14 +9,15 @@ use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::value_at;
-use keyspan_model::{Error, FamilyDef, Result, Span, Unchanged, Value};
+use keyspan_model::{ColumnRole, Error, FamilyDef, Result, Span, Unchanged, Value};
 use keyspan_query::{FamilyRead, family_field};
 use keyspan_seam::Snapshot;
 
 use crate::context::ClientContext;
 use crate::dml::change::ROWS_LOCKED_MAX;
 use crate::expression::Evaluator;
-use crate::names::fold_case;
+use crate::locks::RowName;
+use crate::names::{columns_of, fold_case};
 use crate::row::TableHandle;
 
 /// The families that a statement reads.
@@ -24,6 +26,8 @@ pub(crate) struct FamilyInput {
     reads: Vec<FamilyRead>,
     /// The table's columns, then these families.
     schema: SchemaRef,
+    /// The static columns, if the statement reads some.
+    statics: Option<Arc<TableHandle>>,
 }
 
 /// Rows with the families that a statement reads.
@@ -62,7 +66,11 @@ impl FamilyInput {
             true => handle.schema.clone(),
             false => Arc::new(Schema::new(fields.chain(families).collect::<Vec<_>>())),
         };
-        FamilyInput { reads, schema }
+        let is_static =
+            |name: &String| handle.table.column(name).is_some_and(|column| column.role == ColumnRole::Static);
+        let reads_statics = || expressions.iter().any(|expression| columns_of(expression).iter().any(is_static));
+        let statics = handle.statics.clone().filter(|_| reads_statics());
+        FamilyInput { reads, schema, statics }
     }
 
     /// The table's columns, then all its families: what expressions may read.
@@ -76,7 +84,7 @@ impl FamilyInput {
 
     /// None.
     pub(crate) fn none(handle: &TableHandle) -> FamilyInput {
-        FamilyInput { reads: Vec::new(), schema: handle.schema.clone() }
+        FamilyInput { reads: Vec::new(), schema: handle.schema.clone(), statics: None }
     }
 
     /// The table's columns, then the families.
@@ -128,6 +136,22 @@ impl FamilyInput {
             spans.iter().map(|span| Unchanged { relation, span: span.clone(), seq }).collect::<Vec<_>>()
         };
         self.reads.iter().flat_map(of).collect()
+    }
+
+    /// As [`FamilyInput::unchanged`], of the static values of these rows' partitions.
+    pub(crate) fn unchanged_statics(&self, keys: &[Vec<Value>], seq: u64) -> Vec<Unchanged> {
+        let Some(statics) = &self.statics else { return Vec::new() };
+        if keys.len() > ROWS_LOCKED_MAX {
+            return vec![Unchanged { relation: statics.relation.id, span: Span::all(), seq }];
+        }
+        keys.iter().map(|key| statics.unchanged(&statics.partition(key), seq)).collect()
+    }
+
+    /// The names among locks of the partitions of these rows, if the statement reads their static values.
+    pub(crate) fn names_of_statics(&self, keys: &[Vec<Value>]) -> Result<Vec<RowName>> {
+        let Some(statics) = &self.statics else { return Ok(Vec::new()) };
+        let names = keys.iter().map(|key| statics.name(&statics.partition(key))).collect::<Result<BTreeSet<_>>>()?;
+        Ok(names.into_iter().collect())
     }
 }
 
