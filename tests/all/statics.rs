@@ -1,5 +1,6 @@
 //! Static columns against a model: random writes and deletions of rows, static values and partitions, with random
-//! timestamps, flushes, compactions and reopens; then what each kind of query shows of rows and of partitions without rows.
+//! timestamps, flushes, compactions and reopens; then what each kind of query shows of rows and of partitions without
+//! rows.
 //!
 //! `KEYSPAN_SEED` repeats a run, `KEYSPAN_STEPS` makes it longer.
 

@@ -1,19 +1,24 @@
 //! `DELETE`: of rows, of spans of rows, and CQL's of single cells.
 
 use keyspan_model::Result;
+use sqlparser::tokenizer::Token;
 
 use crate::family::target;
 use crate::insert::{Tails, alias, tables, using};
 use crate::reader::Reader;
-use crate::statement::{Delete, Statement, Using};
+use crate::statement::{Delete, ObjectName, Statement, Using};
 
-/// `DELETE [columns] FROM [ONLY] table [[AS] alias] [USING tables | USING TIMESTAMP n] [WHERE …] [IF …] [RETURNING …]`.
+/// `DELETE [columns] FROM [ONLY] table | cells('table', 'family') [[AS] alias] [USING tables | USING TIMESTAMP n]
+/// [WHERE …] [IF …] [RETURNING …]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect("delete")?;
     let columns = if reader.at("from") { Vec::new() } else { reader.list(target)? };
     reader.expect("from")?;
     reader.eat("only");
-    let table = reader.object_name()?;
+    let (table, family) = match reader.at("cells") && *reader.token(1) == Token::LParen {
+        true => cells(reader)?,
+        false => (reader.object_name()?, None),
+    };
     let alias = alias(reader)?;
     let mut times = Using::default();
     let mut from = Vec::new();
@@ -29,5 +34,22 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         using(reader, &mut times)?;
     }
     let Tails { filter, condition, returning } = Tails::read(reader)?;
-    Ok(Statement::Delete(Box::new(Delete { columns, table, alias, using: times, from, filter, condition, returning })))
+    let delete = Delete { columns, table, family, alias, using: times, from, filter, condition, returning };
+    Ok(Statement::Delete(Box::new(delete)))
+}
+
+/// `cells('table', 'family')`.
+fn cells(reader: &mut Reader) -> Result<(ObjectName, Option<String>)> {
+    reader.expect("cells")?;
+    reader.expect_token(&Token::LParen)?;
+    let position = reader.position();
+    let table = reader.string()?;
+    reader.expect_token(&Token::Comma)?;
+    let family = reader.string()?;
+    reader.expect_token(&Token::RParen)?;
+    let (keyspace, name) = match table.split_once('.') {
+        Some((keyspace, name)) => (Some(keyspace.to_owned()), name.to_owned()),
+        None => (None, table),
+    };
+    Ok((ObjectName { database: None, keyspace, name, position }, Some(family)))
 }

@@ -16,11 +16,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Member, Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_model::{
+    ColumnDef, ColumnRole, ColumnType, FamilyKind, Member, Order, RelationDef, Scan, ScanColumn, TableDef,
+};
 use keyspan_seam::Snapshot;
 
 use crate::error::external;
-use crate::family::{FamilyExec, FamilyOutput, FamilyRead, family_field, only_of};
+use crate::family::{FamilyExec, FamilyOutput, FamilyRead, History, family_field, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
 use crate::statics::{Lonely, LonelyColumn, LonelyExec, LonelyPartitions, StaticsRead, may_see_lonely};
@@ -64,11 +66,18 @@ pub struct KeyspanTable {
     limit: Option<PrefixLimit>,
     /// Which scan of its plan it is, where somebody counts them.
     number: usize,
+    /// Other versions of its families than the newest.
+    history: Option<Arc<History>>,
 }
 
 impl KeyspanTable {
     /// The table with its shown columns and those pseudo columns that the statement mentions.
     pub fn new(table: Arc<TableDef>, mentions: &Mentions) -> KeyspanTable {
+        KeyspanTable::with_history(table, mentions, None)
+    }
+
+    /// The same, with other versions of its families.
+    pub fn with_history(table: Arc<TableDef>, mentions: &Mentions, history: Option<History>) -> KeyspanTable {
         let relation = table.rows_relation();
         let (mut columns, mut fields, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
         for member in table.members() {
@@ -83,7 +92,7 @@ impl KeyspanTable {
                 }
                 Member::Family(place, family) => {
                     columns.push(ReadColumn::Family(place));
-                    fields.push(family_field(family));
+                    fields.push(family_field(family, history.as_ref()));
                 }
             }
         }
@@ -106,6 +115,7 @@ impl KeyspanTable {
             hidden,
             limit: None,
             number: 0,
+            history: history.map(Arc::new),
             table,
         }
     }
@@ -304,7 +314,8 @@ impl KeyspanTable {
             });
             let only = only.map(|only| only.into_iter().filter(|qualifier| !qualifier.is_null()).collect());
             let relation = Arc::new(self.table.family_relation(family));
-            FamilyRead { family: family.clone(), relation, only }
+            let history = self.history.clone().filter(|_| family.kind == FamilyKind::Family);
+            FamilyRead { family: family.clone(), relation, only, history }
         };
         places.map(read).collect()
     }

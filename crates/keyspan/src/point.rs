@@ -213,7 +213,7 @@ impl PointSelect {
         let family = &table.families[place];
         let columns = table.key().zip(key).map(|(column, value)| array_of(column.ty, std::slice::from_ref(value)));
         let relation = Arc::new(table.family_relation(family));
-        let read = FamilyRead { family: family.clone(), relation, only };
+        let read = FamilyRead { family: family.clone(), relation, only, history: None };
         let maps = read.maps(snapshot, &columns.collect::<Result<Vec<_>>>()?, 1).await?;
         Ok((read, maps))
     }

@@ -12,6 +12,7 @@ use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 
 use crate::context::ClientContext;
 use crate::dml::assign;
+use crate::dml::cells;
 use crate::dml::condition;
 use crate::dml::family::{self, FamilyInput};
 use crate::dml::returning::Returning;
@@ -174,7 +175,13 @@ impl Preparation {
     }
 
     async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
-        let handle = statics::deleted(&handle(context, &statement.table)?, statement)?;
+        let handle = handle(context, &statement.table)?;
+        if let Some(family) = &statement.family {
+            self.using(&statement.using);
+            let cells = cells::handle(&handle.table, family)?;
+            return self.filter(context, &cells, statement.alias.as_deref(), statement.filter.as_ref());
+        }
+        let handle = statics::deleted(&handle, statement)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let beside = Beside { from: &statement.from, values: &[] };

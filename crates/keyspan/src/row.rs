@@ -52,6 +52,16 @@ impl TableHandle {
         TableHandle { schema: Arc::new(Schema::new(fields)), relation: Arc::new(relation), encoder, table, statics }
     }
 
+    /// Cells of a family as rows of this table.
+    pub(crate) fn of_cells(table: Arc<TableDef>, relation: RelationDef) -> TableHandle {
+        TableHandle::of_relation(table, relation, None)
+    }
+
+    /// The first columns of a key, encoded.
+    pub(crate) fn prefix(&self, values: &[Value]) -> Result<Vec<u8>> {
+        KeyEncoder::new(&self.relation.key[..values.len()]).encode(values)
+    }
+
     /// Whether its rows are the static values of partitions.
     pub(crate) fn is_of_statics(&self) -> bool {
         self.relation.kind == RelationKind::Statics

@@ -177,6 +177,8 @@ pub struct Delete {
     pub columns: Vec<ColumnName>,
     /// The table.
     pub table: ObjectName,
+    /// The family of it whose cells are deleted: `DELETE FROM cells('table', 'family')`.
+    pub family: Option<String>,
     /// The table's alias.
     pub alias: Option<String>,
     /// The timestamp (a TTL is refused).

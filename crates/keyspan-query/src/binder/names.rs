@@ -24,7 +24,7 @@ use super::{analyzed, output_schema, plan_view};
 use crate::asof::AsOfRelation;
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
-use crate::family::{CELLS, cells_table};
+use crate::family::{CELLS, HISTORY, History, cells_table};
 use crate::functions;
 use crate::pg_catalog;
 use crate::rights::Reading;
@@ -32,7 +32,7 @@ use crate::rollup::RollupTable;
 use crate::semantics;
 use crate::syntax::parts_of;
 use crate::table::{KeyspanTable, Mentions};
-use crate::types::literal_text;
+use crate::types::{Zone, literal_text};
 
 /// Views within views, at most: a cycle cannot be made, but depth costs stack.
 const DEEPEST_VIEW: usize = 32;
@@ -169,6 +169,29 @@ impl Names<'_> {
         Ok(Arc::new(KeyspanTable::new(Arc::new(cells_table(&table, family)), &self.mentions)))
     }
 
+    /// `table(argument => value, …)`, which is called as [`HISTORY`].
+    fn history(&self, args: &[Expr]) -> keyspan_model::Result<Arc<dyn TableProvider>> {
+        let texts: Option<Vec<&str>> = args.iter().map(literal_text).collect();
+        let Some([schema, name, arguments @ ..]) = texts.as_deref() else {
+            return Err(Error::internal("arguments of a table that are no texts"));
+        };
+        let schema = Some(*schema).filter(|schema| !schema.is_empty());
+        let Some(Named::Table(table)) = find(self.context.snapshot.catalog(), self.scope.search_path, schema, name)
+        else {
+            return Err(self.undefined(schema, name));
+        };
+        self.scope.reading.table(&table);
+        if table.families.is_empty() {
+            let message = format!("table \"{name}\" has no families, so that it keeps no versions");
+            return Err(Error::new(ErrorKind::WrongObjectType, message));
+        }
+        let arguments: Vec<(&str, &str)> = arguments.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let history = History::parse(&arguments, Zone::of_setting(&self.context.time_zone))?;
+        // A definition of its own: no plan is shared with other versions of the table.
+        let table = Arc::new(TableDef::clone(&table));
+        Ok(Arc::new(KeyspanTable::with_history(table, &self.mentions, Some(history))))
+    }
+
     fn view(&self, view: &ViewDef) -> Result<Arc<dyn TableSource>> {
         self.scope.reading.view(view);
         if self.scope.depth >= DEEPEST_VIEW {
@@ -240,6 +263,9 @@ impl ContextProvider for Names<'_> {
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         if name == CELLS {
             return self.cells(&args).map(provider_as_source).map_err(external);
+        }
+        if name == HISTORY {
+            return self.history(&args).map(provider_as_source).map_err(external);
         }
         let Some(function) = self.state.table_functions().get(name).cloned() else {
             let message = format!("function {name} does not exist");

@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{concat_batches, take};
-use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Field};
 use futures::TryStreamExt;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::json::Json;
@@ -21,6 +21,7 @@ use keyspan_model::{
 };
 use keyspan_seam::{Known, ScanCounters, Snapshot};
 
+use super::history::{self, History};
 use super::{entries_field, family_field};
 use crate::error::from_datafusion;
 use crate::functions::json::value_text;
@@ -40,15 +41,22 @@ pub struct FamilyRead {
     pub relation: Arc<RelationDef>,
     /// Only cells of these qualifiers; `None`: all.
     pub only: Option<Vec<Value>>,
+    /// Other versions than the newest.
+    pub history: Option<Arc<History>>,
 }
 
 /// Cells with their paths: the encoded row key and qualifier.
-struct Cells {
-    batch: RecordBatch,
+pub(super) struct Cells {
+    /// Key columns, then the value.
+    pub(super) batch: RecordBatch,
     paths: BinaryArray,
 }
 
 impl FamilyRead {
+    fn entries_field(&self) -> Field {
+        entries_field(&self.family, self.history.as_deref())
+    }
+
     /// Columns of the row key.
     fn row_key(&self) -> usize {
         self.path() - self.family.qualifier.len()
@@ -61,7 +69,7 @@ impl FamilyRead {
 
     /// The maps of rows that have no cells.
     pub fn no_cells(&self, rows: usize) -> MapArray {
-        new_null_array(&DataType::Map(Arc::new(entries_field(&self.family)), false), rows).as_map().clone()
+        new_null_array(&DataType::Map(Arc::new(self.entries_field()), false), rows).as_map().clone()
     }
 
     /// The family as a client gets it: a map is `jsonb`.
@@ -69,7 +77,7 @@ impl FamilyRead {
         if self.family.array_type().is_some() {
             return self.shown(maps);
         }
-        let field = family_field(&self.family);
+        let field = family_field(&self.family, self.history.as_deref());
         let maps: ArrayRef = Arc::new(maps);
         let text = |row| match maps.is_null(row) {
             true => Ok(Value::Null),
@@ -101,8 +109,15 @@ impl FamilyRead {
             found.extend(self.read(snapshot, spans).await?);
         }
         let cells = self.cells(snapshot, found)?;
-        let newest = self.newest(&cells)?;
-        self.as_maps(&cells, &newest, &encoded, &order)
+        let kept = self.newest(&cells)?;
+        if !self.history.as_ref().is_some_and(|history| history.arrays) {
+            let values = cells.batch.column(self.relation.key.len());
+            return self.as_maps(&cells, &kept, |taken| Ok(take(values, taken, None)?), &encoded, &order);
+        }
+        let path = |cell: u32| cells.paths.value(cell as usize);
+        let (newest, groups) = history::grouped(&kept, |a, b| path(a) == path(b));
+        let values = |taken: &UInt32Array| history::arrays(&self.family, &cells, &groups, taken);
+        self.as_maps(&cells, &newest, values, &encoded, &order)
     }
 
     /// The spans to read, scan by scan.
@@ -160,9 +175,13 @@ impl FamilyRead {
             ranges: Vec::new(),
             order: Order::Forward,
             limit: None,
-            per_prefix: (self.relation.kind == RelationKind::Family).then(|| (self.path(), 1)),
+            per_prefix: (self.has_versions() && self.history.is_none()).then(|| (self.path(), 1)),
             coded: false,
         }
+    }
+
+    fn has_versions(&self) -> bool {
+        self.relation.kind == RelationKind::Family
     }
 
     async fn read(&self, snapshot: &Arc<dyn Snapshot>, spans: Vec<Span>) -> Result<Vec<RecordBatch>> {
@@ -190,11 +209,17 @@ impl FamilyRead {
         let path = |cell: &u32| cells.paths.value(*cell as usize);
         let mut order: Vec<u32> = (0..cells.batch.num_rows() as u32).collect();
         if !order.is_sorted_by(|a, b| path(a) < path(b)) {
-            let written = (self.relation.kind == RelationKind::Family).then(|| cells.batch.column(self.path()));
-            let written = written.map(|written| written.as_primitive::<TimestampMicrosecondType>());
-            let written = |cell: &u32| written.map(|written| written.value(*cell as usize));
+            let written = self.has_versions().then(|| history::written(cells)).flatten();
+            let written = |cell: &u32| written.as_ref().map(|written| written(*cell));
             order.sort_by(|a, b| path(a).cmp(path(b)).then(written(b).cmp(&written(a))));
-            order.dedup_by(|a, b| path(a) == path(b));
+            if self.history.is_none() {
+                order.dedup_by(|a, b| path(a) == path(b));
+            }
+        }
+        if let Some(history) = &self.history
+            && let Some(written) = history::written(cells)
+        {
+            order = history.kept(order, written, |a, b| path(&a) == path(&b));
         }
         let Some(only) = &self.only else { return Ok(order) };
         let encoder = KeyEncoder::new(&self.family.qualifier);
@@ -209,7 +234,14 @@ impl FamilyRead {
     }
 
     /// The cells of each row as its map. Rows in key order meet cells in key order.
-    fn as_maps(&self, cells: &Cells, newest: &[u32], keys: &BinaryArray, order: &[usize]) -> Result<MapArray> {
+    fn as_maps(
+        &self,
+        cells: &Cells,
+        newest: &[u32],
+        values: impl Fn(&UInt32Array) -> Result<ArrayRef>,
+        keys: &BinaryArray,
+        order: &[usize],
+    ) -> Result<MapArray> {
         let mut places = vec![0..0; keys.len()];
         let mut next = 0;
         for row in order {
@@ -227,11 +259,9 @@ impl FamilyRead {
         let taken: UInt32Array = places.iter().flat_map(|place| newest[place.clone()].iter().copied()).collect();
         let nulls: NullBuffer = places.iter().map(|place| !place.is_empty()).collect();
         let offsets = OffsetBuffer::from_lengths(places.iter().map(|place| place.len()));
-        let entries_field = Arc::new(entries_field(&self.family));
+        let entries_field = Arc::new(self.entries_field());
         let DataType::Struct(fields) = entries_field.data_type() else { unreachable!("entries are a struct") };
-        let columns = [cells.batch.column(self.row_key()), cells.batch.column(self.relation.key.len())];
-        let columns =
-            columns.iter().map(|column| take(column, &taken, None)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let columns = vec![take(cells.batch.column(self.row_key()), &taken, None)?, values(&taken)?];
         let entries = StructArray::try_new(fields.clone(), columns, None)?;
         Ok(MapArray::try_new(entries_field, offsets, entries, Some(nulls), false)?)
     }

@@ -4,6 +4,7 @@
 //! t.f                 a map from qualifier to value: the newest version of each cell        jsonb in the answer
 //! t.s                 a set or list: an array
 //! t.f['q']            family_value(t.f, 'q')
+//! t(as_of => …)       the table, its families as they were
 //! cells('t', 'f')     the family's relation as a table: key, qualifier, written_at, value; every version
 //! ```
 //!
@@ -13,9 +14,11 @@
 //! - `value`: `family_value` and the mark that tells a scan which qualifiers are wanted.
 //! - `cells`: the cells of a batch of rows.
 //! - `exec`: the node.
+//! - `history`: versions in the table's own form: `FROM t(with_history => true)`.
 
 mod cells;
 mod exec;
+mod history;
 mod value;
 
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, Tabl
 
 pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
+pub use history::{ARGUMENTS, HISTORY, History};
 pub use value::{functions, named_only, only_of, value_call};
 
 use crate::types::field_of;
@@ -34,15 +38,17 @@ use crate::types::field_of;
 pub const CELLS: &str = "cells";
 
 /// A family's column: a map, or an array of the elements of a set or list; null where a row has no cells.
-pub fn family_field(family: &FamilyDef) -> Field {
+pub fn family_field(family: &FamilyDef, history: Option<&History>) -> Field {
     match family.array_type() {
         Some(ty) => field_of(ty, &family.name, true),
-        None => Field::new(&family.name, DataType::Map(Arc::new(entries_field(family)), false), true),
+        None => Field::new(&family.name, DataType::Map(Arc::new(entries_field(family, history)), false), true),
     }
 }
 
-fn entries_field(family: &FamilyDef) -> Field {
-    let fields = vec![field_of(family.qualifier[0].ty, "key", false), field_of(family.value.ty, "value", true)];
+fn entries_field(family: &FamilyDef, history: Option<&History>) -> Field {
+    let versions = history.is_some_and(|history| history.shows_versions(family));
+    let value = if versions { ColumnType::Jsonb } else { family.value.ty };
+    let fields = vec![field_of(family.qualifier[0].ty, "key", false), field_of(value, "value", true)];
     Field::new("entries", DataType::Struct(Fields::from(fields)), false)
 }
 

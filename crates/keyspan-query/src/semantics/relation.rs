@@ -16,22 +16,22 @@ use datafusion::sql::sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArguments, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor, VisitMut,
     VisitorMut,
 };
-use keyspan_model::Result;
+use keyspan_model::{Error, Result};
 
 use super::json_rows;
 use super::subquery::parsed;
-use crate::family::CELLS;
+use crate::family::{ARGUMENTS, CELLS, HISTORY};
 use crate::functions::expand::NUMBERED;
 use crate::functions::pattern::{MATCHES, SPLIT};
 use crate::functions::series::AS_LIST;
 use crate::syntax::call;
-use crate::syntax::parts_of;
+use crate::syntax::{folded, parts_of};
 
 /// The function of `information_schema`, which is found by its whole name only.
 const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");
 
 /// Functions that are relations by themselves: of DataFusion, the cells of a family, and `generate_series` of constants.
-const TABLE_FUNCTIONS: [&str; 4] = ["generate_series", "range", "pg_get_keywords", CELLS];
+const TABLE_FUNCTIONS: [&str; 5] = ["generate_series", "range", "pg_get_keywords", CELLS, HISTORY];
 
 /// Functions that give several rows, and the list that has them.
 const SETS: [(&str, &str); 3] =
@@ -59,6 +59,9 @@ pub fn expanded(expr: &Expr) -> Option<Expr> {
 /// # Errors
 /// None that a user can cause.
 pub fn of_function(factor: &mut TableFactor) -> Result<()> {
+    if versions(factor)? {
+        return Ok(());
+    }
     let (value, function, numbered, alias) = match factor {
         TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
             (written(name, &args.args), name.clone(), *with_ordinality, alias)
@@ -100,6 +103,56 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
     }
     *factor = TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None };
     Ok(())
+}
+
+/// Makes a call of [`HISTORY`] of `table(argument => value, …)`; false for anything else.
+///
+/// # Errors
+/// 0A000 for values that are no constants.
+fn versions(factor: &mut TableFactor) -> Result<bool> {
+    let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return Ok(false) };
+    let named = |arg: &FunctionArg| match arg {
+        FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(value), .. }
+        | FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: ast::FunctionArgExpr::Expr(value), .. } => {
+            Some((folded(name), value.clone()))
+        }
+        _ => None,
+    };
+    let Some(given) = args.args.iter().map(named).collect::<Option<Vec<_>>>() else { return Ok(false) };
+    let Some((schema, table)) = parts_of(name) else { return Ok(false) };
+    if !given.iter().any(|(name, _)| ARGUMENTS.contains(&name.as_str())) {
+        return Ok(false);
+    }
+    let text = |text: String| {
+        let value = Expr::Value(ast::Value::SingleQuotedString(text).into());
+        FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))
+    };
+    let shown = Ident::with_quote('"', table.clone());
+    args.args = vec![text(schema.unwrap_or_default()), text(table)];
+    for (name, value) in given {
+        let Some(value) = constant_text(&value) else {
+            let error = Error::not_supported(format!("the argument {name} of a table must be a constant"));
+            return Err(error.with_hint("Write FROM cells('table', 'family') WHERE written_at <= …."));
+        };
+        args.args.extend([text(name), text(value)]);
+    }
+    *name = Ident::new(HISTORY).into();
+    alias.get_or_insert(TableAlias { explicit: true, name: shown, columns: Vec::new(), at: None });
+    Ok(true)
+}
+
+/// The text of a literal, perhaps with its type.
+fn constant_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            ast::Value::SingleQuotedString(text) | ast::Value::Number(text, _) => Some(text.clone()),
+            ast::Value::Boolean(value) => Some(value.to_string()),
+            _ => None,
+        },
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => constant_text(expr),
+        Expr::TypedString(typed) => constant_text(&Expr::Value(typed.value.clone())),
+        _ => None,
+    }
 }
 
 /// What WITH ORDINALITY calls its column.

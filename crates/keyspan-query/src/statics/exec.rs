@@ -1,7 +1,7 @@
 //! The node that adds the rows of partitions without rows to a scan's.
 //!
-//! Where the scan delivers row-key order, they go to their places in it: such a partition is one row, so nothing but the
-//! partition key decides where. Else they come last.
+//! Where the scan delivers row-key order, they go to their places in it: such a partition is one row, so nothing but
+//! the partition key decides where. Else they come last.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ pub struct LonelyExec {
 }
 
 impl LonelyExec {
-    /// The node over rows in no order, which have the partition key at these places. `found`: the partitions, if they have
-    /// been looked for.
+    /// The node over rows in no order, which have the partition key at these places. `found`: the partitions, if they
+    /// have been looked for.
     pub fn new(
         input: Plan,
         snapshot: Arc<dyn Snapshot>,

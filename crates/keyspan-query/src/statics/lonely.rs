@@ -34,8 +34,8 @@ pub struct LonelyPartitions {
     pub rows: Arc<RelationDef>,
     /// Where static values are looked for.
     pub spans: Vec<Span>,
-    /// Columns of the output and of the filter: of each its place in the key, among the static columns that are read, or
-    /// neither: then it is null.
+    /// Columns of the output and of the filter: of each its place in the key, among the static columns that are read,
+    /// or neither: then it is null.
     pub columns: Vec<Option<LonelyColumn>>,
     /// Their schema.
     pub schema: SchemaRef,

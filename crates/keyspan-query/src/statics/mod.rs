@@ -4,13 +4,14 @@
 //! t  =  rows  FULL JOIN  statics  USING (partition key)
 //! ```
 //!
-//! The rule is Cassandra's: each row of a partition shows its static values, and a partition that has static values but
-//! no rows is one row, whose other columns are NULL. A condition that no NULL passes on another column leaves that row out.
+//! The rule is Cassandra's: each row of a partition shows its static values, and a partition that has static values
+//! but no rows is one row, whose other columns are NULL. A condition that no NULL passes on another column leaves that row out.
 //! So a scan pays for what it asks:
 //!
 //! - names static columns: they are read for the partitions of each batch of rows ([`StaticsRead`]);
-//! - may see partitions without rows, since nothing restricts the other columns: these are looked for where the relation has
-//!   any data ([`LonelyPartitions`]), beforehand where it has little, else when the scan runs ([`LonelyExec`]);
+//! - may see partitions without rows, since nothing restricts the other columns: these are looked for where the
+//!   relation has any data ([`LonelyPartitions`]), beforehand where it has little, else when the scan runs
+//!   ([`LonelyExec`]);
 //! - neither: the scan is that of a table without static columns.
 
 mod exec;

@@ -40,7 +40,8 @@ impl StaticsRead {
         table.statics_relation().map(|relation| StaticsRead { relation: Arc::new(relation), columns })
     }
 
-    /// The columns of rows of these partitions: null where a partition has no value. `keys` are the partition key's columns.
+    /// The columns of rows of these partitions: null where a partition has no value. `keys` are the partition key's
+    /// columns.
     pub async fn columns(&self, snapshot: &Arc<dyn Snapshot>, keys: &[ArrayRef], rows: usize) -> Result<Vec<ArrayRef>> {
         let encoded = KeyEncoder::new(&self.relation.key).encode_batch(keys)?;
         let found = self.partitions(snapshot, keys, &encoded).await?;

@@ -11,8 +11,8 @@ use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
+use super::{cells, rights, statics};
 use super::{existing, family::family_of};
-use super::{rights, statics};
 use crate::constraint::null_value;
 use crate::context::ClientContext;
 use crate::database::count;
@@ -40,6 +40,9 @@ struct DeletePlan {
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     rights::delete(context, &table, statement)?;
+    if let Some(family) = &statement.family {
+        return cells::delete(context, &table, family, statement, parameters).await;
+    }
     let handle = statics::deleted(&context.handle(table), statement)?;
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
     let beside = Beside { from: &statement.from, values: &[] };

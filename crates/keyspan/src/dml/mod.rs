@@ -11,6 +11,7 @@
 //! hooks are never used.
 
 pub(crate) mod assign;
+pub(crate) mod cells;
 pub(crate) mod change;
 pub(crate) mod condition;
 pub(crate) mod conflict;

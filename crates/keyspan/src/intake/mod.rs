@@ -145,8 +145,8 @@ impl Intake {
         Ok(())
     }
 
-    /// The writes of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types: that of the
-    /// rows, then that of static columns, if some are given.
+    /// The writes of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types: that of
+    /// the rows, then that of static columns, if some are given.
     pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<Vec<BatchWrite>> {
         let (columns, batch) = self.typed(source)?;
         let ttl = self.ttl;

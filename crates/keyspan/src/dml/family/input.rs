@@ -58,10 +58,10 @@ impl FamilyInput {
                 None => continue,
             };
             let relation = Arc::new(handle.table.family_relation(family));
-            reads.push(FamilyRead { family: family.clone(), relation, only });
+            reads.push(FamilyRead { family: family.clone(), relation, only, history: None });
         }
         let fields = handle.schema.fields().iter().cloned();
-        let families = reads.iter().map(|read| Arc::new(family_field(&read.family)));
+        let families = reads.iter().map(|read| Arc::new(family_field(&read.family, None)));
         let schema = match reads.is_empty() {
             true => handle.schema.clone(),
             false => Arc::new(Schema::new(fields.chain(families).collect::<Vec<_>>())),
@@ -78,7 +78,7 @@ impl FamilyInput {
         if handle.table.families.is_empty() {
             return handle.schema.clone();
         }
-        let families = handle.table.families.iter().map(|family| Arc::new(family_field(family)));
+        let families = handle.table.families.iter().map(|family| Arc::new(family_field(family, None)));
         Arc::new(Schema::new(handle.schema.fields().iter().cloned().chain(families).collect::<Vec<_>>()))
     }
 

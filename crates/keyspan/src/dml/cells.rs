@@ -1,0 +1,184 @@
+//! `DELETE FROM cells('table', 'family') WHERE …`: cells by ranges of qualifiers, and versions up to a time.
+//!
+//! The rule: of a cell either all versions go or the oldest ones. A version between others would leave a gap, into which
+//! an older one that the family's rule has hidden could come back.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use keyspan_cql::{Delete, Statement, ast, quoted};
+use keyspan_model::array::value_at;
+use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, Span, SpanDelete, TableDef, Value};
+use keyspan_query::{KeyMatch, KeyPart, cells_table, key_of};
+
+use super::{existing, using};
+use crate::context::ClientContext;
+use crate::locks::HeldLocks;
+use crate::names::{columns_of, fold_case};
+use crate::outcome::{Outcome, Tag};
+use crate::query;
+use crate::row::TableHandle;
+
+/// A version's encoded key and its key.
+type Version = (Vec<u8>, Vec<Value>);
+
+/// The cells of a family as a table.
+///
+/// # Errors
+/// 42703 if there is no such family.
+pub(crate) fn handle(table: &TableDef, family: &str) -> Result<TableHandle> {
+    let Some(family) = table.family(family) else {
+        let message = format!("family \"{family}\" of relation \"{}\" does not exist", table.name);
+        return Err(Error::new(ErrorKind::UndefinedColumn, message));
+    };
+    Ok(TableHandle::of_cells(Arc::new(cells_table(table, family)), table.family_relation(family)))
+}
+
+/// Deletes cells.
+pub(super) async fn delete(
+    context: &mut ClientContext,
+    table: &TableDef,
+    family: &str,
+    statement: &Delete,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    let handle = handle(table, family)?;
+    let plain = statement.columns.is_empty() && statement.from.is_empty();
+    if !plain || statement.condition.is_some() || statement.returning.is_some() {
+        let message = "DELETE FROM cells() takes a WHERE and USING TIMESTAMP only";
+        return Err(Error::not_supported(message));
+    }
+    check_versions(&handle, statement.filter.as_ref())?;
+    let stamp = using::timing(context, &statement.using, table, parameters)?.stamp;
+    let (spans, cells) = match known_spans(context, &handle, statement.filter.as_ref(), parameters)? {
+        Some(spans) => {
+            let snapshot = context.newest()?;
+            let mut cells = 0;
+            for span in &spans {
+                cells += existing::count(context, &snapshot, handle.relation.id, span.clone()).await?;
+            }
+            (spans, cells)
+        }
+        None => found_spans(context, &handle, (table, family), statement, parameters).await?,
+    };
+    let relation = handle.relation.id;
+    let delete = |span| Mutation::DeleteSpan(SpanDelete { relation, span, stamp });
+    let locks = HeldLocks::none(context.database.locks().clone());
+    context.write(spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
+    Ok(Outcome::done(Tag::counted("DELETE", cells)))
+}
+
+/// Fails where a condition may choose a version between others.
+fn check_versions(handle: &TableHandle, filter: Option<&ast::Expr>) -> Result<()> {
+    if handle.relation.kind != RelationKind::Family {
+        return Ok(());
+    }
+    let key = handle.key_len();
+    let (written, value) = (&handle.table.columns[key - 1].name, &handle.table.columns[key].name);
+    let mut left: Vec<&ast::Expr> = filter.into_iter().collect();
+    while let Some(part) = left.pop() {
+        match part {
+            ast::Expr::Nested(inner) => left.push(inner),
+            ast::Expr::BinaryOp { left: a, op: ast::BinaryOperator::And, right: b } => left.extend([&**a, &**b]),
+            part if is_until(part, written) => {}
+            part if columns_of(part).iter().any(|name| name == written || name == value) => {
+                let message = "versions of a cell can only be deleted up to a time";
+                let hint =
+                    format!("Write {written} <= …: without a version between others an older one could come back.");
+                return Err(Error::not_supported(message).with_hint(hint));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a condition is `written_at <= …` or `written_at < …`.
+fn is_until(condition: &ast::Expr, written: &str) -> bool {
+    use ast::BinaryOperator::{Gt, GtEq, Lt, LtEq};
+    let is_written = |side: &ast::Expr| match side {
+        ast::Expr::Identifier(name) => fold_case(name) == written,
+        ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == written),
+        _ => false,
+    };
+    match condition {
+        ast::Expr::BinaryOp { left, op: Lt | LtEq, right } => is_written(left) && columns_of(right).is_empty(),
+        ast::Expr::BinaryOp { left, op: Gt | GtEq, right } => is_written(right) && columns_of(left).is_empty(),
+        _ => false,
+    }
+}
+
+/// The spans that a condition on the key means, if it says no more.
+fn known_spans(
+    context: &ClientContext,
+    handle: &TableHandle,
+    filter: Option<&ast::Expr>,
+    parameters: &[Value],
+) -> Result<Option<Vec<Span>>> {
+    let Some(filter) = filter else { return Ok(Some(vec![Span::all()])) };
+    let bind = |key: &[KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
+    let keys = match key_of(filter, &handle.table, context.settings.time_zone()) {
+        KeyMatch::Other => return Ok(None),
+        KeyMatch::SpansOnly(range) => return Ok(Some(range.bind(&handle.table, parameters)?.into_iter().collect())),
+        KeyMatch::WholeKey(key) => vec![bind(&key)?],
+        KeyMatch::WholeKeys(keys) => keys.iter().map(|key| bind(key)).collect::<Result<_>>()?,
+    };
+    let possible = keys.into_iter().filter(|key| !key.iter().any(Value::is_null));
+    Ok(Some(possible.map(Span::prefix).collect()))
+}
+
+/// The versions that a query finds, as a span for each cell, and how many they are.
+async fn found_spans(
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    (table, family): (&TableDef, &str),
+    statement: &Delete,
+    parameters: &[Value],
+) -> Result<(Vec<Span>, u64)> {
+    let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
+    let alias = quoted(statement.alias.as_deref().unwrap_or("cells"));
+    let key = handle.table.key().map(|column| format!("{alias}.{}", quoted(&column.name))).collect::<Vec<_>>();
+    let from = format!("cells({}, {})", text(&format!("{}.{}", table.keyspace, table.name)), text(family));
+    let sql = format!("SELECT {} FROM {from} AS {alias}", key.join(", "));
+    let Statement::Query(mut query) = keyspan_cql::parse_one(&sql)?.statement else {
+        return Err(Error::internal("a SELECT is not a query"));
+    };
+    if let ast::SetExpr::Select(select) = &mut *query.query.body {
+        select.selection = statement.filter.clone();
+    }
+    let snapshot = context.newest()?;
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let query_context = context.query_context(snapshot, &types);
+    let (_, stream) = query::run_on(context, &query.query, parameters, query_context).await?;
+    let mut stream = context.running.guard_stream(stream);
+    let (mut newest, mut cells): (BTreeMap<Vec<u8>, Version>, u64) = (BTreeMap::new(), 0);
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        cells += batch.num_rows() as u64;
+        for row in 0..batch.num_rows() {
+            let (path, key, values) = path_of(handle, &batch, row)?;
+            let known = newest.entry(path).or_insert_with(|| (key.clone(), values.clone()));
+            if key < known.0 {
+                *known = (key, values);
+            }
+        }
+    }
+    let path_len = handle.relation.given_key().len();
+    let until_oldest = |(_, values): Version| {
+        let path = values[..path_len].to_vec();
+        Span { start: Bound::Included(values), end: Bound::Included(path) }
+    };
+    Ok((newest.into_values().map(until_oldest).collect(), cells))
+}
+
+/// A version's encoded path, its encoded key and its key: newer versions of a path have lesser keys.
+fn path_of(handle: &TableHandle, batch: &RecordBatch, row: usize) -> Result<(Vec<u8>, Vec<u8>, Vec<Value>)> {
+    let columns = handle.table.key().zip(batch.columns());
+    let values = columns.map(|(column, array)| value_at(array, row, column.ty)).collect::<Result<Vec<_>>>()?;
+    let (_, key) = handle.name(&values)?;
+    let path = handle.prefix(&values[..handle.relation.given_key().len()])?;
+    Ok((path, key, values))
+}
