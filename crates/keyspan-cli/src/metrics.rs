@@ -1,7 +1,8 @@
 //! `serve --metrics`: `GET /metrics` in Prometheus' text format, and `GET /health`.
 //!
-//! The rule: as much of HTTP as a scraper needs and no more. One request for each connection, of at most 8 KB, within five
-//! seconds; at most 16 connections at a time. Nothing here waits for a statement, so that it also answers on a busy server.
+//! The rule: as much of HTTP as a scraper needs and no more. One request for each connection, of at most 8 KB, within
+//! five seconds; at most 16 connections at a time. Nothing here waits for a statement, so that it also answers on a
+//! busy server.
 
 use std::fmt::{Display, Write};
 use std::net::SocketAddr;

@@ -98,8 +98,8 @@ impl Connection {
         }
     }
 
-    /// The next frame. What has gathered is sent before waiting for it, and what others send meanwhile, if the client is
-    /// between two transactions.
+    /// The next frame. What has gathered is sent before waiting for it, and what others send meanwhile, if the client
+    /// is between two transactions.
     async fn next_frame(&mut self) -> Result<Option<Frame>, Failure> {
         loop {
             if self.reader.next_kind().is_none() || self.out.is_full() {

@@ -4,9 +4,9 @@
 //! key ─▶ holds (session, shared, times, until the transaction's end) ; waiters sleep on one condition
 //! ```
 //!
-//! The rule: a lock is held until its session gives it up as often as it took it, or ends; one of a transaction until that
-//! ends. Functions wait here on the thread of their query, never on one that serves clients. A wait that would close a
-//! circle of waits, also over row locks, fails with 40P01.
+//! The rule: a lock is held until its session gives it up as often as it took it, or ends; one of a transaction until
+//! that ends. Functions wait here on the thread of their query, never on one that serves clients. A wait that would
+//! close a circle of waits, also over row locks, fails with 40P01.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

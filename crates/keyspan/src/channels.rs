@@ -4,8 +4,9 @@
 //! NOTIFY ─▶ the transaction's messages ──COMMIT──▶ inbox of each listener ─▶ its client, when it is idle
 //! ```
 //!
-//! The rule: what a transaction says is heard when it has committed, in its order, once where it said the same twice. An
-//! inbox is in memory: what was not fetched when the server ends is lost, as in PostgreSQL. While one is full, NOTIFY fails.
+//! The rule: what a transaction says is heard when it has committed, in its order, once where it said the same twice.
+//! An inbox is in memory: what was not fetched when the server ends is lost, as in PostgreSQL. While one is full,
+//! NOTIFY fails.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -92,8 +93,7 @@ impl Channels {
         }
         let full = |inboxes: &Vec<Arc<Inbox>>| inboxes.iter().any(|inbox| inbox.is_full());
         match self.listeners.lock().get(channel).is_some_and(full) {
-            true => Err(Error::new(ErrorKind::LimitExceeded, "too many notifications in the NOTIFY queue")
-                .with_hint("A session that listens does not read: let it, or end it.")),
+            true => Err(too_many_messages().with_hint("A session that listens does not read: let it, or end it.")),
             false => Ok(()),
         }
     }
@@ -132,4 +132,56 @@ pub(crate) fn check_name(channel: &str) -> Result<()> {
         _ => "channel name too long",
     };
     Err(Error::new(ErrorKind::InvalidParameter, message))
+}
+
+/// 54000 for a message for which there is no room.
+pub(crate) fn too_many_messages() -> Error {
+    Error::new(ErrorKind::LimitExceeded, "too many notifications in the NOTIFY queue")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(channel: &str, payload: &str) -> Notification {
+        Notification { process: 1, channel: channel.into(), payload: payload.into() }
+    }
+
+    #[tokio::test]
+    async fn messages_reach_those_that_listen_in_their_order() {
+        let (channels, inbox, other) = (Channels::default(), Arc::default(), Arc::default());
+        channels.listen("a", &inbox);
+        channels.listen("a", &inbox);
+        channels.listen("b", &other);
+        channels.send(&message("a", "1"));
+        channels.send(&message("b", "2"));
+        channels.send(&message("a", "3"));
+        inbox.arrived().await;
+        assert_eq!(inbox.take(), [message("a", "1"), message("a", "3")]);
+        channels.unlisten(Some("a"), &inbox);
+        channels.send(&message("a", "4"));
+        assert!(inbox.take().is_empty());
+        assert_eq!(other.take(), [message("b", "2")]);
+    }
+
+    #[test]
+    fn nobody_can_send_to_a_full_inbox() {
+        let (channels, inbox) = (Channels::default(), Arc::default());
+        channels.listen("a", &inbox);
+        let payload = "x".repeat(PAYLOAD_MAX);
+        while channels.check("a", &payload).is_ok() {
+            channels.send(&message("a", &payload));
+        }
+        assert_eq!(channels.check("a", "").expect_err("full").sqlstate(), "54000");
+        assert!(channels.check("b", &payload).is_ok());
+        assert!(inbox.take().len() > INBOX_MAX / (PAYLOAD_MAX + 100));
+        assert!(channels.check("a", &payload).is_ok());
+    }
+
+    #[test]
+    fn names_and_payloads_have_their_limits() {
+        let channels = Channels::default();
+        assert!(channels.check("", "").is_err() && channels.check(&"x".repeat(64), "").is_err());
+        assert!(channels.check("x", &"y".repeat(8_000)).is_err() && channels.check("x", &"y".repeat(7_999)).is_ok());
+    }
 }

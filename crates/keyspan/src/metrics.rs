@@ -120,7 +120,8 @@ impl StatementEnd {
 pub struct StatementMetrics {
     /// How many ended in each way.
     pub ends: [u64; 3],
-    /// How many took at most so long as [`LATENCY_BOUNDS`] says and longer than the bucket before; then those that took longer.
+    /// How many took at most so long as [`LATENCY_BOUNDS`] says and longer than the bucket before; then those that took
+    /// longer.
     pub buckets: [u64; LATENCY_BOUNDS.len() + 1],
     /// The time of all of them together.
     pub time: Duration,

@@ -7,7 +7,7 @@
 //!
 //! The rule: what a session holds here goes with it, however it ends ([`PeerGuard`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use keyspan_model::Result;
@@ -15,12 +15,14 @@ use keyspan_query::{AdvisoryKey, AdvisoryRequest, Peers, ShownLock, ShownSession
 use parking_lot::Mutex;
 
 use crate::advisory::AdvisoryLocks;
-use crate::channels::{Channels, Inbox, Notification, check_name};
+use crate::channels::{Channels, Inbox, Notification, check_name, too_many_messages};
 use crate::locks::LockTable;
 use crate::settings::milliseconds;
 
 /// Bytes of a statement's text that others are shown.
 const QUERY_MAX: usize = 1_024;
+/// Bytes of messages that one transaction may say.
+const UNSENT_MAX: usize = 16 << 20;
 
 /// What all sessions of a database have in common.
 #[derive(Debug)]
@@ -59,6 +61,35 @@ pub(crate) struct SessionPeer {
 struct Said {
     in_transaction: bool,
     acts: Vec<Act>,
+    /// The messages among them: of two equal ones of a transaction one arrives.
+    messages: HashSet<(String, String)>,
+    /// Bytes of the messages.
+    bytes: usize,
+}
+
+impl Said {
+    fn add(&mut self, act: Act) -> Result<()> {
+        if let Act::Notify(channel, payload) = &act {
+            if self.bytes >= UNSENT_MAX {
+                return Err(too_many_messages().with_hint("COMMIT, so that what was said so far is sent."));
+            }
+            if !self.messages.insert((channel.clone(), payload.clone())) {
+                return Ok(());
+            }
+            self.bytes += channel.len() + payload.len();
+        }
+        self.acts.push(act);
+        Ok(())
+    }
+
+    fn truncate(&mut self, kept: usize) {
+        for act in self.acts.drain(kept.min(self.acts.len())..) {
+            if let Act::Notify(channel, payload) = act {
+                self.bytes -= channel.len() + payload.len();
+                self.messages.remove(&(channel, payload));
+            }
+        }
+    }
 }
 
 /// LISTEN, UNLISTEN and NOTIFY, which happen when the transaction commits.
@@ -152,8 +183,7 @@ impl SessionPeer {
     pub(crate) fn end_transaction(&self, committed: bool) {
         let acts = {
             let mut said = self.said.lock();
-            said.in_transaction = false;
-            std::mem::take(&mut said.acts)
+            std::mem::take(&mut *said).acts
         };
         self.all.advisory.end_transaction(self.id);
         self.show(|shown| shown.transaction_began = None);
@@ -172,11 +202,7 @@ impl SessionPeer {
         {
             let mut said = self.said.lock();
             if said.in_transaction {
-                // Of two equal messages of a transaction one arrives.
-                if !matches!(act, Act::Notify(..)) || !said.acts.contains(&act) {
-                    said.acts.push(act);
-                }
-                return Ok(());
+                return said.add(act);
             }
         }
         self.perform(vec![act]);
@@ -190,7 +216,7 @@ impl SessionPeer {
 
     /// Forgets what the open transaction said after this much.
     pub(crate) fn unsay(&self, kept: usize) {
-        self.said.lock().acts.truncate(kept);
+        self.said.lock().truncate(kept);
     }
 
     fn perform(&self, acts: Vec<Act>) {

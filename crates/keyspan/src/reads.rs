@@ -35,7 +35,8 @@ impl CountedSnapshot {
     }
 }
 
-/// What of a scan's counters has gone into the totals. The splits of a scan share its counters, so each is taken from its own.
+/// What of a scan's counters has gone into the totals. The splits of a scan share its counters, so each is taken from
+/// its own.
 struct Counted {
     counters: Arc<ScanCounters>,
     shared: Arc<ScanCounters>,

@@ -1,7 +1,7 @@
 //! From a statement's begin to its end: what others see of it meanwhile, what is counted, and the log of slow ones.
 //!
-//! The rule: a statement ends when its last row was taken, when it fails, or when nobody wants more of its rows; then the
-//! timer is dropped, whatever the way.
+//! The rule: a statement ends when its last row was taken, when it fails, or when nobody wants more of its rows; then
+//! the timer is dropped, whatever the way.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -81,8 +81,8 @@ impl StatementTimer {
         }
     }
 
-    /// Takes the statement's answer: counts the rows while they are taken, else the statement has ended. One that waits for
-    /// COPY data goes on: its timer is answered, too.
+    /// Takes the statement's answer: counts the rows while they are taken, else the statement has ended. One that waits
+    /// for COPY data goes on: its timer is answered, too.
     pub(crate) fn watch(
         mut self,
         context: &ClientContext,

@@ -4,9 +4,9 @@
 //! rows by their hidden number ─▶ sorted by the new key ─▶ NULL? 23502; same as the one before? 23505 ─▶ a new relation
 //! ```
 //!
-//! The rule: rows are stored by their key, so all are written anew, and the new key and the new rows appear in one atomic
-//! step or not at all. Sorting spills and the store loads more than 16 MB while they come, so that memory is bounded. What
-//! others write to the table meanwhile is found at the end; then all is done again.
+//! The rule: rows are stored by their key, so all are written anew, and the new key and the new rows appear in one
+//! atomic step or not at all. Sorting spills and the store loads more than 16 MB while they come, so that memory is
+//! bounded. What others write to the table meanwhile is found at the end; then all is done again.
 
 use std::sync::Arc;
 

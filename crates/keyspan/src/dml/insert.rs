@@ -1,5 +1,5 @@
-//! INSERT: an upsert. It is blind (reads nothing) unless a clause, a CHECK or `write_semantics = postgres` needs the old
-//! rows.
+//! INSERT: an upsert. It is blind (reads nothing) unless a clause, a CHECK or `write_semantics = postgres` needs the
+//! old rows.
 
 use std::collections::HashMap;
 

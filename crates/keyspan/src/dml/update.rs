@@ -2,8 +2,8 @@
 //!
 //! By whole key, with values that do not depend on the row, it is CQL's: blind, it creates the row, it counts 1. With
 //! any other WHERE, or with expressions over the row, it is SQL's: the rows found. A row that could not be created
-//! without breaking a NOT NULL is not created; that update counts 0. Under `write_semantics = postgres` no row is created,
-//! but for counters, which have no INSERT.
+//! without breaking a NOT NULL is not created; that update counts 0. Under `write_semantics = postgres` no row is
+//! created, but for counters, which have no INSERT.
 
 use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
