@@ -65,6 +65,10 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         Describe::Keyspace(if reader.at_end() { None } else { Some(reader.name()?) })
     } else if reader.eat("tables") {
         Describe::Tables
+    } else if reader.eat("types") {
+        Describe::Types
+    } else if names_it && reader.eat("type") {
+        Describe::Type(reader.object_name()?)
     } else if names_it && reader.eat_any(&["table", "view", "columnfamily"]).is_some() {
         Describe::Table(reader.object_name()?)
     } else if names_it && reader.eat("index") {

@@ -1,7 +1,8 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with four differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with five differences.
 //!
-//! CONTAINS is an operator, geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it),
-//! and expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
+//! CONTAINS is an operator, CQL's literals of collections and user types are expressions (`nested`), geometric types are
+//! off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), and expressions are
+//! metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
 //! exponential time on some nested input. Beyond a number of steps in proportion to the text it stops.
 
 use std::any::TypeId;
@@ -15,6 +16,8 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+
+use crate::nested;
 
 /// The function that gives the values of a map, and the elements of a set or list.
 const COLLECTION_VALUES: &str = "collection_values";
@@ -86,6 +89,7 @@ impl Dialect for KeyspanDialect {
             Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => {
                 Some(parser.parse_value().map(Expr::Value))
             }
+            Token::LBrace => Some(nested::literal(parser)),
             Token::Word(word) if word.keyword == Keyword::NoKeyword && ends_name(&next.token) => {
                 let name = Ident { value: word.value.clone(), quote_style: word.quote_style, span: token.span };
                 parser.advance_token();
@@ -100,7 +104,7 @@ impl Dialect for KeyspanDialect {
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         if let Some(key) = contains(parser) {
             (0..if key { 2 } else { 1 }).for_each(|_| parser.advance_token());
-            let right = parser.parse_subexpr(self.prec_value(Precedence::Like));
+            let right = parser.parse_subexpr(self.prec_value(Precedence::Like)).map(nested::tuples);
             return Some(right.map(|right| if key { has_key(expr, right) } else { has_value(expr, right) }));
         }
         let tokens = parser.peek_tokens_ref::<4>();
@@ -147,7 +151,7 @@ fn contains(parser: &Parser) -> Option<bool> {
     let begins_operand = |token: &Token| match token {
         Token::Word(word) => word.keyword == Keyword::NoKeyword,
         Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => true,
-        token => matches!(token, Token::LParen | Token::Minus),
+        token => matches!(token, Token::LParen | Token::Minus) || nested::begins(token),
     };
     if !is(&word.token, "contains") {
         return None;
@@ -194,6 +198,8 @@ fn ends_name(token: &Token) -> bool {
             | Token::Gt
             | Token::LtEq
             | Token::GtEq
+            | Token::RBrace
+            | Token::RBracket
             | Token::EOF
     )
 }

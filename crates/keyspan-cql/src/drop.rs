@@ -6,7 +6,8 @@ use crate::reader::Reader;
 use crate::refuse;
 use crate::statement::{Drop, DropKind, Statement, Truncate};
 
-/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | KEYSPACE | SCHEMA [IF EXISTS] name, … [CASCADE | RESTRICT]`.
+/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | TYPE | KEYSPACE | SCHEMA [IF EXISTS] name, …
+/// [CASCADE | RESTRICT]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if let Some(error) = refuse::known(reader) {
         return Err(error);
@@ -14,13 +15,14 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     let said_keyspace = reader.at("keyspace");
     let materialized = reader.eat("materialized");
-    let kind = match reader.eat_any(&["table", "view", "index", "sequence", "keyspace", "schema"]) {
+    let kind = match reader.eat_any(&["table", "view", "index", "sequence", "type", "keyspace", "schema"]) {
         Some("view") if materialized => DropKind::MaterializedView,
         _ if materialized => return Err(reader.unexpected()),
         Some("table") => DropKind::Table,
         Some("view") => DropKind::View,
         Some("index") => DropKind::Index,
         Some("sequence") => DropKind::Sequence,
+        Some("type") => DropKind::Type,
         Some(_) => DropKind::Keyspace,
         None => return Err(reader.unexpected()),
     };

@@ -1,10 +1,11 @@
 //! Families of dynamic columns and collections: their declaration, `name family<qualifier, value> [GC rule]` or
 //! `name map<key, value>`, the cells that a write names, `name[qualifier]`, and collections that are written out.
 
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Result, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Nested, Result, Value};
 use sqlparser::ast::{BinaryOperator, Expr, Ident};
 use sqlparser::tokenizer::Token;
 
+use crate::nested;
 use crate::reader::Reader;
 use crate::statement::{Change, ColumnName, FamilyDefinition, InsertValue};
 use crate::types;
@@ -37,15 +38,17 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         return Err(reader.not_supported("qualifiers of several parts are not yet supported"));
     }
     let (qualifier, value) = match kind {
-        FamilyKind::List => (ColumnType::BigInt, part(reader)?),
-        FamilyKind::Set => (part(reader)?, ColumnType::Boolean),
+        FamilyKind::List => (ColumnType::BigInt, part(reader, kind)?),
+        FamilyKind::Set => (part(reader, kind)?, ColumnType::Boolean),
         FamilyKind::Family | FamilyKind::Map => {
-            let qualifier = part(reader)?;
+            let qualifier = part(reader, kind)?;
             reader.expect_token(&Token::Comma)?;
-            (qualifier, part(reader)?)
+            (qualifier, part(reader, kind)?)
         }
     };
-    if qualifier.allowed_in_key().is_err() {
+    // A map's keys and a family's qualifiers are compared with the one that is asked for, which arrays in Arrow cannot be.
+    let array = qualifier.element().is_some() && kind != FamilyKind::Set;
+    if array || qualifier.allowed_in_key().is_err() {
         let parts = match kind {
             FamilyKind::Set => "elements of sets",
             FamilyKind::Map => "keys of maps",
@@ -54,10 +57,7 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         let message = format!("type {} is not supported for {parts}", qualifier.postgres_name());
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(position));
     }
-    if kind == FamilyKind::List {
-        value.into_list().map_err(|error| error.at(position))?;
-    }
-    reader.expect_token(&Token::Gt)?;
+    reader.close_bracket()?;
     let gc = match kind {
         FamilyKind::Family if reader.at("gc") => rule(reader)?,
         FamilyKind::Family => VERSIONS,
@@ -66,13 +66,28 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     Ok(FamilyDefinition { name, kind, qualifier, value, gc, position })
 }
 
-fn part(reader: &mut Reader) -> Result<ColumnType> {
+/// A type inside of a collection or family, which must be frozen; the texts are Cassandra's.
+fn part(reader: &mut Reader, kind: FamilyKind) -> Result<ColumnType> {
     let position = reader.position();
     let read = types::read(reader)?;
-    match read.max_length {
-        None => Ok(read.column_type),
-        Some(_) => Err(Error::not_supported("a length of a family's texts is not supported").at(position)),
+    if read.max_length.is_some() {
+        return Err(Error::not_supported("a length of a family's texts is not supported").at(position));
     }
+    if read.thawed {
+        let user = matches!(read.column_type.as_nested(), Some(Nested::Named(_)));
+        if user
+            && let Err(error) = ColumnType::parse(&read.text, &[])
+            && error.hint.is_some()
+        {
+            return Err(error.at(position));
+        }
+        let what = if user { "Non-frozen UDTs" } else { "Non-frozen collections" };
+        let holder = if kind.is_collection() { "collections" } else { "families" };
+        let message = format!("{what} are not allowed inside {holder}: {}", read.text);
+        let error = Error::new(ErrorKind::InvalidTableDefinition, message).at(position);
+        return Err(error.with_hint(format!("Write frozen<{}>.", read.text)));
+    }
+    Ok(read.column_type)
 }
 
 /// `GC NONE`, or `GC max_versions = n`, `max_age = 'duration'`, or both joined by OR (either removes a version) or AND
@@ -136,45 +151,12 @@ pub(crate) fn target(reader: &mut Reader) -> Result<ColumnName> {
 
 /// Whether a collection that is written out comes next.
 pub(crate) fn at_collection(reader: &Reader, place: usize) -> bool {
-    matches!(reader.token(place), Token::LBrace | Token::LBracket)
+    nested::begins(reader.token(place))
 }
 
-/// `{key: value, …}`, `{element, …}` or `[element, …]`.
+/// `{key: value, …}`, `{element, …}`, `[element, …]`, or `{field: value, …}`, which is an expression.
 pub(crate) fn collection(reader: &mut Reader) -> Result<InsertValue> {
-    if reader.eat_token(&Token::LBracket) {
-        return elements(reader, &Token::RBracket).map(InsertValue::List);
-    }
-    reader.expect_token(&Token::LBrace)?;
-    if reader.eat_token(&Token::RBrace) {
-        return Ok(InsertValue::Map(Vec::new()));
-    }
-    let first = reader.expression()?;
-    if !reader.eat_token(&Token::Colon) {
-        let mut all = vec![first];
-        if reader.eat_token(&Token::Comma) {
-            all.extend(elements(reader, &Token::RBrace)?);
-        } else {
-            reader.expect_token(&Token::RBrace)?;
-        }
-        return Ok(InsertValue::Set(all));
-    }
-    let mut entries = vec![(first, reader.expression()?)];
-    while reader.eat_token(&Token::Comma) {
-        let key = reader.expression()?;
-        reader.expect_token(&Token::Colon)?;
-        entries.push((key, reader.expression()?));
-    }
-    reader.expect_token(&Token::RBrace)?;
-    Ok(InsertValue::Map(entries))
-}
-
-fn elements(reader: &mut Reader, end: &Token) -> Result<Vec<Expr>> {
-    if reader.eat_token(end) {
-        return Ok(Vec::new());
-    }
-    let elements = reader.list(Reader::expression)?;
-    reader.expect_token(end)?;
-    Ok(elements)
+    reader.parse(nested::literal).map(InsertValue::of_literal)
 }
 
 /// `+= value` or `-= value` behind a target: CQL's short form of `target = target + value`.

@@ -9,6 +9,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use crate::family::{self, target};
+use crate::nested;
 use crate::reader::Reader;
 use crate::statement::{
     Assignment, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement, Using,
@@ -19,10 +20,6 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect_all(&["insert", "into"])?;
     let table = reader.object_name()?;
     let alias = if reader.eat("as") { Some(reader.name()?) } else { None };
-    if reader.at("json") {
-        let error = reader.not_supported("INSERT … JSON is not yet supported");
-        return Err(error.with_hint("Write INSERT INTO table (columns) VALUES (…)."));
-    }
     let has_columns = *reader.token(0) == Token::LParen && !reader.at_query();
     let columns = if has_columns { reader.parenthesized(target)? } else { Vec::new() };
     if reader.at_all(&["overriding", "user"]) {
@@ -52,6 +49,14 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
 }
 
 fn source(reader: &mut Reader) -> Result<InsertSource> {
+    if reader.eat("json") {
+        let json = reader.expression()?;
+        let unset = reader.eat_all(&["default", "unset"]);
+        if !unset {
+            reader.eat_all(&["default", "null"]);
+        }
+        return Ok(InsertSource::Json { json, unset });
+    }
     if reader.eat_all(&["default", "values"]) {
         return Ok(InsertSource::DefaultValues);
     }
@@ -108,14 +113,9 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
     for row in rows {
         let mut body = template.clone();
         if let SetExpr::Select(select) = body.as_mut() {
-            let item = |value| match value {
-                InsertValue::Expression(expression) => Ok(SelectItem::UnnamedExpr(expression)),
-                InsertValue::Default => {
-                    Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported"))
-                }
-                InsertValue::Map(_) | InsertValue::Set(_) | InsertValue::List(_) | InsertValue::Changed { .. } => {
-                    Err(Error::not_supported("a collection beside a subquery in VALUES is not supported"))
-                }
+            let item = |value: InsertValue| match value.as_expression() {
+                Some(expression) => Ok(SelectItem::UnnamedExpr(expression)),
+                None => Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported")),
             };
             select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
         }
@@ -141,7 +141,10 @@ pub(crate) fn value(reader: &mut Reader) -> Result<InsertValue> {
     if family::at_collection(reader, 0) {
         return family::collection(reader);
     }
-    if reader.eat("default") { Ok(InsertValue::Default) } else { reader.expression().map(InsertValue::Expression) }
+    if reader.eat("default") {
+        return Ok(InsertValue::Default);
+    }
+    reader.expression().map(|value| InsertValue::Expression(nested::tuples(value)))
 }
 
 fn tails(reader: &mut Reader, insert: &mut Insert) -> Result<()> {

@@ -27,8 +27,9 @@
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
 //! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
-//! | `role`, `grant`, `sequence` | roles and rights, sequences |
+//! | `role`, `grant`, `sequence`, `user_type` | roles and rights, sequences, types |
 //! | `family` | families: their declaration, the cells that a write names |
+//! | `nested` | literals of values in values |
 //! | `insert`, `update`, `delete` | writes |
 //! | `query`, `scan`, `explain`, `describe` | reads |
 //! | `session`, `transaction`, `prepare`, `cursor`, `copy`, `channel`, `maintain` | the rest |
@@ -57,6 +58,7 @@ mod lexer;
 mod literal;
 mod maintain;
 mod misread;
+mod nested;
 mod operator;
 mod parameter;
 mod parse;
@@ -77,9 +79,11 @@ mod tests;
 mod transaction;
 mod types;
 mod update;
+mod user_type;
 mod view;
 
 pub use keyword::keywords;
+pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal};
 pub use parse::{first_incomplete, parse, parse_expression, parse_one};
 pub use redact::redacted;
 pub use sqlparser::ast;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `SELECT interval FROM t` | half of an interval literal | a quoted name |
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
-//! | `SELECT JSON *` | a multiplication | refused by name: CQL's JSON output |
+//! | `SELECT JSON *` | a multiplication | a SELECT with the setting `select_json`: CQL's JSON output |
 //! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
 //! | `a GLOBAL JOIN b ON …` | a join | refused by name |
 //! | `… PER PARTITION LIMIT 1 … ALLOW FILTERING` | aliases | `SETTINGS`, which only we write, read back by [`crate::cql_tails`] |
@@ -18,7 +18,7 @@ use crate::source::start;
 
 /// Rewrites a statement's tokens.
 pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
-    refuse_json(&tokens)?;
+    let json = take_json(&mut tokens)?;
     let users_are_columns = users_are_columns(&tokens);
     for index in 0..tokens.len() {
         let next = tokens.get(index + 1).map(|next| &next.token);
@@ -34,7 +34,7 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
         }
     }
     mark_asof(&mut tokens)?;
-    move_tails(open_in(tokens))
+    move_tails(open_in(tokens), json)
 }
 
 /// DuckDB's `ASOF [LEFT | INNER] JOIN … ON | USING` as a GLOBAL join; `ASOF JOIN … MATCH_CONDITION` is read as it is.
@@ -110,29 +110,31 @@ fn open_in(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     out
 }
 
-/// CQL's `SELECT JSON`. `json` before a comma, period, FROM, AS or operator is a column, before a string a literal's
-/// type.
-fn refuse_json(tokens: &[TokenWithSpan]) -> Result<()> {
-    for window in tokens.windows(4) {
-        let [select, json, next, after] = window else { continue };
-        if bare(&select.token) != Some("select") || bare(&json.token) != Some("json") {
-            continue;
-        }
-        let is_cql = match &next.token {
-            Token::Mul => bare(&after.token) == Some("from"),
-            Token::Word(word) => {
-                word.quote_style.is_some() || !matches!(&*word.value, "from" | "as" | "is" | "in" | "like" | "between")
+/// Takes JSON out of CQL's `SELECT JSON`, which begins the statement; where it stood. `json` before a comma, period,
+/// FROM, AS or operator is a column, before a string a literal's type.
+fn take_json(tokens: &mut Vec<TokenWithSpan>) -> Result<Option<Span>> {
+    let is_cql = |at: usize| {
+        let [select, json, next] = [0, 1, 2].map(|n| tokens.get(at + n).map(|token| &token.token));
+        let begins = select.and_then(bare) == Some("select") && json.and_then(bare) == Some("json");
+        begins
+            && match next {
+                Some(Token::Mul) => tokens.get(at + 3).and_then(|after| bare(&after.token)) == Some("from"),
+                Some(Token::Word(word)) => {
+                    let goes_on = matches!(&*word.value, "from" | "as" | "is" | "in" | "like" | "between");
+                    word.quote_style.is_some() || !goes_on
+                }
+                _ => false,
             }
-            _ => false,
-        };
-        if is_cql {
-            let error = Error::not_supported("SELECT JSON is not supported").at(start(json.span) + 1);
-            return Err(
-                error.with_hint("Write SELECT to_json(t) FROM (SELECT …) AS t, or name a column json as \"json\".")
-            );
+    };
+    match (0..tokens.len()).find(|at| is_cql(*at)) {
+        None => Ok(None),
+        Some(0) => Ok(Some(tokens.remove(1).span)),
+        Some(at) => {
+            let error = Error::not_supported("SELECT JSON inside of another statement is not supported");
+            let hint = "Write to_json(t) of (SELECT …) AS t, or name a column json as \"json\".";
+            Err(error.at(start(tokens[at + 1].span) + 1).with_hint(hint))
         }
     }
-    Ok(())
 }
 
 /// Whether `user` can be a column here: not in a SELECT without a table, where PostgreSQL's users expect the function.
@@ -161,16 +163,17 @@ fn interval_is_name(previous: Option<&Token>, next: Option<&Token>) -> bool {
 struct Level {
     allow_filtering: Option<Span>,
     per_partition_limit: Option<(Span, TokenWithSpan)>,
+    json: Option<Span>,
     combines: bool,
 }
 
 /// Moves `PER PARTITION LIMIT n` and `ALLOW FILTERING` to the end of their query, as SETTINGS.
-fn move_tails(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
-    if !tokens.iter().any(|token| matches!(bare(&token.token), Some("per" | "allow"))) {
+fn move_tails(tokens: Vec<TokenWithSpan>, json: Option<Span>) -> Result<Vec<TokenWithSpan>> {
+    if json.is_none() && !tokens.iter().any(|token| matches!(bare(&token.token), Some("per" | "allow"))) {
         return Ok(tokens);
     }
     let mut out = Vec::with_capacity(tokens.len());
-    let mut levels = vec![Level::default()];
+    let mut levels = vec![Level { json, ..Level::default() }];
     let mut index = 0;
     while index < tokens.len() {
         let words: [Option<&str>; 3] =
@@ -246,23 +249,21 @@ impl Level {
     /// Writes the tails as SETTINGS. Its last token ends where `last`, the last token of the source, does, so that the
     /// text of what was read so far can still be cut out.
     fn flush(&mut self, out: &mut Vec<TokenWithSpan>, last: Span) {
-        let (limit, filtering) = (self.per_partition_limit.take(), self.allow_filtering.take());
-        let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering) else { return };
+        let (limit, filtering, json) = (self.per_partition_limit.take(), self.allow_filtering.take(), self.json.take());
+        let Some(span) = limit.as_ref().map(|(span, _)| *span).or(filtering).or(json) else { return };
         let name = |value: &str, keyword| Token::Word(Word { value: value.into(), quote_style: None, keyword });
         let mut push = |token: Token| out.push(TokenWithSpan { token, span });
         push(name("settings", Keyword::SETTINGS));
-        if let Some((_, limit)) = &limit {
-            push(name("per_partition_limit", Keyword::NoKeyword));
+        let limit = limit.map(|(_, limit)| ("per_partition_limit", limit.token));
+        let flag = |set: Option<Span>, name| set.map(|_| (name, Token::make_keyword("true")));
+        let all = [limit, flag(filtering, "allow_filtering"), flag(json, "select_json")];
+        for (place, (setting, value)) in all.into_iter().flatten().enumerate() {
+            if place > 0 {
+                push(Token::Comma);
+            }
+            push(name(setting, Keyword::NoKeyword));
             push(Token::Eq);
-            push(limit.token.clone());
-        }
-        if limit.is_some() && filtering.is_some() {
-            push(Token::Comma);
-        }
-        if filtering.is_some() {
-            push(name("allow_filtering", Keyword::NoKeyword));
-            push(Token::Eq);
-            push(Token::make_keyword("true"));
+            push(value);
         }
         if let Some(token) = out.last_mut() {
             token.span.end = last.end;

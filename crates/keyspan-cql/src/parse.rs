@@ -12,7 +12,8 @@ use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
     budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, index, insert, keyspace,
-    maintain, misread, parameter, prepare, refuse, role, scan, sequence, session, table, transaction, update, view,
+    maintain, misread, parameter, prepare, refuse, role, scan, sequence, session, table, transaction, types, update,
+    user_type, view,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -78,7 +79,7 @@ pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
 fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<Parameter>)> {
     budget::check(&tokens)?;
     let parameters = parameter::number(&mut tokens)?;
-    let tokens = chain::fold(misread::rewrite(tokens)?)?;
+    let tokens = chain::fold(types::casts(misread::rewrite(tokens)?)?)?;
     Ok((tokens, parameters))
 }
 
@@ -156,6 +157,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         _ if role::at(reader) => role::create(reader),
         (Some("table"), _) | (Some("unlogged"), Some("table")) => table::create(reader),
         (Some("sequence"), _) => sequence::create(reader),
+        (Some("type"), _) => user_type::create(reader),
         (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
         (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
@@ -172,6 +174,7 @@ fn alter(reader: &mut Reader) -> Result<Statement> {
         Some("keyspace" | "schema") => keyspace::alter(reader),
         Some("table" | "view") => crate::alter::statement(reader),
         Some("sequence") => sequence::alter(reader),
+        Some("type") => user_type::alter(reader),
         _ if role::at(reader) => role::alter(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {
             reader.skip();

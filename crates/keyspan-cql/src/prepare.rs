@@ -15,8 +15,7 @@ pub(crate) fn prepare(reader: &mut Reader, parse: ParseStatement) -> Result<Stat
     }
     let name = reader.name()?;
     let has_types = *reader.token(0) == Token::LParen;
-    let types =
-        if has_types { reader.parenthesized(|reader| Ok(types::read(reader)?.column_type))? } else { Vec::new() };
+    let types = if has_types { reader.parenthesized(|reader| types::read(reader)?.known())? } else { Vec::new() };
     reader.expect("as")?;
     if !reader.at_query() && !matches!(reader.word(0), Some("insert" | "update" | "delete")) {
         return Err(reader.unexpected());

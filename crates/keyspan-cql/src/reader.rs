@@ -26,6 +26,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) source: &'a SourceText<'a>,
     /// The character offset (from 0) where the statement ends.
     end: usize,
+    /// Of `>>`, the next token, the first bracket has been taken.
+    half_taken: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -33,7 +35,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn new(dialect: &'a KeyspanDialect, source: &'a SourceText<'a>, tokens: Vec<TokenWithSpan>) -> Self {
         let end = tokens.last().map_or(0, |last| end(last.span));
         let parser = Parser::new(dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens);
-        Reader { parser, source, end }
+        Reader { parser, source, end, half_taken: false }
     }
 
     // ---- looking ----
@@ -156,6 +158,19 @@ impl<'a> Reader<'a> {
     /// Takes the token, which must come next.
     pub(crate) fn expect_token(&mut self, token: &Token) -> Result<()> {
         if self.eat_token(token) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Takes `>`, which must come next; the tokenizer takes two of them for one operator.
+    pub(crate) fn close_bracket(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.half_taken) {
+            self.skip();
+            return Ok(());
+        }
+        if *self.token(0) == Token::ShiftRight {
+            self.half_taken = true;
+            return Ok(());
+        }
+        self.expect_token(&Token::Gt)
     }
 
     /// A name: quoted, or any word that PostgreSQL does not reserve.

@@ -78,7 +78,7 @@ pub(crate) fn identity(reader: &mut Reader) -> Result<Option<ColumnSequence>> {
 
 fn option(reader: &mut Reader, options: &mut SequenceOptions) -> Result<()> {
     if reader.eat("as") {
-        options.ty = Some(types::read(reader)?.column_type);
+        options.ty = Some(types::read(reader)?.known()?);
     } else if reader.eat("increment") {
         reader.eat("by");
         options.increment = Some(number(reader)?);

@@ -196,8 +196,8 @@ pub(crate) fn column_definition(
     let counter = reader.eat("counter");
     let serial = sequence::serial(reader);
     let read = match (counter, serial) {
-        (true, _) => types::ReadType { column_type: ColumnType::BigInt, text: "counter".into(), max_length: None },
-        (_, Some((column_type, text))) => types::ReadType { column_type, text: text.into(), max_length: None },
+        (true, _) => types::ReadType::plain(ColumnType::BigInt, "counter"),
+        (_, Some((column_type, text))) => types::ReadType::plain(column_type, text),
         (false, None) => types::read(reader)?,
     };
     let mut column = ColumnDefinition {

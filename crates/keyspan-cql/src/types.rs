@@ -1,8 +1,14 @@
-//! The names of types: CQL's and PostgreSQL's, several words long, with arguments.
+//! The names of types: CQL's and PostgreSQL's, several words long, with arguments. Those of types in types are read in
+//! `nested`.
 
-use keyspan_model::{ColumnType, Error, ErrorKind, Result};
+mod cast;
+mod nested;
+
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TypeName};
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
+
+pub(crate) use cast::casts;
 
 use crate::dialect::KeyspanDialect;
 use crate::lexer::tokenize;
@@ -11,12 +17,34 @@ use crate::source::SourceText;
 
 /// A type as it was read.
 pub(crate) struct ReadType {
-    /// The type.
+    /// The type. The names of user types in it are not yet resolved.
     pub(crate) column_type: ColumnType,
     /// As it was written.
     pub(crate) text: String,
     /// `n` of `varchar(n)`.
     pub(crate) max_length: Option<u32>,
+    /// A collection or user type that is written without `frozen<…>`.
+    pub(crate) thawed: bool,
+}
+
+impl ReadType {
+    /// A type of this text, without more.
+    pub(crate) fn plain(column_type: ColumnType, text: &str) -> ReadType {
+        ReadType { column_type, text: text.into(), max_length: None, thawed: false }
+    }
+
+    /// The type, where none of a user's own may stand.
+    ///
+    /// # Errors
+    /// 42704 for such a name.
+    pub(crate) fn known(self) -> Result<ColumnType> {
+        self.column_type.resolved(&unknown)
+    }
+}
+
+/// 42704: there is no type of this name.
+fn unknown(name: &TypeName) -> Result<ColumnType> {
+    ColumnType::parse(&name.name, &[])
 }
 
 /// Words that may follow the first word of a type's name.
@@ -30,8 +58,8 @@ const CONTINUED: &[(&str, &[&[&str]])] = &[
 
 /// A type's name with its arguments.
 pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
-    if let Some(list) = frozen_list(reader)? {
-        return Ok(list);
+    if let Some(nested) = nested::read(reader)? {
+        return Ok(nested);
     }
     let (from, position) = (reader.offset(), reader.position());
     let Token::Word(first) = reader.token(0).clone() else { return Err(reader.unexpected()) };
@@ -40,7 +68,7 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
     if name == "pg_catalog" && reader.eat_token(&Token::Period) {
         name = reader.name()?;
     }
-    refuse(&name, reader, position)?;
+    refuse(&name, position)?;
     for words in CONTINUED.iter().filter(|(word, _)| *word == name).flat_map(|(_, rest)| rest.iter()) {
         if reader.eat_all(words) {
             name = format!("{name} {}", words.join(" "));
@@ -57,7 +85,13 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
             }
         }
     }
-    let element = ColumnType::parse(&full, &arguments).map_err(|error| error.at(position))?;
+    let element = match ColumnType::parse(&full, &arguments) {
+        // Perhaps a user's own.
+        Err(error) if error.kind == ErrorKind::UndefinedObject && arguments.is_empty() && full == name => {
+            return nested::user_type(reader, name, from);
+        }
+        parsed => parsed.map_err(|error| error.at(position))?,
+    };
     let column_type = array_of(element, reader).map_err(|error| error.at(position))?;
     let has_length = matches!(name.as_str(), "varchar" | "character varying" | "char" | "character" | "bpchar");
     let max_length = match (has_length, arguments.first()) {
@@ -73,7 +107,7 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
         },
         _ => None,
     };
-    Ok(ReadType { column_type, text: reader.text_from(from), max_length })
+    Ok(ReadType { column_type, text: reader.text_from(from), max_length, thawed: false })
 }
 
 /// `int[]`, `int[3]`, whose size says nothing as in PostgreSQL, and `int ARRAY`.
@@ -92,43 +126,30 @@ fn array_of(element: ColumnType, reader: &mut Reader) -> Result<ColumnType> {
     Ok(column_type)
 }
 
-/// `frozen<list<int>>`, which is `int[]`.
-fn frozen_list(reader: &mut Reader) -> Result<Option<ReadType>> {
-    let is_word =
-        |token: &Token, word: &str| matches!(token, Token::Word(each) if each.value.eq_ignore_ascii_case(word));
-    let frozen = is_word(reader.token(0), "frozen") && *reader.token(1) == Token::Lt;
-    if !frozen || !is_word(reader.token(2), "list") || *reader.token(3) != Token::Lt {
-        return Ok(None);
-    }
-    let (from, position) = (reader.offset(), reader.position());
-    (0..4).for_each(|_| reader.skip());
-    let element = read(reader)?;
-    let column_type = element.column_type.into_list().map_err(|error| error.at(position))?;
-    // The tokenizer takes two closing brackets for one operator.
-    if !reader.eat_token(&Token::ShiftRight) {
-        reader.expect_token(&Token::Gt)?;
-        reader.expect_token(&Token::Gt)?;
-    }
-    Ok(Some(ReadType { column_type, text: reader.text_from(from), max_length: element.max_length }))
-}
-
 /// Refuses the types that Keyspan knows of and does not have.
-fn refuse(name: &str, reader: &Reader, position: usize) -> Result<()> {
+fn refuse(name: &str, position: usize) -> Result<()> {
     let error = match name {
         "serial" | "serial4" | "bigserial" | "serial8" | "smallserial" | "serial2" => {
             Error::not_supported(format!("type {name} is only a column's")).with_hint("Write bigint.")
         }
         "counter" => Error::not_supported("type counter is not yet supported")
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
-        "list" | "set" | "map" | "tuple" | "frozen" | "vector" if *reader.token(0) == Token::Lt => {
-            let error = Error::not_supported(format!("type {name}<…> is not yet supported"));
-            let list = matches!(name, "list" | "frozen");
-            error.with_hint(if list { "Write int[] or frozen<list<int>>." } else { "Use jsonb." })
-        }
+        "vector" => Error::not_supported("type vector<…> is not yet supported").with_hint("Write frozen<list<float>>."),
         "variant" => Error::not_supported("type variant is not yet supported").with_hint("Use json."),
         _ => return Ok(()),
     };
     Err(error.at(position))
+}
+
+/// The code of a type in this text, which stands at this position.
+fn nested_code(text: &str, position: usize) -> Result<String> {
+    let source = SourceText::new(text);
+    let tokens = tokenize(text).map_err(|error| error.error)?;
+    let dialect = KeyspanDialect::new(tokens.len());
+    let mut reader = Reader::new(&dialect, &source, tokens);
+    let read = read(&mut reader).and_then(|read| reader.finish().map(|()| read.column_type.code()));
+    // Positions would count within the type's name and mislead.
+    read.map_err(|error| Error { position: Some(position), ..error })
 }
 
 /// The type that a CAST, a `::` or a typed literal names.
@@ -142,7 +163,7 @@ pub fn column_type(data_type: &DataType) -> Result<ColumnType> {
     let dialect = KeyspanDialect::new(tokens.len());
     let mut reader = Reader::new(&dialect, &source, tokens);
     let mut read_type = || {
-        let column_type = read(&mut reader)?.column_type;
+        let column_type = read(&mut reader)?.known()?;
         reader.finish()?;
         Ok(column_type)
     };

@@ -4,6 +4,7 @@
 //! type whose values mean the same.
 
 mod cast;
+mod cell;
 mod list;
 mod value;
 
@@ -24,7 +25,7 @@ use crate::types::ColumnType;
 use crate::value::{Value, canonical_double, canonical_real};
 
 pub use cast::coerce;
-pub use list::{cells_of_lists, lists_of_cells};
+pub use cell::{cells_of_lists, lists_of_cells};
 pub use value::value_at;
 
 enum Builder {
@@ -45,6 +46,7 @@ enum Builder {
     Timestamp(TimestampMicrosecondBuilder),
     Duration(IntervalMonthDayNanoBuilder),
     List(Box<list::ListBuilder>),
+    Packed(BinaryBuilder),
 }
 
 /// Runs the same expression on whatever Arrow builder this is.
@@ -68,6 +70,7 @@ macro_rules! each_builder {
             Builder::Timestamp($builder) => $body,
             Builder::Duration($builder) => $body,
             Builder::List($builder) => $body,
+            Builder::Packed($builder) => $body,
         }
     };
 }
@@ -108,7 +111,10 @@ impl ColumnBuilder {
                 Builder::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(ty.arrow()))
             }
             ColumnType::Duration => Builder::Duration(IntervalMonthDayNanoBuilder::with_capacity(rows)),
-            ColumnType::List(element) => Builder::List(Box::new(list::ListBuilder::with_capacity(element.get(), rows))),
+            ColumnType::List(_) | ColumnType::Nested(_) => match ty.element() {
+                Some(element) => Builder::List(Box::new(list::ListBuilder::with_capacity(element, rows))),
+                None => Builder::Packed(BinaryBuilder::with_capacity(rows, 0)),
+            },
         };
         ColumnBuilder { ty, builder }
     }
@@ -139,6 +145,7 @@ impl ColumnBuilder {
                 builder.append_value(IntervalMonthDayNano::new(*months, *days, *nanoseconds));
             }
             (Builder::List(builder), Value::List(elements)) => builder.append_value(elements)?,
+            (Builder::Packed(builder), value) if value.fits(self.ty) => builder.append_value(tie_bytes(value)),
             (_, value) => return Err(wrong_type(self.ty, value)),
         }
         Ok(())
@@ -290,8 +297,8 @@ pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
 ///
 /// They follow Cassandra's serialization, whose rule this is: big endian two's complement for integers (so −1 beats
 /// 1), IEEE bits for floats, the bytes of text, blob and UUID, the octets of an address, days with the sign bit
-/// flipped for a date; a list is the number of its elements and each with its length. A decimal is its 16 bytes of
-/// digits at the column's scale; a duration is months, days and nanoseconds. Null, which is no cell, gives no bytes.
+/// flipped for a date; nested values as their cells have them. A decimal is its 16 bytes of digits at the column's
+/// scale; a duration is months, days and nanoseconds. Null, which is no cell, gives no bytes.
 pub fn tie_bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::Null => Vec::new(),
@@ -312,7 +319,7 @@ pub fn tie_bytes(value: &Value) -> Vec<u8> {
         }
         Value::Inet(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
         Value::Inet(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
-        Value::List(elements) => list::list_bytes(elements),
+        Value::List(_) | Value::Map(_) | Value::Tuple(_) => cell::nested_bytes(value),
     }
 }
 

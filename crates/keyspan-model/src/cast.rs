@@ -8,8 +8,9 @@ use crate::input_error::numeric_overflow;
 use crate::json::checked_json;
 use crate::number::{decimal_text, fits_precision, parse_decimal, rescale};
 use crate::text::{checked_ascii, checked_timeuuid};
-use crate::types::{ColumnType, DECIMAL_DIGITS};
+use crate::types::{ColumnType, DECIMAL_DIGITS, Nested};
 use crate::value::Value;
+use crate::value_json::check_count;
 
 impl Value {
     /// The value as a column of type `to` stores it; null stays null.
@@ -29,18 +30,43 @@ impl Value {
             (Value::List(elements), ColumnType::List(to)) => {
                 elements.into_iter().map(|element| element.cast(to.get())).collect::<Result<_>>().map(Value::List)
             }
+            (value, ColumnType::Nested(nested)) => value.cast_to_nested(to, nested.get()),
             (value, ColumnType::Text | ColumnType::Ascii) => Ok(Value::Text(value.into_text())),
             (value, to) if is_number(to) => value.cast_to_number(to),
             (value, to) => value.cast_to_time(to),
         }
     }
 
-    /// [`Value::cast`] in a session whose time zone is given by `resolve`: only texts of instants, and of lists of
-    /// them, differ.
+    /// [`Value::cast`] in a session whose time zone is given by `resolve`: only texts of instants, and of values that may
+    /// hold them, differ.
     pub fn cast_zoned(self, to: ColumnType, resolve: crate::datetime::ZoneResolver) -> Result<Value> {
         match (self, to) {
-            (Value::Text(text), ColumnType::Timestamp | ColumnType::List(_)) => Value::parse_zoned(&text, to, resolve),
+            (Value::Text(text), ColumnType::Timestamp | ColumnType::List(_) | ColumnType::Nested(_)) => {
+                Value::parse_zoned(&text, to, resolve)
+            }
             (value, to) => value.cast(to),
+        }
+    }
+
+    /// Part by part; a tuple of fewer values has nulls at its end.
+    fn cast_to_nested(self, to: ColumnType, nested: &Nested) -> Result<Value> {
+        let each = |values: Vec<Value>, ty: ColumnType| -> Result<Vec<Value>> {
+            values.into_iter().map(|value| value.cast(ty)).collect()
+        };
+        match (self, nested) {
+            (Value::List(elements), Nested::List(element)) => each(elements, *element).map(Value::List),
+            (Value::List(elements), Nested::Set(element)) => Value::set(each(elements, *element)?, *element),
+            (Value::Map(entries), Nested::Map(key, value)) => {
+                let entries = entries.into_iter().map(|(own, each)| Ok((own.cast(*key)?, each.cast(*value)?)));
+                Value::map(entries.collect::<Result<_>>()?, *key)
+            }
+            (Value::Tuple(fields), Nested::Tuple(_) | Nested::User(_)) => {
+                let types = nested.parts();
+                check_count(to, types.len(), fields.len())?;
+                let given = fields.into_iter().chain(std::iter::repeat(Value::Null));
+                given.zip(types).map(|(field, ty)| field.cast(ty)).collect::<Result<_>>().map(Value::Tuple)
+            }
+            (other, _) => Err(mismatch(&other, to)),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::number::decimal_text;
 use crate::text::array::array_text;
 use crate::types::ColumnType;
 use crate::value::Value;
+use crate::value_json::nested_text;
 
 impl ColumnType {
     /// The type's name in PostgreSQL, as `format_type` and error messages show it; types that Postgres has not
@@ -49,6 +50,13 @@ impl Value {
             Value::Timestamp(micros) => timestamp_text(*micros, 0),
             Value::Duration(months, days, nanoseconds) => duration_text(*months, *days, *nanoseconds),
             Value::Inet(address) => address.to_string(),
+            Value::List(_) | Value::Map(_) | Value::Tuple(_) if ty.is_packed() => {
+                nested_text(self, ty, &|at| timestamp_text(at, 0))
+            }
+            // Without a type of its own, as an error shows it.
+            Value::Map(_) | Value::Tuple(_) => {
+                nested_text(self, self.natural_type().unwrap_or(ty), &|at| timestamp_text(at, 0))
+            }
             Value::List(elements) => {
                 let element = ty.element().unwrap_or(ty);
                 array_text(elements.iter().map(|value| (!value.is_null()).then(|| value.to_text(element))))

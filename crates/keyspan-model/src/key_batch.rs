@@ -1,18 +1,18 @@
 //! Keys of whole batches: Arrow arrays to encoded keys and back, column by column.
 //!
 //! Encoding knows each key's length before it writes: one pass over the variable-length columns, then one pass per
-//! column that writes its part at each row's cursor. No [`Value`] is made.
+//! column that writes its part at each row's cursor. No [`Value`] is made but of nested values.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes as dt;
 
-use crate::array::ColumnBuilder;
+use crate::array::{ColumnBuilder, value_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::{KeyEncoder, check_key_len};
 use crate::key_part::{
-    KeyPart, bigint_bytes, corrupted, decimal_bytes, decode_part, double_bytes, int_bytes, invert, null_in_key,
-    part_len, push_inet, real_bytes, smallint_bytes, timeuuid_bytes, tinyint_bytes, unescape,
+    KeyPart, bigint_bytes, corrupted, decimal_bytes, decode_part, double_bytes, encode_part, int_bytes, invert,
+    null_in_key, part_len, push_inet, real_bytes, smallint_bytes, timeuuid_bytes, tinyint_bytes, unescape,
 };
 use crate::text::parse_inet;
 use crate::types::ColumnType;
@@ -143,7 +143,13 @@ fn add_lengths(part: &KeyPart, column: &ArrayRef, lengths: &mut [usize]) -> Resu
         ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp => 8,
         ColumnType::VarInt | ColumnType::Decimal { .. } | ColumnType::Uuid => 16,
         ColumnType::TimeUuid => 24,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
+        ColumnType::List(_) | ColumnType::Nested(_) => {
+            for (row, len) in lengths.iter_mut().enumerate() {
+                *len += nested_bytes(part, column, row)?.len();
+            }
+            return Ok(());
+        }
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => {
             part.ty.allowed_in_key()?;
             0
         }
@@ -219,11 +225,23 @@ fn write_column(part: &KeyPart, column: &ArrayRef, bytes: &mut [u8], cursors: &m
         }
         ColumnType::Uuid | ColumnType::TimeUuid => write_uuids(part, column, bytes, cursors),
         ColumnType::Inet => write_addresses(part, column, bytes, cursors)?,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
-            part.ty.allowed_in_key()?
+        ColumnType::List(_) | ColumnType::Nested(_) => {
+            for (row, cursor) in cursors.iter_mut().enumerate() {
+                let encoded = nested_bytes(part, column, row)?;
+                bytes[*cursor..*cursor + encoded.len()].copy_from_slice(&encoded);
+                *cursor += encoded.len();
+            }
         }
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => part.ty.allowed_in_key()?,
     }
     Ok(())
+}
+
+/// The bytes of a nested value, which are made one by one: for their length, and to be written.
+fn nested_bytes(part: &KeyPart, column: &ArrayRef, row: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    encode_part(part, &value_at(column, row, part.ty)?, &mut bytes)?;
+    Ok(bytes)
 }
 
 fn write_uuids(part: &KeyPart, column: &ArrayRef, bytes: &mut [u8], cursors: &mut [usize]) {

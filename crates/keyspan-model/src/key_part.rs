@@ -2,6 +2,8 @@
 //!
 //! Rule: `decode_part` accepts exactly what `encode_part` writes; anything else is an error, never a panic.
 
+mod nested;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use uuid::Uuid;
@@ -11,6 +13,9 @@ use crate::input_error::numeric_overflow;
 use crate::number::{fits_precision, rescale};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::{Value, canonical_double, canonical_real, is_timeuuid, timeuuid_time};
+use nested::{nested_len, nested_of_key};
+
+pub(crate) use nested::push_nested;
 
 /// First byte of an IPv4 address.
 const INET_V4: u8 = 4;
@@ -25,6 +30,13 @@ pub(crate) struct KeyPart {
     pub(crate) ty: ColumnType,
     /// FF inverts the bytes of a DESC column, 00 leaves them.
     pub(crate) mask: u8,
+}
+
+impl KeyPart {
+    /// A part of this part.
+    pub(crate) fn inner(&self, ty: ColumnType, mask: u8) -> KeyPart {
+        KeyPart { name: self.name.clone(), ty, mask }
+    }
 }
 
 /// An 8-bit integer in key order.
@@ -126,6 +138,9 @@ pub(crate) fn encode_part(part: &KeyPart, value: &Value, bytes: &mut Vec<u8>) ->
             bytes.extend_from_slice(&bigint_bytes(*micros));
         }
         (ColumnType::Inet, Value::Inet(address)) => push_inet(address, bytes),
+        (ColumnType::List(_) | ColumnType::Nested(_), value) if !value.is_null() => {
+            push_nested(value, part.ty, bytes, &|value, ty, bytes| encode_part(&part.inner(ty, 0), value, bytes))?;
+        }
         _ => return Err(mismatch(part, value)),
     }
     invert(&mut bytes[start..], part.mask);
@@ -188,7 +203,8 @@ pub(crate) fn part_len(part: &KeyPart, bytes: &[u8]) -> Option<usize> {
             _ => return None,
         },
         ColumnType::Text | ColumnType::Ascii | ColumnType::Blob => escaped_len(bytes, part.mask)?,
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => return None,
+        ColumnType::List(_) | ColumnType::Nested(_) => nested_len(part.ty, bytes, part.mask)?,
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => return None,
     };
     (len <= bytes.len()).then_some(len)
 }
@@ -309,7 +325,8 @@ pub(crate) fn decode_part(part: &KeyPart, bytes: &[u8]) -> Result<(Value, usize)
         ColumnType::Time => Value::Time(bigint_of(fixed(bytes, mask)?)),
         ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::Timestamp(bigint_of(fixed(bytes, mask)?)),
         ColumnType::Inet => Value::Inet(inet_of(bytes, mask)?),
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => {
+        ColumnType::List(_) | ColumnType::Nested(_) => nested_of_key(part.ty, bytes, mask)?.0,
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => {
             return Err(corrupted("its column cannot be in a key"));
         }
     };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::array::{array_of, value_at};
 use crate::schema::ColumnId;
-use crate::types::ColumnType;
+use crate::types::{ColumnType, Nested};
 
 const MONEY: ColumnType = ColumnType::Decimal { precision: 10, scale: 2 };
 
@@ -176,8 +176,47 @@ fn any_value(ty: ColumnType) -> BoxedStrategy<Value> {
             any::<u128>().prop_map(|bits| Value::Inet(Ipv6Addr::from(bits).into())),
         ]
         .boxed(),
-        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb | ColumnType::List(_) => Just(Value::Null).boxed(),
+        ColumnType::List(element) => any_list(element.get()).prop_map(Value::List).boxed(),
+        ColumnType::Nested(nested) => any_nested(nested.get()),
+        ColumnType::Duration | ColumnType::Json | ColumnType::Jsonb => Just(Value::Null).boxed(),
     }
+}
+
+fn any_list(element: ColumnType) -> impl Strategy<Value = Vec<Value>> {
+    prop::collection::vec(prop_oneof![1 => Just(Value::Null), 4 => any_value(element)], 0..4)
+}
+
+fn any_nested(ty: &'static Nested) -> BoxedStrategy<Value> {
+    match ty {
+        Nested::List(element) => any_list(*element).prop_map(Value::List).boxed(),
+        Nested::Set(element) => {
+            let elements = prop::collection::vec(any_value(*element), 0..4);
+            elements.prop_map(|elements| Value::set(elements, *element).expect("a set")).boxed()
+        }
+        Nested::Map(key, value) => {
+            let entries = prop::collection::vec((any_value(*key), any_value(*value)), 0..4);
+            entries.prop_map(|entries| Value::map(entries, *key).expect("a map")).boxed()
+        }
+        ty => {
+            let field = |ty: ColumnType| prop_oneof![1 => Just(Value::Null), 3 => any_value(ty)];
+            ty.parts().into_iter().map(field).collect::<Vec<_>>().prop_map(Value::Tuple).boxed()
+        }
+    }
+}
+
+/// The scalar types, and nested ones of them.
+fn key_types() -> Vec<ColumnType> {
+    let tuple = ColumnType::nested(Nested::Tuple(vec![ColumnType::Int, ColumnType::Text, ColumnType::TimeUuid]));
+    let set = ColumnType::nested(Nested::Set(ColumnType::Text));
+    let nested = [
+        ColumnType::list(ColumnType::Text),
+        tuple,
+        set,
+        ColumnType::nested(Nested::Map(ColumnType::Double, tuple)),
+        ColumnType::frozen_list(set),
+        ColumnType::nested(Nested::Tuple(vec![set, ColumnType::Blob])),
+    ];
+    KEY_TYPES.into_iter().chain(nested).collect()
 }
 
 const KEY_TYPES: [ColumnType; 19] = [
@@ -205,7 +244,7 @@ const KEY_TYPES: [ColumnType; 19] = [
 type Shape = Vec<(ColumnType, bool)>;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
-    prop::collection::vec((prop::sample::select(KEY_TYPES.to_vec()), any::<bool>()), 1..4)
+    prop::collection::vec((prop::sample::select(key_types()), any::<bool>()), 1..4)
 }
 
 /// A key's shape and rows; each row begins with some of the first row's values, so that later columns decide too.

@@ -3,7 +3,7 @@
 //! - [`error`]: the one public error type; its kind says what the caller should do.
 //! - [`types`]: column types, their names in CQL and Postgres, and their Arrow form.
 //! - [`value`]: one typed value: order, text form (read in `text`, printed in [`display`]), casts.
-//! - [`json`]: `jsonb` as a tree, its text and its order.
+//! - [`json`]: `jsonb` as a tree, its text and its order; [`value_json`]: nested values as JSON and back.
 //! - [`mod@array`]: values in and out of Arrow arrays.
 //! - [`key`]: row keys as bytes whose order is the order of the values.
 //! - [`row_key`]: a row key as one text, and prefix scans over it.
@@ -22,7 +22,6 @@ pub mod json;
 pub mod key;
 mod key_batch;
 mod key_part;
-mod list_order;
 pub mod mutation;
 mod number;
 pub mod row_key;
@@ -30,8 +29,11 @@ pub mod schema;
 mod shared_map;
 pub mod span;
 pub mod text;
+mod token;
 pub mod types;
 pub mod value;
+pub mod value_json;
+mod value_order;
 
 pub use array::{
     ColumnBuilder, array_of, canonical_floats, cells_of_lists, coerce, compacted, constant, decoded, lists_of_cells,
@@ -41,7 +43,6 @@ pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
 pub use error::{Error, ErrorKind, ErrorSubject, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
-pub use list_order::list_order;
 pub use mutation::{
     Applied, BatchWrite, CellWrite, LoadedRows, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
 };
@@ -53,5 +54,7 @@ pub use schema::{
     Member, RelationDef, RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
-pub use types::ColumnType;
+pub use token::token;
+pub use types::{ColumnType, Nested, TypeField, TypeId, TypeName, UserType};
 pub use value::Value;
+pub use value_order::{value_of_order, value_order};

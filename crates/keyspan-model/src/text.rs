@@ -16,6 +16,7 @@ use crate::json::{Json, checked_json};
 use crate::number::{NumberFault, parse_decimal, parse_integer};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
 use crate::value::{Value, canonical_double, canonical_real, is_timeuuid};
+use crate::value_json::value_of_json;
 
 impl Value {
     /// The value of type `ty` that `text` stands for; an instant without a zone is UTC.
@@ -60,7 +61,25 @@ impl Value {
                 };
                 Value::List(array::elements(text)?.into_iter().map(parse).collect::<Result<_>>()?)
             }
+            ColumnType::Nested(_) => match ty.element() {
+                // A set of scalars is written as an array, or as JSON.
+                Some(element) if !text.trim_start().starts_with('[') => {
+                    match Value::parse_zoned(text, ColumnType::list(element), resolve)? {
+                        Value::List(elements) => Value::set(elements, element)?,
+                        other => other,
+                    }
+                }
+                _ => Value::of_json(text, ty, resolve)?,
+            },
         })
+    }
+
+    /// The value of type `ty` that a JSON text stands for; scalars in it are read as [`Value::parse_zoned`] does.
+    ///
+    /// # Errors
+    /// 22P02 for what is no such JSON, and those of [`Value::parse_zoned`].
+    pub fn of_json(text: &str, ty: ColumnType, resolve: ZoneResolver) -> Result<Value> {
+        value_of_json(text, ty, &|text, ty| Value::parse_zoned(text, ty, resolve))
     }
 
     /// CQL's integer literal for a timestamp: milliseconds since 1970-01-01 UTC. SQL has no such cast, so

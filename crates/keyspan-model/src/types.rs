@@ -4,6 +4,7 @@
 //! only a schema (the wire encoders, the shell) still know `uuid` from `timeuuid` and `json` from `text`.
 
 mod element;
+mod nested;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 
 pub use element::ElementType;
+pub use nested::{NESTING_MAX, Nested, NestedType, TypeField, TypeId, TypeName, UserType};
 
 /// The key of the Arrow field metadata that holds the name of the Keyspan type.
 pub const TYPE_KEY: &str = "keyspan.type";
@@ -77,8 +79,10 @@ pub enum ColumnType {
     Json,
     /// JSON in one form: keys in order and unique, numbers as numeric ([`crate::json`]).
     Jsonb,
-    /// A list whose elements may be null: Postgres' array of one dimension, CQL's frozen list. Not allowed in a key.
+    /// A list whose elements may be null: Postgres' array of one dimension, CQL's frozen list of scalars.
     List(ElementType),
+    /// A frozen set or map, a tuple, a user type, a list of such.
+    Nested(NestedType),
 }
 
 impl ColumnType {
@@ -87,12 +91,21 @@ impl ColumnType {
         ColumnType::List(ElementType::new(element))
     }
 
-    /// The type of a list's elements; `None` for other types.
+    /// The type of the elements of an array, or of a set that is one in Arrow; `None` for other types.
     pub fn element(self) -> Option<ColumnType> {
         match self {
             ColumnType::List(element) => Some(element.get()),
+            ColumnType::Nested(nested) => match nested.get() {
+                Nested::Set(element) => Some(*element).filter(|element| element.is_scalar()),
+                _ => None,
+            },
             _ => None,
         }
+    }
+
+    /// The array that a set of scalars is read as; other types as they are.
+    pub fn as_array(self) -> ColumnType {
+        self.element().map_or(self, ColumnType::list)
     }
 
     /// The type's canonical name, as DESCRIBE and `\d` show it.
@@ -122,7 +135,21 @@ impl ColumnType {
             ColumnType::Json => "json".into(),
             ColumnType::Jsonb => "jsonb".into(),
             ColumnType::List(element) => format!("{}[]", element.get().name()),
+            ColumnType::Nested(nested) => ColumnType::nested_name(nested),
         }
+    }
+
+    /// What tells the whole type: its name, or of a nested one JSON, which has the fields of user types.
+    pub fn code(self) -> String {
+        match self {
+            ColumnType::Nested(nested) => serde_json::to_string(&nested).unwrap_or_default(),
+            ty => ty.name(),
+        }
+    }
+
+    /// Metadata of an Arrow field of this type.
+    pub fn metadata(self) -> (String, String) {
+        (TYPE_KEY.to_owned(), self.code())
     }
 
     /// The type called `name` in CQL or Postgres, with its arguments: `decimal(10,2)` is `("decimal", &[10, 2])`.
@@ -178,7 +205,7 @@ impl ColumnType {
     pub fn into_list(self) -> Result<ColumnType> {
         match self {
             ColumnType::List(_) => Err(Error::not_supported("arrays of more than one dimension are not supported")),
-            element => Ok(ColumnType::list(element)),
+            element => Ok(ColumnType::frozen_list(element)),
         }
     }
 
@@ -204,12 +231,16 @@ impl ColumnType {
             ColumnType::LocalTimestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             ColumnType::Duration => DataType::Interval(IntervalUnit::MonthDayNano),
             ColumnType::List(element) => DataType::new_list(element.get().arrow(), true),
+            ColumnType::Nested(_) => match self.element() {
+                Some(element) => DataType::new_list(element.arrow(), true),
+                None => DataType::Binary,
+            },
         }
     }
 
     /// An Arrow field of this type that carries the Keyspan type in its metadata.
     pub fn field(self, name: &str, nullable: bool) -> Field {
-        Field::new(name, self.arrow(), nullable).with_metadata(HashMap::from([(TYPE_KEY.to_string(), self.name())]))
+        Field::new(name, self.arrow(), nullable).with_metadata(HashMap::from([self.metadata()]))
     }
 
     /// The Keyspan type of an Arrow field: from its metadata, else the natural one of its Arrow type.
@@ -218,7 +249,7 @@ impl ColumnType {
     /// of Postgres' own types, such as `int2vector`.
     pub fn of_field(field: &Field) -> Option<ColumnType> {
         let name = field.metadata().get(TYPE_KEY);
-        let named = name.and_then(|name| ColumnType::parse_canonical(name));
+        let named = name.and_then(|name| ColumnType::parse_code(name));
         match named {
             // Names, metadata and nullability of a list's items say nothing.
             Some(ty) if is_same_form(&ty.arrow(), field.data_type()) => Some(ty),
@@ -256,8 +287,8 @@ impl ColumnType {
             DataType::Timestamp(_, None) => ColumnType::LocalTimestamp,
             DataType::Interval(_) | DataType::Duration(_) => ColumnType::Duration,
             DataType::List(item) => match ColumnType::of_field(item)? {
-                ColumnType::List(_) => return None,
-                element => ColumnType::list(element),
+                element if element.is_scalar() => ColumnType::list(element),
+                _ => return None,
             },
             _ => return None,
         })
@@ -275,7 +306,8 @@ impl ColumnType {
                 let message = format!("{} type is not supported for PRIMARY KEY columns", self.name());
                 Err(Error::new(ErrorKind::InvalidTableDefinition, message))
             }
-            ColumnType::List(_) => Err(Error::not_supported("array types are not supported for PRIMARY KEY columns")),
+            ColumnType::List(element) => element.get().allowed_in_key(),
+            ColumnType::Nested(nested) => nested.get().parts().into_iter().try_for_each(ColumnType::allowed_in_key),
             _ => Ok(()),
         }
     }
@@ -283,7 +315,15 @@ impl ColumnType {
     /// Whether Arrow's order of the type is the row key's order, so that a scan may declare it.
     pub fn arrow_order_is_key_order(self) -> bool {
         use ColumnType as C;
-        !matches!(self, C::TimeUuid | C::Inet | C::Duration | C::Json | C::Jsonb | C::List(_))
+        !matches!(self, C::TimeUuid | C::Inet | C::Duration | C::Json | C::Jsonb | C::List(_) | C::Nested(_))
+    }
+
+    /// The type that [`ColumnType::metadata`] tells.
+    pub fn parse_code(code: &str) -> Option<ColumnType> {
+        match code.starts_with('{') {
+            true => serde_json::from_str(code).ok().map(ColumnType::Nested),
+            false => ColumnType::parse_canonical(code),
+        }
     }
 
     /// The type with this canonical name ([`ColumnType::name`]).

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use uuid::Uuid;
 
 use crate::number::{DecimalParts, fits_precision};
-use crate::types::{ColumnType, DECIMAL_DIGITS};
+use crate::types::{ColumnType, DECIMAL_DIGITS, Nested};
 
 /// A value of some [`crate::ColumnType`], or null.
 ///
@@ -50,8 +50,12 @@ pub enum Value {
     Duration(i32, i32, i64),
     /// inet
     Inet(IpAddr),
-    /// A list: each element a value of the list's element type, or null.
+    /// A list: each element a value of the list's element type, or null. A set: sorted, each element once, none null.
     List(Vec<Value>),
+    /// A map: sorted by key, each key once; nothing is null.
+    Map(Vec<(Value, Value)>),
+    /// A tuple or a user type: a value, or null, for each of its types.
+    Tuple(Vec<Value>),
 }
 
 impl Value {
@@ -66,6 +70,10 @@ impl Value {
             Value::Real(value) => Value::Real(canonical_real(value)),
             Value::Double(value) => Value::Double(canonical_double(value)),
             Value::List(elements) => Value::List(elements.into_iter().map(Value::canonical).collect()),
+            Value::Tuple(fields) => Value::Tuple(fields.into_iter().map(Value::canonical).collect()),
+            Value::Map(entries) => {
+                Value::Map(entries.into_iter().map(|(key, value)| (key.canonical(), value.canonical())).collect())
+            }
             other => other,
         }
     }
@@ -94,7 +102,17 @@ impl Value {
             Value::Duration(..) => ColumnType::Duration,
             Value::Inet(_) => ColumnType::Inet,
             Value::List(elements) => {
-                ColumnType::list(elements.iter().find_map(Value::natural_type).unwrap_or(ColumnType::Text))
+                ColumnType::frozen_list(elements.iter().find_map(Value::natural_type).unwrap_or(ColumnType::Text))
+            }
+            Value::Map(entries) => {
+                let first = |part: fn(&(Value, Value)) -> &Value| {
+                    entries.iter().map(part).find_map(Value::natural_type).unwrap_or(ColumnType::Text)
+                };
+                ColumnType::nested(Nested::Map(first(|(key, _)| key), first(|(_, value)| value)))
+            }
+            Value::Tuple(fields) => {
+                let types = fields.iter().map(|field| field.natural_type().unwrap_or(ColumnType::Text));
+                ColumnType::nested(Nested::Tuple(types.collect()))
             }
         })
     }
@@ -117,8 +135,35 @@ impl Value {
             (Value::List(elements), ColumnType::List(element)) => {
                 elements.iter().all(|value| value.fits(element.get()))
             }
-            (Value::Decimal(..) | Value::List(_), _) => false,
+            (value, ColumnType::Nested(nested)) => value.fits_nested(nested.get()),
+            (Value::Decimal(..) | Value::List(_) | Value::Map(_) | Value::Tuple(_), _) => false,
             (value, ty) => value.natural_type() == Some(ty),
+        }
+    }
+
+    fn fits_nested(&self, ty: &Nested) -> bool {
+        let ascend = |keys: &mut dyn Iterator<Item = &Value>, ty: ColumnType| {
+            keys.map(Some)
+                .try_fold(None::<&Value>, |before, key| {
+                    let key = key?;
+                    let after = before.is_none_or(|before| Value::compare_as(ty, before, key).is_lt());
+                    (after && !key.is_null() && key.fits(ty)).then_some(Some(key))
+                })
+                .is_some()
+        };
+        match (self, ty) {
+            (Value::List(elements), Nested::List(element)) => elements.iter().all(|value| value.fits(*element)),
+            (Value::List(elements), Nested::Set(element)) => ascend(&mut elements.iter(), *element),
+            (Value::Map(entries), Nested::Map(key, value)) => {
+                let fits = |(_, each): &(Value, Value)| !each.is_null() && each.fits(*value);
+                entries.iter().all(fits) && ascend(&mut entries.iter().map(|(key, _)| key), *key)
+            }
+            (Value::Tuple(fields), ty) => ty.fields().is_some_and(|types| {
+                // A user type may have got fields since the value was made.
+                let all = types.len() == fields.len() || matches!(ty, Nested::User(_)) && fields.len() < types.len();
+                all && fields.iter().zip(types).all(|(field, ty)| field.fits(ty))
+            }),
+            _ => false,
         }
     }
 
@@ -128,7 +173,8 @@ impl Value {
     /// NaN is the greatest number, as in Postgres; numbers of different types and scales compare by value; durations
     /// compare as Postgres' intervals do (a month is 30 days, a day 24 hours); null is greater than all. Values of
     /// types that have nothing in common are ordered by type, so that sorting never fails. Lists compare element by
-    /// element, a longer one after its own beginning, as in Postgres.
+    /// element, a longer one after its own beginning, as in Postgres; maps so by their keys and values. In a tuple null
+    /// comes first, as in Cassandra.
     pub fn compare(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Null, Value::Null) => Ordering::Equal,
@@ -143,6 +189,8 @@ impl Value {
             }
             (Value::Inet(a), Value::Inet(b)) => a.cmp(b),
             (Value::List(a), Value::List(b)) => compare_lists(a, b, Value::compare),
+            (Value::Map(a), Value::Map(b)) => compare_lists(a, b, |(a, x), (b, y)| a.compare(b).then(x.compare(y))),
+            (Value::Tuple(a), Value::Tuple(b)) => compare_fields(a, b, |_, a, b| a.compare(b)),
             (a, b) => match (a.number(), b.number()) {
                 (Some(a), Some(b)) => a.compare(b),
                 _ => a.rank().cmp(&b.rank()),
@@ -159,6 +207,26 @@ impl Value {
             }
             (ColumnType::List(element), Value::List(a), Value::List(b)) => {
                 compare_lists(a, b, |a, b| Value::compare_as(element.get(), a, b))
+            }
+            (ColumnType::Nested(nested), a, b) => Value::compare_nested(nested.get(), a, b),
+            _ => a.compare(b),
+        }
+    }
+
+    fn compare_nested(ty: &Nested, a: &Value, b: &Value) -> Ordering {
+        match (ty, a, b) {
+            (Nested::List(element) | Nested::Set(element), Value::List(a), Value::List(b)) => {
+                compare_lists(a, b, |a, b| Value::compare_as(*element, a, b))
+            }
+            (Nested::Map(key, value), Value::Map(a), Value::Map(b)) => compare_lists(a, b, |(a, x), (b, y)| {
+                Value::compare_as(*key, a, b).then_with(|| Value::compare_as(*value, x, y))
+            }),
+            (Nested::Tuple(_) | Nested::User(_), Value::Tuple(a), Value::Tuple(b)) => {
+                let types = ty.parts();
+                compare_fields(a, b, |at, a, b| match types.get(at) {
+                    Some(ty) => Value::compare_as(*ty, a, b),
+                    None => a.compare(b),
+                })
             }
             _ => a.compare(b),
         }
@@ -191,14 +259,25 @@ impl Value {
             Value::Duration(..) => 8,
             Value::Inet(_) => 9,
             Value::List(_) => 10,
-            Value::Null => 11,
+            Value::Map(_) => 11,
+            Value::Tuple(_) => 12,
+            Value::Null => 13,
         }
     }
 }
 
-fn compare_lists(a: &[Value], b: &[Value], compare: impl Fn(&Value, &Value) -> Ordering) -> Ordering {
+fn compare_lists<T>(a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Ordering {
     let differing = a.iter().zip(b).map(|(a, b)| compare(a, b)).find(|order| order.is_ne());
     differing.unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+/// Fields that are missing at the end are null, and null comes first.
+fn compare_fields(a: &[Value], b: &[Value], compare: impl Fn(usize, &Value, &Value) -> Ordering) -> Ordering {
+    let each = (0..a.len().max(b.len())).map(|at| {
+        let (a, b) = (a.get(at).unwrap_or(&Value::Null), b.get(at).unwrap_or(&Value::Null));
+        b.is_null().cmp(&a.is_null()).then_with(|| compare(at, a, b))
+    });
+    each.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 enum Number {

@@ -196,8 +196,10 @@ fn planned(
     let planner = SqlToRel::new_with_options(&names, options(state));
     let types = placeholder_types(context.parameter_types.len(), context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
+    let user_types = semantics::TypeNames { catalog: context.snapshot.catalog(), search_path: &context.search_path };
     let each = expressions.iter().map(|expression| {
         let mut expression = (*expression).clone();
+        user_types.resolve(&mut expression)?;
         pg_catalog::rewrite_expression(&mut expression)?;
         semantics::rewrite_expression(&mut expression)?;
         let expr = planner.sql_to_expr(expression, schema, &mut planner_context).map_err(from_datafusion)?;

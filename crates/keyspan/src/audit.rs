@@ -34,6 +34,8 @@ fn object(statement: &Statement) -> Option<String> {
         Statement::Truncate(statement) => {
             statement.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         }
+        Statement::CreateType(statement) => statement.name.to_string(),
+        Statement::AlterType(statement) => statement.name.to_string(),
         Statement::CreateSequence(statement) => statement.name.to_string(),
         Statement::AlterSequence(statement) => statement.name.to_string(),
         Statement::CreateRole(statement) => statement.name.clone(),

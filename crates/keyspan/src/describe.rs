@@ -3,8 +3,8 @@
 use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
-    ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyspaceDef, Member,
-    TableDef, Value, ViewDef,
+    Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyspaceDef, Member,
+    TableDef, UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -138,6 +138,31 @@ pub(crate) fn view(view: &ViewDef) -> String {
         None => ("VIEW", String::new()),
     };
     format!("CREATE {kind} {}.{}{columns}{options} AS {};", quoted(&view.keyspace), quoted(&view.name), view.sql)
+}
+
+/// The CREATE TYPE of a user type.
+fn user_type(ty: &UserType) -> String {
+    let fields: Vec<String> =
+        ty.fields.iter().map(|field| format!("{} {}", quoted(&field.name), field.ty.name())).collect();
+    format!("CREATE TYPE {}.{} (\n    {}\n);", quoted(&ty.keyspace), quoted(&ty.name), fields.join(",\n    "))
+}
+
+/// A user type's row of DESCRIBE.
+pub(crate) fn type_row(ty: &UserType) -> Vec<String> {
+    vec![ty.keyspace.clone(), "type".into(), ty.name.clone(), user_type(ty)]
+}
+
+/// The user types of a keyspace, each behind those that it has in it.
+pub(crate) fn types_in_order<'a>(catalog: &'a Catalog, keyspace: &str) -> Vec<&'a UserType> {
+    let mut left: Vec<&UserType> =
+        catalog.types.values().map(|ty| &**ty).filter(|ty| ty.keyspace == keyspace).collect();
+    let mut ordered = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waits = |ty: &UserType| left.iter().any(|other| other.id != ty.id && ty.holds(other.id));
+        let next = left.iter().position(|ty| !waits(ty)).unwrap_or(0);
+        ordered.push(left.remove(next));
+    }
+    ordered
 }
 
 fn keyspace(keyspace: &KeyspaceDef) -> String {

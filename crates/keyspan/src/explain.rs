@@ -145,7 +145,7 @@ async fn describe_insert(
             lines.extend(indented("  Rows from:".into(), plan.into_iter().map(|line| format!("  {line}")).collect()));
         }
         InsertSource::Values(rows) => lines.push(format!("  Rows: {}", rows.len())),
-        InsertSource::DefaultValues => lines.push("  Rows: 1".into()),
+        InsertSource::DefaultValues | InsertSource::Json { .. } => lines.push("  Rows: 1".into()),
     }
     Ok(lines)
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
-use keyspan_cql::ast;
+use keyspan_cql::{NestedLiteral, ast, from_json_argument, nested_literal};
 use keyspan_model::array::value_at;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::value_json::nested_text;
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text};
 use keyspan_query::{CompiledExprs, Zone};
 use keyspan_seam::ReadAt;
 
@@ -44,7 +45,7 @@ impl Evaluator {
 
     /// The value of one row of an array of type `from`, as a column of type `to` stores it.
     pub(crate) fn assign(&self, array: &ArrayRef, row: usize, from: ColumnType, to: ColumnType) -> Result<Value> {
-        self.cast(value_at(array, row, from)?, to)
+        assigned(value_at(array, row, from)?, from, to, &self.zone)
     }
 
     /// The value as a column of type `to` stores it.
@@ -64,6 +65,7 @@ impl Evaluator {
                 }
                 _ => None,
             },
+            Expr::Function(_) => self.nested(expression, to, parameters),
             Expr::TypedString(typed) => match &typed.value.value {
                 ast::Value::SingleQuotedString(text) => self.typed(text, &typed.data_type, to),
                 _ => None,
@@ -103,6 +105,41 @@ impl Evaluator {
         })
     }
 
+    /// A literal of a collection, tuple or user type, if all of its parts are literals or parameters; `from_json`.
+    fn nested(&self, expression: &ast::Expr, to: ColumnType, parameters: &[Value]) -> Option<Result<Value>> {
+        if let Some(json) = from_json_argument(expression) {
+            let json = self.simple(json, ColumnType::Text, parameters)?;
+            return Some(json.and_then(|json| match json {
+                Value::Text(json) => Value::of_json(&json, to, &|zone, local| self.zone.resolve(zone, local)),
+                _ => Ok(Value::Null),
+            }));
+        }
+        let literal = nested_literal(expression)?;
+        if to.is_scalar() {
+            return None;
+        }
+        let Some(parts) = literal_parts(expression, to) else { return Some(Err(self.no_such_literal(&literal, to))) };
+        let mut values = Vec::with_capacity(parts.len());
+        for (part, ty) in parts {
+            match self.simple(part, ty, parameters)? {
+                Ok(value) => values.push(value),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        Some(assembled(&literal, to, values))
+    }
+
+    /// 42703 for a field that a user type has not, else 42804.
+    fn no_such_literal(&self, literal: &NestedLiteral<'_>, to: ColumnType) -> Error {
+        if let (NestedLiteral::User(fields), Some(nested @ Nested::User(user))) = (literal, to.as_nested())
+            && let Some((name, _)) = fields.iter().find(|(name, _)| nested.field(name).is_none())
+        {
+            let message = format!("Unknown field '{name}' in value of user defined type {}", user.name);
+            return Error::new(ErrorKind::UndefinedColumn, message);
+        }
+        other_kind(to)
+    }
+
     fn text(&self, text: &str, to: ColumnType) -> Result<Value> {
         Value::parse_zoned(text, to, &|zone, local| self.zone.resolve(zone, local))
     }
@@ -133,6 +170,101 @@ impl Evaluator {
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
         Some(self.text(text, ty).and_then(|value| self.cast(value, to)))
     }
+}
+
+/// The value of the type `from` as a column of type `to` stores it.
+pub(crate) fn assigned(value: Value, from: ColumnType, to: ColumnType, zone: &Zone) -> Result<Value> {
+    let resolve = |name: Option<&str>, local| zone.resolve(name, local);
+    match value {
+        Value::Text(json) if matches!(from, ColumnType::Json | ColumnType::Jsonb) && !to.is_scalar() => {
+            Value::of_json(&json, to, &resolve)
+        }
+        // Only its type tells the names of a user type's fields.
+        value
+            if from.is_packed()
+                && !value.is_null()
+                && matches!(to, ColumnType::Text | ColumnType::Json | ColumnType::Jsonb) =>
+        {
+            Value::Text(nested_text(&value, from, &|at| timestamp_text(at, zone.offset_at(at)))).cast(to)
+        }
+        value => value.cast_zoned(to, &resolve),
+    }
+}
+
+/// The parts of a literal of a collection, tuple or user type with the types that they have in a value of this type;
+/// none if the expression is no such literal, or not of this type.
+pub(crate) fn literal_parts(expression: &ast::Expr, ty: ColumnType) -> Option<Vec<(&ast::Expr, ColumnType)>> {
+    let element = match (ty, ty.as_nested()) {
+        (ColumnType::List(element), _) => Some(element.get()),
+        (_, Some(Nested::List(element) | Nested::Set(element))) => Some(*element),
+        _ => None,
+    };
+    Some(match (nested_literal(expression)?, ty.as_nested()) {
+        (NestedLiteral::Set(parts), Some(Nested::Set(element))) => each_of(parts, *element),
+        (NestedLiteral::List(parts), nested) if !matches!(nested, Some(Nested::Set(_))) => each_of(parts, element?),
+        (NestedLiteral::Map(entries), Some(Nested::Set(element))) if entries.is_empty() => {
+            each_of(Vec::new(), *element)
+        }
+        (NestedLiteral::Map(entries), Some(Nested::Map(key, value))) => {
+            entries.into_iter().flat_map(|(own, each)| [(own, *key), (each, *value)]).collect()
+        }
+        (NestedLiteral::User(fields), Some(nested @ Nested::User(_))) => {
+            let typed = fields.into_iter().map(|(name, part)| Some((part, nested.field(name)?.1)));
+            typed.collect::<Option<_>>()?
+        }
+        (NestedLiteral::Tuple(parts), Some(nested)) => {
+            let types = nested.fields().filter(|types| parts.len() <= types.len())?;
+            parts.into_iter().zip(types).collect()
+        }
+        _ => return None,
+    })
+}
+
+fn each_of(parts: Vec<&ast::Expr>, ty: ColumnType) -> Vec<(&ast::Expr, ColumnType)> {
+    parts.into_iter().map(|part| (part, ty)).collect()
+}
+
+/// The value of a literal whose parts are these.
+fn assembled(literal: &NestedLiteral<'_>, to: ColumnType, values: Vec<Value>) -> Result<Value> {
+    match (literal, to.as_nested()) {
+        (_, Some(Nested::Set(element))) => Value::set(values, *element),
+        (NestedLiteral::Map(_), Some(Nested::Map(key, _))) => {
+            let mut values = values.into_iter();
+            let mut entries = Vec::with_capacity(values.len() / 2);
+            while let (Some(key), Some(value)) = (values.next(), values.next()) {
+                entries.push((key, value));
+            }
+            Value::map(entries, *key)
+        }
+        (NestedLiteral::User(fields), Some(nested)) => {
+            let mut all = vec![Value::Null; nested.parts().len()];
+            for ((name, _), value) in fields.iter().zip(values) {
+                if let Some((place, _)) = nested.field(name) {
+                    all[place] = value;
+                }
+            }
+            Ok(Value::Tuple(all))
+        }
+        (NestedLiteral::Tuple(_), Some(nested)) => {
+            let mut all = values;
+            all.resize(nested.parts().len(), Value::Null);
+            Ok(Value::Tuple(all))
+        }
+        _ => Ok(Value::List(values)),
+    }
+}
+
+/// 42804 for a literal of another kind than its type; [`literal_parts`] has said so.
+fn other_kind(ty: ColumnType) -> Error {
+    let message = format!("the literal is no value of type {ty}");
+    let hint = match ty.as_nested() {
+        Some(Nested::Set(_)) => "Write a set: {element, …}.",
+        Some(Nested::Map(..)) => "Write a map: {key: value, …}.",
+        Some(Nested::Tuple(_)) => "Write a tuple: (value, …), with no more values than its type has.",
+        Some(Nested::User(_)) => "Write {field: value, …}, with fields that the type has.",
+        _ => "Write a list: [element, …].",
+    };
+    Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint)
 }
 
 /// Compiles expressions over rows of the inputs; parameters have the types of the given values.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast, quoted};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, ViewDef, nearest};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TypeName, UserType, ViewDef, nearest};
 
 /// What a relation name stands for.
 #[derive(Clone, Debug)]
@@ -102,6 +102,22 @@ pub(crate) fn display(name: &ObjectName) -> String {
         Some(keyspace) => format!("{keyspace}.{}", name.name),
         None => name.name.clone(),
     }
+}
+
+/// The user type of this name: in its own keyspace, or in the first of the search path that has it.
+pub(crate) fn find_type(catalog: &Catalog, path: &[String], name: &ObjectName) -> Option<Arc<UserType>> {
+    match &name.keyspace {
+        Some(keyspace) => catalog.user_type(keyspace, &name.name).cloned(),
+        None => path.iter().find_map(|keyspace| catalog.user_type(keyspace, &name.name)).cloned(),
+    }
+}
+
+/// [`find_type`], or 42704 with the nearest name.
+pub(crate) fn expect_type(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<Arc<UserType>> {
+    find_type(catalog, path, name).ok_or_else(|| {
+        let (keyspace, own) = (name.keyspace.clone(), name.name.clone());
+        catalog.undefined_type(&TypeName { keyspace, name: own }).at(name.position)
+    })
 }
 
 /// A name of a FROM clause as a statement's name.

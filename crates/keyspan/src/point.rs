@@ -48,7 +48,7 @@ enum PointOutput {
 
 /// Recognizes a SELECT by whole key of one table with nothing but plain columns.
 pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Option<PointSelect> {
-    let select = plain_select(query)?;
+    let select = plain_select(query).filter(|_| !cql_tails(query).json)?;
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
         &from.relation

@@ -19,7 +19,7 @@ use crate::dml::returning::Returning;
 use crate::dml::shape::ShapeTypes;
 use crate::dml::statics;
 use crate::dml::target::{Beside, found_rows};
-use crate::expression::compile_typed;
+use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
@@ -142,6 +142,11 @@ impl Preparation {
                 let planned = query::plan(context, &source.query, &self.types).await?;
                 self.set_types(&planned.parameters);
             }
+            InsertSource::Json { json, .. } => {
+                if let Some(index) = as_parameter(json) {
+                    self.set_type(index, ColumnType::Text);
+                }
+            }
             InsertSource::DefaultValues => {}
         }
         let alias = statement.alias.as_deref();
@@ -237,6 +242,10 @@ impl Preparation {
     fn rows(&mut self, context: &mut ClientContext, rows: &[Vec<InsertValue>], columns: &[ColumnType]) -> Result<()> {
         let mut shapes = ShapeTypes::default();
         for (value, ty) in rows.iter().flat_map(|row| row.iter().zip(columns)) {
+            let literal = value.as_expression().filter(|_| !ty.is_scalar());
+            if let Some(literal) = &literal {
+                self.literal(literal, *ty);
+            }
             let InsertValue::Expression(expression) = value else { continue };
             match as_parameter(expression) {
                 Some(index) => self.set_type(index, *ty),
@@ -250,6 +259,16 @@ impl Preparation {
         Ok(())
     }
 
+    /// Parameters in a literal of a collection, tuple or user type have the types of its parts.
+    fn literal(&mut self, expression: &ast::Expr, ty: ColumnType) {
+        for (part, ty) in literal_parts(expression, ty).unwrap_or_default() {
+            match as_parameter(part) {
+                Some(index) => self.set_type(index, ty),
+                None => self.literal(part, ty),
+            }
+        }
+    }
+
     fn value(
         &mut self,
         context: &mut ClientContext,
@@ -257,6 +276,9 @@ impl Preparation {
         ty: ColumnType,
         input: &[(&str, SchemaRef)],
     ) -> Result<()> {
+        if let Some(literal) = value.as_expression().filter(|_| !ty.is_scalar()) {
+            self.literal(&literal, ty);
+        }
         let InsertValue::Expression(expression) = value else { return Ok(()) };
         match as_parameter(expression) {
             Some(index) => self.set_type(index, ty),
@@ -268,10 +290,9 @@ impl Preparation {
     /// Parameters in a family's qualifiers and in maps.
     fn cells(&mut self, table: &TableDef, target: &ColumnName, value: &InsertValue) {
         let Some(family) = family::family_of(table, target) else { return };
-        let mut set = |expression: &ast::Expr, ty| {
-            if let Some(index) = as_parameter(expression) {
-                self.set_type(index, ty);
-            }
+        let mut set = |expression: &ast::Expr, ty| match as_parameter(expression) {
+            Some(index) => self.set_type(index, ty),
+            None => self.literal(expression, ty),
         };
         let (key, of_value) = (family.qualifier[0].ty, family.value.ty);
         target.qualifier.iter().for_each(|qualifier| set(qualifier, family::qualifier_type(family)));

@@ -123,6 +123,7 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
     let catalog = context.shown_catalog();
     let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
         let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
+        rows.extend(describe::types_in_order(&catalog, keyspace).into_iter().map(describe::type_row));
         rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).flat_map(|t| describe::table_rows(t)));
         rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).map(|v| describe::view_row(v)));
         rows
@@ -138,6 +139,11 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
             everything_of(&name)
         }
         Describe::Tables => catalog.tables.values().map(|t| row(&t.keyspace, "table", &t.name, "")).collect(),
+        Describe::Types => catalog.types.values().map(|ty| row(&ty.keyspace, "type", &ty.name, "")).collect(),
+        Describe::Type(name) => {
+            let found = names::expect_type(&catalog, &context.settings.search_path(), name)?;
+            vec![describe::type_row(&found)]
+        }
         Describe::Any(name) if name.keyspace.is_none() && catalog.keyspaces.contains_key(&name.name) => {
             everything_of(&name.name)
         }

@@ -4,6 +4,7 @@
 //! PostgreSQL has no type for (structs, maps) is JSON.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray,
@@ -14,6 +15,7 @@ use arrow::datatypes::{self as dt, DataType, Field, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use keyspan_model::text::array::{needs_quotes, push_element};
 use keyspan_model::types::TYPE_KEY;
+use keyspan_model::value_json::nested_text;
 use keyspan_model::{ColumnType, Result, Value, display, timestamp_text, value_at};
 use keyspan_query::Zone;
 
@@ -23,6 +25,10 @@ pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
         Value::Null => None,
         Value::Timestamp(micros) if ty == ColumnType::Timestamp => {
             Some(timestamp_text(*micros, Zone::of_setting(zone).offset_at(*micros)))
+        }
+        value if ty.is_packed() => {
+            let zone = Zone::of_setting(zone);
+            Some(nested_text(value, ty, &|at| timestamp_text(at, zone.offset_at(at))))
         }
         value => Some(value.to_text(ty)),
     }
@@ -70,7 +76,11 @@ impl ArrayText {
     }
 
     fn in_zone(field: &Field, array: &ArrayRef, zone: &Zone) -> Result<ArrayText> {
-        let array = plain(array)?;
+        let packed = ColumnType::of_field(field).filter(|ty| ty.is_packed());
+        let array = match packed {
+            Some(ty) => texts_of_nested(array, ty, zone)?,
+            None => plain(array)?,
+        };
         let form = match array.data_type() {
             DataType::Boolean => TextForm::Boolean(array.as_boolean().clone()),
             DataType::Int32 => TextForm::Int(array.as_primitive::<dt::Int32Type>().clone()),
@@ -101,7 +111,8 @@ impl ArrayText {
             _ => ColumnType::of_field(&field.clone().with_data_type(array.data_type().clone()))
                 .map_or(TextForm::Foreign, TextForm::Other),
         };
-        let json = matches!(ColumnType::of_field(field), Some(ColumnType::Json | ColumnType::Jsonb));
+        let json =
+            packed.is_some() || matches!(ColumnType::of_field(field), Some(ColumnType::Json | ColumnType::Jsonb));
         Ok(ArrayText { array, form, json })
     }
 
@@ -211,6 +222,16 @@ impl ArrayText {
             _ => false,
         })
     }
+}
+
+/// Nested values as their texts, which are JSON.
+fn texts_of_nested(array: &ArrayRef, ty: ColumnType, zone: &Zone) -> Result<ArrayRef> {
+    let text = |row| match value_at(array, row, ty)? {
+        Value::Null => Ok(None),
+        value => Ok(Some(nested_text(&value, ty, &|at| timestamp_text(at, zone.offset_at(at))))),
+    };
+    let texts: StringViewArray = (0..array.len()).map(text).collect::<Result<_>>()?;
+    Ok(Arc::new(texts))
 }
 
 /// The array in the one of several equal forms that [`ArrayText`] reads.

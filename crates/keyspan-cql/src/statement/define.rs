@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, FamilyKind, GcRule};
+use keyspan_model::{ColumnType, FamilyKind, GcRule, TypeField};
 
 use super::{ColumnSequence, ObjectName, Query, RoleName, SourceExpression};
 
@@ -328,6 +328,47 @@ pub enum AlterAction {
     },
 }
 
+/// `CREATE TYPE [IF NOT EXISTS] name (field type, …)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateType {
+    /// The type.
+    pub name: ObjectName,
+    /// Answer a notice if it exists.
+    pub if_not_exists: bool,
+    /// Its fields. The names of user types in them are not yet resolved.
+    pub fields: Vec<TypeField>,
+}
+
+/// `ALTER TYPE [IF EXISTS] name action`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterType {
+    /// The type.
+    pub name: ObjectName,
+    /// Answer a notice if it does not exist.
+    pub if_exists: bool,
+    /// What to change.
+    pub action: AlterTypeAction,
+}
+
+/// A change of a user type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlterTypeAction {
+    /// `ADD [IF NOT EXISTS] field type`.
+    Add {
+        /// Answer a notice if the field exists.
+        if_not_exists: bool,
+        /// The field.
+        field: TypeField,
+    },
+    /// `RENAME [IF EXISTS] field TO name [AND …]`.
+    Rename {
+        /// Answer a notice for a field that does not exist.
+        if_exists: bool,
+        /// The fields and their new names.
+        names: Vec<(String, String)>,
+    },
+}
+
 /// What a DROP drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropKind {
@@ -341,6 +382,8 @@ pub enum DropKind {
     Index,
     /// Sequences.
     Sequence,
+    /// User types.
+    Type,
     /// Keyspaces: the name is in [`ObjectName::name`].
     Keyspace,
 }

@@ -106,6 +106,8 @@ pub struct CqlTails {
     pub allow_filtering: bool,
     /// `PER PARTITION LIMIT n`: the limit, a number or a parameter.
     pub per_partition_limit: Option<ast::Expr>,
+    /// `SELECT JSON`: each row is one text.
+    pub json: bool,
 }
 
 /// CQL's tails of this (perhaps nested) query, read from its settings.
@@ -114,6 +116,7 @@ pub fn cql_tails(query: &ast::Query) -> CqlTails {
     for setting in query.settings.iter().flatten() {
         match setting.key.value.as_str() {
             "allow_filtering" => tails.allow_filtering = true,
+            "select_json" => tails.json = true,
             "per_partition_limit" => tails.per_partition_limit = Some(setting.value.clone()),
             _ => {}
         }
@@ -138,7 +141,11 @@ pub enum Statement {
     CreateView(Box<CreateView>),
     /// `ALTER TABLE | VIEW`.
     AlterTable(AlterTable),
-    /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | KEYSPACE`.
+    /// `CREATE TYPE`.
+    CreateType(CreateType),
+    /// `ALTER TYPE`.
+    AlterType(AlterType),
+    /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | TYPE | KEYSPACE`.
     Drop(Drop),
     /// `TRUNCATE`.
     Truncate(Truncate),

@@ -83,6 +83,10 @@ pub enum Describe {
     Table(ObjectName),
     /// `DESCRIBE INDEX name`.
     Index(ObjectName),
+    /// `DESCRIBE TYPES`.
+    Types,
+    /// `DESCRIBE TYPE name`.
+    Type(ObjectName),
     /// `DESCRIBE name`: whatever has that name.
     Any(ObjectName),
 }

@@ -50,6 +50,13 @@ pub struct ColumnName {
 /// Where an INSERT's rows come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InsertSource {
+    /// CQL's `JSON '…'`: one row, its columns by name.
+    Json {
+        /// The JSON text.
+        json: ast::Expr,
+        /// `DEFAULT UNSET`: columns that it does not name keep what they have, instead of becoming NULL.
+        unset: bool,
+    },
     /// `VALUES (…), (…)`.
     Values(Vec<Vec<InsertValue>>),
     /// `DEFAULT VALUES`.

@@ -22,8 +22,8 @@ use crate::value::Value;
 /// Errors as [`Value::cast`].
 pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     let wanted = to.arrow();
-    // Every text takes jsonb's form.
-    if to == ColumnType::Jsonb && !matches!(array.data_type(), DataType::Null) {
+    // Every text takes jsonb's form, every nested value is checked.
+    if (to == ColumnType::Jsonb || to.as_nested().is_some()) && !matches!(array.data_type(), DataType::Null) {
         return row_by_row(array, to);
     }
     if *array.data_type() == wanted && !matches!(to, ColumnType::Inet | ColumnType::List(_)) {
@@ -61,7 +61,7 @@ fn row_by_row(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     let mut builder = ColumnBuilder::with_capacity(to, array.len());
     for row in 0..array.len() {
         let mut value = value_at(array.as_ref(), row, to)?;
-        if to == ColumnType::Jsonb {
+        if to == ColumnType::Jsonb || to.as_nested().is_some() {
             value = value.cast(to)?;
         }
         match (&value, to) {

@@ -6,6 +6,7 @@ use arrow::array::{Array, AsArray, ListArray, downcast_dictionary_array};
 use arrow::datatypes::{self as dt, DataType, IntervalUnit, TimeUnit};
 use uuid::Uuid;
 
+use super::cell::value_of_bytes;
 use crate::cast::round_to_micros;
 use crate::error::{Error, ErrorKind, Result};
 use crate::text::parse_inet;
@@ -24,6 +25,8 @@ pub fn value_at(array: &dyn Array, row: usize, ty: ColumnType) -> Result<Value> 
         return list_at(lists, row, element);
     }
     match (natural_value(array, row)?, ty) {
+        (Value::Blob(bytes), ColumnType::Nested(_)) => value_of_bytes(&bytes, ty)
+            .ok_or_else(|| Error::new(ErrorKind::Corrupted, format!("the bytes of a cell are no value of type {ty}"))),
         (Value::Text(text), ColumnType::Inet) => Ok(Value::Inet(parse_inet(&text)?)),
         // Texts were checked when they were written.
         (value @ Value::Text(_), ColumnType::Text | ColumnType::Ascii | ColumnType::Json | ColumnType::Jsonb) => {

@@ -16,7 +16,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
-use crate::types::ColumnType;
+use crate::types::{ColumnType, TypeId, TypeName, UserType};
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
 
@@ -160,11 +160,11 @@ pub struct FamilyDef {
 }
 
 impl FamilyDef {
-    /// The type of the whole as a value, where it has one: a set or list is an array.
+    /// The type of the whole as a value, where it has one: a set or list is an array, or a list of nested values.
     pub fn array_type(&self) -> Option<ColumnType> {
         match self.kind {
-            FamilyKind::Set => self.qualifier[0].ty.into_list().ok(),
-            FamilyKind::List => self.value.ty.into_list().ok(),
+            FamilyKind::Set => Some(ColumnType::frozen_list(self.qualifier[0].ty)),
+            FamilyKind::List => Some(ColumnType::frozen_list(self.value.ty)),
             FamilyKind::Family | FamilyKind::Map => None,
         }
     }
@@ -358,7 +358,10 @@ pub struct Catalog {
     /// By id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::shared_map")]
     pub sequences: BTreeMap<TableId, Arc<SequenceDef>>,
-    /// Next unused table (and view, sequence and index) id.
+    /// User types, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::shared_map")]
+    pub types: BTreeMap<TypeId, Arc<UserType>>,
+    /// Next unused table (and view, sequence, index and type) id.
     pub next_table: u32,
     /// Next unused relation id.
     pub next_relation: u32,
@@ -478,6 +481,24 @@ impl TableDef {
     pub fn arrow_schema(&self) -> SchemaRef {
         let shown = self.columns.iter().filter(|column| !column.hidden);
         Arc::new(Schema::new(shown.map(|c| c.ty.field(&c.name, !(c.not_null || c.is_key()))).collect::<Vec<_>>()))
+    }
+
+    /// The types of its columns and of what its families hold, to be changed.
+    pub fn types_mut(&mut self) -> impl Iterator<Item = &mut ColumnType> {
+        let families = self
+            .families
+            .iter_mut()
+            .flat_map(|family| family.qualifier.iter_mut().map(|part| &mut part.ty).chain([&mut family.value.ty]));
+        self.columns.iter_mut().map(|column| &mut column.ty).chain(families)
+    }
+
+    /// The types of its columns and of what its families hold.
+    pub fn types(&self) -> impl Iterator<Item = ColumnType> {
+        let families = self
+            .families
+            .iter()
+            .flat_map(|family| family.qualifier.iter().map(|part| part.ty).chain([family.value.ty]));
+        self.columns.iter().map(|column| column.ty).chain(families)
     }
 
     /// The relations that hold the table.
@@ -680,6 +701,24 @@ impl Catalog {
         tables.flat_map(|table| table.indexes.iter().map(move |index| (table, index))).find(|(_, own)| own.name == name)
     }
 
+    /// The user type of this name.
+    pub fn user_type(&self, keyspace: &str, name: &str) -> Option<&Arc<UserType>> {
+        self.types.values().find(|ty| ty.keyspace == keyspace && ty.name == name)
+    }
+
+    /// 42704 for the name of a type that there is not, with the nearest one.
+    pub fn undefined_type(&self, name: &TypeName) -> Error {
+        let shown = name.keyspace.iter().map(|keyspace| format!("{keyspace}.")).collect::<String>();
+        let message = format!("type \"{shown}{}\" does not exist", name.name);
+        let error = Error::new(ErrorKind::UndefinedObject, message);
+        let near = nearest(&name.name, self.types.values().map(|ty| ty.name.as_str()));
+        let of_language = || ColumnType::parse(&name.name, &[]).err().and_then(|error| error.hint);
+        match near.map(|near| format!("Perhaps you meant \"{near}\".")).or_else(of_language) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
     /// Forgets the sequences whose columns are gone.
     pub fn forget_sequences_of_dropped(&mut self) {
         let tables = &self.tables;
@@ -698,6 +737,11 @@ impl Catalog {
     pub fn new_table_id(&mut self) -> TableId {
         self.next_table += 1;
         TableId(self.next_table - 1)
+    }
+
+    /// A new type id.
+    pub fn new_type_id(&mut self) -> TypeId {
+        TypeId(self.new_table_id().0)
     }
 
     /// A new relation id.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalog, ColumnId, TableDef, TableId, ViewDef};
+use crate::types::TypeId;
 
 /// Identifies a role for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -356,7 +357,11 @@ impl Catalog {
     /// Forgets owners and grants of what is no longer there.
     pub fn forget_rights_of_dropped(&mut self) {
         let (tables, views, sequences, keyspaces) = (&self.tables, &self.views, &self.sequences, &self.keyspaces);
-        let relation = |id: &TableId| tables.contains_key(id) || views.contains_key(id) || sequences.contains_key(id);
+        let types = &self.types;
+        let relation = |id: &TableId| {
+            let known = tables.contains_key(id) || views.contains_key(id);
+            known || sequences.contains_key(id) || types.contains_key(&TypeId(id.0))
+        };
         let column = |id: &TableId, column| tables.get(id).is_some_and(|table| has_column(table, column));
         self.rights.relations.retain(|id, _| relation(id));
         self.rights.keyspaces.retain(|name, _| keyspaces.contains_key(name));

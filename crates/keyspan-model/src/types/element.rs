@@ -1,10 +1,11 @@
 //! The type inside a nested type, interned, so that [`ColumnType`] stays a small `Copy` value.
 //!
-//! Each distinct type is kept once, for as long as the program runs. There are few: scalar types, and decimals of some
-//! digits.
+//! Each distinct type is kept once, for as long as the program runs. There are few: those of statements and of the
+//! catalog's versions.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,19 +22,23 @@ impl ElementType {
     /// The handle of this type.
     pub fn new(ty: ColumnType) -> ElementType {
         // The set is whole after every step, so a panic elsewhere while it was locked does no harm.
-        let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = interned.get(&ty) {
-            return ElementType(known);
-        }
-        let kept: &'static ColumnType = Box::leak(Box::new(ty));
-        interned.insert(kept);
-        ElementType(kept)
+        ElementType(kept(ty, &mut INTERNED.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The type.
     pub fn get(self) -> ColumnType {
         *self.0
     }
+}
+
+/// The value that is kept of all that are equal to this one.
+pub(super) fn kept<T: Eq + Hash>(value: T, interned: &mut HashSet<&'static T>) -> &'static T {
+    if let Some(known) = interned.get(&value) {
+        return known;
+    }
+    let kept: &'static T = Box::leak(Box::new(value));
+    interned.insert(kept);
+    kept
 }
 
 impl fmt::Debug for ElementType {

@@ -14,7 +14,8 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::value_json::nested_text;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text, value_at};
 
 use super::pg_type::{PgType, oid};
 use crate::engine::Zone;
@@ -65,7 +66,10 @@ impl WireColumn {
     /// # Errors
     /// A value that its Postgres type cannot hold: 22003, 22008.
     pub(crate) fn new(field: &Field, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
-        WireColumn::of_type(PgType::of_field(field), array, zone)
+        match ColumnType::of_field(field).filter(|ty| ty.is_packed()) {
+            Some(ty) => WireColumn::of_type(PgType::of_field(field), &texts_of_nested(array, ty, zone)?, zone),
+            None => WireColumn::of_type(PgType::of_field(field), array, zone),
+        }
     }
 
     fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
@@ -78,6 +82,16 @@ impl WireColumn {
     pub(crate) fn is_null(&self, row: usize) -> bool {
         matches!(self.form, WireForm::Null) || self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
+}
+
+/// Nested values as their texts, which are JSON.
+fn texts_of_nested(array: &ArrayRef, ty: ColumnType, zone: Zone) -> Result<ArrayRef> {
+    let text = |row| match value_at(array, row, ty)? {
+        Value::Null => Ok(None),
+        value => Ok(Some(nested_text(&value, ty, &|at| timestamp_text(at, zone.offset_at(at))))),
+    };
+    let texts: StringViewArray = (0..array.len()).map(text).collect::<Result<_>>()?;
+    Ok(Arc::new(texts))
 }
 
 fn form(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireForm> {

@@ -43,7 +43,7 @@ pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: u
     if let Some(element) = PgType::of_oid(declared).element {
         let own = ty.element().unwrap_or(ty);
         let list = read_array(bytes, element, own, number)?;
-        return if ty.element().is_some() { Ok(list) } else { list.cast(ty) };
+        return if matches!(ty, ColumnType::List(_)) { Ok(list) } else { list.cast(ty) };
     }
     let value = match declared {
         oid::BOOL => match bytes {

@@ -136,10 +136,13 @@ impl PgType {
             ColumnType::Inet => oid::INET,
             ColumnType::Json => oid::JSON,
             ColumnType::Jsonb => oid::JSONB,
-            ColumnType::List(element) => {
-                let element = PgType::of_column_type(element.get());
-                return PgType { modifier: element.modifier, ..PgType::array_of(element) };
-            }
+            ColumnType::List(_) | ColumnType::Nested(_) => match ty.element() {
+                Some(element) => {
+                    let element = PgType::of_column_type(element);
+                    return PgType { modifier: element.modifier, ..PgType::array_of(element) };
+                }
+                None => oid::JSONB,
+            },
         };
         let modifier = match ty {
             ColumnType::Decimal { precision, scale } => numeric_modifier(precision, scale),

@@ -5,6 +5,7 @@
 //!
 //! | walk | changes | why there |
 //! |---|---|---|
+//! | tree 0 | `semantics::TypeNames`: the types that casts name, tuples as values | labels and all others see the same |
 //! | tree 1 | `pg_catalog::simplify`: asyncpg's recursive question about types | looks at WITH only |
 //! | tree 2 | `semantics::expand`: ANY, ALL, EXISTS, IN outside of WHERE, functions in FROM, as forms that are planned | makes joins and subqueries that the next ones see |
 //! | tree 3 | [`crate::name_resolution`]: JOIN USING and NATURAL JOIN; only where there are such joins | needs the columns of every FROM |
@@ -15,10 +16,12 @@
 //! | planning | `semantics::planner`: operators, literals, casts and calls by their types | types are known, from the leaves up |
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
-//! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all.
+//! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. `token`: the arguments of
+//!   `token()`, in walk 5.
 
 mod names;
 mod rewrite;
+mod token;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,14 +33,17 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, ErrorKind, ViewDef};
+use keyspan_model::{ColumnType, Error, ErrorKind, Value, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
+use crate::functions::nested::CQL_ROW;
+use crate::functions::value_call;
 use crate::rights::{Read, Reading};
-use crate::semantics::{corrected, json_of_nested};
+use crate::semantics::{TypeNames, corrected, json_of_nested};
 use crate::syntax::parts_of;
 use crate::table::Mentions;
+use crate::types::{Ty, field_type, literal};
 use names::{Named, find};
 use rewrite::{Effort, Rewritten, rewrite};
 
@@ -83,8 +89,9 @@ fn plan_under(
             }
         };
         let names = |mentions| Names::new(parser, state, context, scope.clone(), mentions);
+        let types = TypeNames { catalog: context.snapshot.catalog(), search_path: scope.search_path };
         let columns = |name: &ast::ObjectName| names(Mentions::default()).columns(name);
-        let rewritten = rewrite(query, &resolve, &columns, effort).map_err(external)?;
+        let rewritten = rewrite(query, &types, &resolve, &columns, effort).map_err(external)?;
         let names = names(rewritten.mentions.clone());
         plan_rewritten(&names, rewritten)
     };
@@ -105,10 +112,14 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<(LogicalPla
     let types = placeholder_types(rewritten.mentions.parameters, names.context);
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
     let labels = rewritten.labels;
+    let json = rewritten.query.settings.iter().flatten().any(|setting| setting.key.value == "select_json");
     let statement = ast::Statement::Query(rewritten.query);
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
     let plan = maps_as_json(corrected(plan)?)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
+    if json {
+        return Ok((rows_as_json(plan, &labels)?, vec!["[json]".to_owned()]));
+    }
     Ok((plan, labels))
 }
 
@@ -125,6 +136,31 @@ fn maps_as_json(plan: LogicalPlan) -> Result<LogicalPlan> {
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     LogicalPlanBuilder::from(plan).project(columns)?.build()
+}
+
+/// The plan of CQL's SELECT JSON: each row as one text.
+fn rows_as_json(plan: LogicalPlan, labels: &[String]) -> Result<LogicalPlan> {
+    let (mut args, mut types) = (Vec::new(), Vec::new());
+    for ((column, field), label) in plan.schema().columns().into_iter().zip(plan.schema().fields()).zip(labels) {
+        // CQL quotes names that are not lower case.
+        let lower = !label.chars().any(char::is_uppercase);
+        let name = if lower { label.clone() } else { format!("\"{label}\"") };
+        args.push(literal(&Value::Text(name), ColumnType::Text)?);
+        types.push(ColumnType::Text);
+        let value = Expr::Column(column);
+        match field_type(field) {
+            Ty::Other(_) => {
+                args.push(json_of_nested(value)?);
+                types.push(ColumnType::Jsonb);
+            }
+            ty => {
+                args.push(value);
+                types.push(ty.known().unwrap_or(ColumnType::Text));
+            }
+        }
+    }
+    let json = value_call(CQL_ROW, args, &types)?.alias("[json]");
+    LogicalPlanBuilder::from(plan).project([json])?.build()
 }
 
 /// How names and literals are read.
@@ -201,7 +237,7 @@ fn output_field(field: &Field, label: &str) -> Field {
     };
     match ty {
         // The items of a list may be called otherwise.
-        Some(ty @ ColumnType::List(_)) => {
+        Some(ty) if ty.element().is_some() => {
             ty.field(label, field.is_nullable()).with_data_type(field.data_type().clone())
         }
         Some(ty) => ty.field(label, field.is_nullable()),

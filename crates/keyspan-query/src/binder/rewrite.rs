@@ -15,9 +15,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
+use super::token;
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
-use crate::semantics;
+use crate::semantics::{self, TypeNames};
 use crate::syntax::{folded, parts_of};
 use crate::table::{KeyspanTable, Mentions};
 
@@ -81,10 +82,17 @@ pub type Resolve<'a> = &'a dyn Fn(&ObjectName) -> Option<Arc<TableDef>>;
 /// Changes a query for planning.
 ///
 /// # Errors
-/// 0A000 for combinations that are not done; those of [`semantics::expand`], [`name_resolution::resolve`] and
-/// [`semantics::rewrite_query`].
-pub fn rewrite(query: &Query, resolve: Resolve<'_>, columns: Columns<'_>, effort: Effort) -> Result<Rewritten> {
+/// 0A000 for combinations that are not done; those of [`TypeNames::resolve`], [`semantics::expand`],
+/// [`name_resolution::resolve`] and [`semantics::rewrite_query`].
+pub fn rewrite(
+    query: &Query,
+    types: &TypeNames<'_>,
+    resolve: Resolve<'_>,
+    columns: Columns<'_>,
+    effort: Effort,
+) -> Result<Rewritten> {
     let mut query = Box::new(query.clone());
+    types.resolve(&mut query)?;
     pg_catalog::simplify(&mut query);
     semantics::expand(&mut query)?;
     name_resolution::resolve(&mut query, columns)?;
@@ -210,6 +218,7 @@ impl Nested<'_> {
     }
 
     fn select(&self, select: &mut Select, top: bool) -> Result<Labels> {
+        token::check(select, self.resolve)?;
         self.hide_pseudo_columns(select)?;
         let stars = select.projection.iter().any(is_star);
         let mut seen: BTreeSet<String> = BTreeSet::new();

@@ -16,8 +16,8 @@ use futures::TryStreamExt;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::json::Json;
 use keyspan_model::{
-    ColumnType, Error, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan, ScanColumn,
-    Span, Value,
+    ColumnBuilder, ColumnType, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan,
+    ScanColumn, Span, Value,
 };
 use keyspan_seam::{Known, ScanCounters, Snapshot};
 
@@ -92,10 +92,28 @@ impl FamilyRead {
     /// The family as [`super::family_field`] has it.
     pub fn shown(&self, maps: MapArray) -> Result<ArrayRef> {
         let Some(ty) = self.family.array_type() else { return Ok(Arc::new(maps)) };
-        let DataType::List(item) = ty.arrow() else { return Err(Error::internal("a list is no list in Arrow")) };
+        let place = usize::from(self.family.kind != FamilyKind::Set);
+        let DataType::List(item) = ty.arrow() else { return self.packed(&maps, place, ty) };
         let (_, offsets, entries, nulls, _) = maps.into_parts();
-        let elements = entries.column(if self.family.kind == FamilyKind::Set { 0 } else { 1 });
+        let elements = entries.column(place);
         Ok(Arc::new(ListArray::try_new(item, offsets, elements.clone(), nulls)?))
+    }
+
+    /// The elements of each row, which nest, as one value.
+    fn packed(&self, maps: &MapArray, place: usize, ty: ColumnType) -> Result<ArrayRef> {
+        let element = if place == 0 { self.family.qualifier[0].ty } else { self.family.value.ty };
+        let elements = maps.entries().column(place);
+        let mut lists = ColumnBuilder::with_capacity(ty, maps.len());
+        for (row, bounds) in maps.offsets().windows(2).enumerate() {
+            if maps.is_null(row) {
+                lists.append_null();
+                continue;
+            }
+            let items = bounds[0] as usize..bounds[1] as usize;
+            let items = items.map(|item| value_at(elements, item, element)).collect::<Result<_>>()?;
+            lists.append(&Value::List(items))?;
+        }
+        Ok(lists.finish())
     }
 
     /// The map of each row: null where a row has no cells. `keys` are the row's key columns, in key order.

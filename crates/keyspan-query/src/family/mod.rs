@@ -30,7 +30,7 @@ use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, Tabl
 pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
 pub use history::{ARGUMENTS, HISTORY, History};
-pub use value::{functions, named_only, only_of, value_call};
+pub use value::{VALUES, functions, named_only, only_of, value_call};
 
 use crate::types::field_of;
 

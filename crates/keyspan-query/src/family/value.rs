@@ -15,14 +15,14 @@ use datafusion::logical_expr::{
     TableScan, Volatility,
 };
 
-use keyspan_model::{Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use crate::types::fail;
 
 /// The value of a cell.
 const VALUE: &str = "family_value";
 /// The values of a map, the elements of a set or list: what CONTAINS looks into.
-const VALUES: &str = "collection_values";
+pub const VALUES: &str = "collection_values";
 /// Among the filters of a scan: of a family only these qualifiers are asked for. It drops no row.
 const ONLY: &str = "family_only";
 
@@ -72,6 +72,10 @@ impl ScalarUDFImpl for Function {
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let field = match self.name {
             ONLY => Field::new(ONLY, DataType::Boolean, false),
+            // Of a nested value that is bytes in Arrow the planner makes another call.
+            VALUES if ColumnType::of_field(&args.arg_fields[0]).is_some_and(ColumnType::is_packed) => {
+                args.arg_fields[0].as_ref().clone().with_name(VALUES)
+            }
             VALUES => Field::new(VALUES, values_type(&[args.arg_fields[0].data_type().clone()])?, true),
             _ => value_field(args.arg_fields[0].data_type())?.as_ref().clone().with_name(VALUE),
         };
@@ -107,6 +111,7 @@ fn values_type(types: &[DataType]) -> Result<DataType> {
     match types {
         [list @ DataType::List(_)] => Ok(list.clone()),
         [map @ DataType::Map(..)] => Ok(DataType::List(value_field(map)?)),
+        [bytes @ DataType::Binary] => Ok(bytes.clone()),
         _ => fail(Error::new(ErrorKind::DatatypeMismatch, "CONTAINS needs a map, a set or a list on its left side")),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use keyspan_model::{ColumnType as C, Error, ErrorKind, Result, Value, list_order};
+use keyspan_model::{ColumnType as C, Error, ErrorKind, Result, Value};
 
 use super::json::json_of;
 use super::overload::{Call, Overload, Parameter};
@@ -86,7 +86,6 @@ pub fn functions() -> Vec<Overload> {
         })
         .returning(first),
         new(MODE, &[LIST], C::Text, mode).returning(element),
-        new("list_order", &[LIST], C::Blob, order),
         new("list_contains", &[LIST, LIST], C::Boolean, |call, v| {
             // NULL is in no list.
             let contained = |part: &Value| !part.is_null() && find(call, &v[0], part).is_some();
@@ -104,7 +103,7 @@ pub fn functions() -> Vec<Overload> {
         .returning(element),
         new("list_slice", &[LIST, BIGINT, BIGINT], C::Text, slice).returning(first),
         new("make_list", &[ELEMENT], C::Text, |_, v| Ok(Value::List(v.to_vec())))
-            .returning(|types| C::list(types[0]))
+            .returning(|types| C::frozen_list(types[0]))
             .variadic()
             .with_nulls(),
         new(COMPARE_ANY, &[TEXT, LIST, ELEMENT], C::Boolean, |call, v| Ok(compare_each(call, v, true))).with_nulls(),
@@ -267,11 +266,6 @@ fn mode(call: &Call<'_>, v: &[Value]) -> Result<Value> {
     let groups = list(&v[0]).chunk_by(|a, b| same(ty, a, b));
     let best = groups.reduce(|best, group| if group.len() > best.len() { group } else { best });
     Ok(best.and_then(|group| group.first()).cloned().unwrap_or(Value::Null))
-}
-
-/// Bytes that sort as the lists do.
-fn order(call: &Call<'_>, v: &[Value]) -> Result<Value> {
-    Ok(Value::Blob(list_order(list(&v[0]), element_type(call))))
 }
 
 /// The comparison with each element, joined by OR (`any`) or by AND.

@@ -9,7 +9,7 @@ use super::text::{bytes, text};
 use super::time::micros;
 
 use ColumnType as C;
-use Parameter::{Any, Is};
+use Parameter::Is;
 
 const TU: Parameter = Is(C::TimeUuid);
 const TZ: Parameter = Is(C::Timestamp);
@@ -92,14 +92,6 @@ pub fn functions() -> Vec<Overload> {
         Ok(address.map_or(Value::Null, Value::Inet))
     });
     blobs(&mut all);
-    all.push(
-        Overload::new("token", &[Any], C::BigInt, |_, _| {
-            let error =
-                Error::not_supported("token() is not supported: rows are kept in row-key order, not by a hash of it");
-            Err(error.with_hint("Compare the partition key itself."))
-        })
-        .variadic(),
-    );
     all
 }
 

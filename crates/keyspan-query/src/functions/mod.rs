@@ -2,7 +2,8 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `system`, `peers` and `identity`; `list` does the same for functions over lists.
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `system`, `peers` and `identity`; `list` does the same
+//! for functions over lists.
 
 pub mod arithmetic;
 pub mod array;
@@ -22,6 +23,7 @@ pub(crate) mod json;
 pub(crate) mod list;
 mod math;
 pub(crate) mod moving;
+pub(crate) mod nested;
 mod overload;
 pub(crate) mod pattern;
 mod peers;
@@ -71,6 +73,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             peers::functions(),
             identity::functions(),
             array::functions(),
+            nested::functions(),
         ];
         for overload in tables.into_iter().flatten() {
             catalog.entry(overload.name).or_default().push(overload);
@@ -117,6 +120,17 @@ pub fn value_call(name: &str, args: Vec<Expr>, types: &[ColumnType]) -> Result<E
     match overloads(name).and_then(|overloads| overloads.iter().find(fits)) {
         Some(overload) => Ok(call_overload(overload, args, types, None)),
         None => Err(external(Error::internal(format!("no function {name} of these types")))),
+    }
+}
+
+/// A call of the first function of this name, whose result is of this type.
+///
+/// # Errors
+/// XX000 when there is none.
+pub fn typed_call(name: &str, args: Vec<Expr>, types: &[ColumnType], result: ColumnType) -> Result<Expr> {
+    match overloads(name).and_then(<[Overload]>::first) {
+        Some(overload) => Ok(call_overload(overload, args, types, Some(result))),
+        None => Err(external(Error::internal(format!("no function {name}")))),
     }
 }
 

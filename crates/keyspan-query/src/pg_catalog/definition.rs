@@ -255,10 +255,13 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
         C::Inet => 869,
         C::Json => 114,
         C::Jsonb => 3802,
-        C::List(element) => {
-            let (element, modifier) = column_type(element.get(), max_length);
-            return (type_of_oid(element).map_or(element, |ty| ty.array), modifier);
-        }
+        C::List(_) | C::Nested(_) => match ty.element() {
+            Some(element) => {
+                let (element, modifier) = column_type(element, max_length);
+                return (type_of_oid(element).map_or(element, |ty| ty.array), modifier);
+            }
+            None => 3802,
+        },
     };
     match (ty, max_length) {
         (C::Text, Some(length)) => (1043, i64::from(length) + 4),

@@ -10,14 +10,14 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::planner::{PlannerResult, RawFieldAccessExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr, lit, when};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Value};
 
 use super::cast::implicit;
 use crate::family;
 use crate::functions::bounds::counts_from_zero;
-use crate::functions::value_call;
+use crate::functions::{nested, typed_call, value_call};
 use crate::syntax::folded;
-use crate::types::{Ty, fail, field_type, type_name, type_of};
+use crate::types::{Ty, fail, field_type, literal, type_name, type_of, value_of_literal};
 
 /// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
 pub fn fields(expr: &mut ast::Expr) {
@@ -44,7 +44,14 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
     if let Ty::Known(ty @ (ColumnType::Json | ColumnType::Jsonb)) = field_type(&field) {
         return Ok(PlannerResult::Planned(part_of_json(expr, ty, field_access, schema)?));
     }
-    if let Ty::Known(list @ ColumnType::List(_)) = field_type(&field) {
+    if let Ty::Known(ty @ ColumnType::Nested(nested)) = field_type(&field)
+        && ty.is_packed()
+    {
+        return part_of_nested(expr, ty, nested.get(), field_access, schema).map(PlannerResult::Planned);
+    }
+    if let Ty::Known(list) = field_type(&field)
+        && list.element().is_some()
+    {
         return part_of_list(expr, list, field_access, schema).map(PlannerResult::Planned);
     }
     if let DataType::Map(entries, _) = field.data_type() {
@@ -105,6 +112,72 @@ fn part_of_list(expr: Expr, list: ColumnType, access: GetFieldAccess, schema: &D
             fail(Error::new(ErrorKind::WrongObjectType, message))
         }
     }
+}
+
+/// `map[key]`, `list[n]`, `tuple[n]` with n from 1, and `(user).field`.
+fn part_of_nested(
+    expr: Expr,
+    ty: ColumnType,
+    nested: &Nested,
+    access: GetFieldAccess,
+    schema: &DFSchema,
+) -> Result<Expr> {
+    let key = match (access, nested) {
+        (GetFieldAccess::NamedStructField { name }, Nested::User(_)) => {
+            return named_field(expr, ty, name.try_as_str().flatten().unwrap_or_default());
+        }
+        (GetFieldAccess::NamedStructField { name }, Nested::Map(..)) => Expr::Literal(name, None),
+        (GetFieldAccess::ListIndex { key }, _) => *key,
+        (GetFieldAccess::NamedStructField { name }, _) => {
+            let name = name.try_as_str().flatten().unwrap_or_default();
+            let message = format!("column notation .{name} applied to type {ty}, which is not a user type");
+            return fail(Error::new(ErrorKind::WrongObjectType, message));
+        }
+        (GetFieldAccess::ListRange { .. }, _) => {
+            return fail(Error::not_supported(format!("slices of a value of type {ty} are not supported")));
+        }
+    };
+    let from = type_of(&key, schema)?;
+    match nested {
+        Nested::Map(of_key, _) => value_call(nested::ENTRY, vec![expr, implicit(key, &from, *of_key)?], &[ty, *of_key]),
+        Nested::List(_) | Nested::Set(_) => {
+            let key = implicit(key, &from, ColumnType::BigInt)?;
+            value_call(nested::ELEMENT, vec![expr, key], &[ty, ColumnType::BigInt])
+        }
+        _ => {
+            let place = value_of_literal(&implicit(key, &from, ColumnType::BigInt)?, ColumnType::BigInt);
+            let types = nested.parts();
+            match place {
+                Some(Value::BigInt(place)) if (1..=types.len() as i64).contains(&place) => {
+                    field_at(expr, ty, place - 1, types[place as usize - 1])
+                }
+                Some(_) => {
+                    let message = format!("a value of type {ty} has the places 1 to {}", types.len());
+                    fail(Error::new(ErrorKind::ArraySubscript, message))
+                }
+                None => fail(
+                    Error::not_supported("the place in a tuple must be a literal")
+                        .with_hint("Each place has a type of its own."),
+                ),
+            }
+        }
+    }
+}
+
+/// A field of a user type by its name; 42703 if there is none.
+pub fn named_field(expr: Expr, ty: ColumnType, name: &str) -> Result<Expr> {
+    match ty.as_nested().and_then(|nested| nested.field(name)) {
+        Some((place, of_field)) => field_at(expr, ty, place as i64, of_field),
+        None => {
+            let message = format!("column \"{name}\" not found in data type {}", type_name(ty));
+            fail(Error::new(ErrorKind::UndefinedColumn, message))
+        }
+    }
+}
+
+fn field_at(expr: Expr, ty: ColumnType, place: i64, of_field: ColumnType) -> Result<Expr> {
+    let args = vec![expr, literal(&Value::BigInt(place), ColumnType::BigInt)?];
+    typed_call(nested::FIELD, args, &[ty, ColumnType::BigInt], of_field)
 }
 
 /// `family[qualifier]`.

@@ -16,12 +16,12 @@ pub fn planned(elements: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<V
     let Some(Ty::Known(ty)) = elements.first().map(|first| type_of(first, schema)).transpose()?.map(typed) else {
         return Ok(PlannerResult::Original(elements));
     };
-    if ty.element().is_some() {
+    if matches!(ty, ColumnType::List(_)) {
         return Ok(PlannerResult::Original(elements));
     }
     let values: Option<Vec<Value>> = elements.iter().map(|element| value_of_literal(element, ty)).collect();
     if let Some(values) = values {
-        return Ok(PlannerResult::Planned(literal(&Value::List(values), ColumnType::list(ty))?));
+        return Ok(PlannerResult::Planned(literal(&Value::List(values), ColumnType::frozen_list(ty))?));
     }
     if metadata_of(ty).is_none() {
         return Ok(PlannerResult::Original(elements));

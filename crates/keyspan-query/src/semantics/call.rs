@@ -6,7 +6,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::planner::PlannerResult;
 use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested};
 
 use super::cast::{argument, implicit};
 use super::frame;
@@ -18,7 +18,7 @@ use crate::builtins;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::{self, Overload, Parameter};
 use crate::types::arithmetic::Op;
-use crate::types::{Ty, fail, type_of};
+use crate::types::{Ty, fail, is_nested_literal, type_of};
 use crate::types::{common_type, decimal, number_rank, scale_of};
 
 /// 42883 for a name with these argument types.
@@ -93,6 +93,14 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let value = datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first)?;
             return Ok(functions::retyped(value, known));
         }
+        "map_keys" | "map_values" if args.len() == 1 => {
+            if let Ty::Known(ty) = type_of(&args[0], schema)?
+                && matches!(ty.as_nested(), Some(Nested::Map(..)))
+            {
+                let own = if name == "map_keys" { functions::nested::KEYS } else { functions::nested::VALUES };
+                return functions::value_call(own, args, &[ty]);
+            }
+        }
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
             let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
@@ -118,7 +126,15 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         name if functions::json::takes_path(name) => path_as_text(args, schema)?,
         _ => args,
     };
-    let types = types_of(&args, schema)?;
+    let mut types = types_of(&args, schema)?;
+    // A literal inside of another one is the JSON that it is.
+    if is_nested_literal(&name) {
+        for (arg, ty) in args.iter().zip(&mut types) {
+            if matches!(arg, Expr::ScalarFunction(call) if is_nested_literal(call.func.name())) {
+                *ty = Ty::Known(ColumnType::Json);
+            }
+        }
+    }
     let Some(overloads) = builtins::overloads(&name) else {
         if functions::is_missing(&func) {
             return missing(&name, &types);
@@ -160,7 +176,8 @@ fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<
 /// The second argument of a function that takes a path, where it is an array.
 fn path_as_text(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     if let Some(path) = args.get_mut(1)
-        && let ty @ Ty::Known(ColumnType::List(_)) = type_of(path, schema)?
+        && let ty = type_of(path, schema)?
+        && ty.known().is_some_and(|ty| ty.element().is_some())
     {
         *path = implicit(path.clone(), &ty, ColumnType::Text)?;
     }
@@ -305,7 +322,16 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         function.params.args = function.params.args.into_iter().map(|arg| only_where(filter, arg)).collect();
     }
     let name = function.func.name().to_owned();
-    let types = types_of(&function.params.args, schema)?;
+    let mut types = types_of(&function.params.args, schema)?;
+    if let ("array_agg", [Ty::Known(ty)]) = (name.as_str(), types.as_slice())
+        && ty.is_packed()
+    {
+        // An array of nested values is an array of jsonb.
+        let args = std::mem::take(&mut function.params.args);
+        function.params.args =
+            args.into_iter().map(|arg| argument(arg, *ty, ColumnType::Jsonb)).collect::<Result<_>>()?;
+        types = vec![Ty::Known(ColumnType::Jsonb)];
+    }
     if name == "avg"
         && let [Ty::Known(ty)] = types.as_slice()
         && number_rank(*ty).is_some_and(|rank| rank <= 6)

@@ -11,14 +11,19 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ScalarUDF};
+use keyspan_model::json::quoted;
 use keyspan_model::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::nested::without_maps;
 use crate::error::external;
 use crate::functions::cast::CastFunction;
-use crate::types::cast::{Target, cast_value, cut, exists, needs_zone, numeric_list, numeric_literal};
-use crate::types::{Ty, Zone, fail, literal, literal_text, type_name, typed_parameter, value_of_literal};
+use crate::types::cast::{
+    Target, cast_value, cut, exists, json_of, needs_zone, numeric_list, numeric_literal, text_of,
+};
+use crate::types::{
+    Ty, Zone, fail, is_nested_literal, literal, literal_text, type_name, type_of, typed_parameter, value_of_literal,
+};
 
 /// `expr::target`.
 pub fn explicit(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
@@ -90,6 +95,7 @@ fn unknown_as(expr: Expr, target: Target) -> Result<Expr> {
         return parsed(text, target);
     }
     match &expr {
+        Expr::ScalarFunction(call) if is_nested_literal(call.func.name()) => nested_as(expr, target),
         Expr::Literal(scalar, _) if scalar.is_null() => literal(&Value::Null, target.ty),
         Expr::Placeholder(placeholder) => {
             let ty = if target.any_scale { parameter_type(target.ty) } else { target.ty };
@@ -99,6 +105,50 @@ fn unknown_as(expr: Expr, target: Target) -> Result<Expr> {
         // NULL out of a subquery.
         _ => Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow()))),
     }
+}
+
+/// One of CQL's literals takes the type; at once, where all of it is written out.
+fn nested_as(expr: Expr, target: Target) -> Result<Expr> {
+    let from = ColumnType::Json;
+    if target.ty.is_scalar() && !matches!(target.ty, ColumnType::Text | ColumnType::Json | ColumnType::Jsonb) {
+        let message = format!("a literal of a collection, tuple or user type is no {}", type_name(target.ty));
+        return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+    }
+    match nested_json(&expr) {
+        Some(json) if !needs_zone(from, target.ty) => {
+            let value = cast_value(Value::Text(json), from, target, Zone::Fixed(0)).map_err(external)?;
+            literal(&value, target.ty)
+        }
+        _ => Ok(function(expr, from, target)),
+    }
+}
+
+/// The JSON of one of CQL's literals, if all of its parts are written out.
+fn nested_json(expr: &Expr) -> Option<String> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let json = |part: &Expr| match known_literal(part) {
+        Some((value, ty)) => Some(json_of(&value, ty, Zone::Fixed(0))),
+        None => nested_json(part),
+    };
+    let key = |part: &Expr| match known_literal(part) {
+        Some((value, ty)) => (!value.is_null()).then(|| text_of(&value, ty, Zone::Fixed(0))),
+        None => nested_json(part),
+    };
+    match call.func.name() {
+        name if !is_nested_literal(name) => None,
+        "cql_map" | "cql_user" => {
+            let entry = |pair: &[Expr]| Some(format!("{}: {}", quoted(&key(&pair[0])?), json(&pair[1])?));
+            Some(format!("{{{}}}", call.args.chunks_exact(2).map(entry).collect::<Option<Vec<_>>>()?.join(", ")))
+        }
+        _ => Some(format!("[{}]", call.args.iter().map(json).collect::<Option<Vec<_>>>()?.join(", "))),
+    }
+}
+
+/// The value of a literal and its type; a bare one is a text.
+fn known_literal(expr: &Expr) -> Option<(Value, ColumnType)> {
+    let Expr::Literal(..) = expr else { return None };
+    let ty = type_of(expr, &DFSchema::empty()).ok()?.known().unwrap_or(ColumnType::Text);
+    Some((value_of_literal(expr, ty)?, ty))
 }
 
 /// What an untyped parameter beside a value of this type is: a numeric one has digits of its own, as a literal has, and is not

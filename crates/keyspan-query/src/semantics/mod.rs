@@ -25,7 +25,7 @@
 //!   EXCEPT ALL and INTERSECT ALL.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
 //!   percentile_disc and mode.
-//! - `access`: fields of rows, subscripts of lists.
+//! - `access`: fields of rows, subscripts of lists; `nested_types`: the types that casts name, and tuples as values.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
 //! - `label`: names of output columns; `user`: where that word is the function.
@@ -44,6 +44,7 @@ mod lists;
 mod mark;
 mod member;
 mod nested;
+mod nested_types;
 mod nullable;
 mod operator;
 mod order;
@@ -77,6 +78,7 @@ use keyspan_model::Result;
 pub use correct::corrected;
 pub use label::label;
 pub use nested::json_of_nested;
+pub use nested_types::TypeNames;
 pub(crate) use subquery::{expand, parsed};
 pub use union::UnionRelation;
 

@@ -266,18 +266,22 @@ fn ordered(op: Operator, left: Expr, right: Expr, ty: ColumnType) -> Result<Expr
     };
     let form = match ty {
         // Intervals of one length are equal, as 24 hours are to a day; of jsonb 1 is 1.0; arrays with NULL in the same
-        // places.
-        ty if !equality || matches!(ty, ColumnType::Duration | ColumnType::Jsonb | ColumnType::List(_)) => {
-            match sortable_form(ty) {
-                Some(form) => form,
-                None => return Ok(binary_expr(left, op, right)),
-            }
-        }
+        // places. The bytes of other nested values are equal where the values are.
+        ty if !equality || !has_equal_forms(ty) => match sortable_form(ty) {
+            Some(form) => form,
+            None => return Ok(binary_expr(left, op, right)),
+        },
         _ => return Ok(binary_expr(left, op, right)),
     };
     let left = value_call(form, vec![left], &[ty])?;
     let right = value_call(form, vec![right], &[ty])?;
     Ok(binary_expr(left, op, right))
+}
+
+/// Whether values of a type that are equal have equal forms in Arrow, which it can compare.
+fn has_equal_forms(ty: ColumnType) -> bool {
+    let odd = |part: ColumnType| matches!(part, ColumnType::Duration | ColumnType::Jsonb | ColumnType::Json);
+    (ty.is_scalar() || ty.is_packed()) && !ty.holds(&odd)
 }
 
 fn symbol(op: Operator) -> String {

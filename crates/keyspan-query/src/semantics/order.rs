@@ -11,10 +11,10 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::optimizer::AnalyzerRule;
-use keyspan_model::ColumnType;
+use keyspan_model::{ColumnType, Error};
 
-use crate::functions::value_call;
-use crate::types::{Ty, sortable_form, type_of};
+use crate::functions::{nested, typed_call, value_call};
+use crate::types::{Ty, fail, sortable_form, type_of};
 
 /// The function that makes a value of this type of its sortable form.
 fn back(ty: ColumnType) -> Option<&'static str> {
@@ -89,7 +89,13 @@ fn form(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 pub fn extreme(name: &str, args: &[Expr], types: &[Ty]) -> Result<Option<(Expr, ColumnType)>> {
     let ("min" | "max", [arg], [Ty::Known(ty)]) = (name, args, types) else { return Ok(None) };
     match (sortable_form(*ty), back(*ty)) {
-        (Some(form), Some(_)) => Ok(Some((value_call(form, vec![arg.clone()], &[*ty])?, *ty))),
+        (Some(_), None) if ty.is_packed() && ty.allowed_in_key().is_err() => {
+            let message = format!("{name} of values of type {ty} is not supported");
+            fail(Error::not_supported(message))
+        }
+        (Some(form), back) if back.is_some() || ty.is_packed() => {
+            Ok(Some((value_call(form, vec![arg.clone()], &[*ty])?, *ty)))
+        }
         _ => Ok(None),
     }
 }
@@ -98,6 +104,7 @@ pub fn extreme(name: &str, args: &[Expr], types: &[Ty]) -> Result<Option<(Expr, 
 pub fn restored(expr: Expr, ty: ColumnType) -> Result<Expr> {
     match back(ty) {
         Some(name) => value_call(name, vec![expr], &[ColumnType::Blob]),
+        None if ty.is_packed() => typed_call(nested::OF_ORDER, vec![expr], &[ColumnType::Blob], ty),
         None => Ok(expr),
     }
 }

@@ -2,8 +2,8 @@
 //! casts, calls, CASE, IN, BETWEEN and LIKE, from the leaves up and with the types of what they are made of.
 
 use arrow::datatypes::Field;
-use datafusion::common::DFSchema;
 use datafusion::common::TableReference;
+use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Case, InList};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
@@ -20,7 +20,7 @@ use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
 use crate::types::common_of_all;
 use crate::types::common_type;
-use crate::types::{Ty, fail, literal, literal_text, type_of};
+use crate::types::{Ty, fail, field_type, literal, literal_text, type_of};
 
 /// Plans expressions as Postgres does.
 #[derive(Debug)]
@@ -52,11 +52,19 @@ impl ExprPlanner for PostgresPlanner {
 
     fn plan_compound_identifier(
         &self,
-        _: &Field,
-        _: Option<&TableReference>,
-        _: &[String],
+        field: &Field,
+        qualifier: Option<&TableReference>,
+        names: &[String],
     ) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Original(Vec::new()))
+        let Some(mut ty) = field_type(field).known().filter(|ty| ty.is_packed()) else {
+            return Ok(PlannerResult::Original(Vec::new()));
+        };
+        let mut expr = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+        for name in names {
+            expr = super::access::named_field(expr, ty, name)?;
+            ty = ty.as_nested().and_then(|nested| nested.field(name)).map_or(ty, |(_, ty)| ty);
+        }
+        Ok(PlannerResult::Planned(expr))
     }
 }
 

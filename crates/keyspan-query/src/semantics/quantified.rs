@@ -6,17 +6,20 @@
 //! k = ANY($1)          compare_any('=', $1, k)      spans when the parameter has its value
 //! ```
 
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
+use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Expr, Operator, lit};
-use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Value};
 
 use super::cast::implicit;
 use super::operator::{compared, missing};
 use super::planner::{balanced, in_list};
+use crate::family;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
-use crate::functions::value_call;
+use crate::functions::{nested, value_call};
 use crate::types::{Ty, common_type, fail, literal, number_rank, type_of, value_of_literal};
 
 /// Plans the call that a mark is: operator, list and value.
@@ -32,6 +35,14 @@ pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         return fail(Error::not_supported(format!("{symbol} ANY and ALL of an array are not supported")));
     };
     let (mut value_type, mut list_type) = (type_of(&value, schema)?, type_of(&list, schema)?);
+    if let Some(planned) = contained(&list, &value, &value_type, schema)? {
+        return Ok(planned);
+    }
+    if let Ty::Known(set) = list_type
+        && set.element().is_some()
+    {
+        list_type = Ty::Known(set.as_array());
+    }
     if list_type == Ty::Unknown {
         let ty = ColumnType::list(value_type.known().unwrap_or(ColumnType::Text));
         list = implicit(list, &list_type, ty)?;
@@ -73,6 +84,38 @@ pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let name = if any { COMPARE_ANY } else { COMPARE_ALL };
     let symbol = literal(&Value::Text(symbol.to_owned()), ColumnType::Text)?;
     value_call(name, vec![symbol, list, value], &[ColumnType::Text, ColumnType::list(element), own])
+}
+
+/// CONTAINS of a nested value whose Arrow form is not an array.
+fn contained(list: &Expr, value: &Expr, value_type: &Ty, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::ScalarFunction(call) = list else { return Ok(None) };
+    let [collection] = call.args.as_slice() else { return Ok(None) };
+    if call.func.name() != family::VALUES {
+        return Ok(None);
+    }
+    let ty = match type_of(collection, schema)? {
+        Ty::Known(ty) => ty,
+        Ty::Other(DataType::Map(entries, _)) => return contained_in_map(list, &entries, value, value_type),
+        _ => return Ok(None),
+    };
+    let Some(element) = ty.as_nested().filter(|_| ty.is_packed()).and_then(|nested| match nested {
+        Nested::List(element) | Nested::Set(element) | Nested::Map(_, element) => Some(*element),
+        _ => None,
+    }) else {
+        return Ok(None);
+    };
+    let value = implicit(value.clone(), value_type, element)?;
+    value_call(nested::CONTAINS, vec![collection.clone(), value], &[ty, element]).map(Some)
+}
+
+/// CONTAINS of a map that is a collection, whose values are bytes in Arrow: equal bytes are equal values.
+fn contained_in_map(list: &Expr, entries: &Field, value: &Expr, value_type: &Ty) -> Result<Option<Expr>> {
+    let DataType::Struct(fields) = entries.data_type() else { return Ok(None) };
+    let Some(element) = fields.get(1).and_then(|field| ColumnType::of_field(field)).filter(|ty| ty.is_packed()) else {
+        return Ok(None);
+    };
+    let value = implicit(value.clone(), value_type, element)?;
+    Ok(Some(array_has(list.clone(), value)))
 }
 
 fn operator(symbol: &str) -> Option<Operator> {

@@ -8,12 +8,13 @@ use std::ops::Bound;
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, expr::InList};
-use keyspan_model::{ColumnType, RelationDef, Value, text_successor};
+use keyspan_model::{ColumnType, RelationDef, Value, text_successor, value_of_order};
 
 use super::domain::{Domain, Interval};
 use super::region::Region;
 use super::row_key;
 use crate::functions::array::COMPARE_ANY;
+use crate::functions::nested::VALUE_ORDER;
 use crate::types::value_of;
 
 /// The name of the pseudo column that reads the row key as one text.
@@ -141,12 +142,31 @@ fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationD
             _ => Region::unknown(),
         };
     }
+    if let Expr::ScalarFunction(call) = expr
+        && call.func.name() == VALUE_ORDER
+    {
+        return nested(&call.args, op, scalar, relation);
+    }
     let Some((place, ty)) = column_of(uncast(expr), relation) else { return Region::unknown() };
     if !matches!(expr, Expr::Column(_)) && !matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp) {
         return Region::unknown();
     }
     match value_of(scalar, ty) {
         Some(value) => compared(place, ty, op, &value),
+        None => Region::unknown(),
+    }
+}
+
+/// Nested values compare as the bytes of their order do, which are those that keys have.
+fn nested(args: &[Expr], op: Operator, scalar: &ScalarValue, relation: &RelationDef) -> Region {
+    let [column] = args else { return Region::unknown() };
+    let (Some((place, ty)), Some(Value::Blob(bytes))) =
+        (column_of(column, relation), value_of(scalar, ColumnType::Blob))
+    else {
+        return Region::unknown();
+    };
+    match value_of_order(&bytes, ty).and_then(|value| intervals(op, &value)) {
+        Some(intervals) => Region::of(place, Domain::of(ty, intervals), true),
         None => Region::unknown(),
     }
 }

@@ -1,9 +1,10 @@
 //! Casts of values: which exist, which Arrow does exactly as PostgreSQL does, and what they give.
 
-use keyspan_model::json::Json;
+use keyspan_model::json::{Json, quoted};
 use keyspan_model::text::array::{array_text, elements};
 use keyspan_model::types::DECIMAL_DIGITS;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text};
+use keyspan_model::value_json::{JsonForm, json_of_value, nested_text};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text};
 
 use super::common_type::{decimal, scale_of};
 use super::type_name;
@@ -40,6 +41,12 @@ impl Target {
 
     /// The type of this name, as it stands in a cast.
     pub fn parse(name: &str) -> Result<Target> {
+        if let Some(code) =
+            name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).filter(|name| name.starts_with('{'))
+        {
+            let ty = ColumnType::parse_code(&code.replace("\"\"", "\""));
+            return ty.map(Target::of).ok_or_else(|| Error::internal(format!("{name} is no type")));
+        }
         // Drivers quote the parts: `"pg_catalog"."int4"`.
         let lower = name.to_lowercase().replace('"', "").replace("pg_catalog.", "");
         let (base, arguments) = match (lower.find('('), lower.find(')')) {
@@ -79,8 +86,8 @@ impl Target {
 
 /// Whether the session's zone decides the result.
 pub fn needs_zone(from: ColumnType, to: ColumnType) -> bool {
-    let element = |ty: ColumnType| ty.element().unwrap_or(ty);
-    from != to && [from, to].map(element).contains(&ColumnType::Timestamp)
+    let instants = |ty: ColumnType| ty.holds(&|part| part == ColumnType::Timestamp);
+    from != to && (instants(from) || instants(to))
 }
 
 fn width(ty: ColumnType) -> Option<u8> {
@@ -107,6 +114,8 @@ fn is_native(from: ColumnType, to: ColumnType) -> bool {
         }
         (from, ColumnType::Double) => width(from).is_some() || from == ColumnType::Real,
         (ColumnType::Ascii, ColumnType::Text) | (ColumnType::TimeUuid, ColumnType::Uuid) => true,
+        // A set of scalars is an array in Arrow.
+        (set @ ColumnType::Nested(_), list @ ColumnType::List(_)) => set.as_array() == list,
         _ => false,
     }
 }
@@ -116,6 +125,9 @@ pub fn exists(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType as C;
     if let (C::List(from), C::List(to)) = (from, to) {
         return exists(from.get(), to.get());
+    }
+    if from.as_nested().is_some() || to.as_nested().is_some() {
+        return exists_nested(from, to);
     }
     let texts = |ty| matches!(ty, C::Text | C::Ascii);
     let numbers = |ty| width(ty).is_some() || matches!(ty, C::VarInt | C::Decimal { .. } | C::Real | C::Double);
@@ -139,6 +151,32 @@ pub fn exists(from: ColumnType, to: ColumnType) -> bool {
         || (matches!(from, C::Json | C::Jsonb) && numbers(to))
 }
 
+/// Casts of nested values: to text and JSON and from them, and to a type whose parts theirs can be cast to.
+fn exists_nested(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType as C;
+    let written = |ty| matches!(ty, C::Text | C::Ascii | C::Json | C::Jsonb);
+    if written(from) || written(to) {
+        return true;
+    }
+    let list = |ty: C| match (ty, ty.as_nested()) {
+        (C::List(element), _) => Some(element.get()),
+        (_, Some(Nested::List(element) | Nested::Set(element))) => Some(*element),
+        _ => None,
+    };
+    if let (Some(from), Some(to)) = (list(from), list(to)) {
+        return exists(from, to);
+    }
+    let (Some(from), Some(to)) = (from.as_nested(), to.as_nested()) else { return false };
+    let each = |from: &[C], to: &[C]| from.iter().zip(to).all(|(from, to)| exists(*from, *to));
+    match (from, to) {
+        (Nested::Map(..), Nested::Map(..)) => each(&from.parts(), &to.parts()),
+        _ => match (from.fields(), to.fields()) {
+            (Some(from), Some(to)) => from.len() <= to.len() && each(&from, &to),
+            _ => false,
+        },
+    }
+}
+
 /// The value cast; `zone` is the session's.
 pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) -> Result<Value> {
     use ColumnType as C;
@@ -155,12 +193,17 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
         (Value::Boolean(value), C::Int) => Value::Int(i32::from(value)),
         (Value::Int(value), C::Boolean) => Value::Boolean(value != 0),
         (value, C::Text | C::Ascii) => Value::Text(text_of(&value, from, zone)).cast(to)?,
+        (value, C::Json | C::Jsonb) if from.as_nested().is_some() => {
+            Value::Text(json_of(&value, from, zone)).cast(to)?
+        }
         (value, C::Json | C::Jsonb) => value.cast(to)?,
+        (Value::Text(text), _) if matches!(from, C::Json | C::Jsonb) && !to.is_scalar() => {
+            Value::of_json(&text, to, &resolver(zone))?
+        }
         (Value::Text(text), _) if matches!(from, C::Json | C::Jsonb) => json_scalar(&text, to)?,
-        (Value::Text(text), C::Timestamp | C::List(_)) => Value::parse_zoned(&text, to, &|name, local| match name {
-            Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
-            None => Ok(zone.offset_at_local(local)),
-        })?,
+        (Value::Text(text), C::Nested(_)) => Value::parse_zoned(&text, to, &resolver(zone))?,
+        (value, C::Nested(_)) => nested_cast(value, from, to, zone)?,
+        (Value::Text(text), C::Timestamp | C::List(_)) => Value::parse_zoned(&text, to, &resolver(zone))?,
         (Value::Timestamp(at), C::LocalTimestamp) if from == C::Timestamp => Value::Timestamp(at + east(at)),
         (Value::Timestamp(at), C::Timestamp) if from == C::LocalTimestamp => Value::Timestamp(at - east_of_local(at)),
         (Value::Timestamp(at), C::Date | C::Time) if from == C::Timestamp => {
@@ -175,9 +218,71 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
     Ok(cut(cast, target))
 }
 
+/// Part by part, as a cast of each is done.
+fn nested_cast(value: Value, from: ColumnType, to: ColumnType, zone: Zone) -> Result<Value> {
+    let one = |value, from, to| cast_value(value, from, Target::of(to), zone);
+    let Some(wanted) = to.as_nested() else { return value.cast(to) };
+    match (value, wanted) {
+        (Value::List(elements), Nested::List(element) | Nested::Set(element)) => {
+            let own = from.element().or_else(|| from.as_nested().and_then(|own| own.parts().first().copied()));
+            let own = own.unwrap_or(*element);
+            let cast = elements.into_iter().map(|value| one(value, own, *element)).collect::<Result<_>>()?;
+            Value::List(cast).cast(to)
+        }
+        (Value::Map(entries), Nested::Map(key, value)) => {
+            let own = from.as_nested().map(Nested::parts).unwrap_or_default();
+            let [from_key, from_value] = own[..] else { return Value::Map(entries).cast(to) };
+            let cast = entries.into_iter().map(|(k, v)| Ok((one(k, from_key, *key)?, one(v, from_value, *value)?)));
+            Value::map(cast.collect::<Result<_>>()?, *key)
+        }
+        (Value::Tuple(fields), wanted) => {
+            let own = from.as_nested().map(Nested::parts).unwrap_or_default();
+            let types = own.into_iter().zip(wanted.parts());
+            let cast = fields.into_iter().zip(types).map(|(field, (from, to))| one(field, from, to));
+            Value::Tuple(cast.collect::<Result<_>>()?).cast(to)
+        }
+        (value, _) => value.cast(to),
+    }
+}
+
+/// Reads instants without a zone in this one.
+pub fn resolver(zone: Zone) -> impl Fn(Option<&str>, i64) -> Result<i32> {
+    move |name, local| match name {
+        Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
+        None => Ok(zone.offset_at_local(local)),
+    }
+}
+
+/// A value as JSON: numbers and booleans as such, instants in ISO 8601, the rest as its text.
+pub fn json_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
+    let (json, key) = (|value: &Value, ty| scalar_json(value, ty, zone), |key: &Value, ty| text_of(key, ty, zone));
+    json_of_value(value, ty, &JsonForm { json: &json, key: &key, spaced: false })
+}
+
+fn scalar_json(value: &Value, ty: ColumnType, zone: Zone) -> String {
+    match value {
+        Value::Boolean(value) => value.to_string(),
+        Value::TinyInt(_) | Value::SmallInt(_) | Value::Int(_) | Value::BigInt(_) | Value::Decimal(..) => {
+            text_of(value, ty, zone)
+        }
+        Value::Real(number) if number.is_finite() => text_of(value, ty, zone),
+        Value::Double(number) if number.is_finite() => text_of(value, ty, zone),
+        Value::Text(text) if matches!(ty, ColumnType::Json | ColumnType::Jsonb) => text.clone(),
+        Value::Timestamp(_) => {
+            let text = text_of(value, ty, zone).replacen(' ', "T", 1);
+            let short = ty == ColumnType::Timestamp && text.rfind(['+', '-']).is_some_and(|at| text.len() - at == 3);
+            quoted(&if short { text + ":00" } else { text })
+        }
+        value => quoted(&text_of(value, ty, zone)),
+    }
+}
+
 /// The text of a value as a cast to text gives it.
 pub fn text_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
     match value {
+        value if ty.is_packed() && !value.is_null() => {
+            nested_text(value, ty, &|at| timestamp_text(at, zone.offset_at(at)))
+        }
         Value::Boolean(value) => value.to_string(),
         Value::Timestamp(micros) if ty == ColumnType::Timestamp => timestamp_text(*micros, zone.offset_at(*micros)),
         Value::List(elements) => array_text(elements.iter().map(|element| element_text(element, ty, zone))),

@@ -4,6 +4,7 @@ use keyspan_model::ColumnType;
 use keyspan_model::types::DECIMAL_DIGITS;
 
 use super::Ty;
+use super::cast::exists;
 
 /// The place of a number type in Postgres' order of preference; `None` for what is no number.
 pub fn number_rank(ty: ColumnType) -> Option<u8> {
@@ -57,6 +58,17 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
         (C::Date | C::LocalTimestamp, C::Timestamp) | (C::Timestamp, C::Date | C::LocalTimestamp) => Some(C::Timestamp),
         (C::Time, C::Duration) | (C::Duration, C::Time) => Some(C::Duration),
         (C::List(a), C::List(b)) => common_type(a.get(), b.get()).map(C::list),
+        // A parameter's value does not tell all of its type, which may be a user type.
+        (C::Nested(_), C::Nested(_)) if a.is_packed() && b.is_packed() => match (exists(b, a), exists(a, b)) {
+            (true, _) => Some(a),
+            (false, true) => Some(b),
+            (false, false) => None,
+        },
+        (C::Nested(_), C::List(_)) if a.element().is_some() => common_type(a.as_array(), b),
+        (C::List(_), C::Nested(_)) if b.element().is_some() => common_type(a, b.as_array()),
+        (C::Nested(_), C::Nested(_)) if a.element().is_some() && b.element().is_some() => {
+            common_type(a.as_array(), b.as_array())
+        }
         _ => None,
     }
 }

@@ -17,7 +17,6 @@ use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use crate::error::external;
@@ -45,9 +44,9 @@ impl Ty {
         }
     }
 
-    /// Whether its values have values in them.
+    /// Whether its values have values in them, in Arrow's form.
     pub fn is_nested(&self) -> bool {
-        matches!(self, Ty::Other(_) | Ty::Known(ColumnType::List(_)))
+        matches!(self, Ty::Other(_)) || self.known().is_some_and(|ty| ty.element().is_some())
     }
 
     /// The name in error messages.
@@ -77,6 +76,8 @@ pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Ty> {
     match expr {
         Expr::Literal(scalar, metadata) if is_text(scalar) && metadata.is_none() => return Ok(Ty::Unknown),
         Expr::Placeholder(Placeholder { field: None, .. }) => return Ok(Ty::Unknown),
+        // CQL's literals of collections, tuples and user types take the type of their surroundings, too.
+        Expr::ScalarFunction(call) if is_nested_literal(call.func.name()) => return Ok(Ty::Unknown),
         Expr::Alias(alias) => return type_of(&alias.expr, schema),
         _ => {}
     }
@@ -98,6 +99,11 @@ pub fn field_type(field: &Field) -> Ty {
 
 fn is_text(scalar: &ScalarValue) -> bool {
     matches!(scalar, ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) | ScalarValue::LargeUtf8(_))
+}
+
+/// Whether a function is one of CQL's literals of values in values.
+pub fn is_nested_literal(name: &str) -> bool {
+    matches!(name, "cql_map" | "cql_set" | "cql_list" | "cql_user" | "cql_tuple")
 }
 
 /// The text of a bare string literal.
@@ -127,7 +133,7 @@ pub fn field_of(ty: ColumnType, name: &str, nullable: bool) -> Field {
 /// Metadata for types that their Arrow form does not tell.
 pub fn metadata_of(ty: ColumnType) -> Option<FieldMetadata> {
     let natural = ColumnType::of_arrow(&ty.arrow()) == Some(ty);
-    (!natural).then(|| FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())])))
+    (!natural).then(|| FieldMetadata::new(BTreeMap::from([ty.metadata()])))
 }
 
 /// The value of a literal of this type.
@@ -156,7 +162,7 @@ pub fn sortable_form(ty: ColumnType) -> Option<&'static str> {
         ColumnType::Inet => Some("inet_bytes"),
         ColumnType::Duration => Some("interval_length"),
         ColumnType::Jsonb => Some("jsonb_order"),
-        ColumnType::List(_) => Some("list_order"),
+        ColumnType::List(_) | ColumnType::Nested(_) => Some("value_order"),
         _ => None,
     }
 }

@@ -240,7 +240,8 @@ fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Blob(bytes) => bytes.len(),
-        Value::List(elements) => elements.iter().map(value_bytes).sum(),
+        Value::List(parts) | Value::Tuple(parts) => parts.iter().map(value_bytes).sum(),
+        Value::Map(entries) => entries.iter().map(|(key, value)| value_bytes(key) + value_bytes(value)).sum(),
         _ => 16,
     }
 }

@@ -19,6 +19,7 @@
 
 use std::net::IpAddr;
 
+use keyspan_model::types::NESTING_MAX;
 use keyspan_model::{BatchWrite, Catalog, CellWrite, ColumnId, Error, ErrorKind, RelationId, Result, Stamp, Value};
 use uuid::Uuid;
 
@@ -331,29 +332,46 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
         }
         Value::Inet(IpAddr::V4(address)) => fixed(16, &address.octets()),
         Value::Inet(IpAddr::V6(address)) => fixed(17, &address.octets()),
-        Value::List(elements) => {
-            out.push(18);
-            put_varint(out, elements.len() as u64);
-            for element in elements {
-                match element {
-                    Value::Null => out.push(0),
-                    element => put_value(out, element)?,
-                }
-            }
+        Value::List(elements) => put_parts(out, 18, elements.len(), elements.iter())?,
+        Value::Map(entries) => {
+            put_parts(out, 19, entries.len(), entries.iter().flat_map(|(key, value)| [key, value]))?;
+        }
+        Value::Tuple(fields) => put_parts(out, 20, fields.len(), fields.iter())?,
+    }
+    Ok(())
+}
+
+fn put_parts<'a>(out: &mut Vec<u8>, tag: u8, count: usize, parts: impl Iterator<Item = &'a Value>) -> Result<()> {
+    out.push(tag);
+    put_varint(out, count as u64);
+    for part in parts {
+        match part {
+            Value::Null => out.push(0),
+            part => put_value(out, part)?,
         }
     }
     Ok(())
 }
 
-fn get_element(reader: &mut ByteReader<'_>) -> Result<Value> {
+/// A value, or null, inside of another one.
+fn get_part(reader: &mut ByteReader<'_>, depth: usize) -> Result<Value> {
     match reader.u8()? {
         0 => Ok(Value::Null),
-        18 => Err(unknown("a list of lists")),
-        tag => get_value(tag, reader),
+        18..=20 if depth == 0 => Err(unknown("a value nested too deeply")),
+        tag => get_nested(tag, reader, depth),
     }
 }
 
+fn get_parts(reader: &mut ByteReader<'_>, depth: usize) -> Result<Vec<Value>> {
+    (0..reader.count()?).map(|_| get_part(reader, depth - 1)).collect()
+}
+
 fn get_value(tag: u8, reader: &mut ByteReader<'_>) -> Result<Value> {
+    get_nested(tag, reader, NESTING_MAX)
+}
+
+/// The value, which may hold others so deep.
+fn get_nested(tag: u8, reader: &mut ByteReader<'_>, depth: usize) -> Result<Value> {
     Ok(match tag {
         1 => Value::Boolean(reader.u8()? != 0),
         2 => Value::TinyInt(i8::from_le_bytes(reader.array()?)),
@@ -378,7 +396,13 @@ fn get_value(tag: u8, reader: &mut ByteReader<'_>) -> Result<Value> {
         }
         16 => Value::Inet(IpAddr::from(reader.array::<4>()?)),
         17 => Value::Inet(IpAddr::from(reader.array::<16>()?)),
-        18 => Value::List((0..reader.count()?).map(|_| get_element(reader)).collect::<Result<_>>()?),
+        18 => Value::List(get_parts(reader, depth)?),
+        19 => {
+            let count = reader.count()?;
+            let entry = |_| Ok((get_part(reader, depth - 1)?, get_part(reader, depth - 1)?));
+            Value::Map((0..count).map(entry).collect::<Result<_>>()?)
+        }
+        20 => Value::Tuple(get_parts(reader, depth)?),
         other => return Err(unknown(format!("a value of kind {other}"))),
     })
 }
@@ -423,6 +447,8 @@ mod tests {
             Value::Duration(1, -2, 3),
             Value::List(vec![]),
             Value::List(vec![Value::Int(7), Value::Null, Value::Int(-1)]),
+            Value::Map(vec![(Value::Int(7), Value::List(vec![Value::Int(1)])), (Value::Int(8), Value::List(vec![]))]),
+            Value::Tuple(vec![Value::Null, Value::Tuple(vec![Value::Text("é".into())])]),
             Value::Inet(IpAddr::from([1, 2, 3, 4])),
             Value::Inet(IpAddr::from([7; 16])),
         ];

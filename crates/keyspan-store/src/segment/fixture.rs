@@ -6,6 +6,7 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
 };
 use keyspan_model::array::array_of;
+use keyspan_model::types::{Nested, TypeField, TypeId, UserType};
 use keyspan_model::{
     ColumnId, ColumnType, GcRule, KeyColumn, KeyEncoder, RelationDef, RelationId, RelationKind, Result, SegmentId,
     TableId, Value, ValueColumn,
@@ -155,6 +156,7 @@ pub(crate) fn sample(ty: ColumnType, number: i64) -> Value {
             });
             Value::List(elements.collect())
         }
+        ColumnType::Nested(nested) => nested_sample(nested.get(), number),
         ColumnType::Inet => Value::Inet(std::net::IpAddr::from([10, 0, (number / 250) as u8, (number % 250) as u8])),
     }
 }
@@ -162,6 +164,23 @@ pub(crate) fn sample(ty: ColumnType, number: i64) -> Value {
 fn uuid_of(bytes: [u8; 16]) -> Value {
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Value::Uuid(text.parse().expect("32 digits"))
+}
+
+fn nested_sample(ty: &Nested, number: i64) -> Value {
+    let numbers = number..number + number % 4;
+    match ty {
+        Nested::List(element) => Value::List(numbers.map(|each| sample(*element, each)).collect()),
+        Nested::Set(element) => {
+            Value::set(numbers.map(|each| sample(*element, each)).collect(), *element).expect("a set")
+        }
+        Nested::Map(key, value) => {
+            Value::map(numbers.map(|each| (sample(*key, each), sample(*value, each))).collect(), *key).expect("a map")
+        }
+        ty => {
+            let field = |(at, ty)| if (number + at) % 3 == 0 { Value::Null } else { sample(ty, number + at) };
+            Value::Tuple((0..).zip(ty.parts()).map(field).collect())
+        }
+    }
 }
 
 /// Every type that a column can have.
@@ -194,7 +213,24 @@ pub(crate) fn types() -> Vec<ColumnType> {
         ColumnType::Jsonb,
     ];
     let lists = [ColumnType::Int, ColumnType::Text, ColumnType::Decimal { precision: 8, scale: 2 }];
-    scalar.into_iter().chain(lists.map(ColumnType::list)).collect()
+    let field = |name: &str, ty| TypeField { name: name.into(), ty };
+    let user = UserType {
+        id: TypeId(9),
+        keyspace: "k".into(),
+        name: "address".into(),
+        fields: vec![field("street", ColumnType::Text), field("zips", ColumnType::list(ColumnType::Int))],
+    };
+    let user = ColumnType::nested(Nested::User(user));
+    let tuple = ColumnType::nested(Nested::Tuple(vec![ColumnType::Int, ColumnType::Duration, user]));
+    let nested = [
+        ColumnType::nested(Nested::Set(ColumnType::Text)),
+        ColumnType::nested(Nested::Set(ColumnType::list(ColumnType::Int))),
+        ColumnType::nested(Nested::Map(ColumnType::Timestamp, tuple)),
+        ColumnType::frozen_list(tuple),
+        user,
+        tuple,
+    ];
+    scalar.into_iter().chain(lists.map(ColumnType::list)).chain(nested).collect()
 }
 
 /// Rows with markers here and there, tombstones of rows and cells, own stamps and expiries.

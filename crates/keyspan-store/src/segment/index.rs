@@ -178,7 +178,7 @@ impl Index {
         put_varint(&mut out, self.columns.len() as u64);
         for column in &self.columns {
             column.role.put(&mut out);
-            put_bytes(&mut out, column.ty.name().as_bytes());
+            put_bytes(&mut out, column.ty.code().as_bytes());
             out.push(u8::from(column.nullable));
         }
         put_varint(&mut out, self.constants.len() as u64);
@@ -284,8 +284,11 @@ fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<(u32, &'a [u8])> {
     Ok((version, body))
 }
 
-/// The type with this canonical name.
+/// The type with this code.
 fn parse_type(name: &str) -> Option<ColumnType> {
+    if name.starts_with('{') {
+        return ColumnType::parse_code(name);
+    }
     if let Some(element) = name.strip_suffix("[]") {
         return parse_type(element)?.into_list().ok();
     }

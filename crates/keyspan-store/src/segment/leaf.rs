@@ -55,7 +55,7 @@ const DURATION_BYTES: i32 = 16;
 fn stored(ty: ColumnType) -> DataType {
     match ty {
         ColumnType::Duration => DataType::FixedSizeBinary(DURATION_BYTES),
-        ColumnType::List(_) => DataType::Binary,
+        ty if ty.element().is_some() => DataType::Binary,
         other => other.arrow(),
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn stored_field(name: &str, ty: ColumnType, nullable: bool) -> Field 
 /// The array as it is handed to the Parquet writer.
 pub(super) fn to_stored(ty: ColumnType, array: &ArrayRef) -> Result<ArrayRef> {
     match ty {
-        ColumnType::List(_) => return Ok(Arc::new(cells_of_lists(array, ty)?)),
+        ty if ty.element().is_some() => return Ok(Arc::new(cells_of_lists(array, ty)?)),
         ColumnType::Duration => {}
         _ => return Ok(Arc::clone(array)),
     }
@@ -94,7 +94,7 @@ pub(super) fn to_stored(ty: ColumnType, array: &ArrayRef) -> Result<ArrayRef> {
 /// The array as the column's type wants it, from what the Parquet reader gave.
 pub(super) fn from_stored(ty: ColumnType, array: ArrayRef) -> Option<ArrayRef> {
     match ty {
-        ColumnType::List(_) => return lists_of_cells(array.as_binary_opt::<i32>()?, ty),
+        ty if ty.element().is_some() => return lists_of_cells(array.as_binary_opt::<i32>()?, ty),
         ColumnType::Duration => {}
         _ => return (*array.data_type() == ty.arrow()).then_some(array),
     }

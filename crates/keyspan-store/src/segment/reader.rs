@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::datatypes::Int64Type;
-use keyspan_model::{ColumnId, ColumnRange, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, decoded};
+use keyspan_model::{
+    ColumnId, ColumnRange, ColumnType, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, decoded,
+};
 use parking_lot::Mutex;
 
 use super::bloom;
@@ -176,7 +178,9 @@ impl Segment {
             return Err(corrupted(&name, format!("{} bytes long, not {}", file.len(), self.record.file_bytes)));
         }
         let known = |column: &KeyColumn| {
-            index.columns.iter().any(|own| own.role == Role::Key(column.id) && own.ty == column.ty)
+            // A user type may have got fields since.
+            let same = |ty: ColumnType| ty == column.ty || (ty.is_packed() && column.ty.is_packed());
+            index.columns.iter().any(|own| own.role == Role::Key(column.id) && same(own.ty))
         };
         if !self.key.iter().all(known) {
             return Err(corrupted(&name, "its key columns are not those of its table"));

@@ -38,8 +38,7 @@ pub(super) struct ZoneBuilder {
 
 impl ZoneBuilder {
     pub(super) fn new(column: &ValueColumn) -> ZoneBuilder {
-        let zone = if column.ty.allowed_in_key().is_ok() { ZoneMap::Empty } else { ZoneMap::Unknown };
-        ZoneBuilder { ty: column.ty, encoder: value_encoder(column.id, column.ty), zone }
+        ZoneBuilder { ty: column.ty, encoder: value_encoder(column.id, column.ty), zone: first(column.ty) }
     }
 
     /// Widens the zone by these values; `None`: all null.
@@ -63,8 +62,7 @@ impl ZoneBuilder {
 
     /// The zone gathered; begins the next one.
     pub(super) fn take(&mut self) -> ZoneMap {
-        let next = if self.ty.allowed_in_key().is_ok() { ZoneMap::Empty } else { ZoneMap::Unknown };
-        std::mem::replace(&mut self.zone, next)
+        std::mem::replace(&mut self.zone, first(self.ty))
     }
 
     fn encode(&self, one: &ArrayRef) -> Result<Vec<u8>> {
@@ -78,6 +76,12 @@ impl ZoneBuilder {
         let greatest = encoded.iter().flatten().max();
         Ok(least.zip(greatest).map(|(least, greatest)| (least.to_vec(), greatest.to_vec())))
     }
+}
+
+/// The zone of no values. Nested values have none: no query asks for a range of them, and it would cost more than it
+/// saves.
+fn first(ty: ColumnType) -> ZoneMap {
+    if ty.is_scalar() && ty.allowed_in_key().is_ok() { ZoneMap::Empty } else { ZoneMap::Unknown }
 }
 
 /// Least and greatest value, each as an array of one; `None` where there is no quick way to them.

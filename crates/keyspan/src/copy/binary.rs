@@ -124,7 +124,11 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
         }
         ColumnType::Duration => duration(&fixed(bytes)?)?,
         ColumnType::Inet => inet(bytes)?,
-        ColumnType::List(element) => list(bytes, element.get())?,
+        ColumnType::List(_) | ColumnType::Nested(_) => match ty.element() {
+            Some(element) => list(bytes, element)?.cast(ty)?,
+            // Everything else nested is jsonb.
+            None => jsonb(bytes)?.cast(ty)?,
+        },
     })
 }
 
@@ -245,7 +249,12 @@ fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
             out.put_slice(&[INET_V6, 128, 0, 16]);
             out.put_slice(&address.octets());
         }
+        Value::List(_) | Value::Map(_) | Value::Tuple(_) if ty.is_packed() => {
+            out.put_u8(JSONB_VERSION);
+            out.put_slice(value.to_text(ty).as_bytes());
+        }
         Value::List(elements) => put_list(elements, ty.element().unwrap_or(ty), out)?,
+        Value::Map(_) | Value::Tuple(_) => return Err(incorrect()),
     }
     Ok(())
 }

@@ -7,7 +7,9 @@ use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
-use super::{change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, validate};
+use super::{
+    change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, user_type, validate,
+};
 use crate::context::ClientContext;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -98,6 +100,7 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
             skipped.extend(apply(catalog, &mut next, action)?);
         }
         check_counters(&next)?;
+        user_type::settle(catalog, &mut next)?;
         if next != *table {
             next.version += 1;
             catalog.tables.insert(next.id, Arc::new(next));
@@ -300,6 +303,7 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
             let mut after = table.clone();
             let declared = NewColumn::declared(column)?;
             after.columns.push(declared.define(&mut Catalog::initial(), declared.role()));
+            user_type::settle(&context.catalog(), &mut after).map_err(|error| error.at(column.position))?;
             for check in checks {
                 validate::check(context, &after, &check.check)?;
                 statics::check_condition(&after, &check.check.expression)?;

@@ -8,7 +8,7 @@ use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBa
 use keyspan_query::PlannedQuery;
 
 use super::table::{NewColumn, NewTable, is_taken, no_key_notice};
-use super::{Check, TRIES_MAX, check_free, install, kept_changing, skipping};
+use super::{Check, TRIES_MAX, check_free, install, kept_changing, skipping, user_type};
 use crate::context::ClientContext;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
@@ -63,7 +63,9 @@ async fn fill(
         let mut next = (*before).clone();
         names::expect_keyspace(&next, &shape.keyspace)?;
         check_free(&next, &shape.keyspace, &statement.name)?;
-        let table: Arc<TableDef> = Arc::new(shape.build(&mut next)?);
+        let mut table = shape.build(&mut next)?;
+        user_type::settle(&next, &mut table)?;
+        let table: Arc<TableDef> = Arc::new(table);
         next.tables.insert(table.id, table.clone());
         let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();

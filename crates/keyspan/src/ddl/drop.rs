@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId, TypeId};
 
-use super::{Check, change, change_with, depend, family, index, missing, sequence};
+use super::{Check, change, change_with, depend, family, index, missing, sequence, user_type};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
 
-/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | KEYSPACE`.
+/// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | TYPE | KEYSPACE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result<Outcome> {
     let path = context.settings.search_path();
     let tag = match statement.kind {
@@ -19,6 +19,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
         DropKind::MaterializedView => "DROP MATERIALIZED VIEW",
         DropKind::Index => "DROP INDEX",
         DropKind::Sequence => "DROP SEQUENCE",
+        DropKind::Type => "DROP TYPE",
         DropKind::Keyspace => "DROP SCHEMA",
     };
     let missed = change(context, |catalog| {
@@ -43,6 +44,7 @@ fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &Obj
         DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
         DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
         DropKind::Index if index::drop_one(catalog, path, name)? => Ok(true),
+        DropKind::Type => user_type::drop_one(catalog, path, statement, name),
         DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
         DropKind::Index => {
             let message = format!("index \"{}\" does not exist", names::display(name));
@@ -97,6 +99,7 @@ fn kind_text(kind: DropKind) -> &'static str {
         DropKind::MaterializedView => "materialized view",
         DropKind::Index => "index",
         DropKind::Sequence => "sequence",
+        DropKind::Type => "type",
         DropKind::Keyspace => "schema",
     }
 }
@@ -115,6 +118,7 @@ fn remove(catalog: &mut Catalog, id: TableId) {
     catalog.tables.remove(&id);
     catalog.views.remove(&id);
     catalog.sequences.remove(&id);
+    catalog.types.remove(&TypeId(id.0));
 }
 
 fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<bool> {
@@ -130,7 +134,8 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
     let views = catalog.views.values().filter(|view| view.keyspace == name).map(|view| (view.id, &view.name));
     let sequences = catalog.sequences.values().filter(|each| each.keyspace == name && each.owned_by.is_none());
     let sequences = sequences.map(|sequence| (sequence.id, &sequence.name));
-    let inside = tables.chain(views).chain(sequences).map(|(id, name)| (id, name.clone()));
+    let types = catalog.types.values().filter(|ty| ty.keyspace == name).map(|ty| (TableId(ty.id.0), &ty.name));
+    let inside = tables.chain(views).chain(sequences).chain(types).map(|(id, name)| (id, name.clone()));
     let inside: Vec<(TableId, String)> = inside.collect();
     let cascade = statement.cascade || (statement.said_keyspace && !statement.restrict);
     if let (false, Some((_, first))) = (cascade, inside.first()) {

@@ -4,7 +4,7 @@ use keyspan_cql::{AlterKeyspace, CreateKeyspace, TableOption};
 use keyspan_model::{Catalog, Error, ErrorKind, KeyspaceDef, Object, Result};
 
 use super::grant::change_owner;
-use super::{change, depend, sequence, skipping};
+use super::{change, depend, sequence, skipping, user_type};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -67,6 +67,7 @@ pub(crate) async fn alter(context: &mut ClientContext, statement: &AlterKeyspace
                 catalog.rights.rename_keyspace(name, new);
                 sequence::follow_keyspace(catalog, name, new)?;
                 catalog.keyspaces.insert(new.clone(), KeyspaceDef { name: new.clone(), ..keyspace });
+                user_type::follow_keyspace(catalog, name, new)?;
                 for table in catalog.tables.values_mut().filter(|table| table.keyspace == *name) {
                     std::sync::Arc::make_mut(table).keyspace = new.clone();
                 }

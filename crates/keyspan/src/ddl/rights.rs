@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, Object, Principal, Result, Right, TableId};
+use keyspan_model::{Catalog, Object, Principal, Result, Right, TableId, TypeId};
 
 use crate::context::denied;
 
@@ -34,12 +34,22 @@ pub(super) fn check(principal: Principal, before: &Catalog, next: &Catalog) -> R
             named(id, "sequence", &sequence.name)?;
         }
     }
+    for (id, ty) in &before.types {
+        if !next.types.get(id).is_some_and(|now| Arc::ptr_eq(now, ty)) {
+            named(&TableId(id.0), "type", &ty.name)?;
+        }
+    }
+    let user_type =
+        |catalog: &Catalog, id: &TableId| catalog.types.get(&TypeId(id.0)).map(|each| each.keyspace.clone());
     let sequence = |catalog: &Catalog, id: &TableId| catalog.sequences.get(id).map(|each| each.keyspace.clone());
     let table = |catalog: &Catalog, id: &TableId| catalog.tables.get(id).map(|table| table.keyspace.clone());
     let view = |catalog: &Catalog, id: &TableId| catalog.views.get(id).map(|view| view.keyspace.clone());
-    for id in next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys()) {
-        let place =
-            |catalog: &Catalog| table(catalog, id).or_else(|| view(catalog, id)).or_else(|| sequence(catalog, id));
+    let types: Vec<TableId> = next.types.keys().map(|id| TableId(id.0)).collect();
+    for id in next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys()).chain(&types) {
+        let place = |catalog: &Catalog| {
+            let relation = table(catalog, id).or_else(|| view(catalog, id));
+            relation.or_else(|| sequence(catalog, id)).or_else(|| user_type(catalog, id))
+        };
         if let (old, Some(keyspace)) = (place(before), place(next))
             && old.as_ref() != Some(&keyspace)
             && !before.allows(principal, &Object::Keyspace(keyspace.clone()), Right::Create)
@@ -80,9 +90,11 @@ pub(super) fn settle(principal: Principal, before: &Catalog, next: &mut Catalog)
     if let Principal::Role(owner) = principal {
         let new = |id: &TableId| {
             let (tables, views) = (&before.tables, &before.views);
-            !tables.contains_key(id) && !views.contains_key(id) && !before.sequences.contains_key(id)
+            let known = tables.contains_key(id) || views.contains_key(id);
+            !known && !before.sequences.contains_key(id) && !before.types.contains_key(&TypeId(id.0))
         };
-        let all = next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys());
+        let types: Vec<TableId> = next.types.keys().map(|id| TableId(id.0)).collect();
+        let all = next.tables.keys().chain(next.views.keys()).chain(next.sequences.keys()).chain(&types);
         let relations: Vec<TableId> = all.copied().filter(new).collect();
         add_missing(&mut next.rights.relations, relations, owner);
         let keyspaces = next.keyspaces.keys().filter(|name| !before.keyspaces.contains_key(*name)).cloned();

@@ -10,7 +10,7 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, family, option, sequence, skipping, statics, validate};
+use super::{change, check_free, family, option, sequence, skipping, statics, user_type, validate};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -40,7 +40,8 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         clustering_order: statement.clustering_order.clone(),
         options: statement.options.clone(),
     };
-    let draft = shape.build(&mut Catalog::initial())?;
+    let mut draft = shape.build(&mut Catalog::initial())?;
+    user_type::settle(&catalog, &mut draft).map_err(|error| user_type::placed(error, statement))?;
     let checks = validate::name_checks(&draft, &statement.checks)?;
     for check in &statement.checks {
         validate::check(context, &draft, &check.check)?;
@@ -53,6 +54,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         names::expect_keyspace(catalog, &shape.keyspace)?;
         check_free(catalog, &shape.keyspace, &statement.name)?;
         let mut table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
+        user_type::settle(catalog, &mut table)?;
         sequence::attach(catalog, &mut table, &shape.columns)?;
         catalog.tables.insert(table.id, Arc::new(table));
         Ok(true)

@@ -50,7 +50,7 @@ impl Assignments {
     ) -> Result<Assignments> {
         let evaluator = Evaluator::new(context);
         let mut parts: Vec<(usize, AssignedValue)> = Vec::with_capacity(list.len());
-        let mut computed: Vec<&ast::Expr> = Vec::new();
+        let mut computed: Vec<ast::Expr> = Vec::new();
         for assignment in list {
             let place = place(handle, assignment)?;
             if parts.iter().any(|(taken, _)| *taken == place) {
@@ -67,14 +67,15 @@ impl Assignments {
                 InsertValue::Expression(expression) if by_query(expression).is_some() => {
                     AssignedValue::Queried(by_query(expression).unwrap_or_default())
                 }
-                InsertValue::Expression(expression) if columns_of(expression).is_empty() => {
-                    AssignedValue::Constant(evaluator.constant(context, expression, ty, parameters)?)
+                value => {
+                    let expression = literal_for_a_column(&handle.table.columns[place], value)?;
+                    if columns_of(&expression).is_empty() {
+                        AssignedValue::Constant(evaluator.constant(context, &expression, ty, parameters)?)
+                    } else {
+                        computed.push(expression);
+                        AssignedValue::Computed(computed.len() - 1)
+                    }
                 }
-                InsertValue::Expression(expression) => {
-                    computed.push(expression);
-                    AssignedValue::Computed(computed.len() - 1)
-                }
-                _ => return Err(collection_for_a_column(&handle.table.columns[place])),
             };
             if let AssignedValue::Constant(value) = &part {
                 check_value(&handle.table, &handle.table.columns[place], value)?;
@@ -83,7 +84,7 @@ impl Assignments {
         }
         let compiled = match computed.is_empty() {
             true => None,
-            false => Some(compile(context, &computed, input, parameters)?),
+            false => Some(compile(context, &computed.iter().collect::<Vec<_>>(), input, parameters)?),
         };
         Ok(Assignments { parts, compiled, evaluator })
     }
@@ -227,11 +228,22 @@ pub(crate) fn no_family(column: &ColumnDef) -> Error {
     Error::not_supported(message).with_hint("Write the whole value, or declare a map<…>, list<…> or family<…>.")
 }
 
-/// 42804 for a collection where no family or collection is.
-pub(crate) fn collection_for_a_column(column: &ColumnDef) -> Error {
+/// What a column gets: an expression, or the literal of a frozen collection; 42804 for a collection where none can be.
+pub(crate) fn literal_for_a_column(column: &ColumnDef, value: &InsertValue) -> Result<ast::Expr> {
+    let literal = !matches!(value, InsertValue::Expression(_));
+    if literal && column.ty.is_scalar() {
+        return Err(collection_for_a_column(column));
+    }
+    value.as_expression().ok_or_else(|| {
+        let message = format!("column \"{}\" is frozen: it is written as a whole", column.name);
+        Error::not_supported(message).with_hint("Declare it without frozen<…> to write its elements.")
+    })
+}
+
+fn collection_for_a_column(column: &ColumnDef) -> Error {
     let (name, ty) = (&column.name, column.ty.postgres_name());
     let message = format!("column \"{name}\" is of type {ty} but expression is a collection");
-    let hint = "Collections are written to columns map<…>, set<…> and list<…>, and maps to families, too.";
+    let hint = "Collections are written to columns of such types, and maps to families, too.";
     Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint)
 }
 

@@ -15,10 +15,11 @@ use keyspan_query::Sequences;
 use keyspan_seam::BatchStream;
 use std::sync::Arc;
 
-use super::assign::{collection_for_a_column, no_family};
+use super::assign::{literal_for_a_column, no_family};
 use super::change::change;
 use super::conflict;
 use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
+use super::json;
 use super::new_keys::NewKeys;
 use super::returning::Returning;
 use super::rights;
@@ -57,6 +58,14 @@ pub(super) struct InsertRows {
 /// `INSERT`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+    let expanded;
+    let statement = match &statement.source {
+        InsertSource::Json { json, unset } => {
+            expanded = json::expanded(context, &table, statement, (json, *unset), parameters)?;
+            &expanded
+        }
+        _ => statement,
+    };
     rights::insert(context, &table, statement)?;
     let handle = statics::inserted(&context.handle(table), statement);
     if handle.table.has_counters() {
@@ -91,6 +100,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
             return again_if_disturbed(context, statement, &handle, &places, timing, parameters).await;
         }
         InsertSource::Query(_) => from_query(context, statement, &handle, &places, parameters).await?,
+        InsertSource::Json { .. } => return Err(Error::internal("JSON was not expanded")),
         InsertSource::DefaultValues => from_values(context, &handle, &[], &[vec![]], parameters)?,
         InsertSource::Values(values) => from_values(context, &handle, &places, values, parameters)?,
     };
@@ -152,7 +162,7 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
 fn check_identities(handle: &TableHandle, statement: &Insert, places: &[usize]) -> Result<()> {
     let given = |at: usize| match &statement.source {
         InsertSource::Values(rows) => rows.iter().any(|row| row.get(at).is_some_and(|v| *v != InsertValue::Default)),
-        InsertSource::Query(_) => true,
+        InsertSource::Query(_) | InsertSource::Json { .. } => true,
         InsertSource::DefaultValues => false,
     };
     let always = |(_, place): &(usize, &usize)| handle.table.columns[**place].identity == Some(Identity::Always);
@@ -252,13 +262,18 @@ fn from_values(
         check_width(named, places.len(), source.len())?;
         let mut row: NewRow = vec![None; types.len()];
         for (place, value) in places.iter().zip(source) {
+            let column = &handle.table.columns[*place];
+            let literal;
             let expression = match value {
                 // DEFAULT leaves the entry open: it is filled in with those of columns not named.
                 InsertValue::Default => continue,
                 InsertValue::Expression(expression) => expression,
-                _ => return Err(collection_for_a_column(&handle.table.columns[*place])),
+                value => {
+                    literal = literal_for_a_column(column, value)?;
+                    &literal
+                }
             };
-            match evaluator.simple(expression, types[*place], parameters) {
+            match evaluator.simple(expression, column.ty, parameters) {
                 Some(value) => row[*place] = Some(value?),
                 None => pending.add((rows.len(), *place), expression, parameters)?,
             }

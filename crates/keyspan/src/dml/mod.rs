@@ -19,6 +19,7 @@ pub(crate) mod delete;
 pub(crate) mod existing;
 pub(crate) mod family;
 pub(crate) mod insert;
+mod json;
 pub(crate) mod new_keys;
 pub(crate) mod returning;
 pub(crate) mod rights;

@@ -17,7 +17,7 @@ use keyspan_query::{CompiledExprs, Zone};
 use crate::constraint::{Checks, null_value};
 use crate::context::ClientContext;
 use crate::database::Database;
-use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::expression::{Evaluator, assigned, compile, rows_without_columns};
 use crate::row::TableHandle;
 
 /// Turns batches of some of a table's columns into writes.
@@ -223,10 +223,12 @@ impl Intake {
         let from = ColumnType::of_field(source.schema_ref().field(index));
         let zoned = column.ty == ColumnType::Timestamp && !self.zone.is_utc();
         match from {
-            Some(ColumnType::Text) if zoned => {
-                let resolve = |zone: Option<&str>, local| self.zone.resolve(zone, local);
-                let value = |row| value_at(array, row, ColumnType::Text)?.cast_zoned(column.ty, &resolve);
-                array_of(column.ty, &(0..array.len()).map(value).collect::<Result<Vec<_>>>()?)
+            Some(from) if from == column.ty && from.as_nested().is_some() => Ok(array.clone()),
+            Some(from) if (from == ColumnType::Text && zoned) || of_values(from, column.ty) => {
+                let value = |row| assigned(value_at(array, row, from)?, from, column.ty, &self.zone);
+                let values = (0..array.len()).map(value).collect::<Result<Vec<_>>>();
+                let values = values.map_err(|error| mismatch(error, column, Some(from)))?;
+                array_of(column.ty, &values)
             }
             _ => coerce(array, column.ty).map_err(|error| mismatch(error, column, from)),
         }
@@ -241,6 +243,12 @@ impl Intake {
         let all = self.target.table.columns.iter().map(column).collect();
         Ok(RecordBatch::try_new(self.target.schema.clone(), all)?)
     }
+}
+
+/// Whether values of these types must be cast one by one: their Arrow forms do not tell enough.
+fn of_values(from: ColumnType, to: ColumnType) -> bool {
+    let json = matches!(from, ColumnType::Json | ColumnType::Jsonb) && !to.is_scalar();
+    json || from.as_nested().is_some() || to.as_nested().is_some()
 }
 
 fn hidden(name: &str) -> Error {

@@ -176,6 +176,8 @@ impl Session {
             Statement::Truncate(statement) => ddl::drop::truncate(context, statement).await,
             Statement::CreateIndex(statement) => ddl::index::create(context, statement).await,
             Statement::Comment(statement) => ddl::comment::run(context, statement).await,
+            Statement::CreateType(statement) => ddl::user_type::create(context, statement).await,
+            Statement::AlterType(statement) => ddl::user_type::alter(context, statement).await,
             Statement::CreateSequence(statement) => ddl::sequence::create(context, statement).await,
             Statement::AlterSequence(statement) => ddl::sequence::alter(context, statement).await,
             Statement::CreateRole(statement) => ddl::role::create(context, statement).await,

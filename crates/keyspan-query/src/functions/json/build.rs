@@ -6,8 +6,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::super::overload::{Call, Overload, Parameter};
 use super::invalid;
 use super::read::kind;
-use crate::types::Zone;
-use crate::types::cast::text_of;
+use crate::types::cast::{json_of as of, text_of};
 
 use ColumnType as C;
 
@@ -48,31 +47,6 @@ fn one(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 fn type_at(call: &Call<'_>, index: usize) -> ColumnType {
     call.types.get(index).copied().unwrap_or(C::Text)
-}
-
-/// A value as JSON: numbers and booleans as such, instants in ISO 8601, the rest as its text.
-pub fn of(value: &Value, ty: ColumnType, zone: Zone) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Boolean(value) => value.to_string(),
-        Value::TinyInt(_) | Value::SmallInt(_) | Value::Int(_) | Value::BigInt(_) | Value::Decimal(..) => {
-            text_of(value, ty, zone)
-        }
-        Value::Real(number) if number.is_finite() => text_of(value, ty, zone),
-        Value::Double(number) if number.is_finite() => text_of(value, ty, zone),
-        Value::Text(text) if matches!(ty, C::Json | C::Jsonb) => text.clone(),
-        Value::List(elements) => {
-            let element = ty.element().unwrap_or(C::Text);
-            let each = elements.iter().map(|value| of(value, element, zone));
-            format!("[{}]", each.collect::<Vec<_>>().join(","))
-        }
-        Value::Timestamp(_) => {
-            let text = text_of(value, ty, zone).replacen(' ', "T", 1);
-            let short = ty == C::Timestamp && text.rfind(['+', '-']).is_some_and(|at| text.len() - at == 3);
-            quoted(&if short { text + ":00" } else { text })
-        }
-        value => quoted(&text_of(value, ty, zone)),
-    }
 }
 
 fn member(call: &Call<'_>, values: &[Value], index: usize) -> String {

@@ -12,10 +12,10 @@ use keyspan_model::{ColumnType, Error, Value, value_at};
 
 use super::super::list::{ListFunction, lists, texts};
 use super::super::overload::zone_of;
-use super::build::of;
 use super::invalid;
 use super::read::{kind, plain};
 use crate::error::external;
+use crate::types::cast::json_of as of;
 use crate::types::{Zone, field_of};
 
 /// Any value as JSON, lists and rows too.

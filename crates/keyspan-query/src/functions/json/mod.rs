@@ -17,7 +17,7 @@ use super::list::ListFunction;
 use super::overload::{Overload, Parameter};
 use super::text::text;
 
-pub use build::of as json_of;
+pub use crate::types::cast::json_of;
 pub use lists::{ELEMENT_TEXTS, ELEMENTS, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE, value_text};
 
 /// A value as `json_agg` collects it.

@@ -107,8 +107,14 @@ impl FamilyAssignments {
                 let qualifier = operands.operand(qualifier, qualifier_type(family))?;
                 let value = match value {
                     InsertValue::Default => Operand::Constant(Value::Null),
-                    InsertValue::Expression(value) => operands.operand(value, family.value.ty)?,
-                    _ => return Err(no_collection(family)),
+                    value => match value.as_expression() {
+                        Some(literal)
+                            if !family.value.ty.is_scalar() || matches!(value, InsertValue::Expression(_)) =>
+                        {
+                            operands.operand(&literal, family.value.ty)?
+                        }
+                        _ => return Err(no_collection(family)),
+                    },
                 };
                 match family.kind {
                     FamilyKind::Set => {
