@@ -140,6 +140,11 @@ impl KeyspanTable {
         KeyspanTable { limit: Some(limit), ..self.clone() }
     }
 
+    /// Whether it shows other versions of its families than the newest.
+    pub fn has_history(&self) -> bool {
+        self.history.is_some()
+    }
+
     /// The same table as this scan of its plan.
     pub fn numbered(&self, number: usize) -> KeyspanTable {
         KeyspanTable { number, ..self.clone() }

@@ -61,7 +61,10 @@ fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
     let mut tables = Some(Vec::new());
     let walked = plan.apply_with_subqueries(|node| {
         let table = match node {
-            LogicalPlan::TableScan(scan) => table_of(scan).map(|table| table.definition().clone()).map(Some),
+            // Plans are not told apart by which versions they show.
+            LogicalPlan::TableScan(scan) => {
+                table_of(scan).filter(|table| !table.has_history()).map(|table| Some(table.definition().clone()))
+            }
             node => is_cacheable(node).then_some(None),
         };
         match (&mut tables, table) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, PrimaryKey, RoleName};
-use keyspan_model::{Catalog, Check, ColumnRole, Error, ErrorKind, Object, Result, TableDef, ViewDef};
+use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
