@@ -58,6 +58,42 @@ class Daily(ServerCase):
             waiting.join(30)
             self.assertEqual(failed, ["23505"])
 
+    def test_no_write_is_lost_or_fails_while_a_key_is_added(self):
+        with self.connect() as connection:
+            connection.execute("CREATE TABLE busy (k int, v int)")
+            connection.execute("INSERT INTO busy SELECT n, n FROM generate_series(1, 20000) AS s (n)")
+        written, failed, done = [0, 0], [], threading.Event()
+
+        def write(place):
+            with self.connect() as connection:
+                while not done.is_set():
+                    try:
+                        connection.execute("INSERT INTO busy VALUES (%s, 0)", ((place + 1) * 1_000_000 + written[place],))
+                        written[place] += 1
+                    except psycopg.Error as error:
+                        failed.append(str(error))
+                    time.sleep(0.02)
+
+        writers = [threading.Thread(target=write, args=(place,)) for place in range(2)]
+        for writer in writers:
+            writer.start()
+        with self.connect() as connection:
+            for _ in range(20):
+                try:
+                    connection.execute("ALTER TABLE busy ADD PRIMARY KEY (k)")
+                    break
+                except psycopg.errors.SerializationFailure:
+                    continue
+            time.sleep(0.3)
+            done.set()
+            for writer in writers:
+                writer.join(60)
+            key = connection.execute("SELECT count(*) FROM pg_constraint WHERE conname = 'busy_pkey'").fetchone()
+            self.assertEqual(key, (1,))
+            self.assertEqual(connection.execute("SELECT count(*) FROM busy").fetchone(), (20000 + sum(written),))
+            self.assertGreater(min(written), 5)
+            self.assertEqual(failed, [])
+
     def test_sessions_exclude_each_other_by_advisory_locks(self):
         with self.connect() as one, self.connect() as two:
             one.execute("SELECT pg_advisory_lock(42)")

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyspan_cql::{Discard, Explain, Parsed, Statement};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 
 use super::Session;
+use crate::database::count;
 use crate::metrics::StatementKind;
 use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
@@ -14,6 +15,9 @@ use crate::timer::{self, StatementTimer};
 use crate::{
     audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
 };
+
+/// How often a write is tried while its table gets other relations.
+const OVERTAKEN_MAX: usize = 5;
 
 impl Session {
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
@@ -144,8 +148,38 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Prepares again what tables have changed under, casts the parameters, and routes.
+    /// Runs a prepared statement within a running one. A write whose table got another relation meanwhile (TRUNCATE,
+    /// ADD PRIMARY KEY) has written nothing, and runs again.
     pub(super) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        use Statement::{Delete, Insert, Update};
+        let writes = matches!(prepared.statement(), Insert(_) | Update(_) | Delete(_));
+        for _ in 1..OVERTAKEN_MAX {
+            let before = self.catalog();
+            match self.run_once(prepared, parameters).await {
+                Err(error) if writes && is_overtaken(&error) && self.context.transaction.is_none() => {
+                    count(&self.context.database.counts().retries);
+                    self.await_catalog_after(&before).await?;
+                }
+                other => return other,
+            }
+        }
+        self.run_once(prepared, parameters).await
+    }
+
+    /// Waits until a change of the catalog is durable and seen, for as long as a sync may take.
+    async fn await_catalog_after(&self, before: &Arc<Catalog>) -> Result<()> {
+        for _ in 0..200 {
+            if !Arc::ptr_eq(before, &self.catalog()) {
+                break;
+            }
+            self.context.running.check()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// Prepares again what tables have changed under, casts the parameters, and routes.
+    async fn run_once(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let again;
         let mut prepared = prepared;
         // Not by its version: a transaction that is undone has used numbers that others use again.
@@ -239,4 +273,10 @@ impl Session {
         }
         Ok(outcome)
     }
+}
+
+/// Whether a write failed since its table got another relation after it was looked up. The store sees that relation's end
+/// before it is durable.
+fn is_overtaken(error: &Error) -> bool {
+    error.kind == ErrorKind::UndefinedTable && error.message.ends_with("does not exist any more")
 }
