@@ -7,7 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
-use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded};
+use keyspan_seam::{
+    Accepted, BatchStream, Changes, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded,
+};
 
 use crate::outcome::Notice;
 
@@ -35,6 +37,14 @@ pub(crate) fn notice(seen: &AtomicBool) -> Option<Notice> {
     seen.load(Ordering::Relaxed).then(|| notice().with_hint(hint))
 }
 
+impl GuardedSnapshot {
+    /// Whether a condition is on an indexed column: as in Cassandra that is no scan of the whole table.
+    fn asks_an_index(&self, scan: &Scan) -> bool {
+        let indexed = self.catalog().relation(scan.relation).map(|relation| relation.indexed).unwrap_or_default();
+        scan.ranges.iter().any(|range| indexed.contains(&range.column))
+    }
+}
+
 #[async_trait]
 impl Snapshot for GuardedSnapshot {
     fn catalog(&self) -> &Arc<Catalog> {
@@ -55,7 +65,7 @@ impl Snapshot for GuardedSnapshot {
 
     async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
         // A query with a LIMIT and no filter stops by itself.
-        if !is_bounded(&scan.spans, &[]) && scan.limit.is_none() {
+        if !is_bounded(&scan.spans, &[]) && scan.limit.is_none() && !self.asks_an_index(scan) {
             if self.refuse {
                 return Err(Error::new(ErrorKind::InvalidArgument, MESSAGE));
             }
@@ -88,6 +98,10 @@ impl Snapshot for GuardedSnapshot {
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         self.inner.relation_bytes(relation)
+    }
+
+    fn index_state(&self, relation: RelationId, column: ColumnId) -> Option<IndexState> {
+        self.inner.index_state(relation, column)
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {

@@ -14,6 +14,8 @@ mod core;
 mod disk;
 mod flush;
 mod index;
+#[cfg(test)]
+mod index_tests;
 mod lane;
 #[cfg(test)]
 mod live_tests;

@@ -34,8 +34,8 @@ pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
 pub use tombstone::{Cover, SpanTombstone};
 pub use tombstones::{ShownTombstones, SpanTombstones, Tombstone};
-pub(crate) use value_ranges::inside;
 pub use value_ranges::{IndexedColumn, ValueRanges};
+pub(crate) use value_ranges::{ValueRange, inside};
 pub use whole_key::WholeKey;
 
 use keyspan_seam::ScanCounters;

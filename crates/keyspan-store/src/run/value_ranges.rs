@@ -15,6 +15,9 @@ use keyspan_seam::ScanCounters;
 /// Longest encoded value that is kept.
 pub(crate) const VALUE_BYTES: usize = 128;
 
+/// A range of encoded values: its least and its greatest.
+pub(crate) type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// Encodes values of one column for value indexes.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueEncoder {
@@ -40,7 +43,7 @@ pub struct ValueRanges {
     range: ColumnRange,
     encoder: ValueEncoder,
     /// Ascending and disjoint but for what cutting joins.
-    ranges: Vec<(Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    ranges: Vec<ValueRange>,
 }
 
 impl ValueEncoder {
@@ -172,11 +175,14 @@ impl ValueRanges {
         };
         let ranges = range.intervals();
         let ranges = ranges.iter().map(|(lower, upper)| Some((bound(lower)?, bound(upper)?)));
-        Some(ValueRanges { ranges: ranges.collect::<Option<_>>()?, range: range.clone(), encoder, column })
+        let mut ranges: Vec<_> = ranges.collect::<Option<_>>()?;
+        // Values of a list that are cut alike are looked for once.
+        ranges.dedup();
+        Some(ValueRanges { ranges, range: range.clone(), encoder, column })
     }
 
     /// In encoded values.
-    pub(crate) fn ranges(&self) -> &[(Bound<Vec<u8>>, Bound<Vec<u8>>)] {
+    pub(crate) fn ranges(&self) -> &[ValueRange] {
         &self.ranges
     }
 
@@ -235,6 +241,6 @@ impl ValueRanges {
 }
 
 /// Whether a range holds a value.
-pub(crate) fn inside((lower, upper): &(Bound<Vec<u8>>, Bound<Vec<u8>>), value: &[u8]) -> bool {
+pub(crate) fn inside((lower, upper): &ValueRange, value: &[u8]) -> bool {
     RangeBounds::<[u8]>::contains(&(lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice)), value)
 }

@@ -10,19 +10,23 @@
 //! run that has it, so that versions, deletions and expiry are judged as in any scan; the filter is evaluated above.
 //! Where many rows are found, a plain scan costs less, and nothing is found here.
 
+mod lookup;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use keyspan_model::{ColumnId, ColumnRange, KeyEncoder, Order, Result, Scan, Span};
+use keyspan_model::{ColumnId, ColumnRange, Order, Result, Scan, Span};
 use parking_lot::Mutex;
+
+use lookup::{Lookup, Postings, RunPostings};
 
 use super::plan::{Chosen, EncodedSpan, Sizes};
 use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
 use crate::files::is_refused;
 use crate::merge::cursor::Which;
-use crate::run::{Keys, Overlap, SortedRun, ValueRanges, WholeKey};
+use crate::run::{SortedRun, ValueRanges};
 use crate::segment::BLOCK_ROWS;
 use keyspan_seam::{FoundByIndex, ScanCounters, ScanForm, ScanPlan, Split};
 
@@ -95,55 +99,6 @@ impl Lookups {
     }
 }
 
-/// What one column has found in the chosen runs, each by its place among them.
-struct Postings {
-    column: ColumnId,
-    count: usize,
-    runs: Vec<RunPostings>,
-}
-
-enum RunPostings {
-    /// Ascending.
-    Rows(Vec<u32>),
-    /// Of a memtable, ascending.
-    Keys(Vec<Vec<u8>>),
-}
-
-impl RunPostings {
-    /// What both have found in the same run.
-    fn intersect(self, other: &RunPostings) -> RunPostings {
-        match (self, other) {
-            (RunPostings::Rows(mut own), RunPostings::Rows(others)) => {
-                own.retain(|row| others.binary_search(row).is_ok());
-                RunPostings::Rows(own)
-            }
-            (RunPostings::Keys(mut own), RunPostings::Keys(others)) => {
-                own.retain(|key| others.binary_search(key).is_ok());
-                RunPostings::Keys(own)
-            }
-            (own, _) => own,
-        }
-    }
-
-    fn copied(&self) -> RunPostings {
-        match self {
-            RunPostings::Rows(rows) => RunPostings::Rows(rows.clone()),
-            RunPostings::Keys(keys) => RunPostings::Keys(keys.clone()),
-        }
-    }
-
-    fn has(&self, key: &[u8], row: Option<u32>) -> bool {
-        match (self, row) {
-            (RunPostings::Rows(rows), Some(row)) => rows.binary_search(&row).is_ok(),
-            (RunPostings::Keys(keys), _) => keys.binary_search_by(|own| own.as_slice().cmp(key)).is_ok(),
-            _ => false,
-        }
-    }
-}
-
-/// One place where a key was found: of a chosen run, and its row there; of a memtable no row.
-type Place = (usize, Option<u32>);
-
 impl ScanSource {
     /// The rows that indexes find for a scan; `None` where a plain scan is better.
     pub(crate) fn found(&self, scan: &Scan, chosen: &Chosen) -> Result<Option<Arc<FoundRows>>> {
@@ -212,10 +167,7 @@ impl ScanSource {
                 }
             };
             let Some(own) = own else { return Ok(None) };
-            count += match &own {
-                RunPostings::Rows(rows) => rows.len(),
-                RunPostings::Keys(keys) => keys.len(),
-            };
+            count += own.len();
             runs.push(own);
         }
         Ok(Some(Postings { column, count, runs }))
@@ -274,129 +226,5 @@ fn inside(rows: Vec<u32>, places: &[std::ops::Range<usize>]) -> Vec<u32> {
     match places {
         [all] if rows.last().is_none_or(|last| (*last as usize) < all.end) && all.start == 0 => rows,
         _ => rows.into_iter().filter(|row| within(row)).collect(),
-    }
-}
-
-/// A look-up, once each column has found its rows.
-struct Lookup<'a> {
-    source: &'a ScanSource,
-    chosen: &'a Chosen,
-    /// The column that has found the fewest first.
-    postings: &'a [Postings],
-    counters: ScanCounters,
-}
-
-impl Lookup<'_> {
-    fn run(&self, place: usize) -> &Run {
-        &self.source.runs[self.chosen.runs[place]]
-    }
-
-    fn found(&self) -> Result<FoundRows> {
-        let count = self.chosen.runs.len();
-        let meets = |one: usize, other: usize| self.meet(one, other);
-        let meeting: Vec<Vec<usize>> =
-            (0..count).map(|one| (0..count).filter(|other| *other != one && meets(one, *other)).collect()).collect();
-        let (mut rows, mut keys): (Vec<Vec<u32>>, Vec<Vec<Vec<u8>>>) =
-            (vec![Vec::new(); count], vec![Vec::new(); count]);
-        for place in (0..count).filter(|place| meeting[*place].is_empty()) {
-            let own = self.postings[0].runs[place].copied();
-            let both = self.postings[1..].iter().fold(own, |own, other| own.intersect(&other.runs[place]));
-            match both {
-                RunPostings::Rows(own) => rows[place] = own,
-                RunPostings::Keys(own) => keys[place] = own,
-            }
-        }
-        let mut distinct = rows.iter().map(Vec::len).chain(keys.iter().map(Vec::len)).sum::<usize>() as u64;
-        let mut apart = true;
-        for (key, places) in self.in_several(&meeting)? {
-            distinct += 1;
-            apart &= places.len() == 1;
-            for (place, row) in places {
-                match row {
-                    Some(row) => rows[place].push(row),
-                    None => keys[place].push(key.clone()),
-                }
-            }
-        }
-        let runs = (0..count).filter(|place| !rows[*place].is_empty() || !keys[*place].is_empty());
-        let runs = runs.map(|place| self.found_run(place, &rows[place], &keys[place])).collect::<Result<Vec<_>>>()?;
-        let columns = self.postings.iter().map(|postings| postings.column).collect();
-        Ok(FoundRows { runs, apart, keys: distinct, columns })
-    }
-
-    fn found_run(&self, place: usize, rows: &[u32], keys: &[Vec<u8>]) -> Result<FoundRun> {
-        let at = self.chosen.runs[place];
-        Ok(match self.run(place) {
-            Run::Memtable(view) => FoundRun { at, rows: Which::All, opened: Some(Arc::new(view.rows_of(keys)?)) },
-            _ => FoundRun { at, rows: Which::Only(rows.into()), opened: None },
-        })
-    }
-
-    /// Whether a row may be in both of two runs, as far as is known without comparing keys.
-    fn meet(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (self.run(one), self.run(other));
-        if one.meta().all.disjoint(&other.meta().all) {
-            return false;
-        }
-        match (one, other) {
-            (Run::Memtable(_), _) | (_, Run::Memtable(_)) => true,
-            _ => match (one.whole(), other.whole()) {
-                (Ok(one), Ok(other)) => Overlap::known(&one, &other) != Some(Overlap::Disjoint),
-                _ => true,
-            },
-        }
-    }
-
-    /// The keys found in runs that meet others, ascending, with all places where they are. `meeting`: for each run those
-    /// that it meets.
-    fn in_several(&self, meeting: &[Vec<usize>]) -> Result<Vec<(Vec<u8>, Vec<Place>)>> {
-        let mut found: Vec<(Vec<u8>, Place)> = Vec::new();
-        for place in (0..meeting.len()).filter(|place| !meeting[*place].is_empty()) {
-            match (&self.postings[0].runs[place], self.run(place).sorted()) {
-                (RunPostings::Rows(rows), Some(run)) => {
-                    let mut keys = Keys::new(run);
-                    for row in rows {
-                        let key = keys.at(*row as usize, &self.counters)?;
-                        if holds(self.chosen, key) {
-                            found.push((key.to_vec(), (place, Some(*row))));
-                        }
-                    }
-                }
-                (RunPostings::Keys(keys), _) => found.extend(keys.iter().map(|key| (key.clone(), (place, None)))),
-                _ => {}
-            }
-        }
-        found.sort_unstable();
-        let encoder = KeyEncoder::new(&self.source.relation.key);
-        let mut keys = Vec::new();
-        for group in found.chunk_by(|one, other| one.0 == other.0) {
-            let mut places: Vec<Place> = group.iter().map(|(_, place)| *place).collect();
-            self.look_elsewhere(&WholeKey::new(&encoder, &group[0].0), &mut places, meeting)?;
-            let key = &group[0].0;
-            let has = |postings: &Postings| places.iter().any(|(place, row)| postings.runs[*place].has(key, *row));
-            if self.postings[1..].iter().all(has) {
-                keys.push((key.clone(), places));
-            }
-        }
-        Ok(keys)
-    }
-
-    /// Adds the places of a key in runs whose postings do not have it.
-    fn look_elsewhere(&self, key: &WholeKey<'_>, places: &mut Vec<Place>, meeting: &[Vec<usize>]) -> Result<()> {
-        let mut others: Vec<usize> = places.iter().flat_map(|(place, _)| meeting[*place].clone()).collect();
-        others.sort_unstable();
-        others.dedup();
-        others.retain(|other| places.iter().all(|(place, _)| place != other));
-        for other in others {
-            match self.run(other) {
-                Run::Memtable(view) => places.extend(view.get(key.bytes).map(|_| (other, None))),
-                run => {
-                    let Some(sorted) = run.sorted().filter(|_| run.may_contain(key)) else { continue };
-                    let row = sorted.find(key.bytes, &self.counters)?;
-                    places.extend(row.map(|row| (other, Some(row as u32))));
-                }
-            }
-        }
-        Ok(())
     }
 }

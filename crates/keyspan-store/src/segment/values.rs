@@ -28,6 +28,8 @@ pub(super) struct KnownFiles(Mutex<BTreeMap<ColumnId, Known>>);
 struct Known {
     /// Missing or damaged.
     unusable: bool,
+    /// It was opened once.
+    opened: bool,
     /// Counts the files that were written under this name, so that none is taken for another.
     generation: u32,
 }
@@ -81,6 +83,7 @@ impl Segment {
             Ok(index) => {
                 let index = Arc::new(index);
                 self.cache.put(key, Arc::clone(&index), index.memory(), false);
+                self.note(column.id, |known| known.opened = true);
                 Ok(Some(index))
             }
             Err(error) => self.unusable(column.id, error).map(|()| None),
@@ -101,9 +104,10 @@ impl Segment {
         About { segment: self.id(), column: column.id, ty: column.ty, rows: self.record().meta.all.rows }
     }
 
-    /// Whether the column has a value index that can be opened.
+    /// Whether the column has a value index that can be opened, as far as is known.
     pub(crate) fn has_value_index(&self, column: &IndexedColumn) -> bool {
-        self.value_index(column).is_ok_and(|index| index.is_some())
+        let known = self.known(column.id);
+        !known.unusable && (known.opened || self.value_index(column).is_ok_and(|index| index.is_some()))
     }
 
     /// Writes the value index of a column, in the place of one that cannot be used. `pause` is called now and then; its
@@ -118,7 +122,7 @@ impl Segment {
             let _ = self.files.remove(&path);
         }
         written?;
-        self.note(column.id, |known| *known = Known { unusable: false, generation: known.generation + 1 });
+        self.note(column.id, |known| *known = Known { generation: known.generation + 1, ..Known::default() });
         Ok(())
     }
 

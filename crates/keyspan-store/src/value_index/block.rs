@@ -66,11 +66,17 @@ impl BlockBuilder {
         }
         self.end_rows();
         let done = std::mem::take(self);
-        Some(Block { first: done.first, bytes: done.bytes, postings: done.postings as u32 })
+        let bytes = lz4_flex::block::compress_prepend_size(&done.bytes);
+        Some(Block { first: done.first, bytes, postings: done.postings as u32 })
     }
 }
 
-/// Takes the postings of a block, value by value; `None`: its bytes are no block.
+/// The contents of a block; `None`: its bytes are no block.
+pub(super) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    lz4_flex::block::decompress_size_prepended(bytes).ok()
+}
+
+/// Takes the postings of a block, value by value; `None`: its contents are none of a block.
 pub(super) fn read_block(bytes: &[u8], each: &mut dyn FnMut(&[u8], &[u32])) -> Option<()> {
     let (mut input, mut value, mut rows) = (Input::new(bytes), Vec::new(), Vec::new());
     while !input.is_empty() {

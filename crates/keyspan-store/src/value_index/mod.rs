@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! KEYSPVAL  version u32                                                                           12 bytes
-//! blocks of the 1st section, then of the 2nd, …: per value  shared varint │ rest bytes │ rows varint, first and steps
+//! blocks of the 1st section, then of the 2nd, …, each LZ4 behind its length:
+//!     per value  shared varint │ rest bytes │ number of rows varint │ first row, steps to the next varints
 //! directory: segment, column, type, rows; sections: first value of every block │ length, crc32c, postings of each
 //! crc32c of version and directory u32 │ length of the directory u32 │ KEYSPVAL                     16 bytes
 //! ```

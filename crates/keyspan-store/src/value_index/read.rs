@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspan_model::{Error, Result};
 
-use super::block::read_block;
+use super::block::{read_block, unpacked};
 use super::directory::{About, BlockAt, Directory, Section};
 use crate::files::{FileReader, corrupted};
-use crate::run::{ValueRanges, inside};
+use crate::run::{ValueRange, ValueRanges, inside};
 
 /// The value index of one column of one run.
 #[derive(Debug)]
@@ -80,13 +80,7 @@ impl ValueIndex {
         Ok(())
     }
 
-    fn take(
-        &self,
-        at: BlockAt,
-        range: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-        loaded: &mut Option<Loaded>,
-        found: &mut Vec<u32>,
-    ) -> Result<()> {
+    fn take(&self, at: BlockAt, range: &ValueRange, loaded: &mut Option<Loaded>, found: &mut Vec<u32>) -> Result<()> {
         let bytes = match loaded {
             Some(last) if last.at == at => last.bytes.clone(),
             _ => self.bytes(at)?,
@@ -101,9 +95,12 @@ impl ValueIndex {
         Ok(())
     }
 
+    /// A block, checked.
     fn bytes(&self, at: BlockAt) -> Result<Bytes> {
-        let bytes = self.file.read_at(at.offset, at.length as usize)?;
-        if crc32c::crc32c(&bytes) == at.crc { Ok(bytes) } else { Err(self.damaged()) }
+        let packed = self.file.read_at(at.offset, at.length as usize)?;
+        let whole = crc32c::crc32c(&packed) == at.crc;
+        let bytes = if whole { unpacked(&packed) } else { None };
+        bytes.map(Bytes::from).ok_or_else(|| self.damaged())
     }
 
     fn damaged(&self) -> Error {
@@ -112,7 +109,7 @@ impl ValueIndex {
 }
 
 /// The blocks that may hold values of a range.
-fn blocks_of(section: &Section, (lower, upper): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> std::ops::Range<usize> {
+fn blocks_of(section: &Section, (lower, upper): &ValueRange) -> std::ops::Range<usize> {
     let firsts = &section.firsts;
     let start = match lower {
         Bound::Unbounded => 0,

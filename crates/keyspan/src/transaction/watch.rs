@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
+use keyspan_seam::{Accepted, BatchStream, Changes, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
 /// A transaction with more recorded spans than this records whole relations instead.
@@ -96,6 +96,10 @@ impl Snapshot for ReadTracker {
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         self.inner.relation_bytes(relation)
+    }
+
+    fn index_state(&self, relation: RelationId, column: ColumnId) -> Option<IndexState> {
+        self.inner.index_state(relation, column)
     }
 
     fn schema(&self, relation: RelationId, columns: &[ScanColumn]) -> Result<SchemaRef> {
