@@ -16,13 +16,25 @@ const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// A cell: partition, clustering column or none for a static one, column.
 type Place = (&'static str, Option<i64>, &'static str);
 
+/// A deletion: of a partition or all, of the rows from the least to the greatest, of static cells too, of a column or
+/// all; and when.
+#[derive(Clone, Copy)]
+struct Deletion {
+    key: Option<&'static str>,
+    rows: (i64, i64),
+    statics: bool,
+    column: Option<&'static str>,
+    ts: i64,
+}
+
+/// No rows.
+const NONE: (i64, i64) = (1, 0);
+
 #[derive(Default)]
 struct Model {
     /// Of each cell the timestamps of its writes; what is written says the timestamp. The marker is the cell `+`.
     written: BTreeMap<Place, BTreeSet<i64>>,
-    /// A partition or all, the least and greatest of the rows that are deleted, whether static cells go, too, a column
-    /// or all; and when.
-    deleted: Vec<(Option<&'static str>, (i64, i64), bool, Option<&'static str>, i64)>,
+    deleted: Vec<Deletion>,
 }
 
 impl Model {
@@ -30,13 +42,24 @@ impl Model {
         self.written.entry((key, c, column)).or_default().insert(ts);
     }
 
+    fn delete(
+        &mut self,
+        key: Option<&'static str>,
+        rows: (i64, i64),
+        statics: bool,
+        column: Option<&'static str>,
+        ts: i64,
+    ) {
+        self.deleted.push(Deletion { key, rows, statics, column, ts });
+    }
+
     fn live(&self, place: &Place) -> Option<i64> {
         let (key, c, column) = *place;
-        let covers = |(of, (least, most), statics, only, _): &&(Option<&str>, (i64, i64), bool, Option<&str>, i64)| {
-            let here = c.map_or(*statics, |c| (*least..=*most).contains(&c));
-            of.is_none_or(|of| of == key) && here && only.is_none_or(|only| only == column)
+        let covers = |each: &&Deletion| {
+            let here = c.map_or(each.statics, |c| (each.rows.0..=each.rows.1).contains(&c));
+            each.key.is_none_or(|of| of == key) && here && each.column.is_none_or(|only| only == column)
         };
-        let gone = self.deleted.iter().filter(covers).map(|(.., ts)| *ts).max().unwrap_or(0);
+        let gone = self.deleted.iter().filter(covers).map(|each| each.ts).max().unwrap_or(0);
         self.written.get(place)?.last().copied().filter(|ts| *ts > gone)
     }
 
@@ -96,24 +119,24 @@ fn step(random: &mut Random, model: &mut Model) -> String {
             format!("UPDATE t {using} SET v = {ts}, {column} = {ts} WHERE k = '{key}' AND c = {c}")
         }
         12 | 13 => {
-            model.deleted.push((Some(key), (1, 0), true, Some(column), ts));
+            model.delete(Some(key), NONE, true, Some(column), ts);
             format!("DELETE {column} FROM t {using} WHERE k = '{key}'")
         }
         14 | 15 => {
-            model.deleted.push((Some(key), (c, c), false, None, ts));
+            model.delete(Some(key), (c, c), false, None, ts);
             format!("DELETE FROM t {using} WHERE k = '{key}' AND c = {c}")
         }
         16 | 17 => {
-            model.deleted.push((Some(key), (c, i64::MAX), false, None, ts));
+            model.delete(Some(key), (c, i64::MAX), false, None, ts);
             format!("DELETE FROM t {using} WHERE k = '{key}' AND c >= {c}")
         }
         18 => {
-            model.deleted.push((Some(key), all, true, None, ts));
+            model.delete(Some(key), all, true, None, ts);
             format!("DELETE FROM t {using} WHERE k = '{key}'")
         }
         _ => {
             let ts = ts / 4;
-            model.deleted.push((None, all, true, None, ts));
+            model.delete(None, all, true, None, ts);
             format!("DELETE FROM t USING TIMESTAMP {ts}")
         }
     }

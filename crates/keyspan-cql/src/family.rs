@@ -63,6 +63,10 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         FamilyKind::Family => VERSIONS,
         FamilyKind::Map | FamilyKind::Set | FamilyKind::List => GcRule::default(),
     };
+    if reader.at("static") {
+        let error = reader.not_supported("static families and collections are not supported");
+        return Err(error.with_hint("Keep what belongs to partitions in a table of their own."));
+    }
     Ok(FamilyDefinition { name, kind, qualifier, value, gc, position })
 }
 

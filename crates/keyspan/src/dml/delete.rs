@@ -167,7 +167,8 @@ impl DeletePlan {
             return Ok((mutations, (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
-            return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied: false, row: None }])));
+            let applied = self.holds_without_row(target, found, condition, parameters)?;
+            return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied, row: None }])));
         }
         match condition.holds(&found.families.input, true, parameters)?.as_slice() {
             [true, ..] => {
@@ -179,6 +180,24 @@ impl DeletePlan {
                 let row = Some(self.handle.values(&found.rows, 0)?);
                 Ok((Vec::new(), (found.rows.slice(0, 0), vec![ConditionAnswer { applied: false, row }])))
             }
+        }
+    }
+
+    /// Whether a condition holds of a row that is not there: it may be about the static values of its partition.
+    fn holds_without_row(
+        &self,
+        target: &WriteTarget,
+        found: &TargetRows,
+        condition: &CompiledCondition,
+        parameters: &[Value],
+    ) -> Result<bool> {
+        match target {
+            WriteTarget::Key(key) if self.handle.statics.is_some() => {
+                let row = self.handle.batch(&[found.empty_row(&self.handle, key)?])?;
+                let input = self.families.without_cells(row)?;
+                Ok(condition.holds(&input.input, false, parameters)? == [true])
+            }
+            _ => Ok(false),
         }
     }
 
