@@ -24,6 +24,7 @@ macro_rules! kinds {
 kinds! {
     Syntax "42601" "The text is not a statement of the language.",
     UndefinedTable "42P01" "No such table or view.",
+    DroppedRelation "42P01" "The table has got another relation since it was looked up, or is gone.",
     UndefinedColumn "42703" "No such column.",
     UndefinedFunction "42883" "No such function or operator for these types.",
     UndefinedObject "42704" "No such type, setting, index or other object.",

@@ -45,7 +45,7 @@ impl Schema {
     /// The relation with this id, or 42P01.
     pub fn relation(&self, id: RelationId) -> Result<&Arc<RelationDef>> {
         self.relations.get(&id).ok_or_else(|| {
-            Error::new(ErrorKind::UndefinedTable, format!("relation {id} does not exist any more"))
+            Error::new(ErrorKind::DroppedRelation, format!("relation {id} does not exist any more"))
                 .with_hint("The table was dropped or truncated meanwhile: run the statement again.")
         })
     }

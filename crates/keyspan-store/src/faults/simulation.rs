@@ -275,7 +275,7 @@ impl World {
     fn enter(&mut self, mut answer: Answer, relaxed: bool, apply: impl FnOnce(&mut Contents)) -> Option<Running> {
         let polled = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if let Poll::Ready(Err(error)) = &polled {
-            let lost = matches!(error.kind, ErrorKind::Serialization | ErrorKind::UndefinedTable);
+            let lost = matches!(error.kind, ErrorKind::Serialization | ErrorKind::DroppedRelation);
             // The store is opened again by whoever next finds the log poisoned.
             let _ = lost || self.allow(error);
             return None;

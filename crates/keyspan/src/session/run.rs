@@ -156,7 +156,10 @@ impl Session {
         for _ in 1..OVERTAKEN_MAX {
             let before = self.catalog();
             match self.run_once(prepared, parameters).await {
-                Err(error) if writes && is_overtaken(&error) && self.context.transaction.is_none() => {
+                // The store sees the relation's end before that is durable.
+                Err(error)
+                    if writes && error.kind == ErrorKind::DroppedRelation && self.context.transaction.is_none() =>
+                {
                     count(&self.context.database.counts().retries);
                     self.await_catalog_after(&before).await?;
                 }
@@ -273,10 +276,4 @@ impl Session {
         }
         Ok(outcome)
     }
-}
-
-/// Whether a write failed since its table got another relation after it was looked up. The store sees that relation's end
-/// before it is durable.
-fn is_overtaken(error: &Error) -> bool {
-    error.kind == ErrorKind::UndefinedTable && error.message.ends_with("does not exist any more")
 }
