@@ -15,8 +15,6 @@ use sqlparser::ast::{
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-use crate::statement::InsertValue;
-
 const MAP: &str = "cql_map";
 const SET: &str = "cql_set";
 const LIST: &str = "cql_list";
@@ -188,30 +186,17 @@ pub(crate) fn tuples(expr: Expr) -> Expr {
     }
 }
 
-impl InsertValue {
-    /// The collection that a literal in brackets is; any other expression as it is.
-    pub(crate) fn of_literal(expr: Expr) -> InsertValue {
-        let own = |parts: Vec<&Expr>| parts.into_iter().cloned().collect();
-        match nested_literal(&expr) {
-            Some(NestedLiteral::Map(entries)) => {
-                InsertValue::Map(entries.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect())
-            }
-            Some(NestedLiteral::Set(elements)) => InsertValue::Set(own(elements)),
-            Some(NestedLiteral::List(elements)) => InsertValue::List(own(elements)),
-            Some(NestedLiteral::User(_) | NestedLiteral::Tuple(_)) | None => InsertValue::Expression(expr),
-        }
-    }
+/// `{key: value, …}`.
+pub(crate) fn map_of(entries: &[(Expr, Expr)]) -> Expr {
+    call(MAP, entries.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect())
+}
 
-    /// The value as an expression, where a column gets it and no collection; none for DEFAULT and changes.
-    pub fn as_expression(&self) -> Option<Expr> {
-        match self {
-            InsertValue::Expression(expression) => Some(expression.clone()),
-            InsertValue::Map(entries) => {
-                Some(call(MAP, entries.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect()))
-            }
-            InsertValue::Set(elements) => Some(call(SET, elements.clone())),
-            InsertValue::List(elements) => Some(call(LIST, elements.clone())),
-            InsertValue::Default | InsertValue::Changed { .. } => None,
-        }
-    }
+/// `{element, …}`.
+pub(crate) fn set_of(elements: &[Expr]) -> Expr {
+    call(SET, elements.to_vec())
+}
+
+/// `[element, …]`.
+pub(crate) fn list_of(elements: &[Expr]) -> Expr {
+    call(LIST, elements.to_vec())
 }

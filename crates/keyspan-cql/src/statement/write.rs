@@ -2,6 +2,8 @@
 
 use sqlparser::ast;
 
+use crate::nested;
+
 use super::{ObjectName, Query};
 
 /// `USING TTL n AND TIMESTAMP n`.
@@ -98,6 +100,34 @@ impl InsertValue {
             InsertValue::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
             InsertValue::Set(elements) | InsertValue::List(elements) => elements.iter().collect(),
             InsertValue::Changed { value, .. } => value.expressions(),
+        }
+    }
+}
+
+impl InsertValue {
+    /// The collection that a literal in brackets is; any other expression as it is.
+    pub(crate) fn of_literal(expr: ast::Expr) -> InsertValue {
+        let own = |parts: Vec<&ast::Expr>| parts.into_iter().cloned().collect();
+        match nested::nested_literal(&expr) {
+            Some(nested::NestedLiteral::Map(entries)) => {
+                InsertValue::Map(entries.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+            }
+            Some(nested::NestedLiteral::Set(elements)) => InsertValue::Set(own(elements)),
+            Some(nested::NestedLiteral::List(elements)) => InsertValue::List(own(elements)),
+            Some(nested::NestedLiteral::User(_) | nested::NestedLiteral::Tuple(_)) | None => {
+                InsertValue::Expression(expr)
+            }
+        }
+    }
+
+    /// The value as an expression, where a column gets it and no collection; none for DEFAULT and changes.
+    pub fn as_expression(&self) -> Option<ast::Expr> {
+        match self {
+            InsertValue::Expression(expression) => Some(expression.clone()),
+            InsertValue::Map(entries) => Some(nested::map_of(entries)),
+            InsertValue::Set(elements) => Some(nested::set_of(elements)),
+            InsertValue::List(elements) => Some(nested::list_of(elements)),
+            InsertValue::Default | InsertValue::Changed { .. } => None,
         }
     }
 }
