@@ -78,7 +78,11 @@ impl<'a> Reader<'a> {
 
     /// The source text from a character offset up to the last token taken.
     pub(crate) fn text_from(&self, from: usize) -> String {
-        self.source.slice(from, self.taken_end().max(from)).to_owned()
+        let mut text = self.source.slice(from, self.taken_end().max(from)).to_owned();
+        if self.half_taken {
+            text.push('>');
+        }
+        text
     }
 
     /// The character offset just after the last token taken, by us or by `sqlparser`.

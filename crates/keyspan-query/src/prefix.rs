@@ -27,7 +27,7 @@ use keyspan_model::{ColumnRole, KeyColumn, Order};
 use keyspan_seam::Snapshot;
 
 use crate::spans;
-use crate::statics::may_see_lonely;
+use crate::statics::may_see_rowless;
 use crate::table::{KeyspanTable, PrefixLimit};
 use crate::types::sortable_form;
 
@@ -164,7 +164,7 @@ impl Scanned {
         let filters: Vec<&Expr> = self.scan.filters.iter().collect();
         // A partition without rows is a row of its own prefix only where that is the whole partition key.
         let definition = table.definition();
-        if limit.columns < definition.partition_len() && may_see_lonely(definition, filters.iter().copied()) {
+        if limit.columns < definition.partition_len() && may_see_rowless(definition, filters.iter().copied()) {
             return Ok(None);
         }
         let accepted = snapshot.accept(&table.limited_scan(&spans::push(&filters, table.relation())));

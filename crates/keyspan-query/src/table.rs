@@ -25,7 +25,7 @@ use crate::error::external;
 use crate::family::{FamilyExec, FamilyOutput, FamilyRead, History, family_field, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
-use crate::statics::{Lonely, LonelyColumn, LonelyExec, LonelyPartitions, StaticsRead, may_see_lonely};
+use crate::statics::{Rowless, RowlessColumn, RowlessExec, RowlessPartitions, StaticsRead, may_see_rowless};
 use crate::types::value_of_literal;
 
 /// Names that a statement mentions, for columns that exist only then.
@@ -173,8 +173,8 @@ fn read_column(column: &ColumnDef, scan: ScanColumn) -> ReadColumn {
 
 /// Whether a column may be null: with static columns all but the partition key are in a partition without rows.
 fn is_nullable(table: &TableDef, column: &ColumnDef) -> bool {
-    let lonely = table.statics.is_some() && column.role != ColumnRole::Partition;
-    lonely || !(column.not_null || column.is_key())
+    let rowless = table.statics.is_some() && column.role != ColumnRole::Partition;
+    rowless || !(column.not_null || column.is_key())
 }
 
 /// `row_key`, `writetime(x)` and `ttl(x)`, as far as the statement mentions them and no declared column has the name.
@@ -251,11 +251,11 @@ impl TableProvider for KeyspanTable {
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
         let (marks, parts): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| only_of(filter).is_some());
         let pushed = spans::push(&parts, &self.relation);
-        let lonely = self.lonely(state, &statement.snapshot, &wanted, &parts).await?;
+        let rowless = self.rowless(state, &statement.snapshot, &wanted, &parts).await?;
         let families = self.families(&wanted, &marks);
         let statics = self.statics(&wanted);
         let beside = !families.is_empty() || statics.is_some();
-        let (output, scanned) = self.with_key(&wanted, beside, lonely.is_some());
+        let (output, scanned) = self.with_key(&wanted, beside, rowless.is_some());
         let scan = self.limited_scan(&pushed);
         let residual = conjunction(pushed.residual(&parts, &statement.snapshot.accept(&scan)));
         let read = self.read_columns(&scanned, residual.as_ref())?;
@@ -288,17 +288,17 @@ impl TableProvider for KeyspanTable {
         if beside {
             let key = self.key_places().into_iter().map(|key| scanned.iter().position(|each| *each == key));
             let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
-            let wanted = if lonely.is_some() { &with_partition } else { &wanted };
+            let wanted = if rowless.is_some() { &with_partition } else { &wanted };
             let schema = Arc::new(self.schema.project(wanted)?);
             let families = families.into();
             exec = Arc::new(FamilyExec::new(exec, snapshot.clone(), key, families, statics, output, schema));
         }
-        let Some((lonely, found)) = lonely else { return Ok(exec) };
+        let Some((rowless, found)) = rowless else { return Ok(exec) };
         let key = self.key_places().into_iter().take(self.table.partition_len());
         let key = key.map(|key| with_partition.iter().position(|each| *each == key));
         let key = key.collect::<Option<Vec<_>>>().unwrap_or_default();
         let schema = Arc::new(self.schema.project(&wanted)?);
-        Ok(Arc::new(LonelyExec::new(exec, snapshot, lonely, found, key, schema)))
+        Ok(Arc::new(RowlessExec::new(exec, snapshot, rowless, found, key, schema)))
     }
 }
 
@@ -355,8 +355,8 @@ impl KeyspanTable {
     /// Where each wanted column comes from, and the columns to scan for them. With something `beside` the rows, these
     /// are the columns that are of the rows, and the key; where partitions without rows are added, the partition key is
     /// wanted, too.
-    fn with_key(&self, wanted: &[usize], beside: bool, lonely: bool) -> (Vec<FamilyOutput>, Vec<usize>) {
-        let wanted = if lonely { self.with_partition(wanted) } else { wanted.to_vec() };
+    fn with_key(&self, wanted: &[usize], beside: bool, rowless: bool) -> (Vec<FamilyOutput>, Vec<usize>) {
+        let wanted = if rowless { self.with_partition(wanted) } else { wanted.to_vec() };
         if !beside {
             return (Vec::new(), wanted);
         }
@@ -379,14 +379,14 @@ impl KeyspanTable {
 
     /// What looks for partitions without rows, and those that it has found, if there were few to look at; `None` where
     /// the scan shows none.
-    async fn lonely(
+    async fn rowless(
         &self,
         state: &dyn Session,
         snapshot: &Arc<dyn Snapshot>,
         wanted: &[usize],
         filters: &[&Expr],
-    ) -> Result<Option<(LonelyPartitions, Option<Lonely>)>> {
-        if !may_see_lonely(&self.table, filters.iter().copied()) {
+    ) -> Result<Option<(RowlessPartitions, Option<Rowless>)>> {
+        if !may_see_rowless(&self.table, filters.iter().copied()) {
             return Ok(None);
         }
         let all: Vec<ScanColumn> = self.statics(wanted).map_or(Vec::new(), |statics| statics.columns);
@@ -395,12 +395,12 @@ impl KeyspanTable {
         let read = self.read_columns(wanted, filter.as_ref())?;
         let schema = Arc::new(self.schema.project(&read)?);
         let column = |index: &usize| match self.columns[*index] {
-            ReadColumn::Static(column) => all.iter().position(|each| *each == column).map(LonelyColumn::Static),
-            ReadColumn::Scan(ScanColumn::Column(id)) => statics.relation.key_index(id).map(LonelyColumn::Key),
+            ReadColumn::Static(column) => all.iter().position(|each| *each == column).map(RowlessColumn::Static),
+            ReadColumn::Scan(ScanColumn::Column(id)) => statics.relation.key_index(id).map(RowlessColumn::Key),
             _ => None,
         };
         let place = |index: &usize| read.iter().position(|each| each == index).unwrap_or_default();
-        let lonely = LonelyPartitions {
+        let rowless = RowlessPartitions {
             rows: self.relation.clone(),
             spans: spans::push(filters, &statics.relation).spans,
             columns: read.iter().map(column).collect(),
@@ -412,9 +412,9 @@ impl KeyspanTable {
             schema,
             statics,
         };
-        let found = lonely.few(snapshot).await.map_err(external)?;
+        let found = rowless.few(snapshot).await.map_err(external)?;
         let none = found.as_ref().is_some_and(|found| found.rows.num_rows() == 0);
-        Ok(if none { None } else { Some((lonely, found)) })
+        Ok(if none { None } else { Some((rowless, found)) })
     }
 
     /// The scan of these spans, of the first rows of each prefix where only they are read. Its columns are still to come.

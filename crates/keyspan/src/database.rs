@@ -14,7 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::locks::LockTable;
 use crate::metrics::{MetricCounters, Metrics};
-use crate::peer::Neighbourhood;
+use crate::peer::SessionRegistry;
 use crate::rowid::RowIds;
 use crate::sequences::SequenceNumbers;
 use crate::threads::QueryThreads;
@@ -33,7 +33,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
-    neighbourhood: Arc<Neighbourhood>,
+    session_registry: Arc<SessionRegistry>,
     row_ids: RowIds,
     sequences: Arc<SequenceNumbers>,
     counts: AtomicCounters,
@@ -111,7 +111,7 @@ impl Database {
             embedded,
             clock,
             engine,
-            neighbourhood: Arc::new(Neighbourhood::new(locks.clone())),
+            session_registry: Arc::new(SessionRegistry::new(locks.clone())),
             locks,
             row_ids: RowIds::default(),
             sequences,
@@ -199,8 +199,8 @@ impl Database {
     }
 
     /// What all sessions have in common.
-    pub(crate) fn neighbourhood(&self) -> &Arc<Neighbourhood> {
-        &self.inner.neighbourhood
+    pub(crate) fn session_registry(&self) -> &Arc<SessionRegistry> {
+        &self.inner.session_registry
     }
 
     pub(crate) fn counts(&self) -> &AtomicCounters {

@@ -1,8 +1,8 @@
 //! A session as the others of its database see it: its advisory locks, its messages, what it does.
 //!
 //! ```text
-//! Database ─▶ Neighbourhood: all sessions, advisory locks, channels
-//! Session  ─▶ SessionPeer ─▶ Neighbourhood ; to functions and system tables it is the trait Peers
+//! Database ─▶ SessionRegistry: all sessions, advisory locks, channels
+//! Session  ─▶ SessionPeer ─▶ SessionRegistry ; to functions and system tables it is the trait Peers
 //! ```
 //!
 //! The rule: what a session holds here goes with it, however it ends ([`PeerGuard`]).
@@ -26,18 +26,18 @@ const UNSENT_MAX: usize = 16 << 20;
 
 /// What all sessions of a database have in common.
 #[derive(Debug)]
-pub(crate) struct Neighbourhood {
+pub(crate) struct SessionRegistry {
     advisory: AdvisoryLocks,
     channels: Channels,
     rows: Arc<LockTable>,
     sessions: Mutex<BTreeMap<u64, Weak<SessionPeer>>>,
 }
 
-impl Neighbourhood {
+impl SessionRegistry {
     /// Without sessions.
-    pub(crate) fn new(rows: Arc<LockTable>) -> Neighbourhood {
+    pub(crate) fn new(rows: Arc<LockTable>) -> SessionRegistry {
         let advisory = AdvisoryLocks::new(rows.clone());
-        Neighbourhood { advisory, channels: Channels::default(), rows, sessions: Mutex::default() }
+        SessionRegistry { advisory, channels: Channels::default(), rows, sessions: Mutex::default() }
     }
 
     fn sessions(&self) -> Vec<Arc<SessionPeer>> {
@@ -48,17 +48,17 @@ impl Neighbourhood {
 /// A session among the others.
 #[derive(Debug)]
 pub(crate) struct SessionPeer {
-    all: Arc<Neighbourhood>,
+    all: Arc<SessionRegistry>,
     /// The owner of row locks.
     id: u64,
     inbox: Arc<Inbox>,
-    said: Mutex<Said>,
+    deferred: Mutex<Deferred>,
     shown: Mutex<ShownSession>,
 }
 
-/// What the open transaction has said and not yet done.
+/// What the open transaction does when it commits.
 #[derive(Debug, Default)]
-struct Said {
+struct Deferred {
     in_transaction: bool,
     acts: Vec<Act>,
     /// The messages among them: of two equal ones of a transaction one arrives.
@@ -67,11 +67,11 @@ struct Said {
     bytes: usize,
 }
 
-impl Said {
+impl Deferred {
     fn add(&mut self, act: Act) -> Result<()> {
         if let Act::Notify(channel, payload) = &act {
             if self.bytes >= UNSENT_MAX {
-                return Err(too_many_messages().with_hint("COMMIT, so that what was said so far is sent."));
+                return Err(too_many_messages().with_hint("COMMIT, so that what there is so far is sent."));
             }
             if !self.messages.insert((channel.clone(), payload.clone())) {
                 return Ok(());
@@ -126,14 +126,14 @@ impl std::ops::Drop for PeerGuard {
 
 impl PeerGuard {
     /// A session with this id, which others do not yet see; it begins now, in microseconds since 1970.
-    pub(crate) fn new(all: Arc<Neighbourhood>, id: u64, now: i64) -> PeerGuard {
+    pub(crate) fn new(all: Arc<SessionRegistry>, id: u64, now: i64) -> PeerGuard {
         let process = i32::try_from(id).unwrap_or(i32::MAX);
         let shown = ShownSession { process, began: now, changed: now, state: "idle", ..ShownSession::default() };
         PeerGuard(Arc::new(SessionPeer {
             all,
             id,
             inbox: Arc::default(),
-            said: Mutex::default(),
+            deferred: Mutex::default(),
             shown: Mutex::new(shown),
         }))
     }
@@ -175,15 +175,15 @@ impl SessionPeer {
 
     /// A transaction begins.
     pub(crate) fn begin_transaction(&self, now: i64) {
-        self.said.lock().in_transaction = true;
+        self.deferred.lock().in_transaction = true;
         self.show(|shown| shown.transaction_began = Some(now));
     }
 
-    /// The transaction has ended: what it said happens, or is forgotten, and its advisory locks are free.
+    /// The transaction has ended: what it deferred happens, or is forgotten, and its advisory locks are free.
     pub(crate) fn end_transaction(&self, committed: bool) {
         let acts = {
-            let mut said = self.said.lock();
-            std::mem::take(&mut *said).acts
+            let mut deferred = self.deferred.lock();
+            std::mem::take(&mut *deferred).acts
         };
         self.all.advisory.end_transaction(self.id);
         self.show(|shown| shown.transaction_began = None);
@@ -200,23 +200,23 @@ impl SessionPeer {
             Act::Unlisten(_) => {}
         }
         {
-            let mut said = self.said.lock();
-            if said.in_transaction {
-                return said.add(act);
+            let mut deferred = self.deferred.lock();
+            if deferred.in_transaction {
+                return deferred.add(act);
             }
         }
         self.perform(vec![act]);
         Ok(())
     }
 
-    /// How much the open transaction has said.
-    pub(crate) fn said(&self) -> usize {
-        self.said.lock().acts.len()
+    /// How much the open transaction will do when it commits.
+    pub(crate) fn deferred(&self) -> usize {
+        self.deferred.lock().acts.len()
     }
 
-    /// Forgets what the open transaction said after this much.
-    pub(crate) fn unsay(&self, kept: usize) {
-        self.said.lock().truncate(kept);
+    /// Forgets what the open transaction would do after this much.
+    pub(crate) fn forget_deferred(&self, kept: usize) {
+        self.deferred.lock().truncate(kept);
     }
 
     fn perform(&self, acts: Vec<Act>) {
@@ -260,7 +260,7 @@ impl Peers for SessionPeer {
         let taken =
             self.all.advisory.lock(self.id, request, timeout.map(std::time::Duration::from_millis), interrupted);
         // A statement by itself is a transaction, which ends with it.
-        if request.transaction && !self.said.lock().in_transaction {
+        if request.transaction && !self.deferred.lock().in_transaction {
             self.all.advisory.end_transaction(self.id);
         }
         taken

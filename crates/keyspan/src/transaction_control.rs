@@ -347,8 +347,8 @@ fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a
 
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let (settings, said) = (context.settings.clone(), context.peer.said());
-    expect_block(context, "SAVEPOINT")?.save(name, settings, said);
+    let (settings, deferred) = (context.settings.clone(), context.peer.deferred());
+    expect_block(context, "SAVEPOINT")?.save(name, settings, deferred);
     Ok(Outcome::done(Tag::plain("SAVEPOINT")))
 }
 
@@ -360,9 +360,9 @@ pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome
 
 /// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let (settings, said) = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    let (settings, deferred) = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
     context.settings = settings;
-    context.peer.unsay(said);
+    context.peer.forget_deferred(deferred);
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }

@@ -38,7 +38,7 @@ use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::spans;
-use crate::statics::may_see_lonely;
+use crate::statics::may_see_rowless;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -92,7 +92,7 @@ impl Node {
         let grouped = plan.downcast_ref::<GroupedScanExec>();
         if let Some(scan) = plan.downcast_ref::<SpanScanExec>().or(grouped.map(GroupedScanExec::scan)) {
             // What is true of partitions without rows is true of one snapshot.
-            let of_snapshot = may_see_lonely(&scan.plan.table, &scan.plan.filters);
+            let of_snapshot = may_see_rowless(&scan.plan.table, &scan.plan.filters);
             let form = Box::new(scan.form());
             return Ok((!of_snapshot).then(|| Node::Scan(form, grouped.map(GroupedScanExec::form))));
         }

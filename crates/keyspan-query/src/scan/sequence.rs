@@ -26,7 +26,7 @@ use keyspan_model::Order;
 
 use super::exec::SpanScanExec;
 use crate::family::FamilyExec;
-use crate::statics::LonelyExec;
+use crate::statics::RowlessExec;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
     if let Some(dealt) = plan.downcast_ref::<RepartitionExec>() {
         // Rows in order, of a window for one, that are dealt out only to be filtered.
         let input = dealt.input();
-        if input.is::<FamilyExec>() || input.is::<LonelyExec>() {
+        if input.is::<FamilyExec>() || input.is::<RowlessExec>() {
             return in_sequence(input);
         }
         let ordered = input.properties().output_partitioning().partition_count() == 1
@@ -98,12 +98,12 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
             && matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
         return Ok(ordered.then(|| input.clone()));
     }
-    if let Some(lonely) = plan.downcast_ref::<LonelyExec>() {
+    if let Some(rowless) = plan.downcast_ref::<RowlessExec>() {
         let in_key_order = |input: Plan| {
             let reversed = is_reversed(&input);
-            Arc::new(lonely.in_key_order(input, reversed)) as Plan
+            Arc::new(rowless.in_key_order(input, reversed)) as Plan
         };
-        return Ok(in_sequence(lonely.input())?.map(in_key_order));
+        return Ok(in_sequence(rowless.input())?.map(in_key_order));
     }
     let row_by_row = plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()

@@ -137,7 +137,6 @@ async fn errors_name_types_and_the_nearest_name() {
     assert_eq!(function.message, "function uper(integer) does not exist");
     assert_eq!(function.hint.as_deref(), Some("Perhaps you meant \"upper\"."));
     assert_eq!(error("SELECT 'x'::int").await.message, "invalid input syntax for type integer: \"x\"");
-    assert_eq!(error("SELECT token(1)").await.sqlstate(), "0A000");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,18 +29,18 @@ use keyspan_model::{KeyColumn, KeyEncoder, Order};
 use keyspan_seam::Snapshot;
 use tokio::sync::OnceCell;
 
-use super::lonely::{Lonely, LonelyPartitions};
+use super::rowless::{Rowless, RowlessPartitions};
 use crate::error::external;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
 /// Adds the rows of partitions without rows.
 #[derive(Clone, Debug)]
-pub struct LonelyExec {
+pub struct RowlessExec {
     input: Plan,
     snapshot: Arc<dyn Snapshot>,
-    lonely: Arc<LonelyPartitions>,
-    found: Arc<OnceCell<Lonely>>,
+    rowless: Arc<RowlessPartitions>,
+    found: Arc<OnceCell<Rowless>>,
     /// The input's order, if it has one.
     order: Order,
     /// Places of the partition key's columns in the input. The output's columns are the input's first ones.
@@ -50,30 +50,30 @@ pub struct LonelyExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl LonelyExec {
+impl RowlessExec {
     /// The node over rows in no order, which have the partition key at these places. `found`: the partitions, if they
     /// have been looked for.
     pub fn new(
         input: Plan,
         snapshot: Arc<dyn Snapshot>,
-        lonely: LonelyPartitions,
-        found: Option<Lonely>,
+        rowless: RowlessPartitions,
+        found: Option<Rowless>,
         key: Vec<usize>,
         schema: SchemaRef,
-    ) -> LonelyExec {
+    ) -> RowlessExec {
         let found = Arc::new(OnceCell::new_with(found));
-        LonelyExec::over(input, snapshot, Arc::new(lonely), found, Order::Any, key.into(), schema)
+        RowlessExec::over(input, snapshot, Arc::new(rowless), found, Order::Any, key.into(), schema)
     }
 
     fn over(
         input: Plan,
         snapshot: Arc<dyn Snapshot>,
-        lonely: Arc<LonelyPartitions>,
-        found: Arc<OnceCell<Lonely>>,
+        rowless: Arc<RowlessPartitions>,
+        found: Arc<OnceCell<Rowless>>,
         order: Order,
         key: Arc<[usize]>,
         schema: SchemaRef,
-    ) -> LonelyExec {
+    ) -> RowlessExec {
         let ordering = input.output_ordering().filter(|_| order != Order::Any).cloned();
         let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), ordering);
         let partitions = input.output_partitioning().partition_count();
@@ -81,13 +81,13 @@ impl LonelyExec {
         let properties =
             PlanProperties::new(equivalences, partitioning, input.pipeline_behavior(), input.boundedness());
         let metrics = ExecutionPlanMetricsSet::new();
-        LonelyExec { input, snapshot, lonely, found, order, key, schema, properties: Arc::new(properties), metrics }
+        RowlessExec { input, snapshot, rowless, found, order, key, schema, properties: Arc::new(properties), metrics }
     }
 
     /// The same node over other rows, in this order.
-    fn with_input(&self, input: Plan, order: Order) -> LonelyExec {
-        let (snapshot, lonely, found) = (self.snapshot.clone(), self.lonely.clone(), self.found.clone());
-        LonelyExec::over(input, snapshot, lonely, found, order, self.key.clone(), self.schema.clone())
+    fn with_input(&self, input: Plan, order: Order) -> RowlessExec {
+        let (snapshot, rowless, found) = (self.snapshot.clone(), self.rowless.clone(), self.found.clone());
+        RowlessExec::over(input, snapshot, rowless, found, order, self.key.clone(), self.schema.clone())
     }
 
     /// The rows.
@@ -96,12 +96,12 @@ impl LonelyExec {
     }
 
     /// The same node over the rows in row-key order, or backwards.
-    pub fn in_key_order(&self, input: Plan, reversed: bool) -> LonelyExec {
+    pub fn in_key_order(&self, input: Plan, reversed: bool) -> RowlessExec {
         self.with_input(input, if reversed { Order::Reverse } else { Order::Forward })
     }
 
     fn key_columns(&self) -> &[KeyColumn] {
-        &self.lonely.statics.relation.key
+        &self.rowless.statics.relation.key
     }
 
     /// In which direction an order begins with the whole partition key.
@@ -121,24 +121,24 @@ impl LonelyExec {
         Some(if descending? { Order::Reverse } else { Order::Forward })
     }
 
-    async fn found(&self) -> Result<&Lonely> {
-        self.found.get_or_try_init(|| self.lonely.find(&self.snapshot)).await.map_err(external)
+    async fn found(&self) -> Result<&Rowless> {
+        self.found.get_or_try_init(|| self.rowless.find(&self.snapshot)).await.map_err(external)
     }
 
     /// A batch of the input with the partitions that come before it is done: those from `next` on.
-    fn merged(&self, rows: &RecordBatch, lonely: &Lonely, next: &mut usize) -> Result<RecordBatch> {
+    fn merged(&self, rows: &RecordBatch, rowless: &Rowless, next: &mut usize) -> Result<RecordBatch> {
         let keys = self.key.iter().map(|place| rows.column(*place).clone()).collect::<Vec<_>>();
         let keys = KeyEncoder::new(self.key_columns()).encode_batch(&keys).map_err(external)?;
         let output: Vec<usize> = (0..self.schema.fields().len()).collect();
         let rows = rows.project(&output)?.with_schema(self.schema.clone())?;
         let (mut parts, mut from) = (Vec::new(), 0);
-        while let Some((at, key)) = self.place(&lonely.keys, *next) {
+        while let Some((at, key)) = self.place(&rowless.keys, *next) {
             let until = from + first_after(&keys, from, key, self.order);
             if until == rows.num_rows() {
                 break;
             }
             parts.push(rows.slice(from, until - from));
-            parts.push(lonely.rows.slice(at, 1));
+            parts.push(rowless.rows.slice(at, 1));
             (from, *next) = (until, *next + 1);
         }
         parts.push(rows.slice(from, rows.num_rows() - from));
@@ -155,29 +155,29 @@ impl LonelyExec {
     }
 
     /// The partitions that come after all rows, or those that are left.
-    fn rest(&self, lonely: &Lonely, next: usize) -> Result<RecordBatch> {
-        let left = lonely.rows.num_rows() - next;
+    fn rest(&self, rowless: &Rowless, next: usize) -> Result<RecordBatch> {
+        let left = rowless.rows.num_rows() - next;
         match self.order {
             Order::Reverse => {
                 let places: UInt32Array = (0..left as u32).rev().collect();
-                Ok(take_record_batch(&lonely.rows, &places)?)
+                Ok(take_record_batch(&rowless.rows, &places)?)
             }
-            Order::Forward | Order::Any => Ok(lonely.rows.slice(next, left)),
+            Order::Forward | Order::Any => Ok(rowless.rows.slice(next, left)),
         }
     }
 }
 
 /// The rows of the first partition, with those of partitions without rows.
-fn with_lonely(node: Arc<LonelyExec>, rows: SendableRecordBatchStream) -> impl Stream<Item = Result<RecordBatch>> {
+fn with_rowless(node: Arc<RowlessExec>, rows: SendableRecordBatchStream) -> impl Stream<Item = Result<RecordBatch>> {
     futures::stream::try_unfold(Some((node, rows, 0)), |state| async move {
         let Some((node, mut rows, mut next)) = state else { return Ok(None) };
-        let lonely = node.found().await?.clone();
+        let rowless = node.found().await?.clone();
         match rows.try_next().await? {
             Some(batch) => {
-                let batch = node.merged(&batch, &lonely, &mut next)?;
+                let batch = node.merged(&batch, &rowless, &mut next)?;
                 Ok(Some((batch, Some((node, rows, next)))))
             }
-            None => Ok(Some((node.rest(&lonely, next)?, None))),
+            None => Ok(Some((node.rest(&rowless, next)?, None))),
         }
     })
 }
@@ -193,7 +193,7 @@ fn first_after(keys: &BinaryArray, from: usize, key: &[u8], order: Order) -> usi
     rows.partition_point(before)
 }
 
-impl DisplayAs for LonelyExec {
+impl DisplayAs for RowlessExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PartitionsWithoutRows")?;
         match self.found.get() {
@@ -203,7 +203,7 @@ impl DisplayAs for LonelyExec {
     }
 }
 
-impl ExecutionPlan for LonelyExec {
+impl ExecutionPlan for RowlessExec {
     fn name(&self) -> &str {
         "PartitionsWithoutRows"
     }
@@ -264,7 +264,7 @@ impl ExecutionPlan for LonelyExec {
             // One partition is enough for those without rows.
             rows.map(move |rows| Ok(rows?.project(&output)?.with_schema(schema.clone())?)).boxed()
         } else {
-            with_lonely(node, rows).boxed()
+            with_rowless(node, rows).boxed()
         };
         let counted = batches.inspect(move |batch| {
             if let Ok(batch) = batch {

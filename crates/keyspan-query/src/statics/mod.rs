@@ -10,27 +10,27 @@
 //!
 //! - names static columns: they are read for the partitions of each batch of rows ([`StaticsRead`]);
 //! - may see partitions without rows, since nothing restricts the other columns: these are looked for where the
-//!   relation has any data ([`LonelyPartitions`]), beforehand where it has little, else when the scan runs
-//!   ([`LonelyExec`]);
+//!   relation has any data ([`RowlessPartitions`]), beforehand where it has little, else when the scan runs
+//!   ([`RowlessExec`]);
 //! - neither: the scan is that of a table without static columns.
 
 mod exec;
-mod lonely;
 mod read;
+mod rowless;
 
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 use keyspan_model::{ColumnRole, TableDef};
 
-pub use exec::LonelyExec;
-pub use lonely::{Lonely, LonelyColumn, LonelyPartitions};
+pub use exec::RowlessExec;
 pub use read::StaticsRead;
+pub use rowless::{Rowless, RowlessColumn, RowlessPartitions};
 
 use crate::types::sortable_form;
 
 /// Whether a table's scans by these filters may see partitions without rows. Answers the same whatever constants the
 /// filters have.
-pub fn may_see_lonely<'a>(table: &TableDef, filters: impl IntoIterator<Item = &'a Expr>) -> bool {
+pub fn may_see_rowless<'a>(table: &TableDef, filters: impl IntoIterator<Item = &'a Expr>) -> bool {
     let rejects = |filter: &Expr| split_conjunction(filter).into_iter().any(|part| rejects_null(table, part));
     table.statics.is_some() && !filters.into_iter().any(rejects)
 }

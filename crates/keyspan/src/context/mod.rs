@@ -72,7 +72,7 @@ impl ClientContext {
         ClientContext {
             queries: database.begin_queries(),
             id,
-            peer: PeerGuard::new(database.neighbourhood().clone(), id, database.now()),
+            peer: PeerGuard::new(database.session_registry().clone(), id, database.now()),
             settings: Settings::new(),
             notices: Vec::new(),
             running,

@@ -16,19 +16,19 @@ pub(super) struct Savepoint {
     catalog: Option<(u64, Arc<Catalog>)>,
     settings: Settings,
     /// How many messages to other sessions there were.
-    said: usize,
+    deferred: usize,
 }
 
 impl Transaction {
     /// Sets a savepoint, with the settings and the number of messages that going back to it puts back.
-    pub(crate) fn save(&mut self, name: &str, settings: Settings, said: usize) {
+    pub(crate) fn save(&mut self, name: &str, settings: Settings, deferred: usize) {
         self.savepoints.push(Savepoint {
             name: name.to_string(),
             mutations: self.writes.mutations.len(),
             unchanged: self.writes.unchanged.len(),
             catalog: self.catalog.clone(),
             settings,
-            said,
+            deferred,
         });
     }
 
@@ -55,7 +55,7 @@ impl Transaction {
         self.writes.unchanged.truncate(savepoint.unchanged);
         self.catalog = savepoint.catalog.clone();
         self.failed = false;
-        Ok((savepoint.settings.clone(), savepoint.said))
+        Ok((savepoint.settings.clone(), savepoint.deferred))
     }
 
     fn place_of(&self, name: &str) -> Result<usize> {

@@ -27,7 +27,7 @@ const NO_LIMIT: usize = u32::MAX as usize;
 
 /// Looks for the partitions that have static values but no rows.
 #[derive(Clone, Debug)]
-pub struct LonelyPartitions {
+pub struct RowlessPartitions {
     /// What is read of the static columns.
     pub statics: StaticsRead,
     /// The relation of the rows.
@@ -36,7 +36,7 @@ pub struct LonelyPartitions {
     pub spans: Vec<Span>,
     /// Columns of the output and of the filter: of each its place in the key, among the static columns that are read,
     /// or neither: then it is null.
-    pub columns: Vec<Option<LonelyColumn>>,
+    pub columns: Vec<Option<RowlessColumn>>,
     /// Their schema.
     pub schema: SchemaRef,
     /// What the rows must satisfy.
@@ -47,7 +47,7 @@ pub struct LonelyPartitions {
 
 /// Where a column of a partition without rows comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LonelyColumn {
+pub enum RowlessColumn {
     /// The partition key's column at this place.
     Key(usize),
     /// The static column at this place.
@@ -56,16 +56,16 @@ pub enum LonelyColumn {
 
 /// Partitions without rows, in key order.
 #[derive(Clone, Debug)]
-pub struct Lonely {
+pub struct Rowless {
     /// Their encoded keys.
     pub keys: BinaryArray,
     /// The rows that stand for them, in the output's columns.
     pub rows: RecordBatch,
 }
 
-impl LonelyPartitions {
+impl RowlessPartitions {
     /// Finds them if there are few partitions with static values; `None` if there are many.
-    pub async fn few(&self, snapshot: &Arc<dyn Snapshot>) -> Result<Option<Lonely>> {
+    pub async fn few(&self, snapshot: &Arc<dyn Snapshot>) -> Result<Option<Rowless>> {
         let scan = self.scan();
         let planned = snapshot.plan(&scan, 1).await?;
         if !planned.splits.is_empty() {
@@ -80,7 +80,7 @@ impl LonelyPartitions {
     }
 
     /// Finds them.
-    pub async fn find(&self, snapshot: &Arc<dyn Snapshot>) -> Result<Lonely> {
+    pub async fn find(&self, snapshot: &Arc<dyn Snapshot>) -> Result<Rowless> {
         let statics = read(snapshot, &self.scan()).await?;
         let key_len = self.statics.relation.key.len();
         let encoder = KeyEncoder::new(&self.statics.relation.key);
@@ -96,7 +96,7 @@ impl LonelyPartitions {
             Some(kept) => filter(&keys, &kept)?,
             None => keys,
         };
-        Ok(Lonely { keys: keys.as_binary().clone(), rows })
+        Ok(Rowless { keys: keys.as_binary().clone(), rows })
     }
 
     fn scan(&self) -> Scan {
@@ -143,8 +143,8 @@ impl LonelyPartitions {
         let key_len = self.statics.relation.key.len();
         let columns = self.columns.iter().zip(self.schema.fields()).map(|(column, field)| {
             let array = match column {
-                Some(LonelyColumn::Key(place)) => statics.column(*place),
-                Some(LonelyColumn::Static(place)) => statics.column(key_len + place),
+                Some(RowlessColumn::Key(place)) => statics.column(*place),
+                Some(RowlessColumn::Static(place)) => statics.column(key_len + place),
                 None => return Ok(new_null_array(field.data_type(), rows)),
             };
             match ColumnType::of_field(field) {
