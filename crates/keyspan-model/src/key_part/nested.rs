@@ -103,7 +103,7 @@ fn part_type(shape: &Shape, place: usize, mark: u8) -> Result<Option<ColumnType>
     match (shape, mark) {
         (Shape::Elements(ty), PART) => Ok(Some(*ty)),
         (Shape::Elements(_), LAST_NULL) => Ok(None),
-        (Shape::Entries(key, value), PART) => Ok(Some(if place % 2 == 0 { *key } else { *value })),
+        (Shape::Entries(key, value), PART) => Ok(Some(if place.is_multiple_of(2) { *key } else { *value })),
         (Shape::Fields(types), FIELD | FIRST_NULL) => {
             let ty = types.get(place).ok_or_else(wrong)?;
             Ok((mark == FIELD).then_some(*ty))
