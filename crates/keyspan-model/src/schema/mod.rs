@@ -447,9 +447,10 @@ impl TableDef {
     /// The column of this name, or 42703 that suggests the nearest.
     pub fn expect_column(&self, name: &str) -> Result<&ColumnDef> {
         self.column(name).ok_or_else(|| {
-            if self.family(name).is_some() {
-                let message = format!("family \"{name}\" of relation \"{}\" is not supported here", self.name);
-                return Error::not_supported(message);
+            if let Some(family) = self.family(name) {
+                let what = if family.kind.is_collection() { "collection" } else { "family" };
+                let message = format!("{what} \"{name}\" of relation \"{}\" is not supported here", self.name);
+                return Error::not_supported(message).with_hint("Write it with INSERT or UPDATE, row by row.");
             }
             let error = Error::new(
                 ErrorKind::UndefinedColumn,

@@ -45,8 +45,9 @@ impl Schema {
     /// The relation with this id, or 42P01.
     pub fn relation(&self, id: RelationId) -> Result<&Arc<RelationDef>> {
         self.relations.get(&id).ok_or_else(|| {
-            Error::new(ErrorKind::DroppedRelation, format!("relation {id} does not exist any more"))
-                .with_hint("The table was dropped or truncated meanwhile: run the statement again.")
+            Error::new(ErrorKind::DroppedRelation, format!("relation {id} does not exist any more")).with_hint(
+                "The table was dropped or truncated meanwhile, or got a key: run the statement or transaction again.",
+            )
         })
     }
 }

@@ -108,6 +108,7 @@ fn apply(catalog: &Catalog, ty: &mut UserType, action: &AlterTypeAction) -> Resu
                 );
                 return Err(Error::new(ErrorKind::DuplicateColumn, message));
             }
+            check_no_keys(catalog, ty, &field.name)?;
             let (keyspace, name) = (ty.keyspace.clone(), ty.name.clone());
             add_field(catalog, &keyspace, &name, &mut ty.fields, field)?;
             if ty.fields.last().is_some_and(|added| added.ty.holds_user_type(ty.id)) {
@@ -138,6 +139,26 @@ fn apply(catalog: &Catalog, ty: &mut UserType, action: &AlterTypeAction) -> Resu
             Ok(skipped)
         }
     }
+}
+
+/// Keys that are written have as many parts as the type has fields: what holds them could not tell where one ends.
+fn check_no_keys(catalog: &Catalog, ty: &UserType, field: &str) -> Result<()> {
+    let in_key = |table: &&Arc<TableDef>| {
+        let mut parts = table.families.iter().flat_map(|family| &family.qualifier);
+        table.key().any(|column| column.ty.holds_user_type(ty.id)) || parts.any(|part| part.ty.holds_user_type(ty.id))
+    };
+    let tables: Vec<&str> = catalog.tables.values().filter(in_key).map(|table| table.name.as_str()).collect();
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "Cannot add new field {field} to user type {}.{} as it is being used in a key by the following tables: {}",
+        ty.keyspace,
+        ty.name,
+        tables.join(", ")
+    );
+    Err(Error::new(ErrorKind::InvalidTableDefinition, message)
+        .with_hint("Make another type, and a table with it in its key."))
 }
 
 fn no_field(ty: &UserType, name: &str) -> Error {
