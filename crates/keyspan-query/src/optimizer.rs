@@ -10,12 +10,13 @@ use std::sync::{Arc, LazyLock};
 use chrono::{DateTime, Utc};
 use datafusion::common::NullEquality;
 use datafusion::common::alias::AliasGenerator;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, TableScan, TableScanBuilder};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
 
@@ -23,6 +24,7 @@ use crate::asof::PushThrough;
 use crate::eager_aggregate;
 use crate::family::named_only;
 use crate::not_in::NotInAsExists;
+use crate::table::KeyspanTable;
 
 /// Rules that find something in a plan over one table, in their order.
 const OF_ONE_TABLE: [&str; 15] = [
@@ -66,6 +68,8 @@ pub fn rules() -> Result<Vec<Rule>, Error> {
     for name in LEFT_OUT {
         rules.remove(place(&rules, name)?);
     }
+    let duplicated = place(&rules, "eliminate_duplicated_expr")?;
+    rules[duplicated] = Arc::new(DuplicatedExprs);
     let joins = place(&rules, "eliminate_cross_join")?;
     rules[joins] = Arc::new(CrossJoins(rules[joins].clone()));
     let keys = place(&rules, "extract_equijoin_predicate")?;
@@ -134,11 +138,79 @@ impl OptimizerRule for JoinKeys {
     }
 }
 
+/// Takes sort expressions out that stand before in the same ORDER BY. DataFusion's rule of this name also takes those out
+/// that a key determines, and believes of an aggregate over a join that a key of one side determines all of its columns.
+#[derive(Debug)]
+struct DuplicatedExprs;
+
+impl OptimizerRule for DuplicatedExprs {
+    fn name(&self) -> &str {
+        "eliminate_duplicated_expr"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Sort(mut sort) => {
+                let (all, mut seen) = (sort.expr.len(), Vec::with_capacity(sort.expr.len()));
+                sort.expr.retain(|each| {
+                    let new = !seen.contains(&each.expr);
+                    if new {
+                        seen.push(each.expr.clone());
+                    }
+                    new
+                });
+                let fewer = sort.expr.len() < all;
+                Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), fewer))
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// The plan without the keys of its tables, if it has joins: DataFusion takes from GROUP BY what it believes that a key
+/// determines, as [`DuplicatedExprs`] has it. Names and GROUP BY have been bound with them.
+fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut joins = false;
+    plan.apply_with_subqueries(|node| {
+        joins |= matches!(node, LogicalPlan::Join(_));
+        Ok(if joins { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !joins {
+        return Ok(plan);
+    }
+    let without = |node: LogicalPlan| match node {
+        LogicalPlan::TableScan(scan) => {
+            let provider = source_as_provider(&scan.source)?;
+            let Some(table) = provider.downcast_ref::<KeyspanTable>() else {
+                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
+            };
+            let source = provider_as_source(Arc::new(table.without_key()));
+            let TableScan { table_name, projection, filters, fetch, .. } = scan;
+            let scan = TableScanBuilder::new(table_name, source).with_projection(projection).with_filters(filters);
+            let scan = scan.with_fetch(fetch).build()?;
+            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+        }
+        other => other.recompute_schema().map(Transformed::yes),
+    };
+    plan.transform_up_with_subqueries(without).data()
+}
+
 /// The optimized plan of an analyzed one.
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let short = match &*SHORT {
         Ok(short) if is_of_one_table(&plan) => short,
-        _ => return named_only(eager_aggregate::pushed(state.optimizer().optimize(plan, state, |_, _| {})?)?),
+        _ => {
+            let plan = state.optimizer().optimize(without_keys(plan)?, state, |_, _| {})?;
+            return named_only(eager_aggregate::pushed(plan)?);
+        }
     };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;

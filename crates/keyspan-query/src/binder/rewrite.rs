@@ -211,6 +211,7 @@ impl Nested<'_> {
         }
         let labels = labels.unwrap_or_default();
         order_by_labels(query, &labels);
+        order_by_computed(query, &labels);
         if top && self.labels.items.is_empty() {
             self.labels = labels;
         }
@@ -387,6 +388,48 @@ fn order_by_labels(query: &mut Query, labels: &Labels) {
         if unnamed && !star_before {
             order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
         }
+    }
+}
+
+/// `ORDER BY 2` where the second item is computed from aggregates or is a window's value: by a name of its own. The planner
+/// looks for it among GROUP BY's expressions and the aggregates otherwise.
+fn order_by_computed(query: &mut Query, labels: &Labels) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
+    for order in orders {
+        let Expr::Value(value) = &order.expr else { continue };
+        let Value::Number(number, _) = &value.value else { continue };
+        let Some(place) = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1)) else { continue };
+        let own: Option<Vec<&str>> = labels.items.iter().take(place + 1).map(Option::as_deref).collect();
+        let (Some(Some(label)), Some(item)) =
+            (own.map(|own| own.get(place).copied()), select.projection.get_mut(place))
+        else {
+            continue;
+        };
+        if matches!(item, SelectItem::UnnamedExpr(expr) if is_computed(bare(expr))) {
+            rename(item, format!("{label}{MARK}{place}"));
+        }
+        if let SelectItem::ExprWithAlias { alias, .. } = item
+            && alias.value.contains(MARK)
+        {
+            order.expr = Expr::Identifier(alias.clone());
+        }
+    }
+}
+
+/// Whether an item is more than a name, a literal, or a call of a function of these.
+fn is_computed(expr: &Expr) -> bool {
+    match expr {
+        Expr::Function(call) => {
+            // The average of numbers that are no floats is computed from two aggregates.
+            let arguments = match &call.args {
+                ast::FunctionArguments::List(list) => list.args.iter().any(|arg| arg.to_string().contains('(')),
+                _ => false,
+            };
+            call.over.is_some() || arguments || call.name.to_string().eq_ignore_ascii_case("avg")
+        }
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => false,
+        _ => true,
     }
 }
 

@@ -130,7 +130,7 @@ fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) ->
     let says = |index: usize| input.schema().field(index).metadata().get(TYPE_KEY);
     let is_so = |(index, ty): (usize, &Ty)| {
         wanted[index]
-            .is_none_or(|wanted| *ty == Ty::Known(wanted) && says(index).is_some_and(|said| *said == wanted.name()))
+            .is_none_or(|wanted| *ty == Ty::Known(wanted) && says(index).is_some_and(|said| *said == wanted.code()))
     };
     if types.iter().enumerate().all(is_so) {
         return Ok(input);
@@ -138,7 +138,7 @@ fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) ->
     let convert = |expr: Expr, index: usize, name: (Option<TableReference>, String)| {
         let Some(ty) = wanted[index] else { return Ok(expr.alias_qualified(name.0, name.1)) };
         let expr = if types[index] == Ty::Known(ty) { expr } else { implicit(expr, &types[index], ty)? };
-        let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.name())]));
+        let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())]));
         Ok(expr.alias_qualified_with_metadata(name.0, name.1, Some(metadata)))
     };
     let (exprs, below): (Result<Vec<Expr>>, _) = match input.as_ref() {
