@@ -198,6 +198,10 @@ impl Split {
         let join = with_side(joined.join, side, LogicalPlan::Aggregate(first))?;
         let second = Aggregate::try_new(join.into(), groups.collect(), merged)?;
         let outer = Columns::of(&second, self.groups.len());
+        // Of groups that are one column of the join there is one.
+        if outer.0.len() != self.groups.len() + second.aggr_expr.len() {
+            return Ok(None);
+        }
         let mut results = outer.0[..self.groups.len()].to_vec();
         for (part, second) in self.parts.iter().zip(seconds) {
             results.push(part.result(second.into_iter().map(|place| outer.aggregate(place)).collect())?);

@@ -16,7 +16,7 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, TableScan, TableScanBuilder};
+use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan, TableScan, TableScanBuilder};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
 
@@ -138,8 +138,9 @@ impl OptimizerRule for JoinKeys {
     }
 }
 
-/// Takes sort expressions out that stand before in the same ORDER BY. DataFusion's rule of this name also takes those out
-/// that a key determines, and believes of an aggregate over a join that a key of one side determines all of its columns.
+/// Takes expressions out that stand before in the same ORDER BY or GROUP BY. DataFusion's rule of this name also takes
+/// out what a key determines of ORDER BY, and believes of an aggregate over a join that a key of one side determines all
+/// of its columns.
 #[derive(Debug)]
 struct DuplicatedExprs;
 
@@ -169,6 +170,19 @@ impl OptimizerRule for DuplicatedExprs {
                 });
                 let fewer = sort.expr.len() < all;
                 Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), fewer))
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let mut groups: Vec<Expr> = Vec::with_capacity(aggregate.group_expr.len());
+                for group in &aggregate.group_expr {
+                    if !groups.contains(group) {
+                        groups.push(group.clone());
+                    }
+                }
+                if groups.len() == aggregate.group_expr.len() {
+                    return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+                }
+                let aggregate = Aggregate::try_new(aggregate.input, groups, aggregate.aggr_expr)?;
+                Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
             }
             other => Ok(Transformed::no(other)),
         }
