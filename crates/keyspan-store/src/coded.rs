@@ -56,6 +56,45 @@ impl Coded {
         Ok(Coded::Array(dictionary(&array)?.unwrap_or(array)))
     }
 
+    /// Floats that were not worth a dictionary on disk: only whole numbers near each other are looked for.
+    pub(crate) fn of_split(array: ArrayRef) -> Result<Coded> {
+        let found = match array.data_type() {
+            _ if array.len() < LEAST_ROWS => None,
+            DataType::Float64 => whole_codes::<Float64Type, u64>(&array, f64::to_bits, |v| v as i64, |n| n as f64),
+            DataType::Float32 => whole_codes::<Float32Type, u32>(&array, f32::to_bits, |v| v as i64, |n| n as f32),
+            _ => None,
+        };
+        let Some(found) = found else { return Ok(Coded::Array(array)) };
+        Ok(Coded::Array(ascending_of(&array, found)?))
+    }
+
+    /// Values by their codes, which are names of `values`; those of null rows mean nothing.
+    pub(crate) fn of_codes(values: &ArrayRef, codes: &[u16], nulls: Option<NullBuffer>) -> Result<Coded> {
+        if codes.len() >= LEAST_ROWS && has_codes(values.data_type()) {
+            let mut known = vec![None::<u8>; values.len()];
+            let mut used = Vec::with_capacity(MOST_VALUES);
+            let mut short = Vec::with_capacity(codes.len());
+            for code in codes {
+                let known = &mut known[usize::from(*code)];
+                if known.is_none() {
+                    if used.len() == MOST_VALUES {
+                        break;
+                    }
+                    *known = Some(used.len() as u8);
+                    used.push(u32::from(*code));
+                }
+                short.push(known.unwrap_or(0));
+            }
+            if short.len() == codes.len() {
+                let values = take(values, &UInt32Array::from(used), None)?;
+                return Ok(Coded::Array(ascending(short, &values, nulls)?));
+            }
+        }
+        let rows = UInt32Array::new(codes.iter().map(|code| u32::from(*code)).collect(), nulls);
+        let array = take(values, &rows, None)?;
+        Ok(steps(&array)?.unwrap_or(Coded::Array(array)))
+    }
+
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -155,17 +194,42 @@ fn dictionary(array: &ArrayRef) -> Result<Option<ArrayRef>> {
         }
         _ => None,
     };
-    let Some((mut codes, firsts)) = found else { return Ok(None) };
+    found.map(|found| ascending_of(array, found)).transpose()
+}
+
+/// The codes of ascending values of an array.
+fn ascending_of(array: &ArrayRef, (codes, firsts): Codes) -> Result<ArrayRef> {
     let values = take(array, &UInt32Array::from(firsts), None)?;
+    ascending(codes, &values, array.nulls().cloned())
+}
+
+/// Whether columns of a type may have codes: every reader of codes knows these.
+fn has_codes(ty: &DataType) -> bool {
+    use DataType::{BinaryView, Date32, Float32, Float64, Int8, Int16, Int32, Int64, Timestamp, Utf8View};
+    matches!(
+        ty,
+        Float64
+            | Float32
+            | Int8
+            | Int16
+            | Int32
+            | Int64
+            | Date32
+            | Utf8View
+            | BinaryView
+            | Timestamp(TimeUnit::Microsecond, _)
+    )
+}
+
+/// The codes of ascending values.
+fn ascending(mut codes: Vec<u8>, values: &ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     // Ascending values let a reader find the greatest of many rows by their codes alone.
-    let order = sort_to_indices(&values, None, None)?;
+    let order = sort_to_indices(values, None, None)?;
     let mut moved = [0u8; MOST_VALUES];
     order.values().iter().zip(0..=u8::MAX).for_each(|(from, to)| moved[*from as usize] = to);
     codes.iter_mut().for_each(|code| *code = moved[usize::from(*code)]);
-    let values = compact(take(&values, &order, None)?);
-    let codes = UInt8Array::new(codes.into(), array.nulls().cloned());
-    let coded = DictionaryArray::try_new(codes, values)?;
-    Ok(Some(Arc::new(coded)))
+    let values = compact(take(values, &order, None)?);
+    Ok(Arc::new(DictionaryArray::try_new(UInt8Array::new(codes.into(), nulls), values)?))
 }
 
 /// Views of distinct values in buffers of their own: else a few words would hold a whole page in memory.
@@ -184,11 +248,23 @@ fn primitive<P: ArrowPrimitiveType, K: Copy + Eq + Hash>(
     number: impl Fn(P::Native) -> i64,
     value: impl Fn(i64) -> P::Native,
 ) -> Option<Codes> {
+    whole_codes::<P, K>(array, &key, number, value).or_else(|| {
+        let array: &PrimitiveArray<P> = array.as_primitive_opt()?;
+        let values = array.values();
+        codes(values.iter().map(|value| key(*value)), |row| key(values[row]), array.nulls())
+    })
+}
+
+/// As [`primitive`], of whole numbers near each other only.
+fn whole_codes<P: ArrowPrimitiveType, K: Copy + Eq + Hash>(
+    array: &ArrayRef,
+    key: impl Fn(P::Native) -> K,
+    number: impl Fn(P::Native) -> i64,
+    value: impl Fn(i64) -> P::Native,
+) -> Option<Codes> {
     let array: &PrimitiveArray<P> = array.as_primitive_opt()?;
-    let (values, nulls) = (array.values(), array.nulls());
     let whole = |v: P::Native| Some(number(v)).filter(|number| key(value(*number)) == key(v));
-    table_codes(values, whole, nulls)
-        .or_else(|| codes(values.iter().map(|value| key(*value)), |row| key(values[row]), nulls))
+    table_codes(array.values(), whole, array.nulls())
 }
 
 /// As [`codes`], of whole numbers near each other: a table indexed by the number takes the place of a hash map.

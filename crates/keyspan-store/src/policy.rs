@@ -6,10 +6,21 @@
 //!                   ─ runs that overlap it and each other, newest last  ─── ─── ──  ┘ at most 4
 //! ```
 //!
-//! Windows are sized so that a closed one holds 1–16 M rows. In a window, the **depth** is the greatest number of
-//! segments that overlap in one key. Beyond [`MAX_DEPTH`] the smallest are merged first, together with every one not
-//! much larger than all smaller ones together: so late rows are merged among themselves before they are merged into the
-//! level. A window in which nothing is written any more is merged into one level, once that is worth its cost.
+//! A row is first put into a **base window**, sized for 4 M rows. There the **depth**, the greatest number of segments
+//! that overlap in one key, is kept at [`MAX_DEPTH`]: beyond it the smallest are merged, together with every one not much
+//! larger than all smaller ones together, so late rows are merged among themselves before they are merged into the level.
+//!
+//! ```text
+//! base windows    ▏▏▏▏▏▏▏▏      loaded or flushed; open: the newest one
+//! 8 of them       ▕▏▏▏▏▏▏▏▏▏    one sorted level, once all 8 are closed and quiet
+//! 64 of them      ▕▏            the same again: then a row has been merged three times
+//! ```
+//!
+//! **Windows grow with age.** One is closed when there are rows of a later one, and quiet when nothing has come to it for
+//! a while. A closed and quiet window is merged into one sorted level, the largest such window first, if what is not in
+//! its largest level yet is worth rewriting that: a series then has its rows together, and late rows alone never
+//! rewrite a large window. Windows stay below an eighth of the life of rows that expire, so that whole segments can be
+//! dropped in time.
 //!
 //! A segment that span tombstones cover to a good part is merged alone: if nothing overlapped it any more, its deleted
 //! rows would take their space for ever.
@@ -18,22 +29,33 @@
 //! everything that it overlaps, log and memtables included: until then an expired cell shadows older ones
 //! (Cassandra's `getFullyExpiredSSTables`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use keyspan_model::{RelationDef, SegmentId};
 
+use crate::compact::SEGMENT_BYTES;
 use crate::run::{Extent, RunMeta};
 use crate::segment::SegmentRecord;
 use crate::window::{WHOLE, Window, times_of};
 
 /// Most segments that may overlap in one key of a window before some are merged.
 pub const MAX_DEPTH: usize = 4;
-/// Rows that a window is sized for; by powers of two, so that a closed one holds between half and twice as many.
+/// Rows that a base window is sized for; by powers of two, so that it holds between half and as many.
 const WINDOW_ROWS: u64 = 4_000_000;
 /// Most windows that one merge or flush writes at the same time.
 const MAX_OPEN_WINDOWS: i64 = 16;
 /// Small runs are merged into a level only when together they are at least one n-th of it.
 const LEVEL_SHARE: u64 = 4;
+/// A window grows into one of 2^n windows of its length ...
+const GROWTH: u32 = 3;
+/// ... so often.
+const GROWTHS: u32 = 2;
+/// A window is at most this part of the life of its rows, if all of them expire.
+const LIFE_SHARE: i64 = 8;
+/// Most segments of one merge: of each a block of every column is in memory.
+const MOST_INPUTS: usize = 64;
+/// Pieces of one level that are left as they are, besides those that are cut for their size.
+const MOST_PIECES: u64 = 8;
 
 /// A merge that should be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +66,20 @@ pub struct Pick {
     pub level: u32,
 }
 
+/// What the policy is told of the segments besides their records.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    /// Segments that have come so lately that others may follow them.
+    pub fresh: BTreeSet<SegmentId>,
+    /// Whether nothing has come for long, so that the newest window counts as closed.
+    pub idle: bool,
+    /// Whether all is to be merged that can be ([`keyspan_seam::Store::compact`]).
+    pub all: bool,
+}
+
 /// The window level that suits a relation of these runs: rows are taken to be spread evenly over their time.
-pub fn window_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item = &'a Extent>) -> u32 {
+pub fn window_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item = &'a Extent> + Clone) -> u32 {
+    let longest = longest_level(extents.clone());
     let (mut rows, mut bounds) = (0, None::<(i64, i64)>);
     for extent in extents {
         let Some((first, last)) = times(relation, extent) else { continue };
@@ -56,7 +90,20 @@ pub fn window_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
     let minutes = (i128::from(last) - i128::from(first)) / 60_000_000 + 1;
     // The longest window that holds no more rows than wanted.
     let level = (0..63).rev().find(|level| i128::from(rows) << level <= i128::from(WINDOW_ROWS) * minutes);
-    level.unwrap_or(0)
+    level.unwrap_or(0).min(longest)
+}
+
+/// The level of the longest window that rows of so long a life may have; 63 if some live for ever.
+fn longest_level<'a>(extents: impl IntoIterator<Item = &'a Extent>) -> u32 {
+    let life_of = |extent: &Extent| match (extent.everlasting, extent.expires, extent.ts) {
+        (false, Some((first, _)), Some((written, _))) => first.saturating_sub(written),
+        _ => i64::MAX,
+    };
+    let life = extents.into_iter().filter(|extent| extent.rows > 0).map(life_of).max().unwrap_or(i64::MAX);
+    match life {
+        i64::MAX => 63,
+        life => (life / (LIFE_SHARE * 60_000_000)).max(1).ilog2(),
+    }
 }
 
 /// The least level, from `level` on, at which rows of these runs fall into few enough windows to be written at once.
@@ -74,31 +121,58 @@ pub fn output_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
     (level..63).find(fits).unwrap_or(WHOLE)
 }
 
-/// The next merge, if one should be done. `all`: also merges that only reduce the number of segments
-/// ([`keyspan_seam::Store::compact`]).
-pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], all: bool) -> Option<Pick> {
-    let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
-    let newest = segments.iter().map(|segment| segment.meta.seq.1).max()?;
-    let mut picks: Vec<(usize, Pick)> = Vec::new();
-    for group in windows(relation, segments, level) {
-        let depth = depth(&group);
-        let quiet = group.iter().all(|segment| segment.meta.seq.1 < newest);
-        let inputs = if depth < 2 {
-            None
-        } else if all {
-            Some(overlapping(&group))
-        } else if depth > MAX_DEPTH {
-            Some(smallest(&group, depth))
-        } else if quiet {
-            worth_tidying(&group)
-        } else {
-            None
-        };
-        let Some(inputs) = inputs.filter(|inputs| inputs.len() > 1) else { continue };
-        let level = output_level(relation, inputs.iter().map(|input| &input.meta.all), level);
-        picks.push((depth, Pick { inputs: inputs.iter().map(|input| input.id).collect(), level }));
+/// The level of the window, at least of this level, that the rows of one segment are in.
+pub fn own_level(relation: &RelationDef, extent: &Extent, level: u32) -> u32 {
+    times(relation, extent).map_or(WHOLE, |(first, last)| Window::around(first, last, level).level)
+}
+
+/// The next merge, if one should be done: where too many runs overlap, else of the largest window that may grow.
+pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], activity: &Activity) -> Option<Pick> {
+    let base = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
+    let groups = windows(relation, segments, base);
+    let deepest = groups.iter().map(|group| (depth(group), group)).max_by_key(|(depth, _)| *depth)?;
+    let inputs = match deepest {
+        (depth, group) if depth > MAX_DEPTH && !activity.all => Some((smallest(group, depth), base)),
+        // Runs of an older grid may stand across windows of every level.
+        (depth, group) if depth > 1 && activity.all => {
+            grown(relation, segments, base, activity).or_else(|| Some((overlapping(group), base)))
+        }
+        _ => grown(relation, segments, base, activity),
+    };
+    let (inputs, level) = inputs.filter(|(inputs, _)| inputs.len() > 1)?;
+    let level = output_level(relation, inputs.iter().map(|input| &input.meta.all), level);
+    Some(Pick { inputs: inputs.iter().map(|input| input.id).collect(), level })
+}
+
+/// The segments of the largest closed and quiet window that should become one level, and the level of its grid.
+fn grown<'a>(
+    relation: &RelationDef,
+    segments: &'a [SegmentRecord],
+    base: u32,
+    activity: &Activity,
+) -> Option<(Vec<&'a SegmentRecord>, u32)> {
+    let newest = segments.iter().filter_map(|segment| times(relation, &segment.meta.all)).map(|times| times.1).max();
+    let closed = |window: &Window| {
+        let later = newest.is_some_and(|newest| Window::of(newest, window.level).number > window.number);
+        later || activity.all || activity.idle
+    };
+    let quiet = |group: &[&SegmentRecord]| !group.iter().any(|segment| activity.fresh.contains(&segment.id));
+    let longest = longest_level(segments.iter().map(|segment| &segment.meta.all));
+    let larger = (1..=GROWTHS).rev().map(|growths| base + growths * GROWTH).filter(|level| *level <= longest);
+    for level in larger.chain([base]) {
+        for (window, mut group) in inside_windows(relation, segments, level) {
+            if group.len() > MOST_INPUTS {
+                if level > base {
+                    continue;
+                }
+                group.truncate(MOST_INPUTS);
+            }
+            if closed(&window) && (quiet(&group) || activity.all) && worth_merging(&group, activity.all) {
+                return Some((group, level));
+            }
+        }
     }
-    picks.into_iter().max_by_key(|(depth, _)| *depth).map(|(_, pick)| pick)
+    None
 }
 
 /// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What
@@ -205,12 +279,53 @@ fn level_bytes(group: &[&SegmentRecord], segment: &SegmentRecord) -> u64 {
     group.iter().filter(|other| other.meta.seq == segment.meta.seq).map(|other| other.meta.bytes).sum()
 }
 
-/// All that overlap others, if the small ones together are large enough to be worth rewriting the largest.
-fn worth_tidying<'a>(group: &[&'a SegmentRecord]) -> Option<Vec<&'a SegmentRecord>> {
-    let inputs = overlapping(group);
-    let largest = inputs.iter().map(|segment| level_bytes(group, segment)).max()?;
-    let all: u64 = inputs.iter().map(|segment| segment.meta.bytes).sum();
-    ((all - largest.min(all)) * LEVEL_SHARE >= largest).then_some(inputs)
+/// The segments of each window of this level, without those that stand across several.
+fn inside_windows<'a>(
+    relation: &RelationDef,
+    segments: &'a [SegmentRecord],
+    level: u32,
+) -> BTreeMap<Window, Vec<&'a SegmentRecord>> {
+    let mut groups: BTreeMap<Window, Vec<&SegmentRecord>> = BTreeMap::new();
+    for segment in segments.iter().filter(|segment| segment.meta.all.rows > 0) {
+        let window = match times(relation, &segment.meta.all) {
+            Some((first, last)) => Window::around(first, last, level),
+            None => Window { level: WHOLE, number: 0 },
+        };
+        if window.level == level {
+            groups.entry(window).or_default().push(segment);
+        }
+    }
+    groups
+}
+
+/// Whether these should be made one level (`all`: if they are not yet): what is not in the largest level is worth
+/// rewriting it, or they are many small pieces of one level.
+fn worth_merging(group: &[&SegmentRecord], all: bool) -> bool {
+    let layers = layers(group);
+    let total: u64 = layers.iter().sum();
+    let largest = layers.iter().max().copied().unwrap_or(0);
+    match layers.len() {
+        0 | 1 => group.len() as u64 > MOST_PIECES * (total / SEGMENT_BYTES + 1),
+        _ => all || (total - largest) * LEVEL_SHARE >= largest,
+    }
+}
+
+/// The bytes of each layer: of segments of which none overlaps the next by its keys, whatever time they are of. A series
+/// may have rows in as many segments as there are layers.
+fn layers(group: &[&SegmentRecord]) -> Vec<u64> {
+    let mut by_key = group.to_vec();
+    by_key.sort_by(|one, other| one.meta.all.key.cmp(&other.meta.all.key));
+    let mut layers: Vec<(&SegmentRecord, u64)> = Vec::new();
+    for segment in by_key {
+        let behind = |layer: &(&SegmentRecord, u64)| layer.0.meta.all.key.1 < segment.meta.all.key.0;
+        let together = |layer: &(&SegmentRecord, u64)| layer.0.meta.seq == segment.meta.seq && behind(layer);
+        let at = layers.iter().position(together).or_else(|| layers.iter().position(behind));
+        match at {
+            Some(at) => layers[at] = (segment, layers[at].1 + segment.meta.bytes),
+            None => layers.push((segment, segment.meta.bytes)),
+        }
+    }
+    layers.into_iter().map(|(_, bytes)| bytes).collect()
 }
 
 #[cfg(test)]

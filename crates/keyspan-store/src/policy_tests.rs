@@ -49,11 +49,13 @@ struct Store {
     next: u64,
     written: u64,
     merged: u64,
+    /// How long rows live from their time on.
+    life: Option<i64>,
 }
 
 impl Store {
     fn new() -> Store {
-        Store { relation: readings(), segments: Vec::new(), next: 1, written: 0, merged: 0 }
+        Store { relation: readings(), segments: Vec::new(), next: 1, written: 0, merged: 0, life: None }
     }
 
     /// Flushes rows, given as (first instant, last instant, rows), divided by window as a real flush does.
@@ -64,11 +66,25 @@ impl Store {
         let level = output_level(&self.relation, &all, level);
         self.written += parts.iter().map(|part| part.2).sum::<u64>();
         self.put(parts, level, None);
+        // What has come with this flush is fresh; what was there is quiet.
+        let newest = self.segments.iter().map(|segment| segment.meta.seq.1).max();
+        let fresh = |segment: &&SegmentRecord| Some(segment.meta.seq.1) == newest;
+        let fresh = self.segments.iter().filter(fresh).map(|segment| segment.id).collect();
+        self.rest(Activity { fresh, ..Activity::default() });
+    }
+
+    /// Merges until there is nothing more to merge.
+    fn rest(&mut self, activity: Activity) {
         for _ in 0..1_000 {
-            let Some(pick) = pick(&self.relation, &self.segments, false) else { return };
+            let Some(pick) = pick(&self.relation, &self.segments, &activity) else { return };
             self.merge(pick);
         }
         panic!("the policy never comes to rest");
+    }
+
+    /// In how many segments a series has rows.
+    fn segments_of_a_series(&self) -> usize {
+        layers(&self.segments.iter().collect::<Vec<_>>()).len()
     }
 
     fn merge(&mut self, pick: Pick) {
@@ -110,7 +126,13 @@ impl Store {
             let id = self.next;
             self.next += 1;
             let seq = seq.unwrap_or((self.written, self.written));
-            self.segments.push(record(&self.relation, id, seq, (first, last), rows));
+            let mut segment = record(&self.relation, id, seq, (first, last), rows);
+            if let Some(life) = self.life {
+                let all = &mut segment.meta.all;
+                (all.everlasting, all.ts, all.expires) =
+                    (false, Some((first, last)), Some((first + life, last + life)));
+            }
+            self.segments.push(segment);
         }
     }
 
@@ -127,14 +149,39 @@ fn random(seed: &mut u64) -> u64 {
     *seed
 }
 
+/// 360 million rows.
 #[test]
-fn rows_in_order_of_time_are_written_once_or_twice() {
+fn rows_in_order_of_time_come_together_and_are_merged_at_most_three_times() {
     let mut store = Store::new();
-    for hour in 0..500 {
+    for hour in 0..1_000 {
         store.flush(&[(hour * HOUR, (hour + 1) * HOUR - 1, 360_000)]);
         store.check();
+        let bound = 4 + 16 + 2 * 8 + hour as usize / 500;
+        assert!(store.segments_of_a_series() <= bound, "{} after {hour} hours", store.segments_of_a_series());
     }
-    assert!(store.merged <= store.written * 2, "{} merged of {}", store.merged, store.written);
+    assert!(store.merged <= store.written * 3, "{} merged of {}", store.merged, store.written);
+    // One load in order of time ends the same way.
+    let mut loaded = Store::new();
+    for hour in 0..1_000 {
+        loaded.put(&[(hour * HOUR, (hour + 1) * HOUR - 1, 360_000)], 6, Some((7, 7)));
+        loaded.written += 360_000;
+    }
+    loaded.rest(Activity::default());
+    assert!(loaded.segments_of_a_series() <= 20, "{}", loaded.segments_of_a_series());
+    assert!(loaded.merged <= loaded.written * 3, "{} merged of {}", loaded.merged, loaded.written);
+    loaded.rest(Activity { idle: true, ..Activity::default() });
+    assert!(loaded.segments_of_a_series() <= 3, "{}", loaded.segments_of_a_series());
+}
+
+#[test]
+fn windows_stay_below_an_eighth_of_the_life_of_their_rows() {
+    let mut store = Store { life: Some(64 * HOUR), ..Store::new() };
+    for hour in 0..400 {
+        store.flush(&[(hour * HOUR, (hour + 1) * HOUR - 1, 36_000)]);
+    }
+    let longest = store.segments.iter().filter_map(|segment| times(&store.relation, &segment.meta.all));
+    let longest = longest.map(|(first, last)| last - first).max().expect("segments");
+    assert!(longest > 4 * HOUR && longest <= 8 * HOUR, "{} minutes", longest / 60_000_000);
 }
 
 #[test]
@@ -171,7 +218,22 @@ fn late_rows_are_merged_among_themselves_first() {
 }
 
 #[test]
-fn windows_hold_one_to_sixteen_million_rows() {
+fn a_window_grows_only_when_it_is_closed_and_quiet() {
+    let mut store = Store::new();
+    store.put(&[(0, HOUR, 1_000_000)], 6, Some((1, 1)));
+    store.put(&[(0, HOUR, 1_000_000)], 6, Some((2, 2)));
+    let pick = |store: &Store, activity: &Activity| pick(&store.relation, &store.segments, activity);
+    assert_eq!(pick(&store, &Activity::default()), None, "rows may still come");
+    assert!(pick(&store, &Activity { idle: true, ..Activity::default() }).is_some());
+    store.put(&[(9 * HOUR, 10 * HOUR, 1_000_000)], 6, Some((3, 3)));
+    let fresh =
+        Activity { fresh: store.segments.iter().map(|segment| segment.id).take(1).collect(), ..Activity::default() };
+    assert_eq!(pick(&store, &fresh), None);
+    assert_eq!(pick(&store, &Activity::default()).expect("closed and quiet").inputs.len(), 2);
+}
+
+#[test]
+fn base_windows_hold_one_to_sixteen_million_rows() {
     let relation = readings();
     for (hours, rows) in [(12, 4_320_000u64), (24 * 365, 1_000_000_000), (24 * 3_650, 50_000_000), (1, 900_000_000)] {
         let all = record(&relation, 1, (1, 1), (0, hours * HOUR), rows).meta.all;
@@ -190,7 +252,7 @@ fn compacting_everything_leaves_nothing_that_meets() {
         store.flush(&[(hour * HOUR / 2, hour * HOUR / 2 + HOUR, 100_000)]);
     }
     let mut merges = 0;
-    while let Some(pick) = pick(&store.relation, &store.segments, true) {
+    while let Some(pick) = pick(&store.relation, &store.segments, &Activity { all: true, ..Activity::default() }) {
         store.merge(pick);
         merges += 1;
         assert!(merges < 10);

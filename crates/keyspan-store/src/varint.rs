@@ -54,6 +54,13 @@ impl<'a> Input<'a> {
         Some(head)
     }
 
+    /// So many bytes, or all that are left.
+    pub(crate) fn take_up_to(&mut self, len: usize) -> &'a [u8] {
+        let (head, rest) = self.rest.split_at(len.min(self.rest.len()));
+        self.rest = rest;
+        head
+    }
+
     pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }

@@ -11,9 +11,12 @@ use super::flush::tombstone_key;
 use super::version::RelationVersion;
 use super::write::Inputs;
 use crate::manifest::{Edit, TombstoneKey};
-use crate::policy::{Pick, expired, output_level, pick, window_level, worth_freeing};
+use crate::policy::{Activity, Pick, expired, own_level, pick, window_level, worth_freeing};
 use crate::run::{Extent, SortedRun, SpanTombstone, SpanTombstones};
 use crate::segment::{Segment, SegmentRecord};
+
+/// How many times as long as a window nothing must have come to a relation until its newest window counts as closed.
+const IDLE: u32 = 10;
 
 impl Core {
     /// Merges the segments of every relation as far as they can be.
@@ -34,10 +37,8 @@ impl Core {
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
                 relation.flushed_segments().map(|segment| segment.record().clone()).collect();
-            // Merges that need space wait while the disk is full.
-            let low = self.disk_low.load(Ordering::Relaxed);
-            let pick = if low && !all { None } else { pick(&relation.definition, &records, all) };
-            let pick = match pick {
+            let pick = pick(&relation.definition, &records, &self.activity(&relation, all));
+            let pick = match pick.filter(|pick| self.has_room_for(pick, &records, all)) {
                 Some(pick) => pick,
                 None => match self.pick_deleted(&relation, all)? {
                     Some(pick) => pick,
@@ -52,6 +53,25 @@ impl Core {
         Ok(())
     }
 
+    /// What has come lately.
+    fn activity(&self, relation: &RelationVersion, all: bool) -> Activity {
+        let quiet = self.options.quiet;
+        let fresh = relation.flushed_segments().filter(|segment| segment.age() < quiet);
+        let idle = relation.flushed_segments().all(|segment| segment.age() >= quiet * IDLE);
+        Activity { fresh: fresh.map(|segment| segment.id()).collect(), idle, all }
+    }
+
+    /// Whether the disk has room for the outcome of a merge beside its inputs: a large one must not be what fills it.
+    fn has_room_for(&self, pick: &Pick, records: &[SegmentRecord], all: bool) -> bool {
+        if all {
+            return true;
+        }
+        let inputs = records.iter().filter(|record| pick.inputs.contains(&record.id));
+        let bytes: u64 = inputs.map(|record| record.meta.bytes).sum();
+        let free = self.files.free_space().ok().flatten().unwrap_or(u64::MAX);
+        !self.disk_low.load(Ordering::Relaxed) && free.saturating_sub(self.options.free_space_mark) > bytes
+    }
+
     /// The next segment to free of deleted rows, if there is one.
     fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
         let seq = self.final_seq();
@@ -64,8 +84,8 @@ impl Core {
         };
         let Some(segment) = relation.flushed_segments().find(worth) else { return Ok(None) };
         let extents = relation.segments.iter().map(|segment| &segment.record().meta.all);
-        let level = window_level(&relation.definition, extents);
-        let level = output_level(&relation.definition, [&segment.record().meta.all], level);
+        let level =
+            own_level(&relation.definition, &segment.record().meta.all, window_level(&relation.definition, extents));
         Ok(Some(Pick { inputs: vec![segment.id()], level }))
     }
 

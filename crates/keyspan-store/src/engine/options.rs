@@ -1,6 +1,7 @@
 //! Options for opening a store, and its statistics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyspan_model::RelationId;
 
@@ -32,6 +33,8 @@ pub struct StoreOptions {
     pub log_frame: usize,
     /// Rows of a segment above which a new one is begun; small in tests.
     pub segment_rows: usize,
+    /// How long nothing must have come to a window of time until it is merged into one level.
+    pub quiet: Duration,
 }
 
 impl Default for StoreOptions {
@@ -47,6 +50,7 @@ impl Default for StoreOptions {
             threads: true,
             log_frame: 8 << 20,
             segment_rows: 16 << 20,
+            quiet: Duration::from_secs(60),
         }
     }
 }

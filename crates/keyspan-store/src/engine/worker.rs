@@ -192,8 +192,10 @@ impl Core {
 
     fn next_merge(&self) -> Option<Vec<Reply>> {
         let mut work = self.work.lock();
-        while !work.closing && !work.merge && work.compact.is_empty() {
-            self.wake.wait(&mut work);
+        let mut looked_at = false;
+        while !work.closing && !work.merge && work.compact.is_empty() && !looked_at {
+            // Windows become quiet with nothing happening.
+            looked_at = self.wake.wait_for(&mut work, self.options.quiet).timed_out();
         }
         work.merge = false;
         if work.closing {

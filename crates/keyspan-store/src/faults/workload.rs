@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
@@ -77,6 +78,7 @@ pub fn options() -> StoreOptions {
         log_frame: 2 << 10,
         memory_budget: 512 << 10,
         free_space_mark: 0,
+        quiet: Duration::ZERO,
         ..StoreOptions::default()
     }
 }

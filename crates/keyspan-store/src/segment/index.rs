@@ -129,6 +129,12 @@ impl ColumnChunk {
 }
 
 impl Group {
+    /// Whether in one of its chunks each block is a page.
+    pub(super) fn is_aligned(&self, chunk: &ColumnChunk) -> bool {
+        let at = |(number, page): (u32, &Page)| page.first_row == number * self.block_rows;
+        chunk.pages.len() == self.blocks() as usize && (0..).zip(&chunk.pages).all(at)
+    }
+
     pub(super) fn blocks(&self) -> u32 {
         (self.extent.rows as u32).div_ceil(self.block_rows)
     }

@@ -145,6 +145,7 @@ fn schema_error(error: parquet::errors::ParquetError) -> Error {
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) ty: ColumnType,
+    pub(super) nullable: bool,
     pub(super) levels: FieldLevels,
     pub(super) metadata: ParquetMetaData,
 }
@@ -157,7 +158,7 @@ impl Leaf {
         let levels =
             parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint)).map_err(schema_error)?;
         let file = FileMetaData::new(2, 0, None, None, schema, None);
-        Ok(Leaf { ty, levels, metadata: ParquetMetaData::new(file, Vec::new()) })
+        Ok(Leaf { ty, nullable, levels, metadata: ParquetMetaData::new(file, Vec::new()) })
     }
 
     /// What a page reader must know of a chunk: pages of `bytes` in all that lie one after another from 0, the first

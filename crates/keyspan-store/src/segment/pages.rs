@@ -12,18 +12,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::ArrayRef;
 use bytes::{Buf, Bytes};
 use keyspan_model::{Error, Result};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector};
 use parquet::column::page::{PageIterator, PageReader};
-use parquet::errors::ParquetError;
+use parquet::errors::{ParquetError, Result as PageResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::decode::PageBlocks;
 use super::leaf::{Codec, Leaf, from_stored};
+use crate::coded::Coded;
 use crate::files::{FileReader, corrupted};
 
 /// Most bytes of one column that are read at once.
@@ -78,11 +79,21 @@ pub(super) struct PageAt {
 
 /// Rows of one column of one row group, decoded block by block.
 pub(super) struct ColumnReader {
-    reader: ParquetRecordBatchReader,
+    blocks: Blocks,
     failure: Arc<Mutex<Option<Error>>>,
     counts: Arc<ReadCounts>,
     name: Arc<str>,
     ty: keyspan_model::ColumnType,
+    /// Whether blocks are made as small as they can be.
+    coded: bool,
+}
+
+/// How blocks come out of pages.
+enum Blocks {
+    /// Each is a page.
+    Pages(Box<PageBlocks<SerializedPageReader<VirtualChunk>>>),
+    /// Pages end elsewhere, or rows are wanted as plain arrays.
+    Rows(Box<ParquetRecordBatchReader>),
 }
 
 /// Which rows of a chunk to decode, and the pages that hold them.
@@ -96,10 +107,13 @@ pub(super) struct ColumnRead {
     pub(super) rows: usize,
     /// Rows of each array but the last.
     pub(super) block_rows: usize,
+    /// Whether each block is a page of its own.
+    pub(super) is_aligned: bool,
 }
 
 impl ColumnReader {
-    pub(super) fn new(leaf: &Leaf, file: &CheckedFile, read: ColumnRead) -> Result<ColumnReader> {
+    /// `coded`: blocks are to be made as small as they can be.
+    pub(super) fn new(leaf: &Arc<Leaf>, file: &CheckedFile, read: ColumnRead, coded: bool) -> Result<ColumnReader> {
         let dictionary = read.dictionary.map_or(0, |page| u64::from(page.len));
         let pages = VirtualChunk::new(file.clone(), read.dictionary.iter().chain(&read.pages));
         let (failure, counts) = (Arc::clone(&pages.failure), Arc::clone(&pages.counts));
@@ -107,18 +121,26 @@ impl ColumnReader {
         let damaged = |error: ParquetError| corrupted(&file.name, error);
         let source =
             SerializedPageReader::new(Arc::new(pages), &chunk, read.skip + read.rows, None).map_err(damaged)?;
-        let group = OneChunk { rows: read.skip + read.rows, pages: Mutex::new(Some(source)), metadata: &leaf.metadata };
-        let selection = (read.skip > 0)
-            .then(|| RowSelection::from(vec![RowSelector::skip(read.skip), RowSelector::select(read.rows)]));
-        let reader =
-            ParquetRecordBatchReader::try_new_with_row_groups(&leaf.levels, &group, read.block_rows, selection)
-                .map_err(damaged)?;
-        Ok(ColumnReader { reader, failure, counts, name: Arc::clone(&file.name), ty: leaf.ty })
+        let blocks = match coded && read.is_aligned && leaf.ty.element().is_none() {
+            true => Blocks::Pages(Box::new(PageBlocks::new(Arc::clone(leaf), source))),
+            false => {
+                let rows = SelectedRows { skip: read.skip, rows: read.rows, of_block: read.block_rows };
+                Blocks::Rows(Box::new(rows.read(leaf, Box::new(source)).map_err(damaged)?))
+            }
+        };
+        Ok(ColumnReader { blocks, coded, failure, counts, name: Arc::clone(&file.name), ty: leaf.ty })
     }
 
     /// The next block; an error if there is none.
-    pub(super) fn next_block(&mut self, rows: usize) -> Result<ArrayRef> {
-        let batch = match self.reader.next() {
+    pub(super) fn next_block(&mut self, rows: usize) -> Result<Coded> {
+        let batch = match &mut self.blocks {
+            Blocks::Pages(pages) => {
+                let block = pages.next(rows);
+                return block.map_err(|error| self.failed(&error.to_string()));
+            }
+            Blocks::Rows(reader) => reader.next(),
+        };
+        let batch = match batch {
             Some(Ok(batch)) => batch,
             Some(Err(error)) => return Err(self.failed(&error.to_string())),
             None => return Err(self.failed("pages hold fewer rows than the index says")),
@@ -127,7 +149,9 @@ impl ColumnReader {
             return Err(self.failed("pages hold fewer rows than the index says"));
         }
         let array = if batch.num_rows() > rows { batch.column(0).slice(0, rows) } else { Arc::clone(batch.column(0)) };
-        from_stored(self.ty, array).ok_or_else(|| self.failed("a column has another type than the index says"))
+        let array =
+            from_stored(self.ty, array).ok_or_else(|| self.failed("a column has another type than the index says"))?;
+        if self.coded { Coded::new(array) } else { Ok(Coded::Array(array)) }
     }
 
     pub(super) fn counts(&self) -> &ReadCounts {
@@ -221,11 +245,11 @@ impl Length for VirtualChunk {
 impl ChunkReader for VirtualChunk {
     type T = bytes::buf::Reader<Bytes>;
 
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+    fn get_read(&self, start: u64) -> PageResult<Self::T> {
         self.bytes_from(start).map(Buf::reader).map_err(|error| self.failed(error))
     }
 
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+    fn get_bytes(&self, start: u64, length: usize) -> PageResult<Bytes> {
         let bytes = self.bytes_from(start).map_err(|error| self.failed(error))?;
         if bytes.len() < length {
             return Err(ParquetError::EOF("a page is longer than the index says".to_string()));
@@ -234,10 +258,32 @@ impl ChunkReader for VirtualChunk {
     }
 }
 
+/// The rows of pages, in one batch.
+pub(super) fn read_rows(leaf: &Leaf, pages: Box<dyn PageReader>, rows: usize) -> PageResult<ParquetRecordBatchReader> {
+    SelectedRows { skip: 0, rows, of_block: rows }.read(leaf, pages)
+}
+
+/// Rows of pages, in batches of so many.
+struct SelectedRows {
+    skip: usize,
+    rows: usize,
+    of_block: usize,
+}
+
+impl SelectedRows {
+    fn read(self, leaf: &Leaf, pages: Box<dyn PageReader>) -> PageResult<ParquetRecordBatchReader> {
+        let rows = self.skip + self.rows;
+        let group = OneChunk { rows, pages: Mutex::new(Some(pages)), metadata: &leaf.metadata };
+        let selection = (self.skip > 0)
+            .then(|| RowSelection::from(vec![RowSelector::skip(self.skip), RowSelector::select(self.rows)]));
+        ParquetRecordBatchReader::try_new_with_row_groups(&leaf.levels, &group, self.of_block, selection)
+    }
+}
+
 /// A row group of one column chunk.
 struct OneChunk<'a> {
     rows: usize,
-    pages: Mutex<Option<SerializedPageReader<VirtualChunk>>>,
+    pages: Mutex<Option<Box<dyn PageReader>>>,
     metadata: &'a ParquetMetaData,
 }
 
@@ -246,9 +292,9 @@ impl RowGroups for OneChunk<'_> {
         self.rows
     }
 
-    fn column_chunks(&self, _column: usize) -> parquet::errors::Result<Box<dyn PageIterator>> {
+    fn column_chunks(&self, _column: usize) -> PageResult<Box<dyn PageIterator>> {
         let pages = self.pages.lock().take();
-        Ok(Box::new(OnePages(pages.map(|pages| Box::new(pages) as Box<dyn PageReader>))))
+        Ok(Box::new(OnePages(pages)))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
@@ -263,7 +309,7 @@ impl RowGroups for OneChunk<'_> {
 struct OnePages(Option<Box<dyn PageReader>>);
 
 impl Iterator for OnePages {
-    type Item = parquet::errors::Result<Box<dyn PageReader>>;
+    type Item = PageResult<Box<dyn PageReader>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.take().map(Ok)

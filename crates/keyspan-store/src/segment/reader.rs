@@ -11,6 +11,7 @@ use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::datatypes::Int64Type;
@@ -53,6 +54,7 @@ pub struct Segment {
     overlap_cache: OverlapCache,
     prefixes: KnownPrefixes,
     pub(super) values: KnownFiles,
+    since: Instant,
 }
 
 impl std::fmt::Debug for Segment {
@@ -65,7 +67,7 @@ impl std::fmt::Debug for Segment {
 struct Opened {
     index: Index,
     file: CheckedFile,
-    leaves: Vec<OnceLock<Leaf>>,
+    leaves: Vec<OnceLock<Arc<Leaf>>>,
 }
 
 /// One block of rows.
@@ -97,6 +99,7 @@ impl Segment {
             overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
             values: KnownFiles::default(),
+            since: Instant::now(),
             record,
         }
     }
@@ -109,6 +112,11 @@ impl Segment {
     /// What the manifest knows of it.
     pub fn record(&self) -> &SegmentRecord {
         &self.record
+    }
+
+    /// How long the store has had it, since it was opened.
+    pub fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     /// Its id.
@@ -210,9 +218,9 @@ impl Segment {
             Some(Stream::Forward) => Box::new(opened.reader(column, block, true)?),
             Some(Stream::Backward) | None => Box::new(opened.reader(column, block, false)?),
         };
-        let array = reader.next_block(block.rows.len());
+        let coded = reader.next_block(block.rows.len());
         reader.counts().add_to(counters);
-        let array = array?;
+        let coded = Arc::new(coded?);
         let goes_on = self.key_of(column as u32, block.number + 1);
         if passing && !backward && block.number + 1 < block.group.first_block + block.group.blocks() {
             self.cache.put_stream(goes_on, Stream::Reader(reader));
@@ -222,8 +230,6 @@ impl Segment {
         if rows.start == block.rows.start && block.number > 0 && (!passing || backward) {
             self.cache.put_stream(self.key_of(column as u32, block.number - 1), Stream::Backward);
         }
-        let typed = matches!(opened.index.columns[column].role, Role::Key(_) | Role::Value(_));
-        let coded = Arc::new(if typed { Coded::new(array)? } else { Coded::Array(array) });
         self.cache.put(key, Arc::clone(&coded), coded.bytes(), passing);
         Ok(coded)
     }
@@ -299,12 +305,29 @@ impl Segment {
             if part.is_empty() || !tests.iter().all(|test| test.may_match(group, values)) {
                 continue;
             }
-            match kept.last_mut() {
-                Some(last) if last.end == part.start => last.end = part.end,
-                _ => kept.push(part),
+            let of_key: Vec<&RangeTest> = tests.iter().filter(|test| test.tells_blocks_apart(group)).collect();
+            if of_key.is_empty() {
+                join(&mut kept, part);
+                continue;
+            }
+            let first_block = opened.block_at(part.start).number;
+            for number in first_block..=opened.block_at(part.end - 1).number {
+                let bounds = opened.keys_of_block(group, number);
+                if of_key.iter().all(|test| test.may_match_block(&self.encoder, bounds)) {
+                    let rows = opened.first_row(number as usize)..opened.first_row(number as usize + 1);
+                    join(&mut kept, rows.start.max(part.start)..rows.end.min(part.end));
+                }
             }
         }
         Ok(kept)
+    }
+}
+
+/// Adds rows behind those that are kept.
+fn join(kept: &mut Vec<Range<usize>>, rows: Range<usize>) {
+    match kept.last_mut() {
+        Some(last) if last.end == rows.start => last.end = rows.end,
+        _ => kept.push(rows),
     }
 }
 
@@ -327,12 +350,12 @@ pub(super) fn read_index(files: &dyn Files, record: &SegmentRecord) -> Result<In
 }
 
 impl Opened {
-    fn leaf(&self, column: usize) -> Result<&Leaf> {
+    fn leaf(&self, column: usize) -> Result<&Arc<Leaf>> {
         if let Some(leaf) = self.leaves[column].get() {
             return Ok(leaf);
         }
         let of = &self.index.columns[column];
-        let leaf = Leaf::new(of.ty, of.nullable)?;
+        let leaf = Arc::new(Leaf::new(of.ty, of.nullable)?);
         Ok(self.leaves[column].get_or_init(|| leaf))
     }
 
@@ -343,6 +366,14 @@ impl Opened {
         let at = (row.min(end - 1) - first) / size;
         let rows = first + at * size..(first + (at + 1) * size).min(end);
         Block { group, number: group.first_block + at as u32, rows }
+    }
+
+    /// Keys between which those of a block are, both inclusive.
+    fn keys_of_block<'a>(&'a self, group: &'a Group, number: u32) -> (&'a [u8], &'a [u8]) {
+        let keys = &self.index.block_keys;
+        let last = number + 1 == group.first_block + group.blocks();
+        let end = if last { group.extent.key.1.as_slice() } else { keys.get(number as usize + 1) };
+        (keys.get(number as usize), end)
     }
 
     /// First row of a block; the number of rows for the one behind the last.
@@ -376,8 +407,10 @@ impl Opened {
             skip,
             rows: end - start,
             block_rows: block.group.block_rows as usize,
+            is_aligned: block.group.is_aligned(chunk),
         };
-        ColumnReader::new(self.leaf(column)?, &self.file, read)
+        let typed = matches!(self.index.columns[column].role, Role::Key(_) | Role::Value(_));
+        ColumnReader::new(self.leaf(column)?, &self.file, read, typed)
     }
 
     fn damaged(&self, what: &str) -> Error {
@@ -492,6 +525,21 @@ impl RangeTest {
                 _ => true,
             },
         }
+    }
+
+    /// Whether some blocks of a group may have no row inside though others have: by a key column, whose values a block
+    /// has between its first and its last where the columns before it stay the same.
+    fn tells_blocks_apart(&self, group: &Group) -> bool {
+        let Place::Key(at) = self.place else { return false };
+        group.extent.columns.get(at).is_some_and(|(least, greatest)| !self.range.holds(least, greatest))
+    }
+
+    /// Whether a block with keys from the first to the last may have a row inside.
+    fn may_match_block(&self, encoder: &KeyEncoder, (first, last): (&[u8], &[u8])) -> bool {
+        let Place::Key(at) = self.place else { return true };
+        let value = |key: &[u8]| encoder.prefix_len(key, at)..encoder.prefix_len(key, at + 1);
+        let (least, greatest) = (value(first), value(last));
+        first[..least.start] != last[..greatest.start] || self.range.overlaps(&first[least], &last[greatest])
     }
 }
 

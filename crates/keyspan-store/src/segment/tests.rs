@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, Int64Array};
 use keyspan_model::{ColumnId, ColumnRange, ColumnType, ErrorKind, Value};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use super::fixture::*;
 use super::*;
@@ -143,11 +143,35 @@ fn blocks_bounds_and_ranges_of_a_large_segment() {
     let host = |host: usize| Bound::Included(Value::Text(format!("host_{host:05}")));
     let range = ColumnRange::between(ColumnId(1), host(95), Bound::Unbounded);
     let kept = segment.keep(std::slice::from_ref(&range), 0..all.rows, false);
-    assert_eq!(kept, vec![262_144..300_000], "the last row group alone");
+    assert_eq!(
+        kept,
+        vec![282_624..300_000],
+        "the last row group alone, from the block that may have the first of them"
+    );
     let none = ColumnRange::between(ColumnId(3), Bound::Excluded(Value::Double(100.0)), Bound::Unbounded);
     assert!(segment.keep(std::slice::from_ref(&none), 0..all.rows, true).is_empty());
     assert_eq!(segment.keep(&[none], 0..all.rows, false), vec![0..all.rows]);
     assert!(segment.zone(ColumnId(3)).is_some());
+}
+
+#[test]
+fn blocks_of_one_series_are_left_out_by_time() {
+    let (files, relation) = (memory(), readings());
+    let (hosts, points) = (5, 30_000);
+    let all = reading_rows(hosts, points, 1);
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let time = |point: usize| Value::Timestamp(point as i64 * 10_000_000);
+    for (from, to) in [(0, 100), (15_000, 20_000), (29_999, 30_000), (0, 30_000)] {
+        let (lower, upper) = (Bound::Included(time(from)), Bound::Excluded(time(to)));
+        let range = ColumnRange::between(relation.key[1].id, lower, upper);
+        let kept = segment.keep(std::slice::from_ref(&range), 0..all.rows, false);
+        let holds = |row: usize| kept.iter().any(|rows| rows.contains(&row));
+        assert!((0..hosts).all(|host| holds(host * points + from) && holds(host * points + to - 1)));
+        let rows: usize = kept.iter().map(Range::len).sum();
+        // A block at each end, and one that begins with another host.
+        assert!(rows <= hosts * (to - from + 3 * BLOCK_ROWS), "{rows} rows for {from}..{to}");
+    }
 }
 
 #[test]
