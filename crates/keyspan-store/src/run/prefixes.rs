@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, BinaryArray, BinaryBuilder};
-use keyspan_model::key::successor;
+use arrow::array::{Array, ArrayRef, BinaryArray};
+use arrow::compute::partition;
 use keyspan_model::{KeyEncoder, RelationDef, Result};
 use parking_lot::Mutex;
 
-use super::{Keys, SortedRun};
+use super::{SortedRun, Wanted};
 use keyspan_seam::ScanCounters;
 
 /// Most prefixes of one run that are cached.
@@ -40,7 +40,7 @@ impl Prefixes {
         if let Some(prefixes) = run.known_prefixes().and_then(known) {
             return Ok(prefixes);
         }
-        let found = look(run, &KeyEncoder::new(&relation.key), columns)?.map(Arc::new);
+        let found = look(run, relation, columns)?.map(Arc::new);
         if let Some(KnownPrefixes(known)) = run.known_prefixes() {
             known.lock().push((columns, found.clone()));
         }
@@ -73,25 +73,43 @@ impl Prefixes {
     }
 }
 
-/// Jumps from prefix to prefix.
-fn look(run: &dyn SortedRun, encoder: &KeyEncoder, columns: usize) -> Result<Option<Prefixes>> {
+/// Goes through the blocks; one that begins with the prefix that the next one begins with too is not read, of others
+/// only the leading key columns.
+fn look(run: &dyn SortedRun, relation: &RelationDef, columns: usize) -> Result<Option<Prefixes>> {
+    let whole = KeyEncoder::new(&relation.key);
+    let prefix = KeyEncoder::new(&relation.key[..columns]);
+    let wanted = Wanted { keys: (0..relation.key.len()).map(|at| at < columns).collect(), ..Wanted::default() };
     let counters = ScanCounters::default();
     let all = run.meta().all.rows as usize;
-    let (mut found, mut rows) = (BinaryBuilder::new(), Vec::new());
-    let (mut keys, mut row) = (Keys::new(run), 0);
+    let starts_with = |row: usize, known: &[u8]| {
+        let key = if row < all { run.sample(row) } else { Some(run.meta().all.key.1.clone()) };
+        run.is_segment() && key.is_some_and(|key| key[..whole.prefix_len(&key, columns)] == *known)
+    };
+    let (mut found, mut row) = (Vec::<(Vec<u8>, usize)>::new(), 0);
     while row < all {
-        if rows.len() == MOST {
+        let block = row..run.block(row).end;
+        // Keys ascend: then this block begins with it too.
+        if let Some((_, rows)) = found.last_mut().filter(|(last, _)| starts_with(block.end, last)) {
+            *rows += block.len();
+            row = block.end;
+            continue;
+        }
+        let arrays = run.read(block.clone(), &wanted, &counters)?.keys.into_iter().flatten().collect::<Vec<_>>();
+        for part in partition(&arrays)?.ranges() {
+            let first: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(part.start, 1)).collect();
+            let key = prefix.encode_batch(&first)?;
+            match found.last_mut().filter(|(last, _)| last == key.value(0)) {
+                Some((_, rows)) => *rows += part.len(),
+                None => found.push((key.value(0).to_vec(), part.len())),
+            }
+        }
+        if found.len() > MOST {
             return Ok(None);
         }
-        let key = keys.at(row, &counters)?;
-        let prefix = &key[..encoder.prefix_len(key, columns)];
-        found.append_value(prefix);
-        let next = successor(prefix).map_or(Ok(all), |behind| run.lower_bound(&behind, &counters))?;
-        rows.push(next - row);
-        row = next;
+        row = block.end;
     }
-    let keys = found.finish();
     let mut hasher = DefaultHasher::new();
-    keys.iter().for_each(|key| key.hash(&mut hasher));
-    Ok(Some(Prefixes { keys, rows, hash: hasher.finish() }))
+    found.iter().for_each(|(key, _)| key.hash(&mut hasher));
+    let keys = BinaryArray::from_iter_values(found.iter().map(|(key, _)| key));
+    Ok(Some(Prefixes { keys, rows: found.into_iter().map(|(_, rows)| rows).collect(), hash: hasher.finish() }))
 }

@@ -16,7 +16,7 @@ use foldhash::fast::FixedState;
 use keyspan_model::SegmentId;
 use parking_lot::Mutex;
 
-use super::pages::ColumnReader;
+use super::column::ColumnReader;
 
 const SHARDS: usize = 8;
 /// Most places at which scans are remembered to go on.

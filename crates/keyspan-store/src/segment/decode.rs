@@ -4,7 +4,7 @@
 //!
 //! Rule: pages here hold the rows of one block each; the caller checks that ([`ColumnRead::is_aligned`]).
 //!
-//! [`ColumnRead::is_aligned`]: super::pages::ColumnRead::is_aligned
+//! [`ColumnRead::is_aligned`]: super::column::ColumnRead::is_aligned
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 
+use super::column::read_rows;
 use super::hybrid::{codes, levels};
 use super::leaf::{Leaf, from_stored};
-use super::pages::read_rows;
 use crate::coded::Coded;
 use keyspan_model::ColumnType;
 
@@ -116,6 +116,10 @@ fn dictionary_values(leaf: &Leaf, page: &Page) -> Result<ArrayRef> {
     if count == 0 {
         // All rows so far are null.
         return Ok(new_empty_array(&leaf.ty.arrow()));
+    }
+    if leaf.ty == ColumnType::Double && page.buffer().len() == count as usize * 8 {
+        let values = page.buffer().as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+        return Ok(Arc::new(Float64Array::from_iter_values(values)));
     }
     let mut bytes = Vec::with_capacity(page.buffer().len() + 16);
     if leaf.nullable {

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano, IntervalMo
 use keyspan_model::{ColumnType, Error, Result, cells_of_lists, lists_of_cells};
 use parquet::arrow::{ArrowSchemaConverter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType, ZstdLevel};
-use parquet::file::metadata::{ColumnChunkMetaData, FileMetaData, ParquetMetaData};
+use parquet::file::metadata::{FileMetaData, ParquetMetaData};
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 
 /// The codec of a chunk's pages. The numbers stand in index files.
@@ -159,18 +159,5 @@ impl Leaf {
             parquet_to_arrow_field_levels(&schema, ProjectionMask::all(), Some(&hint)).map_err(schema_error)?;
         let file = FileMetaData::new(2, 0, None, None, schema, None);
         Ok(Leaf { ty, nullable, levels, metadata: ParquetMetaData::new(file, Vec::new()) })
-    }
-
-    /// What a page reader must know of a chunk: pages of `bytes` in all that lie one after another from 0, the first
-    /// of them a dictionary of `dictionary` bytes (0: none).
-    pub(super) fn chunk(&self, codec: Codec, dictionary: u64, bytes: u64) -> Result<ColumnChunkMetaData> {
-        let column = self.metadata.file_metadata().schema_descr().column(0);
-        ColumnChunkMetaData::builder(column)
-            .set_compression(codec.parquet())
-            .set_dictionary_page_offset((dictionary > 0).then_some(0))
-            .set_data_page_offset(dictionary as i64)
-            .set_total_compressed_size(bytes as i64)
-            .build()
-            .map_err(schema_error)
     }
 }

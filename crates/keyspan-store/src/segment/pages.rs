@@ -1,30 +1,24 @@
-//! Reading pages: bytes are read by whole pages, each checked against its crc32c before it is decoded.
-//!
-//! ```text
-//! chunk in the file:   [dictionary][page 0][page 1] … [page n]
-//! what is asked for:   rows of pages 2 and 3
-//! what Parquet sees:   [dictionary][page 2][page 3]      offsets from 0, as if nothing else were there
-//! ```
+//! Reading pages: bytes are read by whole pages, each checked against its crc32c before anything of it is looked at,
+//! and decompressed.
 //!
 //! Pages that follow each other are read together, up to [`READ_AHEAD`] bytes, so that a scan costs few system calls
-//! and holds little. Rule: a page whose crc differs is `Corrupted` naming the file; its bytes are never decoded.
+//! and holds little. Where they are and how long is known from our index, so Parquet's own page reader is not needed; it
+//! would also make a context for compressing for each column it opens. Rule: a page whose crc differs is `Corrupted`
+//! naming the file; its bytes are never decoded.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use keyspan_model::{Error, Result};
 use parking_lot::Mutex;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector};
-use parquet::column::page::{PageIterator, PageReader};
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as PageResult};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
-use parquet::file::reader::{ChunkReader, Length};
-use parquet::file::serialized_reader::SerializedPageReader;
+use zstd::bulk::Decompressor;
 
-use super::decode::PageBlocks;
-use super::leaf::{Codec, Leaf, from_stored};
-use crate::coded::Coded;
+use super::leaf::Codec;
+use super::page_header::{PageHeader, PageKind};
 use crate::files::{FileReader, corrupted};
 
 /// Most bytes of one column that are read at once.
@@ -77,148 +71,58 @@ pub(super) struct PageAt {
     pub(super) crc: u32,
 }
 
-/// Rows of one column of one row group, decoded block by block.
-pub(super) struct ColumnReader {
-    blocks: Blocks,
-    failure: Arc<Mutex<Option<Error>>>,
-    counts: Arc<ReadCounts>,
-    name: Arc<str>,
-    ty: keyspan_model::ColumnType,
-    /// Whether blocks are made as small as they can be.
-    coded: bool,
-}
-
-/// How blocks come out of pages.
-enum Blocks {
-    /// Each is a page.
-    Pages(Box<PageBlocks<SerializedPageReader<VirtualChunk>>>),
-    /// Pages end elsewhere, or rows are wanted as plain arrays.
-    Rows(Box<ParquetRecordBatchReader>),
-}
-
-/// Which rows of a chunk to decode, and the pages that hold them.
-pub(super) struct ColumnRead {
-    pub(super) codec: Codec,
-    pub(super) dictionary: Option<PageAt>,
-    pub(super) pages: Vec<PageAt>,
-    /// Rows of the first page before the first wanted.
-    pub(super) skip: usize,
-    /// Rows wanted.
-    pub(super) rows: usize,
-    /// Rows of each array but the last.
-    pub(super) block_rows: usize,
-    /// Whether each block is a page of its own.
-    pub(super) is_aligned: bool,
-}
-
-impl ColumnReader {
-    /// `coded`: blocks are to be made as small as they can be.
-    pub(super) fn new(leaf: &Arc<Leaf>, file: &CheckedFile, read: ColumnRead, coded: bool) -> Result<ColumnReader> {
-        let dictionary = read.dictionary.map_or(0, |page| u64::from(page.len));
-        let pages = VirtualChunk::new(file.clone(), read.dictionary.iter().chain(&read.pages));
-        let (failure, counts) = (Arc::clone(&pages.failure), Arc::clone(&pages.counts));
-        let chunk = leaf.chunk(read.codec, dictionary, pages.len())?;
-        let damaged = |error: ParquetError| corrupted(&file.name, error);
-        let source =
-            SerializedPageReader::new(Arc::new(pages), &chunk, read.skip + read.rows, None).map_err(damaged)?;
-        let blocks = match coded && read.is_aligned && leaf.ty.element().is_none() {
-            true => Blocks::Pages(Box::new(PageBlocks::new(Arc::clone(leaf), source))),
-            false => {
-                let rows = SelectedRows { skip: read.skip, rows: read.rows, of_block: read.block_rows };
-                Blocks::Rows(Box::new(rows.read(leaf, Box::new(source)).map_err(damaged)?))
-            }
-        };
-        Ok(ColumnReader { blocks, coded, failure, counts, name: Arc::clone(&file.name), ty: leaf.ty })
-    }
-
-    /// The next block; an error if there is none.
-    pub(super) fn next_block(&mut self, rows: usize) -> Result<Coded> {
-        let batch = match &mut self.blocks {
-            Blocks::Pages(pages) => {
-                let block = pages.next(rows);
-                return block.map_err(|error| self.failed(&error.to_string()));
-            }
-            Blocks::Rows(reader) => reader.next(),
-        };
-        let batch = match batch {
-            Some(Ok(batch)) => batch,
-            Some(Err(error)) => return Err(self.failed(&error.to_string())),
-            None => return Err(self.failed("pages hold fewer rows than the index says")),
-        };
-        if batch.num_rows() < rows {
-            return Err(self.failed("pages hold fewer rows than the index says"));
-        }
-        let array = if batch.num_rows() > rows { batch.column(0).slice(0, rows) } else { Arc::clone(batch.column(0)) };
-        let array =
-            from_stored(self.ty, array).ok_or_else(|| self.failed("a column has another type than the index says"))?;
-        if self.coded { Coded::new(array) } else { Ok(Coded::Array(array)) }
-    }
-
-    pub(super) fn counts(&self) -> &ReadCounts {
-        &self.counts
-    }
-
-    fn failed(&self, what: &str) -> Error {
-        self.failure.lock().take().unwrap_or_else(|| corrupted(&self.name, what))
-    }
-}
-
-/// The wanted pages of a chunk as one run of bytes from 0, read and checked when asked for.
-struct VirtualChunk {
+/// The wanted pages of a chunk, one after another.
+pub(super) struct FilePages {
     file: CheckedFile,
-    /// With the virtual offset of each page.
-    pages: Vec<(u64, PageAt)>,
-    len: u64,
-    loaded: Mutex<(u64, Bytes)>,
-    failure: Arc<Mutex<Option<Error>>>,
-    counts: Arc<ReadCounts>,
+    codec: Codec,
+    pages: Vec<PageAt>,
+    /// Number of the next page.
+    next: usize,
+    /// The bytes read ahead, from the next page on.
+    loaded: Bytes,
+    /// What went wrong with the file, for who gets Parquet's error.
+    pub(super) failure: Arc<Mutex<Option<Error>>>,
+    pub(super) counts: Arc<ReadCounts>,
 }
 
-impl VirtualChunk {
-    fn new<'a>(file: CheckedFile, pages: impl Iterator<Item = &'a PageAt>) -> VirtualChunk {
-        let mut len = 0;
-        let placed = |page: &PageAt| {
-            let at = len;
-            len += u64::from(page.len);
-            (at, *page)
-        };
-        let pages = pages.map(placed).collect();
-        VirtualChunk { file, pages, len, loaded: Mutex::default(), failure: Arc::default(), counts: Arc::default() }
+impl FilePages {
+    pub(super) fn new(file: CheckedFile, codec: Codec, pages: Vec<PageAt>) -> FilePages {
+        let (failure, counts) = (Arc::default(), Arc::default());
+        FilePages { file, codec, pages, next: 0, loaded: Bytes::new(), failure, counts }
     }
 
-    /// Loaded bytes from `start` to the end of what is loaded, at least to the end of its page.
-    fn bytes_from(&self, start: u64) -> Result<Bytes> {
-        let mut loaded = self.loaded.lock();
-        let (from, bytes) = &*loaded;
-        if start >= *from && start < from + bytes.len() as u64 {
-            return Ok(bytes.slice((start - from) as usize..));
+    /// The bytes of the next page; `None`: there is none.
+    fn peek(&mut self) -> PageResult<Option<Bytes>> {
+        let Some(page) = self.pages.get(self.next) else { return Ok(None) };
+        if self.loaded.is_empty() {
+            self.loaded = self.load().map_err(|error| {
+                let text = error.to_string();
+                self.failure.lock().get_or_insert(error);
+                ParquetError::General(text)
+            })?;
         }
-        let first = self.pages.partition_point(|(at, _)| *at <= start).saturating_sub(1);
-        let Some((at, bytes)) = self.load(first)? else { return Ok(Bytes::new()) };
-        *loaded = (at, bytes.clone());
-        let skip = start.saturating_sub(at).min(bytes.len() as u64) as usize;
-        Ok(bytes.slice(skip..))
+        Ok(Some(self.loaded.slice(..page.len as usize)))
     }
 
-    /// The page at this index and those right behind it in the file, up to one that is damaged: that is an error to who
-    /// asks for it, not to who reads what stands before.
-    fn load(&self, first: usize) -> Result<Option<(u64, Bytes)>> {
-        let Some((at, page)) = self.pages.get(first) else { return Ok(None) };
-        let mut end = page.offset + u64::from(page.len);
+    /// The next page and those right behind it in the file, up to one that is damaged: that is an error to who asks for
+    /// it, not to who reads what stands before.
+    fn load(&self) -> Result<Bytes> {
+        let first = self.pages[self.next];
+        let mut end = first.offset + u64::from(first.len);
         let mut count = 1;
-        for (_, next) in &self.pages[first + 1..] {
+        for next in &self.pages[self.next + 1..] {
             let next_end = next.offset + u64::from(next.len);
-            if next.offset != end || next_end - page.offset > READ_AHEAD || next_end > self.file.file.len() {
+            if next.offset != end || next_end - first.offset > READ_AHEAD || next_end > self.file.file.len() {
                 break;
             }
             end = next_end;
             count += 1;
         }
-        let bytes = self.file.read(page.offset, end - page.offset)?;
+        let bytes = self.file.read(first.offset, end - first.offset)?;
         self.counts.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.counts.pages.fetch_add(count as u64, Ordering::Relaxed);
         let mut sound = 0;
-        for (_, part) in &self.pages[first..first + count] {
+        for part in &self.pages[self.next..self.next + count] {
             let own = &bytes[sound..sound + part.len as usize];
             match self.file.check(own, part.offset, part.crc) {
                 Ok(()) => sound += own.len(),
@@ -226,94 +130,87 @@ impl VirtualChunk {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some((*at, bytes.slice(..sound))))
+        Ok(bytes.slice(..sound))
     }
 
-    fn failed(&self, error: Error) -> ParquetError {
-        let text = error.to_string();
-        self.failure.lock().get_or_insert(error);
-        ParquetError::General(text)
-    }
-}
-
-impl Length for VirtualChunk {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for VirtualChunk {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> PageResult<Self::T> {
-        self.bytes_from(start).map(Buf::reader).map_err(|error| self.failed(error))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> PageResult<Bytes> {
-        let bytes = self.bytes_from(start).map_err(|error| self.failed(error))?;
-        if bytes.len() < length {
-            return Err(ParquetError::EOF("a page is longer than the index says".to_string()));
+    fn pass(&mut self) {
+        if let Some(page) = self.pages.get(self.next) {
+            self.loaded = self.loaded.slice((page.len as usize).min(self.loaded.len())..);
+            self.next += 1;
         }
-        Ok(bytes.slice(..length))
     }
 }
 
-/// The rows of pages, in one batch.
-pub(super) fn read_rows(leaf: &Leaf, pages: Box<dyn PageReader>, rows: usize) -> PageResult<ParquetRecordBatchReader> {
-    SelectedRows { skip: 0, rows, of_block: rows }.read(leaf, pages)
-}
+impl PageReader for FilePages {
+    fn get_next_page(&mut self) -> PageResult<Option<Page>> {
+        let Some(bytes) = self.peek()? else { return Ok(None) };
+        let (header, body) = header_of(&bytes)?;
+        let buf = decompressed(self.codec, body, header.bytes)?;
+        self.pass();
+        let num_values = header.values;
+        Ok(Some(match header.kind {
+            PageKind::Dictionary => {
+                let encoding = parquet::basic::Encoding::PLAIN;
+                Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
+            }
+            PageKind::Data { encoding, levels } => Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                def_level_encoding: levels,
+                rep_level_encoding: parquet::basic::Encoding::RLE,
+                statistics: None,
+            },
+        }))
+    }
 
-/// Rows of pages, in batches of so many.
-struct SelectedRows {
-    skip: usize,
-    rows: usize,
-    of_block: usize,
-}
+    fn peek_next_page(&mut self) -> PageResult<Option<PageMetadata>> {
+        let Some(bytes) = self.peek()? else { return Ok(None) };
+        let (header, _) = header_of(&bytes)?;
+        let is_dict = header.kind == PageKind::Dictionary;
+        Ok(Some(PageMetadata { num_rows: None, num_levels: Some(header.values as usize), is_dict }))
+    }
 
-impl SelectedRows {
-    fn read(self, leaf: &Leaf, pages: Box<dyn PageReader>) -> PageResult<ParquetRecordBatchReader> {
-        let rows = self.skip + self.rows;
-        let group = OneChunk { rows, pages: Mutex::new(Some(pages)), metadata: &leaf.metadata };
-        let selection = (self.skip > 0)
-            .then(|| RowSelection::from(vec![RowSelector::skip(self.skip), RowSelector::select(self.rows)]));
-        ParquetRecordBatchReader::try_new_with_row_groups(&leaf.levels, &group, self.of_block, selection)
+    fn skip_next_page(&mut self) -> PageResult<()> {
+        self.peek()?;
+        self.pass();
+        Ok(())
     }
 }
 
-/// A row group of one column chunk.
-struct OneChunk<'a> {
-    rows: usize,
-    pages: Mutex<Option<Box<dyn PageReader>>>,
-    metadata: &'a ParquetMetaData,
-}
+impl Iterator for FilePages {
+    type Item = PageResult<Page>;
 
-impl RowGroups for OneChunk<'_> {
-    fn num_rows(&self) -> usize {
-        self.rows
-    }
-
-    fn column_chunks(&self, _column: usize) -> PageResult<Box<dyn PageIterator>> {
-        let pages = self.pages.lock().take();
-        Ok(Box::new(OnePages(pages)))
-    }
-
-    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(std::iter::empty())
-    }
-
-    fn metadata(&self) -> &ParquetMetaData {
-        self.metadata
+    fn next(&mut self) -> Option<PageResult<Page>> {
+        self.get_next_page().transpose()
     }
 }
 
-struct OnePages(Option<Box<dyn PageReader>>);
-
-impl Iterator for OnePages {
-    type Item = PageResult<Box<dyn PageReader>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.take().map(Ok)
-    }
+fn header_of(page: &[u8]) -> PageResult<(PageHeader, &[u8])> {
+    PageHeader::read(page).ok_or_else(|| ParquetError::General("a page has no right header".to_string()))
 }
 
-impl PageIterator for OnePages {}
+thread_local! {
+    /// A context is larger than most pages.
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// The page of so many bytes that these are the compressed form of.
+fn decompressed(codec: Codec, body: &[u8], bytes: usize) -> PageResult<Bytes> {
+    let page = match codec {
+        _ if bytes == 0 => Ok(Vec::new()),
+        Codec::Lz4 => lz4_flex::block::decompress(body, bytes).map_err(|error| error.to_string()),
+        Codec::Zstd => DECOMPRESSOR.with_borrow_mut(|known| {
+            let decompressor = match known {
+                Some(decompressor) => decompressor,
+                None => known.insert(Decompressor::new().map_err(|error| error.to_string())?),
+            };
+            decompressor.decompress(body, bytes).map_err(|error| error.to_string())
+        }),
+    };
+    let page = page.map_err(|error| ParquetError::General(format!("a page cannot be decompressed: {error}")))?;
+    match page.len() == bytes {
+        true => Ok(page.into()),
+        false => Err(ParquetError::General("a page is not as long as its header says".to_string())),
+    }
+}

@@ -22,9 +22,10 @@ use parking_lot::Mutex;
 
 use super::bloom;
 use super::cache::{BlockCache, BlockKey, ENCODED_KEYS, INDEX, Stream};
+use super::column::{ColumnRead, ColumnReader};
 use super::index::{Group, Index, ZoneMap};
 use super::leaf::Leaf;
-use super::pages::{CheckedFile, ColumnRead, ColumnReader, ReadCounts};
+use super::pages::{CheckedFile, ReadCounts};
 use super::plan::{SystemPlan, SystemShape};
 use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
