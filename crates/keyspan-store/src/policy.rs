@@ -6,7 +6,7 @@
 //!                   ─ runs that overlap it and each other, newest last  ─── ─── ──  ┘ at most 4
 //! ```
 //!
-//! A row is first put into a **base window**, sized for 4 M rows. There the **depth**, the greatest number of segments
+//! A row is first put into a **base window**, sized for 1 M rows. There the **depth**, the greatest number of segments
 //! that overlap in one key, is kept at [`MAX_DEPTH`]: beyond it the smallest are merged, together with every one not much
 //! larger than all smaller ones together, so late rows are merged among themselves before they are merged into the level.
 //!
@@ -41,7 +41,7 @@ use crate::window::{WHOLE, Window, times_of};
 /// Most segments that may overlap in one key of a window before some are merged.
 pub const MAX_DEPTH: usize = 4;
 /// Rows that a base window is sized for; by powers of two, so that it holds between half and as many.
-const WINDOW_ROWS: u64 = 4_000_000;
+const WINDOW_ROWS: u64 = 1_000_000;
 /// Most windows that one merge or flush writes at the same time.
 const MAX_OPEN_WINDOWS: i64 = 16;
 /// Small runs are merged into a level only when together they are at least one n-th of it.
@@ -71,9 +71,7 @@ pub struct Pick {
 pub struct Activity {
     /// Segments that have come so lately that others may follow them.
     pub fresh: BTreeSet<SegmentId>,
-    /// Whether nothing has come for long, so that the newest window counts as closed.
-    pub idle: bool,
-    /// Whether all is to be merged that can be ([`keyspan_seam::Store::compact`]).
+    /// Whether all is to be merged that can be ([`keyspan_seam::Store::compact`]), and nobody waits for quiet.
     pub all: bool,
 }
 
@@ -133,7 +131,7 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], activity: &Activ
     let deepest = groups.iter().map(|group| (depth(group), group)).max_by_key(|(depth, _)| *depth)?;
     let inputs = match deepest {
         (depth, group) if depth > MAX_DEPTH && !activity.all => Some((smallest(group, depth), base)),
-        // Runs of an older grid may stand across windows of every level.
+        // Runs in the open window, or of an older grid, which may stand across windows of every level.
         (depth, group) if depth > 1 && activity.all => {
             grown(relation, segments, base, activity).or_else(|| Some((overlapping(group), base)))
         }
@@ -153,8 +151,7 @@ fn grown<'a>(
 ) -> Option<(Vec<&'a SegmentRecord>, u32)> {
     let newest = segments.iter().filter_map(|segment| times(relation, &segment.meta.all)).map(|times| times.1).max();
     let closed = |window: &Window| {
-        let later = newest.is_some_and(|newest| Window::of(newest, window.level).number > window.number);
-        later || activity.all || activity.idle
+        newest.is_some_and(|newest| window.level < WHOLE && Window::of(newest, window.level).number > window.number)
     };
     let quiet = |group: &[&SegmentRecord]| !group.iter().any(|segment| activity.fresh.contains(&segment.id));
     let longest = longest_level(segments.iter().map(|segment| &segment.meta.all));

@@ -156,7 +156,8 @@ fn rows_in_order_of_time_come_together_and_are_merged_at_most_three_times() {
     for hour in 0..1_000 {
         store.flush(&[(hour * HOUR, (hour + 1) * HOUR - 1, 360_000)]);
         store.check();
-        let bound = 4 + 16 + 2 * 8 + hour as usize / 500;
+        // Of the open base window, of each size the windows before the next larger one, and of the largest.
+        let bound = 4 + 2 * 8 + hour as usize / 100;
         assert!(store.segments_of_a_series() <= bound, "{} after {hour} hours", store.segments_of_a_series());
     }
     assert!(store.merged <= store.written * 3, "{} merged of {}", store.merged, store.written);
@@ -169,8 +170,6 @@ fn rows_in_order_of_time_come_together_and_are_merged_at_most_three_times() {
     loaded.rest(Activity::default());
     assert!(loaded.segments_of_a_series() <= 20, "{}", loaded.segments_of_a_series());
     assert!(loaded.merged <= loaded.written * 3, "{} merged of {}", loaded.merged, loaded.written);
-    loaded.rest(Activity { idle: true, ..Activity::default() });
-    assert!(loaded.segments_of_a_series() <= 3, "{}", loaded.segments_of_a_series());
 }
 
 #[test]
@@ -224,7 +223,6 @@ fn a_window_grows_only_when_it_is_closed_and_quiet() {
     store.put(&[(0, HOUR, 1_000_000)], 6, Some((2, 2)));
     let pick = |store: &Store, activity: &Activity| pick(&store.relation, &store.segments, activity);
     assert_eq!(pick(&store, &Activity::default()), None, "rows may still come");
-    assert!(pick(&store, &Activity { idle: true, ..Activity::default() }).is_some());
     store.put(&[(9 * HOUR, 10 * HOUR, 1_000_000)], 6, Some((3, 3)));
     let fresh =
         Activity { fresh: store.segments.iter().map(|segment| segment.id).take(1).collect(), ..Activity::default() };
@@ -233,13 +231,13 @@ fn a_window_grows_only_when_it_is_closed_and_quiet() {
 }
 
 #[test]
-fn base_windows_hold_one_to_sixteen_million_rows() {
+fn base_windows_hold_up_to_a_million_rows() {
     let relation = readings();
     for (hours, rows) in [(12, 4_320_000u64), (24 * 365, 1_000_000_000), (24 * 3_650, 50_000_000), (1, 900_000_000)] {
         let all = record(&relation, 1, (1, 1), (0, hours * HOUR), rows).meta.all;
         let level = window_level(&relation, [&all]);
         let per_window = rows as f64 * f64::powi(2.0, level as i32) / (hours as f64 * 60.0 + 1.0);
-        assert!((1e6..16e6).contains(&per_window), "{rows} rows in {hours} h: {per_window} a window");
+        assert!((4e5..2e6).contains(&per_window) || level == 0, "{rows} rows in {hours} h: {per_window} a window");
     }
     let timeless = crate::segment::fixture::relation(&[("k", keyspan_model::ColumnType::Int, false)], &[]);
     assert_eq!(window_level(&timeless, []), WHOLE);

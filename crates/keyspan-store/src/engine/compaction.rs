@@ -15,9 +15,6 @@ use crate::policy::{Activity, Pick, expired, own_level, pick, window_level, wort
 use crate::run::{Extent, SortedRun, SpanTombstone, SpanTombstones};
 use crate::segment::{Segment, SegmentRecord};
 
-/// How many times as long as a window nothing must have come to a relation until its newest window counts as closed.
-const IDLE: u32 = 10;
-
 impl Core {
     /// Merges the segments of every relation as far as they can be.
     pub fn compact_all(&self) -> Result<()> {
@@ -55,10 +52,8 @@ impl Core {
 
     /// What has come lately.
     fn activity(&self, relation: &RelationVersion, all: bool) -> Activity {
-        let quiet = self.options.quiet;
-        let fresh = relation.flushed_segments().filter(|segment| segment.age() < quiet);
-        let idle = relation.flushed_segments().all(|segment| segment.age() >= quiet * IDLE);
-        Activity { fresh: fresh.map(|segment| segment.id()).collect(), idle, all }
+        let fresh = relation.flushed_segments().filter(|segment| segment.age() < self.options.quiet);
+        Activity { fresh: fresh.map(|segment| segment.id()).collect(), all }
     }
 
     /// Whether the disk has room for the outcome of a merge beside its inputs: a large one must not be what fills it.

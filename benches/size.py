@@ -1,0 +1,199 @@
+"""How speed changes with size: a table loaded in time order, Keyspan over the wire and DuckDB on its file.
+
+    python3 benches/size.py --keyspan target/release/keyspan --hosts 1000 --hours 120
+
+cpu (hostname, region, rack, ts, ten gauges; key (hostname, ts)), all rows of a moment before those of the next, as they
+come. Every run of a query draws other hosts and windows, the same for both; answers are compared. `first` is the first
+run after a start of both programs, when nothing of the rows is decoded; `others` is the median of the runs after it.
+DuckDB has two threads and 1 GB. --keep leaves the rows and both databases in a folder, for another run. --compact
+merges everything first. Prints milliseconds. Needs psycopg, duckdb and pyarrow.
+"""
+
+import argparse
+import math
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+import duckdb
+import psycopg
+
+PORT = 5581
+GAUGES = [f"usage_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split()]
+START = "2016-01-01 00:00:00+00"
+STEP = 10
+
+
+def at(second):
+    return f"TIMESTAMPTZ '{START}' + INTERVAL '{second} seconds'"
+
+
+class Drawn:
+    """Hosts and stretches of time."""
+
+    def __init__(self, random, hosts, hours):
+        self.random, self.hosts, self.seconds = random, hosts, hours * 3600
+
+    def host(self):
+        return f"hostname = 'host_{self.random.randrange(self.hosts)}'"
+
+    def moment(self):
+        return f"ts = {at(self.random.randrange(self.seconds // STEP) * STEP)}"
+
+    def window(self, hours):
+        first = self.random.randrange(max(1, self.seconds - hours * 3600))
+        return f"ts >= {at(first)} AND ts < {at(first + hours * 3600)}"
+
+    def newest(self, hours):
+        return f"ts >= {at(max(0, self.seconds - hours * 3600))}"
+
+
+def means(count):
+    return ", ".join(f"avg({gauge})" for gauge in GAUGES[:count])
+
+
+QUERIES = {
+    "a row by its key": lambda d: f"SELECT * FROM cpu WHERE {d.host()} AND {d.moment()}",
+    "the newest 10 rows of a host": lambda d: f"SELECT * FROM cpu WHERE {d.host()} ORDER BY ts DESC LIMIT 10",
+    "an hour of a host by minute": lambda d: f"""SELECT time_bucket(INTERVAL '1 minute', ts) AS minute, max(usage_user)
+        FROM cpu WHERE {d.host()} AND {d.window(1)} GROUP BY 1 ORDER BY 1""",
+    "12 hours of a host, rows above 90": lambda d: f"SELECT * FROM cpu WHERE {d.host()} AND {d.window(12)} AND usage_user > 90",
+    "hourly means of a host over all time": lambda d: f"""SELECT date_trunc('hour', ts) AS hour, {means(5)}
+        FROM cpu WHERE {d.host()} GROUP BY 1 ORDER BY 1""",
+    "12 hours of all hosts by hour and host": lambda d: f"""SELECT hostname, date_trunc('hour', ts) AS hour, {means(5)}
+        FROM cpu WHERE {d.window(12)} GROUP BY 1, 2 ORDER BY 1, 2""",
+    "the newest hour by region": lambda d: f"SELECT region, count(*), {means(2)} FROM cpu WHERE {d.newest(1)} GROUP BY 1 ORDER BY 1",
+    "the newest row of each host": lambda d: "SELECT DISTINCT ON (hostname) hostname, ts, usage_user FROM cpu ORDER BY hostname, ts DESC",
+    "means of all rows": lambda d: f"SELECT count(*), {means(5)} FROM cpu",
+    "an hour's rows above 99": lambda d: f"SELECT count(*), max(usage_idle) FROM cpu WHERE usage_user > 99 AND {d.window(1)}",
+}
+
+
+def duck(path):
+    db = duckdb.connect(str(path / "rows.duckdb"))
+    db.execute("SET threads = 2; SET TimeZone = 'UTC'; SET memory_limit = '1GB'")
+    return db
+
+
+def generated(path, hosts, hours):
+    """The rows in both databases' own form and as Parquet files of an hour each."""
+    db = duck(path)
+    db.execute("SELECT setseed(0.5)")
+    gauges = ", ".join(f"round(50 + 49.9 * sin(s * {0.001 * (n + 1)} + h * {n + 3}.7) + random() * 0.2, {n % 3}) AS {gauge}" for n, gauge in enumerate(GAUGES))
+    for hour in range(hours):
+        rows = f"""SELECT 'host_' || h AS hostname, TIMESTAMPTZ '{START}' + to_seconds(s * {STEP}) AS ts, 'region-' || h % 9 AS region,
+            'rack-' || h % 97 AS rack, {gauges} FROM range({hosts}) a(h), range({hour * 360}, {(hour + 1) * 360}) b(s) ORDER BY s, h"""
+        db.execute(f"COPY ({rows}) TO '{path / f'{hour:05}.parquet'}' (FORMAT parquet)")
+    db.execute(f"CREATE TABLE cpu AS SELECT * FROM read_parquet('{path}/*.parquet')")
+    db.close()
+
+
+def load(program, path):
+    begin = time.perf_counter()
+    files = sorted(path.glob("*.parquet"))
+    command = [program, "import", "--data", path / "data", "--into", "cpu", "--create", "--key", "(hostname),ts"]
+    subprocess.run([*command, files[0]], check=True, stdout=subprocess.DEVNULL)
+    for file in files[1:]:
+        subprocess.run([program, "import", "--data", path / "data", "--into", "cpu", file], check=True, stdout=subprocess.DEVNULL)
+    print(f"loaded in {time.perf_counter() - begin:.0f} s")
+
+
+def started(program, path):
+    command = [program, "serve", "--data", path / "data", "--listen", f"127.0.0.1:{PORT}"]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        try:
+            connection = psycopg.connect(f"postgresql://me@127.0.0.1:{PORT}/db", autocommit=True)
+            connection.execute("SET TimeZone = 'UTC'")
+            return server, connection
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    raise SystemExit("the server does not answer")
+
+
+
+def timed(run):
+    begin = time.perf_counter()
+    rows = run()
+    return (time.perf_counter() - begin) * 1000, rows
+
+
+def plain(rows):
+    number = lambda value: f"{value:.8g}" if isinstance(value, float) else str(value)
+    return sorted(tuple(number(value) for value in row) for row in rows)
+
+
+def measured(connection, db, sqls):
+    """First times and medians of the later ones, of both."""
+    pairs = []
+    for sql in sqls:
+        own, found = timed(lambda: connection.execute(sql).fetchall())
+        other, expected = timed(lambda: db.execute(sql).fetchall())
+        if plain(found) != plain(expected):
+            raise SystemExit(f"other rows: {sql}")
+        pairs.append((own, other))
+    later = [statistics.median(side) for side in zip(*pairs[1:])]
+    return pairs[0], later
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--keyspan", required=True)
+    arguments.add_argument("--hosts", type=int, default=1000)
+    arguments.add_argument("--hours", type=int, default=12)
+    arguments.add_argument("--runs", type=int, default=8)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--keep", type=pathlib.Path)
+    arguments.add_argument("--compact", action="store_true")
+    arguments = arguments.parse_args()
+    path = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="keyspan-size-"))
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        if not (path / "rows.duckdb").exists():
+            generated(path, arguments.hosts, arguments.hours)
+        if not (path / "data").exists():
+            load(arguments.keyspan, path)
+        run(arguments, path)
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(path)
+
+
+def run(arguments, path):
+    drawn = Drawn(random.Random(arguments.seed), arguments.hosts, arguments.hours)
+    if arguments.compact:
+        server, connection = started(arguments.keyspan, path)
+        print(f"compacted in {timed(lambda: connection.execute('COMPACT'))[0] / 1000:.0f} s")
+        stop(server, connection)
+    ratios = []
+    print("| ms | first | DuckDB | others | DuckDB | ratio of others |\n|---|---|---|---|---|---|")
+    for name, query in QUERIES.items():
+        if arguments.only not in name:
+            continue
+        # A start for each, or the first run of one would find decoded what another has read.
+        server, connection = started(arguments.keyspan, path)
+        db = duck(path)
+        try:
+            sqls = [query(drawn) for _ in range(arguments.runs)]
+            (first, other_first), (later, other_later) = measured(connection, db, sqls)
+        finally:
+            db.close()
+            stop(server, connection)
+        ratios.append(later / other_later)
+        print(f"| {name} | {first:.1f} | {other_first:.1f} | {later:.2f} | {other_later:.2f} | {ratios[-1]:.2f} |", flush=True)
+    print(f"geometric mean of others: {math.exp(statistics.fmean(map(math.log, ratios))):.2f}")
+
+
+def stop(server, connection):
+    connection.close()
+    server.terminate()
+    server.wait()
+
+
+if __name__ == "__main__":
+    main()
