@@ -31,6 +31,15 @@ class Psql(ServerCase):
         out = self.psql("\\copy (SELECT site, v FROM readings ORDER BY ts LIMIT 2) TO pstdout WITH (FORMAT csv)")
         self.assertEqual(out, "a,0.5\na,1.5\n")
 
+    def test_copy_leaves_out_what_is_wrong(self):
+        self.psql("CREATE TABLE loose (k int PRIMARY KEY, v double)")
+        copy = "\\copy loose FROM pstdin WITH (FORMAT csv, ON_ERROR ignore"
+        rows = "1,1.5\nx,2\n3,three\n4,4\n"
+        self.assertEqual(self.psql(copy + ")", stdin=rows).strip(), "COPY 2")
+        told = self.psql(copy + ", LOG_VERBOSITY verbose, REJECT_LIMIT 1)", stdin=rows, check=False)
+        self.assertIn("skipped more than REJECT_LIMIT (1) rows", told)
+        self.assertEqual(self.psql("SELECT count(*) FROM loose").strip(), "2")
+
     def test_an_error_points_at_its_place(self):
         error = self.psql("SELECT 1 FORM readings WHERE", check=False)
         self.assertIn("syntax error", error)

@@ -4,7 +4,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::statement::{Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, Statement};
+use crate::statement::{Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, CopyVerbosity, Statement};
 
 /// `COPY table [(columns)] | (query) FROM | TO STDIN | STDOUT | 'file' [[WITH] options] [WHERE …]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -71,6 +71,16 @@ fn option(reader: &mut Reader, options: &mut CopyOptions) -> Result<()> {
         "force_quote" => options.force_quote = Some(columns_or_star(reader)?),
         "force_not_null" => options.force_not_null = reader.names()?,
         "force_null" => options.force_null = reader.names()?,
+        "on_error" => {
+            let choices = [("stop", false), ("ignore", true)];
+            options.ignore_errors = choice(reader, "ON_ERROR", &choices)?;
+        }
+        "reject_limit" => options.reject_limit = Some(reject_limit(reader)?),
+        "log_verbosity" => {
+            use CopyVerbosity as V;
+            let choices = [("silent", V::Silent), ("default", V::Default), ("verbose", V::Verbose)];
+            options.verbosity = choice(reader, "LOG_VERBOSITY", &choices)?;
+        }
         // Rows become visible with their transaction, which is what FREEZE asks for.
         "freeze" => {
             boolean(reader)?;
@@ -166,6 +176,38 @@ fn character(reader: &mut Reader, what: &str) -> Result<char> {
         _ => {
             let message = format!("COPY {what} must be a single one-byte character");
             Err(Error::new(ErrorKind::NotSupported, message).at(position))
+        }
+    }
+}
+
+/// One of some words, bare or quoted.
+fn choice<T: std::marker::Copy>(reader: &mut Reader, option: &str, choices: &[(&str, T)]) -> Result<T> {
+    let position = reader.position();
+    let name = match reader.token(0).clone() {
+        Token::Word(word) => word.value,
+        Token::SingleQuotedString(text) => text,
+        _ => return Err(reader.unexpected()),
+    };
+    reader.skip();
+    let found = choices.iter().find(|(choice, _)| name.eq_ignore_ascii_case(choice));
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidParameter, format!("COPY {option} \"{name}\" not recognized")).at(position)
+    })
+}
+
+/// A number above zero.
+fn reject_limit(reader: &mut Reader) -> Result<u64> {
+    let position = reader.position();
+    let text = match reader.token(0).clone() {
+        Token::Number(text, _) | Token::SingleQuotedString(text) => text,
+        _ => return Err(reader.unexpected()),
+    };
+    reader.skip();
+    match text.parse() {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => {
+            let message = format!("REJECT_LIMIT ({text}) must be greater than zero");
+            Err(Error::new(ErrorKind::InvalidParameter, message).at(position))
         }
     }
 }

@@ -25,6 +25,11 @@ pub(crate) fn show(reader: &mut Reader) -> Result<Statement> {
             return Err(reader.unexpected());
         }
         Show::Columns(reader.object_name()?)
+    } else if reader.eat("files") {
+        if reader.eat_any(&["from", "in"]).is_none() {
+            return Err(reader.unexpected());
+        }
+        Show::Files(reader.object_name()?)
     } else if reader.eat("create") {
         if reader.eat_any(&["table", "view"]).is_none() {
             return Err(reader.unexpected());

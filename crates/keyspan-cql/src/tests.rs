@@ -236,10 +236,16 @@ fn writes() {
         ),
         ("COPY t TO STDOUT CSV HEADER QUOTE AS '\"'", "quote: Some('\"')"),
         ("COPY (SELECT 1) TO 'f.csv'", "target: File(\"f.csv\")"),
+        (
+            "COPY t FROM STDIN (ON_ERROR ignore, REJECT_LIMIT 5, LOG_VERBOSITY 'verbose')",
+            "ignore_errors: true, reject_limit: Some(5), verbosity: Verbose",
+        ),
     ]);
     refuses(&[
         ("INSERT INTO t (m['a') VALUES (1)", ErrorKind::Syntax, "syntax error", 21),
         ("INSERT INTO t VALUES ({'a': 1)", ErrorKind::Syntax, "syntax error", 30),
+        ("COPY t FROM STDIN (ON_ERROR x)", ErrorKind::InvalidParameter, "\"x\" not recognized", 29),
+        ("COPY t FROM STDIN (REJECT_LIMIT 0)", ErrorKind::InvalidParameter, "greater than zero", 33),
         ("COPY t FROM PROGRAM 'x'", ErrorKind::NotSupported, "PROGRAM", 13),
         ("INSERT INTO t VALUES (1", ErrorKind::Syntax, "syntax error at end of input", 24),
     ]);
@@ -259,6 +265,7 @@ fn sessions_and_the_rest() {
         ),
         ("SHOW TRANSACTION ISOLATION LEVEL", "Setting(\"transaction_isolation\")"),
         ("SHOW TABLES FROM k", "Tables { keyspace: Some(\"k\") }"),
+        ("SHOW FILES FROM k.t", "Files(ObjectName"),
         ("DESCRIBE TABLE s.t", "Table(ObjectName"),
         ("DESC KEYSPACES", "Keyspaces"),
         ("SET search_path TO a, \"B\"", "values: Some([\"a\", \"B\"])"),

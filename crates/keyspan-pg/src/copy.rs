@@ -10,7 +10,7 @@ use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 
 use crate::connection::Connection;
 use crate::engine::{Copy, CopyCells, CopyDirection, CopyEncoder, CopyFormat, CopyParser, Outcome, Rows, Tag};
-use crate::failure::{Failure, protocol};
+use crate::failure::{Failure, notice_response, protocol};
 use crate::request::{Request, decode};
 use crate::rows::Ready;
 use crate::types::WireColumn;
@@ -115,6 +115,9 @@ impl Connection {
             }
         }
         let rows = self.control.run(&mut self.reader, &mut self.out, target.finish(&mut self.session)).await?;
+        for notice in parser.take_notices() {
+            self.out.message(&notice_response(&notice))?;
+        }
         self.tell_changes()?;
         Ok(format!("COPY {rows}"))
     }

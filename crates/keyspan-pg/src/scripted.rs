@@ -450,6 +450,10 @@ impl ScriptedCopyParser {
     pub async fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(Vec::new())
     }
+
+    pub fn take_notices(&mut self) -> Vec<ScriptedNotice> {
+        Vec::new()
+    }
 }
 
 fn copy_out(format: &str) -> ScriptedOutcome {

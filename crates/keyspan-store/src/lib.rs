@@ -39,7 +39,7 @@ mod window;
 
 pub use backup::BackupReport;
 pub use check::{CheckReport, check};
-pub use engine::{EmbeddedStore, StoreOptions, StoreStats};
+pub use engine::{EmbeddedStore, SegmentFile, StoreOptions, StoreStats};
 pub use files::wait_on_this_thread;
 pub use repair::{RepairReport, repair};
 pub use restore::{RestoreReport, restore};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use keyspan_model::{Catalog, Error, RelationDef, Result, TableId};
 use keyspan_query::{QueryEngine, QuerySession};
@@ -41,6 +41,7 @@ struct Inner {
     next_context: AtomicU64,
     threads: QueryThreads,
     refresh: ViewRefreshes,
+    facts: OnceLock<Vec<(&'static str, String)>>,
 }
 
 /// Who refreshes materialized views.
@@ -120,8 +121,19 @@ impl Database {
             next_context: AtomicU64::new(1),
             threads: QueryThreads::default(),
             refresh: ViewRefreshes { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
+            facts: OnceLock::new(),
         };
         Database { inner: Arc::new(inner) }
+    }
+
+    /// Notes what SHOW tells of the database in sessions that begin later. Only the first call counts.
+    pub(crate) fn set_facts(&self, facts: Vec<(&'static str, String)>) {
+        let _ = self.inner.facts.set(facts);
+    }
+
+    /// What SHOW tells of the database.
+    pub(crate) fn facts(&self) -> &[(&'static str, String)] {
+        self.inner.facts.get().map_or(&[], Vec::as_slice)
     }
 
     /// The current catalog.

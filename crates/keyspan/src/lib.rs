@@ -89,7 +89,7 @@ pub use cancel::CancelHandle;
 pub use channels::{Inbox, Notification};
 pub use database::{Counters, Database};
 pub use keyspan_cql::{
-    Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, ObjectName, Parsed, Statement,
+    Copy, CopyFormat, CopyHeader, CopyOptions, CopySubject, CopyTarget, CopyVerbosity, ObjectName, Parsed, Statement,
     first_incomplete, keywords, quoted,
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};

@@ -9,6 +9,7 @@ use keyspan_seam::Store;
 use keyspan_store::{EmbeddedStore, StoreOptions};
 
 use crate::database::Database;
+use crate::settings::DATA_DIRECTORY;
 use crate::{names, rollup};
 
 /// How a database is opened.
@@ -31,8 +32,15 @@ impl Database {
 
     /// As [`Database::open`], with options.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
-        let store = EmbeddedStore::open(path, options.store.clone())?;
-        Database::over(store.clone(), Some(store), options)
+        let store = EmbeddedStore::open(&path, options.store.clone())?;
+        let memory = options.store.memory_budget + options.store.cache_budget + options.query.memory_limit;
+        let database = Database::over(store.clone(), Some(store), options)?;
+        let directory = std::path::absolute(&path).unwrap_or_else(|_| path.as_ref().to_path_buf());
+        database.set_facts(vec![
+            (DATA_DIRECTORY, directory.display().to_string()),
+            ("memory", format!("{}MB", memory >> 20)),
+        ]);
+        Ok(database)
     }
 
     /// A database in memory, gone when its last clone and session are.

@@ -25,6 +25,7 @@ pub(crate) fn schema(context: &ClientContext, show: &Show) -> Result<SchemaRef> 
         Show::Views => text_schema(&["keyspace", "name"]),
         Show::Functions => text_schema(&["name"]),
         Show::Columns(_) => text_schema(&["column_name", "type", "nullable", "key", "default"]),
+        Show::Files(_) => text_schema(&["file", "holds", "rows", "bytes", "settled", "reason"]),
         Show::Create(_) => text_schema(&["create_statement"]),
     })
 }
@@ -62,6 +63,7 @@ pub(crate) fn run(context: &mut ClientContext, show: &Show) -> Result<Outcome> {
             return Err(error.with_hint("SELECT proname FROM pg_catalog.pg_proc."));
         }
         Show::Columns(name) => columns(context, &catalog, name)?,
+        Show::Files(name) => files(context, &catalog, name)?,
         Show::Create(name) => vec![vec![create_text(context, &catalog, name)?]],
     };
     answer("SHOW", schema, &rows)
@@ -100,6 +102,33 @@ fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Res
         ]
     };
     Ok(shown.map(row).collect())
+}
+
+/// The files of a table, of which some hold more than a query finds, or less.
+fn files(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<Vec<Vec<String>>> {
+    context.require_superuser("execute SHOW FILES")?;
+    let table = names::table(catalog, &context.settings.search_path(), name)?;
+    let family = |id| table.families.iter().find(|family| family.relation == id).map(|family| family.name.clone());
+    let holds = |id| match family(id) {
+        Some(name) => name,
+        None if id == table.rows => "rows".to_string(),
+        None => "static columns".to_string(),
+    };
+    let relations: Vec<_> = table.relations().iter().map(|relation| relation.id).collect();
+    let files = context.database.embedded("files")?.segment_files(&relations).into_iter();
+    Ok(files
+        .map(|file| {
+            let settled = if file.unsettled.is_none() { "yes" } else { "no" };
+            vec![
+                file.path.unwrap_or_else(|| "(in memory)".to_string()),
+                holds(file.relation),
+                file.rows.to_string(),
+                file.bytes.to_string(),
+                settled.to_string(),
+                file.unsettled.unwrap_or_default().to_string(),
+            ]
+        })
+        .collect())
 }
 
 fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<String> {

@@ -62,6 +62,8 @@ pub enum Show {
     Functions,
     /// `SHOW COLUMNS FROM | IN table`.
     Columns(ObjectName),
+    /// `SHOW FILES FROM | IN table`.
+    Files(ObjectName),
     /// `SHOW CREATE TABLE | VIEW name`.
     Create(ObjectName),
 }

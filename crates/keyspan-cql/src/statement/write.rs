@@ -317,4 +317,22 @@ pub struct CopyOptions {
     pub force_not_null: Vec<String>,
     /// `FORCE_NULL` columns.
     pub force_null: Vec<String>,
+    /// `ON_ERROR ignore`: rows with values that are not of their column's type are left out.
+    pub ignore_errors: bool,
+    /// `REJECT_LIMIT`: how many rows may be left out.
+    pub reject_limit: Option<u64>,
+    /// `LOG_VERBOSITY`.
+    pub verbosity: CopyVerbosity,
+}
+
+/// How much is said of the rows that a COPY leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyVerbosity {
+    /// How many they were.
+    #[default]
+    Default,
+    /// Each of them.
+    Verbose,
+    /// Nothing.
+    Silent,
 }

@@ -24,6 +24,7 @@ mod options;
 pub(crate) mod overlay;
 mod recovery;
 mod repair;
+mod segment_files;
 mod snapshot;
 mod staging;
 #[cfg(test)]
@@ -52,6 +53,7 @@ use crate::segment::SegmentRecord;
 use keyspan_seam::{Caps, Load, ReadAt, Snapshot, Store};
 
 pub use options::{RelationStats, StoreOptions, StoreStats};
+pub use segment_files::SegmentFile;
 pub use snapshot::StoreSnapshot;
 
 use self::core::{Core, WorkerRequests, closed};

@@ -69,11 +69,13 @@ impl ClientContext {
     /// A context with the default settings. `running` is what statements look at to see that they are cancelled.
     pub(crate) fn new(database: Database, running: Running) -> ClientContext {
         let id = database.new_context_id();
+        let mut settings = Settings::new();
+        settings.set_facts(database.facts());
         ClientContext {
             queries: database.begin_queries(),
             id,
             peer: PeerGuard::new(database.session_registry().clone(), id, database.now()),
-            settings: Settings::new(),
+            settings,
             notices: Vec::new(),
             running,
             transaction: None,

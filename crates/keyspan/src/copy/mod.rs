@@ -7,6 +7,7 @@
 //! - `rules`: the options of the statement, checked and completed with the format's defaults.
 //! - `line`: where lines end. `fields`: what stands between the delimiters.
 //! - `cells`: texts to typed arrays, without a value in between for the frequent types.
+//! - [`reading`]: texts in other forms than PostgreSQL's. [`rejects`]: rows that are left out.
 //! - `binary`: single values in PostgreSQL's binary form.
 //! - `parser`: one stretch of input to batches. [`reader`]: all of it, cut into stretches that are parsed on all cores.
 //! - [`encoder`]: the other direction.
@@ -19,6 +20,8 @@ mod fields;
 mod line;
 mod parser;
 pub mod reader;
+pub mod reading;
+pub mod rejects;
 mod rules;
 pub(crate) mod statement;
 #[cfg(test)]
@@ -26,3 +29,5 @@ mod tests;
 
 pub use encoder::{CopyCells, CopyEncoder};
 pub use reader::CopyParser;
+pub use reading::Reading;
+pub use rejects::{Rejected, Tolerance};

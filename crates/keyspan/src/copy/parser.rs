@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
@@ -12,6 +13,8 @@ use super::binary::{self, END_MARKER};
 use super::cells::{ParsedColumn, text_of};
 use super::fields::{self, each_field};
 use super::line::{Line, LineFinder};
+use super::reading::Reading;
+use super::rejects::{Rejected, Tolerance};
 use super::rules::{Rules, SIGNATURE};
 
 /// Rows of a batch.
@@ -30,6 +33,8 @@ pub(super) struct InputLayout {
     pub(super) rules: Rules,
     zone: Zone,
     columns: Vec<ColumnLayout>,
+    reading: Option<Reading>,
+    pub(super) tolerance: Tolerance,
 }
 
 struct ColumnLayout {
@@ -39,6 +44,8 @@ struct ColumnLayout {
     force_null: bool,
     /// FORCE_NOT_NULL: a null text is the text.
     force_not_null: bool,
+    /// A null makes the row one to be left out.
+    required: bool,
 }
 
 /// Where a parser begins: between two lines, or binary rows.
@@ -66,6 +73,10 @@ pub(super) struct Parser {
     /// The end marker has been read.
     ended: bool,
     scratch: Vec<u8>,
+    /// Which rows of the batch are kept, once one is not.
+    kept: Option<Vec<bool>>,
+    /// Rows that were left out.
+    pub(super) rejected: Vec<Rejected>,
 }
 
 impl InputLayout {
@@ -88,6 +99,7 @@ impl InputLayout {
             ty: *ty,
             force_null: options.force_null.contains(name),
             force_not_null: options.force_not_null.contains(name),
+            required: false,
         };
         let fields: Vec<Field> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
         Ok(InputLayout {
@@ -96,7 +108,22 @@ impl InputLayout {
             zone: Zone::of_setting(zone),
             columns: columns.iter().map(column).collect(),
             rules,
+            reading: None,
+            tolerance: if options.ignore_errors { Tolerance::Values } else { Tolerance::None },
         })
+    }
+
+    /// Has texts read in other forms than PostgreSQL's.
+    pub(super) fn read_as(&mut self, reading: Reading) {
+        self.reading = (reading != Reading::default()).then_some(reading);
+    }
+
+    /// Leaves rows out that cannot be read or have nulls in these columns.
+    pub(super) fn leave_out(&mut self, required: &[String]) {
+        self.tolerance = Tolerance::Rows;
+        for column in &mut self.columns {
+            column.required = required.contains(&column.name);
+        }
     }
 
     /// The begin of all the data.
@@ -124,6 +151,8 @@ impl Parser {
             at_header: start.at_header,
             ended: false,
             scratch: Vec::new(),
+            kept: None,
+            rejected: Vec::new(),
             layout: Arc::clone(layout),
         }
     }
@@ -177,8 +206,12 @@ impl Parser {
     fn batch(&mut self) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let columns: Vec<ArrayRef> = self.cells.iter_mut().map(ParsedColumn::take).collect();
+        let rows = self.rows;
         (self.rows, self.bytes) = (0, 0);
-        Ok(RecordBatch::try_new_with_options(self.layout.schema.clone(), columns, &options)?)
+        let batch = RecordBatch::try_new_with_options(self.layout.schema.clone(), columns, &options)?;
+        let Some(mut kept) = self.kept.take() else { return Ok(batch) };
+        kept.resize(rows, true);
+        Ok(filter_record_batch(&batch, &BooleanArray::from(kept))?)
     }
 
     /// Reads whole lines; answers how many bytes they were.
@@ -221,35 +254,66 @@ impl Parser {
             }
             return self.count_row(line.next - line.content.start, full);
         }
-        self.read_fields(content, scratch)?;
+        if let Err((error, column)) = self.read_fields(content, scratch) {
+            self.reject(error, column, content)?;
+        }
         self.count_row(line.next - line.content.start, full)
     }
 
-    fn read_fields(&mut self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+    /// Reads the fields of a line; an error comes with its column, if it is one of a value.
+    fn read_fields(&mut self, content: &[u8], scratch: &mut Vec<u8>) -> Result<(), (Error, Option<(usize, String)>)> {
         let csv = self.layout.rules.format == CopyFormat::Csv;
         let (layout, cells) = (&self.layout, &mut self.cells);
         let mut count = 0;
         let mut broken = None;
         let result = each_field(content, &self.layout.rules, csv, scratch, |index, field| {
-            count = index + 1;
             let Some(column) = layout.columns.get(index) else {
                 return Err(misfit("extra data after last expected column"));
             };
-            let pushed = column.push(&field, &mut cells[index], &layout.zone);
-            if pushed.is_err() {
-                broken = Some((index, shown(field.bytes)));
+            let pushed = column.push(&field, &mut cells[index], layout);
+            match pushed.is_err() {
+                true => broken = Some((index, shown(field.bytes))),
+                false => count = index + 1,
             }
             pushed
         });
-        match (result, broken) {
-            (Err(error), Some((index, value))) => Err(self.at_column(error, index, Some(value))),
-            (Err(error), None) => Err(self.at_line(error, Some(content))),
-            (Ok(()), _) if count < self.layout.columns.len() => {
-                let name = &self.layout.columns[count].name;
-                Err(self.at_line(misfit(format!("missing data for column \"{name}\"")), Some(content)))
+        let result = match result {
+            Ok(()) if count < layout.columns.len() => {
+                Err(misfit(format!("missing data for column \"{}\"", layout.columns[count].name)))
             }
-            (Ok(()), _) => Ok(()),
+            other => other,
+        };
+        if result.is_err() && layout.tolerance != Tolerance::None {
+            // The columns stay of one length: the row is taken away from the batch.
+            cells[count..].iter_mut().for_each(ParsedColumn::push_null);
         }
+        result.map_err(|error| (error, broken))
+    }
+
+    /// Leaves a row out of the batch, or says where the error stands.
+    fn reject(&mut self, error: Error, column: Option<(usize, String)>, content: &[u8]) -> Result<()> {
+        let tolerated = match self.layout.tolerance {
+            Tolerance::None => false,
+            Tolerance::Values => column.is_some() && error.kind != ErrorKind::InvalidEncoding,
+            Tolerance::Rows => true,
+        };
+        if !tolerated {
+            return Err(match column {
+                Some((index, value)) => self.at_column(error, index, Some(value)),
+                None => self.at_line(error, Some(content)),
+            });
+        }
+        let kept = self.kept.get_or_insert_default();
+        kept.resize(self.rows, true);
+        kept.push(false);
+        self.rejected.push(Rejected {
+            line: self.line,
+            column: column.as_ref().map(|(index, _)| self.layout.columns[*index].name.clone()),
+            value: column.map(|(_, value)| value),
+            reason: error.message,
+            content: if self.layout.tolerance == Tolerance::Rows { content.to_vec() } else { Vec::new() },
+        });
+        Ok(())
     }
 
     fn match_header(&self, content: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
@@ -375,16 +439,29 @@ pub(super) fn read_signature(reader: &mut binary::BinaryReader<'_>) -> Result<()
 }
 
 impl ColumnLayout {
-    fn push(&self, field: &fields::Field<'_>, cells: &mut ParsedColumn, zone: &Zone) -> Result<()> {
+    fn push(&self, field: &fields::Field<'_>, cells: &mut ParsedColumn, layout: &InputLayout) -> Result<()> {
         let is_null = match field.quoted {
             true => self.force_null,
             false => !self.force_not_null,
         };
         if field.is_null_text && is_null {
-            cells.push_null();
-            return Ok(());
+            return self.push_null(cells);
         }
-        cells.push_text(text_of(field.bytes)?, zone)
+        let text = text_of(field.bytes)?;
+        match &layout.reading {
+            None => cells.push_text(text, &layout.zone),
+            Some(reading) if reading.is_null(text) => self.push_null(cells),
+            Some(reading) => cells.push_text(&reading.written(text, self.ty)?, &layout.zone),
+        }
+    }
+
+    fn push_null(&self, cells: &mut ParsedColumn) -> Result<()> {
+        if self.required {
+            let message = format!("null value in column \"{}\" violates not-null constraint", self.name);
+            return Err(Error::new(ErrorKind::NotNull, message));
+        }
+        cells.push_null();
+        Ok(())
     }
 }
 

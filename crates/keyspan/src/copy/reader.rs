@@ -21,6 +21,9 @@ use tokio::task::JoinHandle;
 
 use super::binary::{self, BinaryError};
 use super::parser::{InputLayout, LONGEST_ROW, Parser, Start, read_signature};
+use super::reading::Reading;
+use super::rejects::{Rejected, Rejects};
+use crate::outcome::Notice;
 
 /// Bytes of a piece at least.
 const PIECE: usize = 2 << 20;
@@ -38,9 +41,10 @@ pub struct CopyParser {
     start: Start,
     /// How much of it is whole rows, and what follows them.
     cut: (usize, Start),
-    parsing: VecDeque<JoinHandle<Result<Vec<RecordBatch>>>>,
+    parsing: VecDeque<JoinHandle<Result<(Vec<RecordBatch>, Vec<Rejected>)>>>,
     /// Reads what is not cut any more.
     tail: Option<Parser>,
+    rejects: Rejects,
 }
 
 impl std::fmt::Debug for CopyParser {
@@ -59,6 +63,7 @@ impl CopyParser {
     pub fn new(table: &str, columns: &[(String, ColumnType)], options: &CopyOptions, zone: &str) -> Result<CopyParser> {
         let layout = Arc::new(InputLayout::new(table, columns, options, zone)?);
         let start = layout.start();
+        let rejects = Rejects::new(options);
         Ok(CopyParser {
             layout,
             piece: PIECE,
@@ -68,7 +73,38 @@ impl CopyParser {
             start,
             parsing: VecDeque::new(),
             tail: None,
+            rejects,
         })
+    }
+
+    /// Has texts read in other forms than PostgreSQL's. Before the first bytes.
+    #[must_use]
+    pub fn read_as(mut self, reading: Reading) -> CopyParser {
+        if let Some(layout) = Arc::get_mut(&mut self.layout) {
+            layout.read_as(reading);
+        }
+        self
+    }
+
+    /// Leaves rows out that cannot be read, or that have nulls in one of these columns: [`CopyParser::take_rejected`]
+    /// answers them. Before the first bytes.
+    #[must_use]
+    pub fn leave_out(mut self, required: &[String]) -> CopyParser {
+        if let Some(layout) = Arc::get_mut(&mut self.layout) {
+            layout.leave_out(required);
+        }
+        self.rejects = Rejects::kept();
+        self
+    }
+
+    /// Rows that were left out since this was last asked, in the order of the input.
+    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+        self.rejects.take()
+    }
+
+    /// What is to be said of the rows that `ON_ERROR ignore` leaves out.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.rejects.take_notices()
     }
 
     /// With pieces of so many bytes, however many cores there are.
@@ -117,7 +153,9 @@ impl CopyParser {
         let mut batches = self.push_tail(&pending).await?;
         if let Some(tail) = &mut self.tail {
             batches.extend(tail.finish()?);
+            self.rejects.add(std::mem::take(&mut tail.rejected))?;
         }
+        self.rejects.finish();
         Ok(batches)
     }
 
@@ -128,12 +166,17 @@ impl CopyParser {
         }
         let tail = self.tail.get_or_insert_with(|| Parser::new(&self.layout, self.start.clone()));
         batches.extend(tail.push(bytes)?);
+        self.rejects.add(std::mem::take(&mut tail.rejected))?;
         Ok(batches)
     }
 
     async fn next_parsed(&mut self) -> Result<Vec<RecordBatch>> {
         let Some(parsed) = self.parsing.pop_front() else { return Ok(Vec::new()) };
-        parsed.await.unwrap_or_else(|error| Err(Error::internal(format!("parsing COPY data ended early: {error}"))))
+        let parsed = parsed.await;
+        let (batches, rejected) =
+            parsed.unwrap_or_else(|error| Err(Error::internal(format!("parsing COPY data ended early: {error}"))))?;
+        self.rejects.add(rejected)?;
+        Ok(batches)
     }
 
     /// Has the whole rows parsed.
@@ -149,7 +192,7 @@ impl CopyParser {
         self.parsing.push_back(tokio::task::spawn_blocking(move || {
             let mut batches = parser.push(&rows)?;
             batches.extend(parser.rest()?);
-            Ok(batches)
+            Ok((batches, std::mem::take(&mut parser.rejected)))
         }));
     }
 

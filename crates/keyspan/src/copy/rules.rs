@@ -77,6 +77,9 @@ fn check_format(options: &CopyOptions) -> Result<()> {
         if let Some((_, name)) = given.iter().find(|(given, _)| *given) {
             return Err(Error::new(ErrorKind::Syntax, format!("cannot specify {name} in BINARY mode")));
         }
+        if options.ignore_errors {
+            return Err(Error::new(ErrorKind::Syntax, "only ON_ERROR STOP is allowed in BINARY mode"));
+        }
     }
     if options.format != CopyFormat::Csv {
         let given = [
@@ -107,6 +110,12 @@ fn check_direction(options: &CopyOptions, is_from: bool) -> Result<()> {
     };
     if let Some(name) = misplaced {
         return Err(Error::not_supported(format!("COPY {name} cannot be used with {direction}")));
+    }
+    if !is_from && options.ignore_errors {
+        return Err(wrong("COPY ON_ERROR cannot be used with COPY TO"));
+    }
+    if options.reject_limit.is_some() && !options.ignore_errors {
+        return Err(wrong("COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE"));
     }
     if options.default.is_some() {
         return Err(Error::not_supported("COPY with DEFAULT is not supported")

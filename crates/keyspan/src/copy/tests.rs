@@ -3,10 +3,10 @@
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int32Type;
-use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
+use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions, CopyVerbosity};
 use keyspan_model::{ColumnType, Error, Result, Value, value_at};
 
-use super::{CopyEncoder, CopyParser};
+use super::{CopyEncoder, CopyParser, Reading};
 
 fn csv() -> CopyOptions {
     CopyOptions { format: CopyFormat::Csv, ..CopyOptions::default() }
@@ -257,4 +257,66 @@ fn binary_data_ends_with_its_last_row_or_with_the_end_marker() {
         let error = parse(&[ColumnType::Int], &options, bytes).expect_err(message);
         assert_eq!((error.sqlstate(), error.message.as_str()), ("22P04", *message));
     }
+}
+
+/// The texts of column a that are kept, and what is said.
+fn kept(options: &CopyOptions, input: &str, cut: Option<usize>) -> Result<(Vec<Value>, Vec<String>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let types = columns(&[ColumnType::Int, ColumnType::Text]);
+    runtime.block_on(async {
+        let mut parser = CopyParser::new("t", &types, options, "UTC")?;
+        if let Some(cut) = cut {
+            parser = parser.with_pieces_of(cut);
+        }
+        let mut batches = parser.push(input.as_bytes()).await?;
+        batches.extend(parser.finish().await?);
+        let all = concat_batches(parser.schema(), &batches)?;
+        let rows = (0..all.num_rows()).map(|row| value_at(all.column(0), row, ColumnType::Int));
+        Ok((rows.collect::<Result<_>>()?, parser.take_notices().into_iter().map(|notice| notice.message).collect()))
+    })
+}
+
+#[test]
+fn rows_with_wrong_values_are_left_out_if_so_said() {
+    let input = "1,a\nx,b\n3,\"c\nd\"\n99999999999,e\n5,f\n";
+    for cut in [None, Some(1), Some(10)] {
+        let ignore = CopyOptions { ignore_errors: true, ..csv() };
+        let (rows, notices) = kept(&ignore, input, cut).expect("rows");
+        assert_eq!(rows, [1, 3, 5].map(Value::Int));
+        assert_eq!(notices, ["2 rows were skipped due to data type incompatibility"]);
+        let verbose = CopyOptions { verbosity: CopyVerbosity::Verbose, ..ignore.clone() };
+        let (_, notices) = kept(&verbose, input, cut).expect("rows");
+        assert_eq!(notices[0], "skipping row due to data type incompatibility at line 2 for column \"a\": \"x\"");
+        let limited = CopyOptions { reject_limit: Some(1), ..ignore.clone() };
+        assert_eq!(kept(&limited, input, cut).expect_err("too many").sqlstate(), "22P02");
+        // As in PostgreSQL the number of fields must be right.
+        assert_eq!(kept(&ignore, "1,a\n2\n", cut).expect_err("a line").sqlstate(), "22P04");
+    }
+}
+
+#[test]
+fn an_import_gets_the_rows_that_are_left_out() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let types = columns(&[ColumnType::Int, ColumnType::Double]);
+    let rejected = runtime.block_on(async {
+        let reading = Reading { nulls: vec!["n/a".into()], decimal_comma: true, ..Reading::default() };
+        let options = CopyOptions { delimiter: Some(';'), ..csv() };
+        let parser = CopyParser::new("t", &types, &options, "UTC").expect("a parser");
+        let mut parser = parser.read_as(reading).leave_out(&["a".to_string()]);
+        let mut batches = parser.push(b"1;2,5\n2\nn/a;3\n3;n/a\n4;1.5\n").await.expect("batches");
+        batches.extend(parser.finish().await.expect("batches"));
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, 2);
+        parser.take_rejected()
+    });
+    let told: Vec<(u64, &str, &[u8])> =
+        rejected.iter().map(|row| (row.line, row.reason.as_str(), row.content.as_slice())).collect();
+    assert_eq!(
+        told,
+        [
+            (2, "missing data for column \"b\"", b"2".as_slice()),
+            (3, "null value in column \"a\" violates not-null constraint", b"n/a;3"),
+            (5, "\"1.5\" is not a number with a decimal comma", b"4;1.5"),
+        ]
+    );
 }

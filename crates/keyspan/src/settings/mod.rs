@@ -14,6 +14,9 @@ use keyspan_model::{Error, ErrorKind, Result, nearest};
 pub use definition::{DEFINITIONS, Definition, Kind};
 pub(crate) use value::milliseconds;
 
+/// Where the server's files are.
+pub(crate) const DATA_DIRECTORY: &str = "data_directory";
+
 /// The values of one session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -125,9 +128,19 @@ impl Settings {
         self.initial.insert("max_connections".into(), limit.to_string());
     }
 
-    /// `SHOW is_superuser`.
+    /// What a database tells of itself: settings that nobody sets.
+    pub(crate) fn set_facts(&mut self, facts: &[(&'static str, String)]) {
+        for (name, value) in facts {
+            self.values.insert((*name).into(), value.clone());
+            self.initial.insert((*name).into(), value.clone());
+        }
+    }
+
+    /// `SHOW is_superuser`. As in PostgreSQL others do not learn where the server's files are.
     pub(crate) fn set_superuser(&mut self, superuser: bool) {
         self.values.insert("is_superuser".into(), if superuser { "on" } else { "off" }.into());
+        let directory = self.initial.get(DATA_DIRECTORY).filter(|_| superuser).cloned().unwrap_or_default();
+        self.values.insert(DATA_DIRECTORY.into(), directory);
     }
 
     /// All names (as they are spelled) with values and descriptions, in order.
