@@ -94,6 +94,15 @@ fn place(statement: &str, position: usize) -> String {
     format!("{label}{shown}{right}\n{}^\n", " ".repeat(indent))
 }
 
+/// So that a failure passes through what knows only errors: [`Failure::from`] an `io::Error` finds it again.
+impl std::error::Error for Failure {}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<keyspan::Error> for Failure {
     fn from(error: keyspan::Error) -> Failure {
         Failure {
@@ -128,6 +137,10 @@ impl From<tokio_postgres::Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         let closed_output = error.kind() == io::ErrorKind::BrokenPipe;
+        let error = match error.downcast::<Failure>() {
+            Ok(failure) => return failure,
+            Err(error) => error,
+        };
         Failure { message: error.to_string(), closed_output, ..Failure::default() }
     }
 }

@@ -44,6 +44,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    #[command(visible_alias = "shell")]
     Sql(sql::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),

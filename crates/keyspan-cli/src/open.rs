@@ -30,7 +30,10 @@ impl Place {
     /// Opens the directory or connects to the server.
     pub fn open(&self, runtime: &Runtime) -> Result<Client> {
         match (&self.data, &self.url) {
-            (Some(data), _) => Ok(Client::Embedded(Box::new(Embedded::new(database(data, Options::default())?)))),
+            (Some(data), _) => {
+                let embedded = Embedded::new(database(data, Options::default())?);
+                Ok(Client::Embedded(Box::new(embedded.at(data))))
+            }
             (_, Some(url)) => Ok(Client::Remote(Box::new(runtime.block_on(Remote::connect(url))?))),
             _ => Err(Failure::new("either --data or --url is needed")),
         }

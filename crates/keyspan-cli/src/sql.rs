@@ -1,17 +1,16 @@
 //! `keyspan sql`: statements from arguments, files, stdin or a person.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufReader, IsTerminal};
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::failure::{Failure, Result};
 use crate::open::{self, Place};
-use crate::output::{Format, Printer};
+use crate::output::{Expanded, Format, Out, Printer, Style};
 use crate::shell::Shell;
 
-/// Run SQL and CQL statements, or type them.
+/// Run SQL and CQL statements, or type them in a shell with psql's commands.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(flatten)]
@@ -25,15 +24,41 @@ pub struct Arguments {
     /// How rows are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// As --format csv.
+    #[arg(long, conflicts_with = "format")]
+    csv: bool,
+    /// As --format unaligned.
+    #[arg(short = 'A', long = "no-align", conflicts_with_all = ["format", "csv"])]
+    no_align: bool,
+    /// Rows only: no titles, no number of rows.
+    #[arg(short, long)]
+    tuples_only: bool,
+    /// A line for each column.
+    #[arg(short = 'x', long)]
+    expanded: bool,
+    /// No messages besides rows.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write answers to a file, or to a program: '|less'.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<String>,
+    /// Set a variable, for :NAME in statements.
+    #[arg(short = 'v', long = "set", visible_alias = "variable", value_name = "NAME=VALUE")]
+    variables: Vec<String>,
+    /// Set how rows are printed, as \pset does.
+    #[arg(short = 'P', long, value_name = "NAME=VALUE")]
+    pset: Vec<String>,
+    /// Do not run ~/.keyspanrc before a conversation.
+    #[arg(short = 'X', long = "no-rc")]
+    no_start_file: bool,
 }
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let runtime = open::runtime()?;
     let client = arguments.place.open(&runtime)?;
-    let out = std::io::BufWriter::new(std::io::stdout());
-    let mut shell = Shell::new(runtime, client, Printer::new(out, arguments.format));
-    let result = work(arguments, &mut shell);
+    let mut shell = Shell::new(runtime, client, Printer::new(arguments.style()?));
+    let result = arguments.prepare(&mut shell).and_then(|()| work(arguments, &mut shell));
     let closed = shell.close();
     result.and(closed)
 }
@@ -42,6 +67,9 @@ fn work(arguments: &Arguments, shell: &mut Shell) -> Result<()> {
     if arguments.command.is_empty() && arguments.file.is_empty() {
         let stdin = std::io::stdin();
         if stdin.is_terminal() && std::io::stdout().is_terminal() {
+            if !arguments.no_start_file {
+                shell.run_start_file()?;
+            }
             return shell.converse();
         }
         return shell.run_script(&mut stdin.lock());
@@ -50,16 +78,46 @@ fn work(arguments: &Arguments, shell: &mut Shell) -> Result<()> {
         shell.run_script(&mut text.as_bytes())?;
     }
     for path in &arguments.file {
-        let mut reader = open_file(path)?;
-        shell.run_script(&mut reader)?;
+        match path.as_os_str() == "-" {
+            true => shell.run_script(&mut BufReader::new(std::io::stdin()))?,
+            false => shell.run_file(path)?,
+        }
     }
     Ok(())
 }
 
-fn open_file(path: &PathBuf) -> Result<Box<dyn BufRead>> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(BufReader::new(std::io::stdin())));
+impl Arguments {
+    fn style(&self) -> Result<Style> {
+        let mut style = Style::new(match (self.csv, self.no_align) {
+            (true, _) => Format::Csv,
+            (_, true) => Format::Unaligned,
+            _ => self.format,
+        });
+        style.tuples_only = self.tuples_only;
+        if self.expanded {
+            style.expanded = Expanded::On;
+        }
+        for option in &self.pset {
+            let (name, value) =
+                option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
+            style.set(name, value, crate::output::columns_of_terminal())?;
+        }
+        Ok(style)
     }
-    let file = File::open(path).map_err(|error| Failure::from(error).context(path.display()))?;
-    Ok(Box::new(BufReader::new(file)))
+
+    fn prepare(&self, shell: &mut Shell) -> Result<()> {
+        for variable in &self.variables {
+            let (name, value) = variable
+                .split_once('=')
+                .ok_or_else(|| Failure::new(format!("--set \"{variable}\" is not NAME=VALUE")))?;
+            shell.variables.set(name, value)?;
+        }
+        if self.quiet {
+            shell.variables.set("QUIET", "on")?;
+        }
+        if let Some(output) = &self.output {
+            shell.printer.redirect(Out::to(output)?);
+        }
+        Ok(())
+    }
 }

@@ -4,6 +4,10 @@
 
 #[path = "program/import.rs"]
 mod import;
+#[path = "program/place.rs"]
+mod place;
+#[path = "program/shell.rs"]
+mod shell;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

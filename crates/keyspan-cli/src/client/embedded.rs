@@ -1,11 +1,13 @@
 //! A database in this process.
 
+use std::path::{Path, PathBuf};
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use bytes::BytesMut;
 use keyspan::copy::{CopyEncoder, CopyParser};
 use keyspan::text::ArrayText;
-use keyspan::{ColumnType, Copy, CopyDirection, CopyIn, Database, Outcome, Parsed, Rows, Session};
+use keyspan::{ColumnType, Copy, CopyDirection, CopyIn, Database, Notice, Outcome, Parsed, Rows, Session};
 
 use super::{Canceller, Column, CopyData, Kind, Names, Sink, notice_text};
 use crate::failure::Result;
@@ -13,6 +15,9 @@ use crate::failure::Result;
 /// A session of a database in this process.
 pub struct Embedded {
     database: Database,
+    directory: Option<PathBuf>,
+    /// Those that no statement of the session has given.
+    notices: Vec<Notice>,
     /// The session that statements run in.
     pub session: Session,
 }
@@ -20,7 +25,17 @@ pub struct Embedded {
 impl Embedded {
     /// A session of this database.
     pub fn new(database: Database) -> Embedded {
-        Embedded { session: database.session(), database }
+        Embedded { session: database.session(), directory: None, notices: Vec::new(), database }
+    }
+
+    /// Notes the directory of the database.
+    pub fn at(self, directory: &Path) -> Embedded {
+        Embedded { directory: Some(directory.to_path_buf()), ..self }
+    }
+
+    pub(super) fn place(&self) -> String {
+        let directory = self.directory.as_ref().map(|path| format!(" in \"{}\"", path.display())).unwrap_or_default();
+        format!("You are connected to the database{directory}, inside this program, without a server.")
     }
 
     pub(super) async fn run(&mut self, text: &str, sink: &mut dyn Sink, data: &mut dyn CopyData) -> Result<()> {
@@ -107,6 +122,7 @@ impl Embedded {
         for batch in parser.finish().await? {
             target.push(&self.session, &batch).await?;
         }
+        self.notices.extend(parser.take_notices());
         Ok(target.finish(&mut self.session).await?)
     }
 
@@ -132,7 +148,7 @@ impl Embedded {
     }
 
     pub(super) fn take_notices(&mut self) -> Vec<String> {
-        let notices = self.session.take_notices().into_iter();
+        let notices = self.session.take_notices().into_iter().chain(std::mem::take(&mut self.notices));
         notices.map(|notice| notice_text(notice.severity.name(), &notice.message, notice.hint.as_deref())).collect()
     }
 
@@ -148,7 +164,7 @@ impl Embedded {
     }
 
     pub(super) fn close(self) -> Result<()> {
-        let Embedded { database, session } = self;
+        let Embedded { database, session, .. } = self;
         drop(session);
         Ok(database.close()?)
     }

@@ -8,7 +8,7 @@ use std::io;
 pub use embedded::{Embedded, columns_of};
 pub use remote::Remote;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// What a column holds, as far as its presentation depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,13 @@ impl Client {
         tokio::pin!(running);
         loop {
             tokio::select! {
-                result = &mut running => return result,
+                result = &mut running => {
+                    // Nobody reads the rest of the answer.
+                    if result.as_ref().is_err_and(Failure::is_closed_output) {
+                        canceller.cancel().await;
+                    }
+                    return result;
+                }
                 pressed = tokio::signal::ctrl_c() => match pressed {
                     Ok(()) => canceller.cancel().await,
                     Err(_) => return running.await,
@@ -157,6 +163,22 @@ impl Client {
         match self {
             Client::Embedded(embedded) => Some(embedded.session.status()),
             Client::Remote(_) => None,
+        }
+    }
+
+    /// Where the database is, as psql's `\conninfo` says it.
+    pub async fn place(&mut self) -> String {
+        match self {
+            Client::Embedded(embedded) => embedded.place(),
+            Client::Remote(remote) => remote.place().await,
+        }
+    }
+
+    /// Whether it is one of Keyspan's.
+    pub async fn is_keyspan(&mut self) -> bool {
+        match self {
+            Client::Embedded(_) => true,
+            Client::Remote(remote) => remote.is_keyspan().await,
         }
     }
 

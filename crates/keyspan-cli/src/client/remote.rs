@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
+use keyspan::ColumnType;
+use tokio_postgres::config::Host;
 use tokio_postgres::types::Type;
-use tokio_postgres::{AsyncMessage, NoTls, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Config, NoTls, SimpleQueryMessage};
 
 use super::{Canceller, Column, CopyData, Kind, Names, Sink, notice_text};
 use crate::failure::{Failure, Result};
@@ -18,20 +20,29 @@ const NAMES: &str = "SELECT table_name, column_name FROM information_schema.colu
 /// A connection to a server.
 pub struct Remote {
     client: tokio_postgres::Client,
+    /// As psql's `\conninfo` says it.
+    place: String,
+    is_keyspan: Option<bool>,
     notices: Arc<Mutex<Vec<String>>>,
 }
 
 impl Remote {
     /// Connects. A user and a database that the URL does not name are `keyspan`.
     pub async fn connect(url: &str) -> Result<Remote> {
-        let mut config: tokio_postgres::Config = url.parse().map_err(|error| Failure::from(error).context("--url"))?;
+        let mut config: Config = url.parse().map_err(|error| Failure::from(error).context("--url"))?;
         if config.get_user().is_none() {
             config.user("keyspan");
         }
+        if config.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            config.password(password);
+        }
         config.application_name("keyspan sql");
+        let place = place(&config);
         let connected = config.connect(NoTls).await;
         let (client, mut connection) =
-            connected.map_err(|error| Failure::from(error).context(format_args!("could not connect to {url}")))?;
+            connected.map_err(|error| Failure::from(error).context(format_args!("could not connect to {place}")))?;
         let notices: Arc<Mutex<Vec<String>>> = Arc::default();
         let shared = notices.clone();
         tokio::spawn(async move {
@@ -43,7 +54,7 @@ impl Remote {
                 }
             }
         });
-        Ok(Remote { client, notices })
+        Ok(Remote { client, place: connected_to(&config), is_keyspan: None, notices })
     }
 
     pub(super) async fn run(&mut self, text: &str, sink: &mut dyn Sink, data: &mut dyn CopyData) -> Result<()> {
@@ -53,11 +64,9 @@ impl Remote {
                 sink.done(&format!("COPY {count}"))?;
             }
             Some(CopyOf::Out) => {
-                let mut stream = pin!(self.client.copy_out(text).await?);
-                while let Some(bytes) = stream.next().await {
-                    sink.bytes(&bytes?)?;
-                }
-                sink.done("COPY")?;
+                sink.bytes(&[])?;
+                let count = self.copy_out(text, &mut ToSink(sink)).await?;
+                sink.done(&format!("COPY {count}"))?;
             }
             None => self.query(text, sink).await?,
         }
@@ -78,20 +87,41 @@ impl Remote {
         Ok(self.client.batch_execute(statement).await?)
     }
 
-    /// Runs a `COPY … TO STDOUT` and writes what it sends.
-    pub async fn copy_out(&mut self, statement: &str, out: &mut dyn std::io::Write) -> Result<()> {
+    /// Runs a `COPY … TO STDOUT` and writes what it sends; answers the number of rows.
+    pub async fn copy_out(&mut self, statement: &str, out: &mut dyn std::io::Write) -> Result<u64> {
+        // The protocol's library keeps the count to itself; but each row is a message of its own.
+        let (mut messages, beside) = (0_u64, beside_rows(statement));
         let mut stream = pin!(self.client.copy_out(statement).await?);
         while let Some(bytes) = stream.next().await {
+            messages += 1;
             out.write_all(&bytes?)?;
         }
-        Ok(())
+        Ok(messages.saturating_sub(beside))
+    }
+
+    /// The columns of a query and their types, where the server tells them exactly.
+    pub async fn columns(&mut self, query: &str) -> Result<Vec<(String, Option<ColumnType>)>> {
+        let prepared = self.client.prepare(query).await?;
+        let mut columns = Vec::new();
+        for column in prepared.columns() {
+            let (ty, modifier) = (column.type_(), column.type_modifier());
+            let known = ty != &Type::NUMERIC || modifier >= 0;
+            let named = format!("SELECT pg_catalog.format_type({}, {modifier})", ty.oid());
+            let told = if known { self.client.simple_query(&named).await? } else { Vec::new() };
+            let name = told.iter().find_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0),
+                _ => None,
+            });
+            columns.push((column.name().to_string(), name.and_then(ColumnType::parse_canonical)));
+        }
+        Ok(columns)
     }
 
     async fn query(&mut self, text: &str, sink: &mut dyn Sink) -> Result<()> {
-        // The simple protocol tells names only. What cannot be prepared says why when it is run.
-        let kinds: Vec<Kind> = match self.client.prepare(text).await {
-            Ok(prepared) => prepared.columns().iter().map(|column| kind(column.type_())).collect(),
-            Err(_) => Vec::new(),
+        // The simple protocol tells names only.
+        let kinds: Vec<Kind> = match has_columns(text) {
+            true => self.client.prepare(text).await?.columns().iter().map(|column| kind(column.type_())).collect(),
+            false => Vec::new(),
         };
         let mut stream = pin!(self.client.simple_query_raw(text).await?);
         let as_json = sink.wants_json();
@@ -119,6 +149,28 @@ impl Remote {
         Ok(())
     }
 
+    pub(super) async fn place(&mut self) -> String {
+        let user = self.client.simple_query("SELECT current_user").await.unwrap_or_default();
+        let user = user.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        let user = user.map(|user| format!(" as user \"{user}\"")).unwrap_or_default();
+        format!("You are connected{user} to {}.", self.place)
+    }
+
+    pub(super) async fn is_keyspan(&mut self) -> bool {
+        if self.is_keyspan.is_none() {
+            let told = self.client.simple_query("SELECT version()").await.unwrap_or_default();
+            let named = |message: &SimpleQueryMessage| match message {
+                SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|version| version.contains("Keyspan")),
+                _ => false,
+            };
+            self.is_keyspan = Some(told.iter().any(named));
+        }
+        self.is_keyspan == Some(true)
+    }
+
     pub(super) fn canceller(&self) -> Canceller {
         Canceller::Remote(self.client.cancel_token())
     }
@@ -140,6 +192,52 @@ impl Remote {
         names.relations.dedup();
         names
     }
+}
+
+/// Gives bytes to a sink.
+struct ToSink<'a>(&'a mut dyn Sink);
+
+impl std::io::Write for ToSink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.bytes(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where a connection goes, without its password.
+fn place(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".to_string(),
+    };
+    format!("{host}:{}", config.get_ports().first().copied().unwrap_or(5432))
+}
+
+fn connected_to(config: &Config) -> String {
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("database \"{database}\" on {}", place(config))
+}
+
+/// Whether a statement may answer rows whose types matter.
+fn has_columns(text: &str) -> bool {
+    let lower = text.trim_start_matches(|c: char| c.is_whitespace() || c == '(').to_ascii_lowercase();
+    let first = lower.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let writes = matches!(first, "insert" | "update" | "delete" | "merge") && lower.contains("returning");
+    writes || matches!(first, "select" | "with" | "values" | "table" | "execute" | "fetch")
+}
+
+/// Messages of a COPY TO STDOUT that are no rows: the header line, or the end of the binary format.
+fn beside_rows(text: &str) -> u64 {
+    let lower = text.to_ascii_lowercase();
+    let options = lower.rsplit("stdout").next().unwrap_or_default();
+    let words: Vec<&str> = options.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let header = words.iter().position(|word| *word == "header");
+    let off = |at: usize| words.get(at + 1).is_some_and(|word| matches!(*word, "false" | "off" | "0"));
+    u64::from(header.is_some_and(|at| !off(at)) || words.contains(&"binary"))
 }
 
 enum CopyOf {
@@ -207,6 +305,10 @@ mod tests {
         assert!(matches!(copy_of("COPY t (a) FROM STDIN"), Some(CopyOf::In)));
         assert!(matches!(copy_of("copy (select 1) to stdout with (format csv)"), Some(CopyOf::Out)));
         assert!(copy_of("SELECT 'copy stdin'").is_none());
+        assert_eq!(beside_rows("COPY header TO STDOUT (FORMAT csv, HEADER)"), 1);
+        assert_eq!(beside_rows("copy t to stdout (format csv, header off)"), 0);
+        assert!(has_columns(" (SELECT 1)") && has_columns("INSERT INTO t VALUES (1) RETURNING a"));
+        assert!(!has_columns("CREATE TABLE t (a int)") && !has_columns("insert into t values (1)"));
         assert_eq!(tag("create table t (a int)", 0), "CREATE TABLE");
         assert_eq!(tag("  insert into t values (1)", 1), "INSERT 0 1");
     }

@@ -5,7 +5,7 @@
 mod tables;
 mod tour;
 
-use std::io::{self, BufWriter, ErrorKind as IoErrorKind};
+use std::io::ErrorKind as IoErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::client::{Client, Embedded};
 use crate::failure::{Failure, Result};
 use crate::open;
-use crate::output::{Format, Printer};
+use crate::output::{Format, Pager, Printer, Style};
 use crate::progress::Progress;
 use crate::serve;
 use tables::{Bundled, TABLES};
@@ -59,8 +59,8 @@ fn show(runtime: &Runtime, database: &Database, arguments: &Arguments) -> Result
     let mut client = Client::Embedded(Box::new(Embedded::new(database.clone())));
     println!("Keyspan demo in {}", arguments.data.display());
     runtime.block_on(load_all(&mut client))?;
-    let printer = Printer::new(BufWriter::new(io::stdout()), Format::Table);
-    runtime.block_on(tour::run(&mut client, printer))?;
+    let style = Style { pager: Pager::Off, ..Style::new(Format::Aligned) };
+    runtime.block_on(tour::run(&mut client, Printer::new(style)))?;
     drop(client);
     if arguments.no_serve {
         return Ok(());

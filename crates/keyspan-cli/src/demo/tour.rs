@@ -1,6 +1,6 @@
 //! The tour: questions that show what the key is good for, each with its time.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Instant;
 
 use crate::client::{Client, Column, Sink};
@@ -79,7 +79,7 @@ const LANGUAGES: &[(&str, &str)] = &[
 ];
 
 /// Shows all stops.
-pub(super) async fn run<W: Write>(client: &mut Client, mut printer: Printer<W>) -> Result<()> {
+pub(super) async fn run(client: &mut Client, mut printer: Printer) -> Result<()> {
     printer.tags = false;
     for (number, stop) in STOPS.iter().enumerate() {
         println!("\n{}. {}\n\n{}\n", number + 1, stop.says, indented(stop.statement));

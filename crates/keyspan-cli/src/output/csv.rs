@@ -3,40 +3,48 @@
 use std::io::{self, Write};
 
 use super::Rows;
+use super::style::Style;
 use crate::client::Column;
 
-pub(super) struct Csv;
+pub(super) struct Csv {
+    separator: char,
+    null: String,
+}
 
 impl Csv {
     /// Prints the header.
-    pub(super) fn begin(columns: &[Column], out: &mut dyn Write) -> io::Result<Csv> {
-        line(columns.iter().map(|column| Some(column.name.as_str())), out)?;
-        Ok(Csv)
+    pub(super) fn begin(columns: &[Column], style: &Style, out: &mut dyn Write) -> io::Result<Csv> {
+        let csv = Csv { separator: style.csv_separator, null: style.null.clone() };
+        if !style.tuples_only {
+            csv.line(columns.iter().map(|column| Some(column.name.as_str())), out)?;
+        }
+        Ok(csv)
+    }
+
+    fn line<'a>(&self, cells: impl Iterator<Item = Option<&'a str>>, out: &mut dyn Write) -> io::Result<()> {
+        let special = [self.separator, '"', '\n', '\r'];
+        for (index, cell) in cells.enumerate() {
+            if index > 0 {
+                write!(out, "{}", self.separator)?;
+            }
+            match cell {
+                None => out.write_all(self.null.as_bytes())?,
+                Some(text) if text == self.null || text == "\\." || text.contains(special) => {
+                    write!(out, "\"{}\"", text.replace('"', "\"\""))?;
+                }
+                Some(text) => out.write_all(text.as_bytes())?,
+            }
+        }
+        out.write_all(b"\n")
     }
 }
 
 impl Rows for Csv {
     fn row(&mut self, cells: Vec<Option<String>>, out: &mut dyn Write) -> io::Result<()> {
-        line(cells.iter().map(Option::as_deref), out)
+        self.line(cells.iter().map(Option::as_deref), out)
     }
 
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.flush()
     }
-}
-
-fn line<'a>(cells: impl Iterator<Item = Option<&'a str>>, out: &mut dyn Write) -> io::Result<()> {
-    for (index, cell) in cells.enumerate() {
-        if index > 0 {
-            out.write_all(b",")?;
-        }
-        match cell {
-            None => {}
-            Some(text) if text.is_empty() || text == "\\." || text.contains(['"', ',', '\n', '\r']) => {
-                write!(out, "\"{}\"", text.replace('"', "\"\""))?;
-            }
-            Some(text) => out.write_all(text.as_bytes())?,
-        }
-    }
-    out.write_all(b"\n")
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
+use super::style::Style;
 use super::{Rows, expanded};
 use crate::client::{Column, Kind};
 
@@ -14,6 +15,7 @@ const LOOK_AHEAD: usize = 5_000;
 
 pub(super) struct Table {
     columns: Vec<Column>,
+    style: Style,
     waiting: Vec<Vec<Option<String>>>,
     /// The columns' widths, once they are known.
     widths: Vec<usize>,
@@ -24,22 +26,23 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(columns: Vec<Column>, limit: Option<usize>) -> Table {
-        Table { columns, waiting: Vec::new(), widths: Vec::new(), limit, records: None, count: 0 }
+    pub(super) fn new(columns: Vec<Column>, limit: Option<usize>, style: &Style) -> Table {
+        let style = style.clone();
+        Table { columns, style, waiting: Vec::new(), widths: Vec::new(), limit, records: None, count: 0 }
     }
 
     /// Settles the widths and prints what has waited for them.
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        self.widths = self.columns.iter().map(|column| width(&column.name)).collect();
+        self.widths = self.columns.iter().map(|column| width_of(&column.name)).collect();
         for row in &self.waiting {
             for (cell, width) in row.iter().zip(&mut self.widths) {
-                *width = (*width).max(cell.as_deref().map_or(0, self::width));
+                *width = (*width).max(width_of(self.style.cell(cell)));
             }
         }
         let waiting = std::mem::take(&mut self.waiting);
         let total: usize = self.widths.iter().map(|width| width + 3).sum();
         if self.limit.is_some_and(|limit| total > limit + 1) && !waiting.is_empty() {
-            let mut records = expanded::Records::new(self.columns.clone());
+            let mut records = expanded::Records::new(self.columns.clone(), &self.style);
             for row in waiting {
                 records.row(row, out)?;
             }
@@ -51,34 +54,65 @@ impl Table {
     }
 
     fn print_titles(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut titles = String::new();
-        let mut rule = String::new();
-        for (index, (column, wide)) in self.columns.iter().zip(&self.widths).enumerate() {
-            let free = wide - width(&column.name).min(*wide);
-            let (left, right) = (free / 2, free - free / 2);
-            let separator = if index > 0 { "|" } else { "" };
-            titles.push_str(&format!("{separator} {}{}{} ", " ".repeat(left), column.name, " ".repeat(right)));
-            rule.push_str(&format!("{}{}", if index > 0 { "+" } else { "" }, "-".repeat(wide + 2)));
+        if self.style.tuples_only {
+            return Ok(());
         }
-        writeln!(out, "{}\n{rule}", titles)
+        let total = self.widths.iter().map(|width| width + 3).sum::<usize>().saturating_sub(1);
+        if let Some(title) = &self.style.title {
+            writeln!(out, "{}{title}", " ".repeat(total.saturating_sub(width_of(title)) / 2))?;
+        }
+        let titles = self.columns.iter().zip(&self.widths).map(|(column, wide)| {
+            let free = wide - width_of(&column.name).min(*wide);
+            let (left, right) = (free / 2, free - free / 2);
+            format!("{}{}{}", " ".repeat(left), column.name, " ".repeat(right))
+        });
+        if self.style.border == 2 {
+            writeln!(out, "{}", self.rule())?;
+        }
+        writeln!(out, "{}\n{}", self.framed(titles.map(|title| (title, ' ')).collect(), false), self.rule())
+    }
+
+    /// The line below the titles.
+    fn rule(&self) -> String {
+        let dashes = |more: usize| self.widths.iter().map(move |wide| "-".repeat(wide + more)).collect::<Vec<_>>();
+        match self.style.border {
+            0 => dashes(0).join(" "),
+            1 => dashes(2).join("+"),
+            _ => format!("+{}+", dashes(2).join("+")),
+        }
+    }
+
+    /// A line of cells, each with what stands behind it.
+    fn framed(&self, cells: Vec<(String, char)>, trimmed: bool) -> String {
+        let mut line = String::new();
+        for (index, (text, more)) in cells.iter().enumerate() {
+            match (self.style.border, index) {
+                (0, _) => line.push_str(&format!("{text}{more}")),
+                (1, 0) => line.push_str(&format!(" {text}{more}")),
+                _ => line.push_str(&format!("| {text}{more}")),
+            }
+        }
+        match self.style.border {
+            2 => line.push('|'),
+            _ if trimmed => line.truncate(line.trim_end_matches(' ').len()),
+            _ => {}
+        }
+        line
     }
 
     /// A cell of several lines makes several lines, each but its last with a `+` after it.
     fn print(&self, row: &[Option<String>], out: &mut dyn Write) -> io::Result<()> {
-        let cells: Vec<Vec<&str>> =
-            row.iter().map(|cell| cell.as_deref().unwrap_or("").split('\n').collect()).collect();
+        let cells: Vec<Vec<&str>> = row.iter().map(|cell| self.style.cell(cell).split('\n').collect()).collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(1);
         for number in 0..height {
-            let mut line = String::new();
-            for (index, (lines, wide)) in cells.iter().zip(&self.widths).enumerate() {
+            let line = cells.iter().zip(&self.widths).enumerate().map(|(index, (lines, wide))| {
                 let text = lines.get(number).copied().unwrap_or("");
-                let pad = " ".repeat(wide.saturating_sub(width(text)));
+                let pad = " ".repeat(wide.saturating_sub(width_of(text)));
                 let is_number = self.columns[index].kind == Kind::Number;
                 let (before, after) = if is_number { (pad.as_str(), "") } else { ("", pad.as_str()) };
-                let more = if number + 1 < lines.len() { '+' } else { ' ' };
-                line.push_str(&format!("{} {before}{text}{after}{more}", if index > 0 { "|" } else { "" }));
-            }
-            writeln!(out, "{}", line.trim_end_matches(' '))?;
+                (format!("{before}{text}{after}"), if number + 1 < lines.len() { '+' } else { ' ' })
+            });
+            writeln!(out, "{}", self.framed(line.collect(), true))?;
         }
         Ok(())
     }
@@ -103,13 +137,21 @@ impl Rows for Table {
         }
         match &mut self.records {
             Some(records) => records.end(out),
-            None => writeln!(out, "({} row{})\n", self.count, if self.count == 1 { "" } else { "s" }),
+            None => {
+                if self.style.border == 2 && !self.style.tuples_only {
+                    writeln!(out, "{}", self.rule())?;
+                }
+                match self.style.count(self.count) {
+                    Some(count) => writeln!(out, "{count}\n"),
+                    None => writeln!(out),
+                }
+            }
         }
     }
 }
 
 /// Columns of the terminal that the widest line of a text takes.
-fn width(text: &str) -> usize {
+fn width_of(text: &str) -> usize {
     text.split('\n').map(UnicodeWidthStr::width).max().unwrap_or(0)
 }
 
@@ -119,7 +161,7 @@ mod tests {
 
     fn printed(columns: &[(&str, Kind)], rows: &[&[Option<&str>]], limit: Option<usize>) -> String {
         let columns = columns.iter().map(|(name, kind)| Column { name: name.to_string(), kind: *kind }).collect();
-        let mut table = Table::new(columns, limit);
+        let mut table = Table::new(columns, limit, &Style::new(super::super::Format::Aligned));
         let mut out = Vec::new();
         for row in rows {
             table.row(row.iter().map(|cell| cell.map(str::to_string)).collect(), &mut out).expect("printed");

@@ -1,208 +1,310 @@
 //! The commands that begin with a backslash: psql's, as far as they have a meaning here.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
 
-use super::{Next, Shell};
-use crate::client::{Column, CopyData, Sink};
+use super::arguments::Arguments;
+use super::variables::truth;
+use super::{Input, Next, Shell};
+use crate::client::CopyData;
 use crate::failure::{Failure, Result};
-use crate::output::Expanded;
+use crate::output::{Expanded, Format, Out};
+use crate::script;
 
-const HELP: &str = "\\d           tables and views          \\d NAME       a table's columns and key
-\\d+ NAME      its CREATE TABLE
-\\dt          tables                    \\dn           keyspaces
-\\l           databases                 \\timing       time of each statement, on or off
-\\x           a line for each column    \\i FILE       run a file's statements
-\\copy TABLE | (QUERY) FROM | TO 'FILE' [(FORMAT csv, HEADER …)]
-\\?           this help                 \\q           quit
-A statement ends with a semicolon. Tab completes, Ctrl-C cancels.
+const HELP: &str = "\
+Statements
+  ;                     run the statement
+  \\g [FILE | |PROGRAM]  run it, with its answer to a file or program; without one: the last one again
+  \\gx                   run it with a line for each column     \\gset [PREFIX]  its row into variables
+  \\gexec                run each cell of its answer            \\watch [SECONDS] [c=TIMES]  run it again and again
+  \\e [FILE]             edit it in $EDITOR                     \\p  show it   \\r  throw it away   \\w FILE  write it
+Tables
+  \\d [NAME]  \\dt \\dv \\dm \\di \\ds \\dn \\df \\dT \\du \\l [PATTERN]   tables, views, materialized views, indexes,
+                        sequences, keyspaces, functions, types, roles, databases;  \\d+ NAME  its CREATE TABLE
+Files
+  \\i FILE  \\ir FILE     run a file's statements; \\ir: beside the file that has this line
+  \\copy TABLE | (QUERY) FROM | TO 'FILE' | PROGRAM 'COMMAND' | STDIN | STDOUT [(FORMAT csv, HEADER …)]
+  \\o [FILE | |PROGRAM]  answers go there from now on
+Looks
+  \\x [on|off|auto]      a line for each column                 \\pset [NAME [VALUE]]  format, null, border, pager, …
+  \\a  \\t  \\f TEXT  \\C TITLE  unaligned, rows only, separator, title      \\timing [on|off]
+Variables
+  \\set [NAME VALUE]  \\unset NAME   used as :NAME, :'NAME' as a text, :\"NAME\" as a name
+  \\echo TEXT  \\qecho TEXT  \\warn TEXT
+Else
+  \\c KEYSPACE | URL  \\conninfo  \\cd DIR  \\! COMMAND  \\?  \\q
+Tab completes, Ctrl-C cancels.
 ";
 
-const TABLES: &str = "SELECT table_schema AS \"Keyspace\", table_name AS \"Name\", \
-    CASE table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS \"Type\" FROM information_schema.tables \
-    WHERE table_schema NOT IN ('pg_catalog', 'information_schema')";
-const KEYSPACES: &str = "SELECT schema_name AS \"Name\" FROM information_schema.schemata \
-    WHERE schema_name NOT IN ('pg_catalog', 'information_schema') ORDER BY 1";
-const DATABASES: &str = "SELECT datname AS \"Name\" FROM pg_catalog.pg_database ORDER BY 1";
-
-/// Bytes of a file that are sent at a time.
-const PIECE: usize = 256 * 1024;
 /// How deep files may include each other.
 const DEEPEST: usize = 16;
+/// Commands whose last argument may end with a semicolon that is not of it.
+const TAKES_SEMICOLONS: &[&str] =
+    &["set", "echo", "qecho", "warn", "copy", "!", "g", "gx", "o", "out", "w", "f", "pset"];
 
 impl Shell {
-    /// Runs a command.
-    pub(super) fn meta(&mut self, line: &str) -> Result<Next> {
-        let line = line.trim().trim_end_matches(';');
-        let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let argument = argument.trim();
-        match command {
-            "\\q" | "\\quit" => return Ok(Next::Quit),
-            "\\?" | "\\h" | "\\help" => print!("{HELP}"),
-            "\\d" if !argument.is_empty() => self.run_quietly(&format!("SHOW COLUMNS FROM {argument}"))?,
-            "\\d+" if !argument.is_empty() => self.run_quietly(&format!("DESCRIBE TABLE {argument}"))?,
-            "\\d" | "\\d+" => self.run_quietly(&format!("{TABLES} ORDER BY 1, 2"))?,
-            "\\dt" | "\\dt+" => self.run_quietly(&format!("{TABLES} AND table_type <> 'VIEW' ORDER BY 1, 2"))?,
-            "\\dv" => self.run_quietly(&format!("{TABLES} AND table_type = 'VIEW' ORDER BY 1, 2"))?,
-            "\\dn" | "\\dn+" => self.run_quietly(KEYSPACES)?,
-            "\\l" | "\\l+" => self.run_quietly(DATABASES)?,
-            "\\timing" => {
-                self.timing = switched(argument, self.timing)?;
-                println!("Timing is {}.", if self.timing { "on" } else { "off" });
-            }
-            "\\x" => {
-                let on = switched(argument, self.printer.expanded == Expanded::On)?;
-                self.printer.expanded = if on { Expanded::On } else { Expanded::Off };
-                println!("Expanded display is {}.", if on { "on" } else { "off" });
-            }
-            "\\i" | "\\include" => self.include(argument)?,
-            "\\copy" => self.copy(argument)?,
-            other => return Err(Failure::new(format!("unknown command {other}")).with_hint("\\? lists the commands.")),
+    /// Runs the command that begins a text; answers what follows it.
+    pub(super) fn meta(&mut self, text: &str, input: &mut Input, data: &mut dyn CopyData) -> Result<(Next, String)> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        let text = text.strip_prefix('\\').unwrap_or(text);
+        if let Some(rest) = text.strip_prefix('\\') {
+            return Ok((Next::Line, rest.to_string()));
         }
-        Ok(Next::Line)
+        let end = text.find(|c: char| c.is_whitespace() || c == '\\').unwrap_or(text.len());
+        let (command, rest) = text.split_at(end);
+        let rest = if TAKES_SEMICOLONS.contains(&command) { rest } else { rest.trim_end().trim_end_matches(';') };
+        let command = command.trim_end_matches(';');
+        let variables = self.variables.clone();
+        let value = |name: &str| variables.get(name);
+        let mut arguments = Arguments::new(rest, &value);
+        if matches!(command, "q" | "quit") {
+            return Ok((Next::Quit, String::new()));
+        }
+        if let Some(edited) = self.command(command, &mut arguments, input, data)? {
+            return Ok((Next::Line, edited));
+        }
+        Ok((Next::Line, arguments.rest()))
     }
 
-    fn include(&mut self, path: &str) -> Result<()> {
-        let path = path.trim_matches('\'');
-        if self.depth >= DEEPEST {
-            return Err(Failure::new(format!("\\i {path}: files include each other more than {DEEPEST} deep")));
+    /// Runs a command; answers text to go on with, if it is not what follows.
+    fn command(
+        &mut self,
+        command: &str,
+        arguments: &mut Arguments,
+        input: &mut Input,
+        data: &mut dyn CopyData,
+    ) -> Result<Option<String>> {
+        match command {
+            "?" | "h" | "help" => {
+                arguments.line();
+                self.print(HELP)?;
+            }
+            "g" | "gx" => self.go(command == "gx", arguments, input, data)?,
+            "gset" => {
+                let prefix = arguments.next()?.unwrap_or_default();
+                let statement = self.current(input)?;
+                self.set_from(&statement, &prefix)?;
+            }
+            "gexec" => {
+                let statement = self.current(input)?;
+                self.execute_cells(&statement, data)?;
+            }
+            "watch" => {
+                let words = arguments.all()?;
+                let statement = self.current(input)?;
+                self.watch(&statement, &words)?;
+            }
+            "e" | "edit" => {
+                let (file, line) = (arguments.next()?, arguments.next()?);
+                return self.edit(file.as_deref(), line.as_deref(), input).map(Some);
+            }
+            "p" | "print" => {
+                let shown =
+                    if input.is_blank() { self.previous.clone() } else { input.statement.trim_end().to_string() };
+                self.printer.say(&shown)?;
+            }
+            "r" | "reset" => {
+                input.clear();
+                self.say("Query buffer reset (cleared).")?;
+            }
+            "w" | "write" => self.write(arguments.file_or_program()?, input)?,
+            "i" | "include" => self.include(arguments.next()?, false)?,
+            "ir" | "include_relative" => self.include(arguments.next()?, true)?,
+            "copy" => self.copy(&arguments.line(), data)?,
+            "o" | "out" => {
+                let out = match arguments.file_or_program()? {
+                    Some(target) => Out::to(&target)?,
+                    None => Out::screen(self.printer.activity.clone()),
+                };
+                self.printer.redirect(out).close()?;
+            }
+            "!" => self.program(&arguments.line())?,
+            "cd" => self.change_folder(arguments.next()?)?,
+            "c" | "connect" => {
+                let to = arguments.next()?;
+                arguments.all()?;
+                self.connect(to.as_deref())?;
+            }
+            "conninfo" => {
+                let place = self.runtime.block_on(self.client.place());
+                self.printer.say(&place)?;
+            }
+            _ if command == "l" || command == "l+" || command.starts_with('d') => {
+                self.list(command, arguments.next()?)?;
+            }
+            _ => self.setting(command, arguments)?,
         }
-        let file = File::open(path).map_err(|error| Failure::from(error).context(path))?;
-        self.depth += 1;
+        Ok(None)
+    }
+
+    /// The commands about the shell itself.
+    fn setting(&mut self, command: &str, arguments: &mut Arguments) -> Result<()> {
+        match command {
+            "set" => self.set(arguments)?,
+            "unset" => {
+                let name = needed(arguments.next()?, "\\unset", "the name of a variable")?;
+                self.variables.unset(&name);
+            }
+            "pset" => {
+                let (name, value) = (arguments.next()?, arguments.next()?);
+                self.pset(name.as_deref(), value.as_deref())?;
+            }
+            "x" => self.pset(Some("expanded"), arguments.next()?.as_deref())?,
+            "t" => self.pset(Some("tuples_only"), arguments.next()?.as_deref())?,
+            "f" => self.pset(Some("fieldsep"), arguments.next()?.as_deref())?,
+            "C" => self.pset(Some("title"), arguments.next()?.as_deref())?,
+            "a" => {
+                let is_aligned = self.printer.style.format == Format::Aligned;
+                self.pset(Some("format"), Some(if is_aligned { "unaligned" } else { "aligned" }))?;
+            }
+            "timing" => {
+                self.timing = switched("timing", arguments.next()?.as_deref(), self.timing)?;
+                self.say(if self.timing { "Timing is on." } else { "Timing is off." })?;
+            }
+            "echo" | "qecho" => {
+                let line = echoed(arguments)?;
+                match command {
+                    "echo" => std::io::stdout().write_all(line.as_bytes())?,
+                    _ => self.print(&line)?,
+                }
+            }
+            "warn" => eprint!("{}", echoed(arguments)?),
+            other => {
+                let failure = Failure::new(format!("invalid command \\{other}"));
+                return Err(failure.with_hint("Try \\? for help."));
+            }
+        }
+        Ok(())
+    }
+
+    /// The statement that a command is about: what has been typed, or the one before.
+    fn current(&mut self, input: &mut Input) -> Result<String> {
+        let statement = std::mem::take(input).statement;
+        match script::is_blank(&statement) {
+            false => Ok(statement.trim().to_string()),
+            true if self.previous.is_empty() => Err(Failure::new("there is no statement yet")),
+            true => Ok(self.previous.clone()),
+        }
+    }
+
+    /// `\g [(name=value …)] [file | |program]`.
+    fn go(
+        &mut self,
+        expanded: bool,
+        arguments: &mut Arguments,
+        input: &mut Input,
+        data: &mut dyn CopyData,
+    ) -> Result<()> {
+        let mut style = self.printer.style.clone();
+        if expanded {
+            style.expanded = Expanded::On;
+        }
+        let mut target = arguments.file_or_program()?;
+        if let Some(mut words) = target.clone().filter(|word| word.starts_with('(')) {
+            while !words.ends_with(')') {
+                words = format!("{words} {}", needed(arguments.next()?, "\\g", "a closing parenthesis")?);
+            }
+            for option in words.trim_matches(['(', ')']).split_whitespace() {
+                let (name, value) = option.split_once('=').unwrap_or((option, ""));
+                style.set(name, Some(value), self.width())?;
+            }
+            target = arguments.file_or_program()?;
+        }
+        let statement = self.current(input)?;
+        self.execute_to(&statement, target.as_deref(), style, data)
+    }
+
+    fn set(&mut self, arguments: &mut Arguments) -> Result<()> {
+        match arguments.next()? {
+            None => self.variables.list().iter().try_for_each(|line| self.printer.say(line))?,
+            Some(name) => {
+                let value = arguments.all()?.concat();
+                let is_switch = value.is_empty() && matches!(name.as_str(), "ON_ERROR_STOP" | "QUIET");
+                self.variables.set(&name, if is_switch { "on" } else { &value })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, path: Option<String>, beside: bool) -> Result<()> {
+        let path = PathBuf::from(needed(path, "\\i", "a file")?);
+        if self.folders.len() >= DEEPEST {
+            return Err(Failure::new(format!("{}: files include each other more than {DEEPEST} deep", path.display())));
+        }
+        let path = match self.folders.last().filter(|_| beside) {
+            Some(folder) => folder.join(path),
+            None => path,
+        };
+        self.run_file(&path)
+    }
+
+    /// Runs the statements of a file.
+    pub fn run_file(&mut self, path: &Path) -> Result<()> {
+        let file = File::open(path).map_err(|error| Failure::from(error).context(path.display()))?;
+        self.folders.push(path.parent().map(Path::to_path_buf).unwrap_or_default());
         let result = self.run_script(&mut BufReader::new(file));
-        self.depth -= 1;
+        self.folders.pop();
         result
     }
 
-    /// `\copy … FROM 'file' …` is `COPY … FROM STDIN …` with the file's bytes, and the other way round.
-    fn copy(&mut self, arguments: &str) -> Result<()> {
-        let Some(Copy { before, is_from, file, options }) = Copy::parse(arguments) else {
-            let failure = Failure::new("\\copy needs a table or a query, FROM or TO, and a file");
-            return Err(failure.with_hint("\\copy readings FROM 'readings.csv' (FORMAT csv, HEADER)"));
-        };
-        let name = |error: io::Error| Failure::from(error).context(&file);
-        if is_from {
-            let statement = format!("COPY {before} FROM STDIN {options}");
-            let mut data = FileData(File::open(&file).map_err(name)?);
-            return self.runtime.block_on(self.client.run_interruptibly(&statement, &mut self.printer, &mut data));
-        }
-        let statement = format!("COPY {before} TO STDOUT {options}");
-        let mut target = FileSink(io::BufWriter::new(File::create(&file).map_err(name)?));
-        self.runtime.block_on(self.client.run_interruptibly(&statement, &mut target, &mut ()))?;
-        target.0.flush().map_err(name)
+    fn change_folder(&mut self, folder: Option<String>) -> Result<()> {
+        let folder = folder.map(PathBuf::from).or_else(std::env::home_dir);
+        let folder = folder.ok_or_else(|| Failure::new("there is no home directory"))?;
+        std::env::set_current_dir(&folder).map_err(|error| Failure::from(error).context(folder.display()))
     }
+
+    fn program(&mut self, command: &str) -> Result<()> {
+        self.printer.out().flush()?;
+        let command =
+            if command.is_empty() { std::env::var("SHELL").unwrap_or_else(|_| "sh".into()) } else { command.into() };
+        let status = std::process::Command::new("sh").arg("-c").arg(&command).status()?;
+        if status.success() { Ok(()) } else { Err(Failure::new(format!("{command} ended with {status}"))) }
+    }
+
+    /// `\c`: another server, or another keyspace of this one.
+    fn connect(&mut self, to: Option<&str>) -> Result<()> {
+        match to {
+            Some(url) if url.contains("://") => {
+                let remote = self.runtime.block_on(crate::client::Remote::connect(url))?;
+                let before = std::mem::replace(&mut self.client, crate::client::Client::Remote(Box::new(remote)));
+                let _within = self.runtime.enter();
+                before.close()?;
+            }
+            Some(keyspace) => self.run_quietly(&format!("SET search_path = {keyspace}"))?,
+            None => {}
+        }
+        let place = self.runtime.block_on(self.client.place());
+        self.say(&place.replacen("You are", "You are now", 1))
+    }
+
+    fn print(&mut self, text: &str) -> Result<()> {
+        write!(self.printer.out(), "{text}")?;
+        Ok(self.printer.out().flush()?)
+    }
+}
+
+/// An argument that must be there.
+pub(super) fn needed(argument: Option<String>, command: &str, what: &str) -> Result<String> {
+    argument.ok_or_else(|| Failure::new(format!("{command} needs {what}")))
 }
 
 /// `on`, `off`, or the other one.
-fn switched(argument: &str, now: bool) -> Result<bool> {
+pub(super) fn switched(what: &str, argument: Option<&str>, now: bool) -> Result<bool> {
     match argument {
-        "" => Ok(!now),
-        "on" => Ok(true),
-        "off" => Ok(false),
-        other => Err(Failure::new(format!("\"{other}\" is neither on nor off"))),
-    }
-}
-
-/// The parts of a `\copy`.
-#[derive(Debug, PartialEq, Eq)]
-struct Copy {
-    before: String,
-    is_from: bool,
-    file: String,
-    options: String,
-}
-
-impl Copy {
-    fn parse(arguments: &str) -> Option<Copy> {
-        let subject = match arguments.strip_prefix('(') {
-            Some(rest) => 1 + closing(rest)? + 1,
-            None => arguments.find(char::is_whitespace)?,
-        };
-        let (mut before, mut rest) = arguments.split_at(subject);
-        if rest.trim_start().starts_with('(') {
-            let end = arguments.len() - rest.len() + rest.find('(')? + 1;
-            let end = end + closing(&arguments[end..])? + 1;
-            (before, rest) = arguments.split_at(end);
-        }
-        let (direction, rest) = rest.trim_start().split_once(char::is_whitespace)?;
-        let is_from = direction.eq_ignore_ascii_case("from");
-        if !is_from && !direction.eq_ignore_ascii_case("to") {
-            return None;
-        }
-        let rest = rest.trim_start();
-        let (file, options) = match rest.strip_prefix('\'') {
-            Some(quoted) => quoted.split_once('\'')?,
-            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-        };
-        let owned = |text: &str| text.trim().to_string();
-        Some(Copy { before: owned(before), is_from, file: file.to_string(), options: owned(options) })
-    }
-}
-
-/// Where the parenthesis closes that was opened before the text.
-fn closing(text: &str) -> Option<usize> {
-    let mut depth = 1;
-    let mut in_string = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            '\'' => in_string = !in_string,
-            '(' if !in_string => depth += 1,
-            ')' if !in_string => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(at);
+        None => Ok(!now),
+        Some(text) => {
+            truth(text).ok_or_else(|| Failure::new(format!("\"{text}\" is neither on nor off: {what} is as it was")))
         }
     }
-    None
 }
 
-struct FileData(File);
-
-impl CopyData for FileData {
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut bytes = Vec::with_capacity(PIECE);
-        Read::by_ref(&mut self.0).take(PIECE as u64).read_to_end(&mut bytes)?;
-        Ok((!bytes.is_empty()).then_some(bytes))
+/// The arguments of `\echo` with blanks between them; `-n` takes the line's end away.
+fn echoed(arguments: &mut Arguments) -> Result<String> {
+    let mut words = arguments.all()?;
+    let end = if words.first().is_some_and(|word| word == "-n") { "" } else { "\n" };
+    if end.is_empty() {
+        words.remove(0);
     }
-}
-
-struct FileSink(io::BufWriter<File>);
-
-impl Sink for FileSink {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<Column>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: Vec<Option<String>>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    fn done(&mut self, tag: &str) -> io::Result<()> {
-        println!("{tag}");
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_has_a_subject_a_file_and_options() {
-        let parts = |text: &str| Copy::parse(text).map(|copy| (copy.before, copy.is_from, copy.file, copy.options));
-        let owned = |a: &str, is_from, b: &str, c: &str| Some((a.to_string(), is_from, b.to_string(), c.to_string()));
-        assert_eq!(parts("t FROM 'a b.csv' (FORMAT csv)"), owned("t", true, "a b.csv", "(FORMAT csv)"));
-        assert_eq!(parts("t (a, b) from x.txt"), owned("t (a, b)", true, "x.txt", ""));
-        assert_eq!(parts("(SELECT ')' FROM t) TO out.csv csv"), owned("(SELECT ')' FROM t)", false, "out.csv", "csv"));
-        assert_eq!(parts("t"), None);
-    }
+    Ok(format!("{}{end}", words.join(" ")))
 }
