@@ -1,30 +1,27 @@
 //! `keyspan export`: a table's or a query's rows into a file.
 //!
-//! The rule: the file appears under its name when it is whole; a failed export leaves nothing behind.
+//! The rule: the file appears under its name when it is whole; a failed export leaves nothing behind. A server's rows are
+//! written as those of a directory are.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use bytes::BytesMut;
 use clap::Args;
-use keyspan::copy::CopyEncoder;
-use keyspan::text::{ArrayText, json_string};
-use keyspan::{CopyFormat, CopyHeader, CopyOptions, Rows};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use futures::executor::block_on;
+use keyspan::CopyOptions;
+use keyspan::copy::CopyParser;
+use tokio::task::unconstrained;
 
-use crate::client::{Client, Embedded};
+use crate::client::{Client, Embedded, Remote};
+use crate::dialect::Dialect;
 use crate::failure::{Failure, Result};
+use crate::files::{BatchWriter, batch_writer};
 use crate::open::{self, Place};
 use crate::progress::grouped;
 use crate::source::FileFormat;
 
-/// Write a table's or a query's rows to a CSV, NDJSON or Parquet file.
+/// Write a table's or a query's rows to a CSV, NDJSON, Parquet or Arrow file.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The table.
@@ -35,12 +32,17 @@ pub struct Arguments {
     query: Option<String>,
     #[command(flatten)]
     place: Place,
-    /// The file; - is stdout.
+    /// The file; - is stdout. One whose name ends in .gz or .zst is compressed.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     /// The file's format, if its name does not tell.
     #[arg(long, value_enum)]
     format: Option<FileFormat>,
+    #[command(flatten)]
+    dialect: Dialect,
+    /// The text that stands for null in CSV.
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
 }
 
 /// Runs the subcommand.
@@ -50,10 +52,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         (Some(query), _) => query.trim().trim_end_matches(';').to_string(),
         (None, table) => format!("SELECT * FROM {}", table.as_deref().unwrap_or_default()),
     };
+    let mut csv = CopyOptions { null: arguments.null.clone(), ..arguments.dialect.options() };
+    if arguments.to.to_string_lossy().contains(".tsv") {
+        csv.delimiter.get_or_insert('\t');
+    }
     let runtime = open::runtime()?;
     let mut client = arguments.place.open(&runtime)?;
-    let mut target = Target::create(&arguments.to)?;
-    let result = runtime.block_on(write(&mut client, &query, format, &mut target));
+    let mut target = Target::create(&arguments.to, format)?;
+    let result = runtime.block_on(async {
+        match &mut client {
+            Client::Embedded(client) => write_embedded(client, &query, format, &csv, target.writer()).await,
+            Client::Remote(client) => write_remote(client, &query, format, &csv, target.writer()).await,
+        }
+    });
     let closed = {
         let _within = runtime.enter();
         client.close()
@@ -68,142 +79,113 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     closed
 }
 
-async fn write(client: &mut Client, query: &str, format: FileFormat, target: &mut Target) -> Result<Option<u64>> {
-    match (client, format) {
-        (Client::Embedded(client), format) => write_embedded(client, query, format, target).await.map(Some),
-        (Client::Remote(client), FileFormat::Csv) => {
-            let statement = format!("COPY ({query}) TO STDOUT WITH (FORMAT csv, HEADER true)");
-            client.copy_out(&statement, target.writer()).await?;
-            Ok(None)
-        }
-        (Client::Remote(_), _) => Err(Failure::new("a server exports csv only")
-            .with_hint("Say --format csv, or export from the directory with --data.")),
-    }
-}
-
-async fn write_embedded(client: &mut Embedded, query: &str, format: FileFormat, target: &mut Target) -> Result<u64> {
+async fn write_embedded(
+    client: &mut Embedded,
+    query: &str,
+    format: FileFormat,
+    csv: &CopyOptions,
+    out: &mut (dyn Write + Send),
+) -> Result<u64> {
     let zone = client.session.settings().time_zone().to_string();
-    let rows = client.session.query(query, &[]).await?;
-    match format {
-        FileFormat::Csv => write_csv(rows, &zone, target.writer()).await,
-        FileFormat::Ndjson => write_ndjson(rows, &zone, target.writer()).await,
-        FileFormat::Parquet => write_parquet(rows, target.writer()).await,
-    }
-}
-
-async fn write_csv(mut rows: Rows, zone: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
-    let options = CopyOptions { format: CopyFormat::Csv, header: CopyHeader::Present, ..CopyOptions::default() };
-    let encoder = CopyEncoder::new(rows.schema().clone(), &options, zone)?;
-    let mut bytes = BytesMut::new();
-    encoder.begin(&mut bytes);
+    let mut rows = client.session.query(query, &[]).await?;
+    let mut writer = batch_writer(format, rows.schema(), csv, &zone, out)?;
     let mut count = 0;
     while let Some(batch) = rows.next_batch().await? {
-        encoder.rows(&batch, &mut bytes)?;
-        out.write_all(&bytes)?;
-        bytes.clear();
+        writer.write(&batch)?;
         count += batch.num_rows() as u64;
     }
-    out.write_all(&bytes)?;
+    writer.finish()?;
     Ok(count)
 }
 
-async fn write_ndjson(mut rows: Rows, zone: &str, out: &mut (dyn Write + Send)) -> Result<u64> {
-    let schema = rows.schema().clone();
-    let mut count = 0;
-    let mut text = String::new();
-    while let Some(batch) = rows.next_batch().await? {
-        let pairs = schema.fields().iter().zip(batch.columns());
-        let cells: Vec<ArrayText> =
-            pairs.map(|(field, array)| ArrayText::new(field, array, zone)).collect::<keyspan::Result<_>>()?;
-        for row in 0..batch.num_rows() {
-            text.clear();
-            for (index, (field, column)) in schema.fields().iter().zip(&cells).enumerate() {
-                text.push(if index == 0 { '{' } else { ',' });
-                json_string(field.name(), &mut text);
-                text.push(':');
-                column.write_json(row, &mut text)?;
-            }
-            text.push_str(if cells.is_empty() { "{}\n" } else { "}\n" });
-            out.write_all(text.as_bytes())?;
-        }
-        count += batch.num_rows() as u64;
+/// A server sends csv; other formats are made of it, by the types of its columns.
+async fn write_remote(
+    client: &mut Remote,
+    query: &str,
+    format: FileFormat,
+    csv: &CopyOptions,
+    out: &mut (dyn Write + Send),
+) -> Result<u64> {
+    if format == FileFormat::Csv {
+        let statement = format!("COPY ({query}) TO STDOUT WITH (FORMAT csv{})", crate::import::csv_options(csv));
+        return client.copy_out(&statement, out).await;
     }
-    Ok(count)
+    let columns = client.columns(query).await?;
+    for (name, _) in columns.iter().filter(|(_, ty)| ty.is_none()) {
+        eprintln!("NOTICE:  column \"{name}\" is written as text: the server does not tell its type exactly");
+    }
+    let columns: Vec<_> =
+        columns.into_iter().map(|(name, ty)| (name, ty.unwrap_or(keyspan::ColumnType::Text))).collect();
+    let options = CopyOptions { format: keyspan::CopyFormat::Csv, ..CopyOptions::default() };
+    let parser = CopyParser::new("the answer", &columns, &options, "UTC")?;
+    let writer = batch_writer(format, parser.schema(), csv, "UTC", out)?;
+    let mut parsed = Parsed { parser, writer };
+    let statement = format!("COPY ({query}) TO STDOUT WITH (FORMAT csv)");
+    let rows = client.copy_out(&statement, &mut parsed).await?;
+    let last = parsed.parser.finish().await?;
+    last.iter().try_for_each(|batch| parsed.writer.write(batch))?;
+    parsed.writer.finish()?;
+    Ok(rows)
 }
 
-async fn write_parquet(mut rows: Rows, out: &mut (dyn Write + Send)) -> Result<u64> {
-    let schema = parquet_schema(rows.schema());
-    let level = ZstdLevel::try_new(3)?;
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let mut writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
-    let mut count = 0;
-    while let Some(batch) = rows.next_batch().await? {
-        let pairs = batch.schema().fields().iter().cloned().zip(batch.columns().to_vec()).collect::<Vec<_>>();
-        let arrays = pairs.iter().map(|(field, array)| parquet_array(field, array)).collect::<Result<Vec<_>>>()?;
-        writer.write(&RecordBatch::try_new(schema.clone(), arrays)?)?;
-        count += batch.num_rows() as u64;
-    }
-    writer.close()?;
-    Ok(count)
+/// Takes csv and writes batches.
+struct Parsed<'a> {
+    parser: CopyParser,
+    writer: Box<dyn BatchWriter + 'a>,
 }
 
-/// Parquet's library writes no durations of nanoseconds: they are texts in the file.
-fn parquet_schema(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().map(|field| match field.data_type() {
-        DataType::Interval(_) => Field::new(field.name(), DataType::Utf8, true),
-        _ => field.as_ref().clone().with_nullable(true),
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
+impl Write for Parsed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let batches =
+            block_on(unconstrained(self.parser.push(bytes))).map_err(|error| io::Error::other(Failure::from(error)))?;
+        let written = batches.iter().try_for_each(|batch| self.writer.write(batch));
+        written.map(|()| bytes.len()).map_err(io::Error::other)
+    }
 
-fn parquet_array(field: &Field, array: &ArrayRef) -> Result<ArrayRef> {
-    if !matches!(field.data_type(), DataType::Interval(_)) {
-        return Ok(array.clone());
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-    let cells = ArrayText::new(field, array, "UTC")?;
-    let mut texts = StringBuilder::new();
-    for row in 0..array.len() {
-        let mut text = String::new();
-        match cells.is_null(row) {
-            true => texts.append_null(),
-            false => {
-                cells.write(row, &mut text)?;
-                texts.append_value(text);
-            }
-        }
-    }
-    Ok(Arc::new(texts.finish()))
 }
 
 /// The file being written, or stdout.
 struct Target {
-    writer: Box<dyn Write + Send>,
+    writer: Compressed,
     /// Where it is written, and its name when it is whole.
     paths: Option<(PathBuf, PathBuf)>,
 }
 
 impl Target {
-    fn create(path: &Path) -> Result<Target> {
-        if path.as_os_str() == "-" {
-            return Ok(Target { writer: Box::new(BufWriter::new(std::io::stdout())), paths: None });
+    fn create(path: &Path, format: FileFormat) -> Result<Target> {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        if !format.is_text() && [".gz", ".zst"].iter().any(|ending| name.ends_with(ending)) {
+            return Err(Failure::new("Parquet and Arrow files are not compressed as a whole")
+                .with_hint("Parquet is compressed inside: leave .gz and .zst out of the name."));
         }
-        let mut name = path.as_os_str().to_os_string();
-        name.push(".partial");
-        let partial = PathBuf::from(name);
+        if path.as_os_str() == "-" {
+            return Ok(Target { writer: Compressed::Plain(Box::new(BufWriter::new(io::stdout()))), paths: None });
+        }
+        let mut partial = path.as_os_str().to_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
         let file = File::create(&partial).map_err(|error| Failure::from(error).context(partial.display()))?;
-        Ok(Target { writer: Box::new(BufWriter::new(file)), paths: Some((partial, path.to_path_buf())) })
+        let file = BufWriter::new(file);
+        let writer = match name.rsplit('.').next() {
+            Some("gz") => Compressed::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
+            Some("zst") => Compressed::Zstd(zstd::stream::write::Encoder::new(file, 0)?),
+            _ => Compressed::Plain(Box::new(file)),
+        };
+        Ok(Target { writer, paths: Some((partial, path.to_path_buf())) })
     }
 
     fn writer(&mut self) -> &mut (dyn Write + Send) {
-        &mut *self.writer
+        &mut self.writer
     }
 
-    fn keep(mut self, rows: Option<u64>) -> Result<()> {
-        self.writer.flush()?;
+    fn keep(self, rows: u64) -> Result<()> {
+        self.writer.finish()?;
         let Some((partial, path)) = self.paths else { return Ok(()) };
         std::fs::rename(&partial, &path)?;
-        let rows = rows.map(|rows| format!("{} rows, ", grouped(rows))).unwrap_or_default();
-        println!("{}: {rows}{} bytes", path.display(), grouped(std::fs::metadata(&path)?.len()));
+        println!("{}: {} rows, {} bytes", path.display(), grouped(rows), grouped(std::fs::metadata(&path)?.len()));
         Ok(())
     }
 
@@ -211,6 +193,41 @@ impl Target {
         if let Some((partial, _)) = self.paths {
             // What cannot be deleted is plainly named as partial.
             let _ = std::fs::remove_file(partial);
+        }
+    }
+}
+
+/// A file that may be compressed.
+enum Compressed {
+    Plain(Box<dyn Write + Send>),
+    Gzip(flate2::write::GzEncoder<BufWriter<File>>),
+    Zstd(zstd::stream::write::Encoder<'static, BufWriter<File>>),
+}
+
+impl Compressed {
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Compressed::Plain(mut file) => file.flush(),
+            Compressed::Gzip(encoder) => encoder.finish()?.flush(),
+            Compressed::Zstd(encoder) => encoder.finish()?.flush(),
+        }
+    }
+}
+
+impl Write for Compressed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Compressed::Plain(file) => file.write(bytes),
+            Compressed::Gzip(encoder) => encoder.write(bytes),
+            Compressed::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Compressed::Plain(file) => file.flush(),
+            Compressed::Gzip(encoder) => encoder.flush(),
+            Compressed::Zstd(encoder) => encoder.flush(),
         }
     }
 }

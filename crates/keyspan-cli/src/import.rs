@@ -1,38 +1,44 @@
-//! `keyspan import`: a file's rows into a table.
+//! `keyspan import`: the rows of files into a table.
 //!
-//! The rule: columns are matched by name. All rows of the file are written or none, however large it is, unless steps
+//! The rule: columns are matched by name. All rows of the files are written or none, however large they are, unless steps
 //! are asked for; when one fails it is said how many rows are there. How many have overwritten others is said, too.
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::BytesMut;
 use clap::Args;
-use keyspan::copy::{CopyEncoder, CopyParser};
+use keyspan::copy::CopyEncoder;
 use keyspan::text::ArrayText;
-use keyspan::{ColumnType, Copy, CopyFormat, CopyIn, CopyOptions, Statement, quoted};
+use keyspan::{ColumnType, Copy, CopyFormat, CopyHeader, CopyIn, CopyOptions, Statement, quoted};
 use tokio::signal::ctrl_c;
 
 use crate::client::{Client, CopyData, Embedded, Remote, columns_of};
+use crate::dialect::{Dialect, Names, ReadingArguments};
 use crate::failure::{Failure, Result};
-use crate::look::{Given, csv_options};
+use crate::look::Given;
 use crate::open::{self, Place};
 use crate::progress::Progress;
-use crate::source::{FileFormat, Source};
-use crate::target::Target;
+use crate::rejects::{OnError, Rejects};
+use crate::rows::{Reader, Wanted};
+use crate::script::literal;
+use crate::source::{Batches, FileFormat, Source};
+use crate::target::{self, Target};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
 
-/// Load a CSV, NDJSON or Parquet file into a table.
+/// Load CSV, NDJSON, Parquet or Arrow files into a table.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The file.
-    file: PathBuf,
+    /// The files, of the same columns: names, patterns such as 'day-*.csv.gz', or - for standard input. They may be
+    /// compressed by gzip or zstd.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     place: Place,
     /// The table; its columns are found by the names in the file.
@@ -44,12 +50,26 @@ pub struct Arguments {
     /// Make the table, with the file's columns. Nothing is left of it if the file cannot be loaded.
     #[arg(long)]
     create: bool,
-    /// The new table's key, as in PRIMARY KEY: 'a,b' or '(a,b),c'.
+    /// The new table's key, as in PRIMARY KEY: 'a,b' or '(a,b),c'. Without it one is proposed.
     #[arg(long, value_name = "COLUMNS", requires = "create")]
     key: Option<String>,
     /// The type of a column of the new table, instead of the one that its values look like. May be repeated.
     #[arg(long = "type", value_name = "COLUMN=TYPE", requires = "create")]
     types: Vec<String>,
+    /// Show the CREATE TABLE and the key that are proposed, and load nothing.
+    #[arg(long, requires = "create")]
+    dry_run: bool,
+    /// What the table calls a column of the file: 'Sensor ID=sensor'. May be repeated.
+    #[arg(long = "map", value_name = "COLUMN=NAME")]
+    names: Vec<String>,
+    #[command(flatten)]
+    dialect: Dialect,
+    #[command(flatten)]
+    reading: ReadingArguments,
+    /// What to do with rows that do not fit: stop and load nothing (as without it), skip them, or reject FILE: write
+    /// them to a file, with line and reason.
+    #[arg(long, value_name = "stop|skip|reject FILE", num_args = 1..=2)]
+    on_error: Vec<String>,
     /// Commit after every so many rows; 0 is all in one step.
     #[arg(long, value_name = "ROWS", default_value_t = 0)]
     commit_rows: usize,
@@ -57,12 +77,24 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let given = Given::parse(&arguments.types)?;
-    let source = Source::open(&arguments.file, arguments.format, arguments.create.then_some(&given))?;
+    let (on_error, file) = OnError::parse(&arguments.on_error)?;
+    let files: Vec<PathBuf> = arguments.files.iter().cloned().chain(file).collect();
+    let mut given = Given::parse(&arguments.types)?;
+    given.names = Names::parse(&arguments.names)?;
+    given.reading = arguments.reading.reading()?;
+    given.tolerant = on_error != OnError::Stop;
+    let source = Source::open(&files, arguments.format, &arguments.dialect, &given, arguments.create)?;
+    let rejects = Rejects::new(&on_error)?.map(|rejects| Arc::new(Mutex::new(rejects)));
+    let reader = Reader { reading: given.reading, rejects };
+    reader.check(source.format)?;
     let types = if arguments.create { Some(source.types()?) } else { None };
+    if arguments.dry_run {
+        target::propose(&arguments.into, &source, &types.unwrap_or_default(), arguments.key.as_deref());
+        return Ok(());
+    }
     let runtime = open::runtime()?;
     let mut client = arguments.place.open(&runtime)?;
-    let result = runtime.block_on(load(arguments, &source, types, &mut client));
+    let result = runtime.block_on(load(arguments, source, types, reader, &mut client));
     let closed = {
         let _within = runtime.enter();
         client.close()
@@ -73,47 +105,62 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 async fn load(
     arguments: &Arguments,
-    source: &Source,
+    mut source: Source,
     types: Option<Vec<ColumnType>>,
+    reader: Reader,
     client: &mut Client,
 ) -> Result<String> {
     let mut target = match types {
-        Some(types) => Target::made(&arguments.into, client, source, types, arguments.key.as_deref()).await?,
+        Some(types) => Target::made(&arguments.into, client, &source, types, arguments.key.as_deref()).await?,
         None => Target::existing(&arguments.into, client).await,
     };
-    let columns: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
-    let statement = format!("COPY {} ({}) FROM STDIN", arguments.into, columns.join(", "));
-    let csv = CopyOptions { force_null: target.without_empty_texts(source), ..csv_options() };
+    let columns = target.columns().await?;
+    if source.is_nameless() && !arguments.create {
+        source.name_by_place(&columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
+    }
+    let names: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
+    let wanted = Wanted {
+        columns: source.names().iter().map(|name| (name.clone(), target::type_of(&columns, name))).collect(),
+        required: columns.into_iter().filter(|column| column.required).map(|column| column.name).collect(),
+        csv: CopyOptions { force_null: target.without_empty_texts(&source), ..source.csv_options() },
+        zone: "UTC".to_string(),
+    };
+    let statement = format!("COPY {} ({}) FROM STDIN", arguments.into, names.join(", "));
     let progress = Progress::new("import", source.total);
-    let mut work = Work { source, progress, statement, csv, commit_rows: arguments.commit_rows };
+    let (source, rejects) = (Arc::new(source), reader.rejects.clone());
+    let mut work =
+        Work { source: Arc::clone(&source), reader, progress, statement, wanted, commit_rows: arguments.commit_rows };
     let copied = tokio::select! {
         copied = work.copy(target.client()) => copied,
         _ = ctrl_c() => Err(Failure::new("canceled").context("nothing was loaded")),
     };
-    match copied {
-        Ok(rows) => {
-            let done = work.progress.finish(rows);
-            let told = tokio::select! {
-                told = target.tell(rows) => told,
-                // The rows are there: only counting them is given up.
-                _ = ctrl_c() => None,
-            };
-            Ok(told.map_or(done.clone(), |told| format!("{done}; {told}")))
-        }
-        Err(failure) => Err(target.give_up(source, failure).await),
-    }
+    let rows = match copied {
+        Ok(rows) => rows,
+        Err(failure) => return Err(target.give_up(&source, failure).await),
+    };
+    let done = work.progress.finish(rows);
+    let told = tokio::select! {
+        told = target.tell(rows) => told,
+        // The rows are there: only counting them is given up.
+        _ = ctrl_c() => None,
+    };
+    let omitted = match &rejects {
+        Some(rejects) => rejects.lock().unwrap_or_else(PoisonError::into_inner).finish()?,
+        None => None,
+    };
+    Ok([Some(done), told, omitted].into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-struct Work<'a> {
-    source: &'a Source,
+struct Work {
+    source: Arc<Source>,
+    reader: Reader,
     progress: Progress,
     statement: String,
-    /// How a CSV file is read.
-    csv: CopyOptions,
+    wanted: Wanted,
     commit_rows: usize,
 }
 
-impl Work<'_> {
+impl Work {
     /// Copies all rows; answers how many they are.
     async fn copy(&mut self, client: &mut Client) -> Result<u64> {
         match client {
@@ -126,41 +173,20 @@ impl Work<'_> {
         let copy = copy_statement(client, &self.statement)?;
         let mut target = client.session.copy_in(&copy)?;
         target.commit_every(self.commit_rows);
-        let pushed = match self.source.format {
-            FileFormat::Csv => self.push_csv(client, &mut target).await,
-            _ => self.push_batches(client, &mut target).await,
-        };
-        if let Err(failure) = pushed {
-            return Err(remaining(failure, target.committed()));
+        self.wanted.columns = columns_of(&target);
+        self.wanted.zone = client.session.settings().time_zone().to_string();
+        for batch in self.reader.batches(&self.source, &self.wanted) {
+            let pushed = match batch.and_then(|batch| flattened(&batch)) {
+                Ok(batch) => self.push(client, &mut target, &batch).await,
+                Err(failure) => Err(failure),
+            };
+            pushed.map_err(|failure| remaining(failure, target.committed()))?;
+            // So that Ctrl-C is seen.
+            tokio::task::yield_now().await;
         }
         let committed = target.committed();
         let rows = target.finish(&mut client.session).await;
         rows.map_err(|error| remaining(Failure::from(error), committed))
-    }
-
-    async fn push_csv(&mut self, client: &mut Embedded, target: &mut CopyIn) -> Result<()> {
-        let zone = client.session.settings().time_zone().to_string();
-        let mut parser = CopyParser::new(&target.table().name, &columns_of(target), &self.csv, &zone)?;
-        let mut reader = self.source.csv()?;
-        let mut piece = vec![0; PIECE];
-        loop {
-            let count = reader.read(&mut piece)?;
-            let batches = if count == 0 { parser.finish().await? } else { parser.push(&piece[..count]).await? };
-            for batch in batches {
-                self.push(client, target, &batch).await?;
-            }
-            if count == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn push_batches(&mut self, client: &mut Embedded, target: &mut CopyIn) -> Result<()> {
-        for batch in self.source.batches()? {
-            let batch = flattened(&batch?)?;
-            self.push(client, target, &batch).await?;
-        }
-        Ok(())
     }
 
     async fn push(&mut self, client: &mut Embedded, target: &mut CopyIn, batch: &RecordBatch) -> Result<()> {
@@ -175,9 +201,15 @@ impl Work<'_> {
             let set = format!("SET copy_commit_rows = {}", self.commit_rows);
             client.execute(&set).await?;
         }
-        let (mut data, options): (Box<dyn CopyData>, String) = match self.source.format {
-            FileFormat::Csv => (Box::new(Bytes { reader: self.source.csv()? }), header_options(&self.csv)),
-            _ => (Box::new(Encoded::new(self.source)?), String::new()),
+        // What a server reads as it is need not be read here.
+        let as_it_is =
+            self.source.format == FileFormat::Csv && !self.reader.changes() && self.source.inputs().len() == 1;
+        let (mut data, options): (Box<dyn CopyData>, String) = match as_it_is {
+            true => (Box::new(Bytes { reader: self.source.inputs()[0].open()? }), csv_options(&self.wanted.csv)),
+            false => (
+                Box::new(Encoded { batches: self.reader.batches(&self.source, &self.wanted), encoder: None }),
+                String::new(),
+            ),
         };
         let statement = format!("{} WITH (FORMAT csv{options})", self.statement);
         let mut data = Shown { data: &mut *data, progress: &self.progress, done: self.source.done.clone() };
@@ -189,13 +221,26 @@ impl Work<'_> {
     }
 }
 
-/// The options of a CSV file with a header, as a statement has them.
-fn header_options(options: &CopyOptions) -> String {
-    let columns: Vec<String> = options.force_null.iter().map(|name| quoted(name)).collect();
-    match columns.is_empty() {
-        true => ", HEADER".to_string(),
-        false => format!(", HEADER, FORCE_NULL ({})", columns.join(", ")),
+/// The options of a CSV file, as a statement has them.
+pub fn csv_options(options: &CopyOptions) -> String {
+    let character = |name: &str, character: Option<char>| {
+        character.map(|character| format!(", {name} {}", literal(&character.to_string())))
+    };
+    let mut all: Vec<String> = [("DELIMITER", options.delimiter), ("QUOTE", options.quote), ("ESCAPE", options.escape)]
+        .into_iter()
+        .filter_map(|(name, value)| character(name, value))
+        .collect();
+    if let Some(null) = &options.null {
+        all.push(format!(", NULL {}", literal(null)));
     }
+    if options.header != CopyHeader::None {
+        all.push(", HEADER".to_string());
+    }
+    if !options.force_null.is_empty() {
+        let columns: Vec<String> = options.force_null.iter().map(|name| quoted(name)).collect();
+        all.push(format!(", FORCE_NULL ({})", columns.join(", ")));
+    }
+    all.concat()
 }
 
 /// Says how much of the file is in the table after a failure.
@@ -253,17 +298,13 @@ impl<R: Read> CopyData for Bytes<R> {
     }
 }
 
-/// A file's batches as csv.
+/// Batches as csv.
 struct Encoded {
-    batches: Box<dyn Iterator<Item = Result<RecordBatch>>>,
+    batches: Batches,
     encoder: Option<(SchemaRef, CopyEncoder)>,
 }
 
 impl Encoded {
-    fn new(source: &Source) -> Result<Encoded> {
-        Ok(Encoded { batches: source.batches()?, encoder: None })
-    }
-
     fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<u8>> {
         let batch = flattened(batch)?;
         let schema = batch.schema();
@@ -283,11 +324,14 @@ impl Encoded {
 
 impl CopyData for Encoded {
     fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
-        let other = |failure: Failure| std::io::Error::other(failure.message);
-        match self.batches.next() {
-            None => Ok(None),
-            Some(batch) => batch.and_then(|batch| self.encode(&batch)).map(Some).map_err(other),
+        while let Some(batch) = self.batches.next() {
+            let bytes = batch.and_then(|batch| self.encode(&batch)).map_err(std::io::Error::other)?;
+            // All rows of a batch may have been left out.
+            if !bytes.is_empty() {
+                return Ok(Some(bytes));
+            }
         }
+        Ok(None)
     }
 }
 

@@ -7,12 +7,13 @@ use std::io::{BufRead, Read};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use futures::executor::block_on;
-use keyspan::copy::CopyParser;
+use keyspan::copy::{CopyParser, Reading};
 use keyspan::text::ArrayText;
-use keyspan::{ColumnType, CopyFormat, CopyHeader, CopyOptions, Value};
+use keyspan::{ColumnType, CopyHeader, CopyOptions, Value};
 use serde_json::Value as Json;
 
 use crate::advice::Sample;
+use crate::dialect::Names;
 use crate::failure::{Failure, Result};
 use crate::infer::{Class, Seen};
 
@@ -24,12 +25,17 @@ const PIECE: usize = 1 << 18;
 pub struct Look {
     columns: Vec<Column>,
     sample: Sample,
+    reading: Reading,
+    tolerant: bool,
 }
 
 /// What was seen of a column.
 #[derive(Clone, Debug, Default)]
 struct Column {
+    /// As the table has it.
     name: String,
+    /// As the file has it.
+    source: String,
     /// The type that the user has said, or the file.
     given: Option<ColumnType>,
     seen: Seen,
@@ -37,9 +43,17 @@ struct Column {
     wrong: Option<String>,
 }
 
-/// The types that the user has said, by column.
+/// What the user has said of the file: types by column, and how its texts are read.
 #[derive(Clone, Debug, Default)]
-pub struct Given(Vec<(String, ColumnType)>);
+pub struct Given {
+    types: Vec<(String, ColumnType)>,
+    /// How columns are called in the table.
+    pub names: Names,
+    /// How texts are read.
+    pub reading: Reading,
+    /// Whether rows that do not fit are left out, so that a column has the type of most of its values.
+    pub tolerant: bool,
+}
 
 impl Given {
     /// From `COLUMN=TYPE`, any number of them.
@@ -52,17 +66,17 @@ impl Given {
                 parsed_type(ty).map_err(|failure| failure.context(format_args!("--type {argument}")))?,
             ))
         });
-        Ok(Given(given.collect::<Result<_>>()?))
+        Ok(Given { types: given.collect::<Result<_>>()?, ..Given::default() })
     }
 
     /// The type of a column.
     pub fn of(&self, column: &str) -> Option<ColumnType> {
-        self.0.iter().rev().find(|(name, _)| name == column).map(|(_, ty)| *ty)
+        self.types.iter().rev().find(|(name, _)| name == column).map(|(_, ty)| *ty)
     }
 
     /// Fails for a column that the file has not.
     pub fn check(&self, names: &[String]) -> Result<()> {
-        match self.0.iter().find(|(name, _)| !names.contains(name)) {
+        match self.types.iter().find(|(name, _)| !names.contains(name)) {
             Some((name, _)) => Err(Failure::new(format!("--type: the file has no column \"{name}\""))
                 .with_hint(format!("Its columns are {}.", names.join(", ")))),
             None => Ok(()),
@@ -71,7 +85,7 @@ impl Given {
 }
 
 /// `text`, `double precision`, `decimal(10,2)`.
-fn parsed_type(text: &str) -> Result<ColumnType> {
+pub fn parsed_type(text: &str) -> Result<ColumnType> {
     let (name, arguments) = match text.trim().split_once('(') {
         Some((name, rest)) => (name, rest.trim_end_matches(')')),
         None => (text.trim(), ""),
@@ -83,13 +97,16 @@ fn parsed_type(text: &str) -> Result<ColumnType> {
 }
 
 impl Look {
-    /// At the first rows of a CSV file with these columns.
-    pub fn at_csv(names: &[String], given: &Given, mut file: impl Read) -> Result<Look> {
-        let column = |name: &String| Column { name: name.clone(), given: given.of(name), ..Column::default() };
-        let mut look = Look { columns: names.iter().map(column).collect(), sample: Sample::default() };
+    /// At the first rows of a CSV file whose columns have these names in the table.
+    pub fn at_csv(names: &[String], given: &Given, options: &CopyOptions, mut file: impl Read) -> Result<Look> {
+        let column = |name: &String| Column::new(name, name, given.of(name));
+        let mut look = Look { columns: names.iter().map(column).collect(), ..Look::of(given) };
         let texts: Vec<(String, ColumnType)> = names.iter().map(|name| (name.clone(), ColumnType::Text)).collect();
-        let mut parser = CopyParser::new("the file", &texts, &csv_options(), "UTC")?;
-        let mut line = 2 + names.iter().map(|name| line_ends(name)).sum::<u64>();
+        let parser = CopyParser::new("the file", &texts, options, "UTC")?;
+        let mut parser = if given.tolerant { parser.leave_out(&[]) } else { parser };
+        let header = options.header != CopyHeader::None;
+        let mut line =
+            1 + names.iter().map(|name| line_ends(name)).sum::<u64>() * u64::from(header) + u64::from(header);
         let mut piece = vec![0; PIECE];
         while look.sample.room() > 0 {
             let count = file.read(&mut piece)?;
@@ -102,6 +119,10 @@ impl Look {
         Ok(look)
     }
 
+    fn of(given: &Given) -> Look {
+        Look { reading: given.reading.clone(), tolerant: given.tolerant, ..Look::default() }
+    }
+
     fn add_csv(&mut self, batch: &RecordBatch, line: &mut u64) {
         for row in 0..batch.num_rows().min(self.sample.room()) {
             self.sample.begin_row();
@@ -111,10 +132,14 @@ impl Look {
                 let text = text.value(row);
                 lines += line_ends(text);
                 // Quoted: no value where the column is not of texts.
-                if !text.is_empty() {
-                    self.columns[at].add(Class::of_text(text), *line, text);
+                let is_null = text.is_empty() || self.reading.is_null(text);
+                if !is_null {
+                    let text = self.reading.guessed(text);
+                    self.columns[at].add(Class::of_text(&text), *line, &text);
                 }
-                self.sample.add(at, text);
+                if text.is_empty() || !is_null {
+                    self.sample.add(at, text);
+                }
             }
             *line += lines;
         }
@@ -122,14 +147,17 @@ impl Look {
 
     /// At all lines of an NDJSON file: any may have a column that no other has.
     pub fn at_ndjson(given: &Given, mut lines: impl BufRead) -> Result<Look> {
-        let mut look = Look::default();
+        let mut look = Look::of(given);
         let (mut bytes, mut line) = (Vec::new(), 0);
         while lines.read_until(b'\n', &mut bytes)? > 0 {
             line += 1;
             if !bytes.trim_ascii().is_empty() {
-                let object: serde_json::Map<String, Json> = serde_json::from_slice(&bytes)
-                    .map_err(|error| Failure::new(format!("line {line} is not a JSON object: {error}")))?;
-                look.add_object(given, &object, line);
+                match serde_json::from_slice(&bytes) {
+                    Ok(object) => look.add_object(given, &object, line),
+                    // It is left out when the rows are read.
+                    Err(_) if given.tolerant => {}
+                    Err(error) => return Err(Failure::new(format!("line {line} is not a JSON object: {error}"))),
+                }
             }
             bytes.clear();
         }
@@ -142,11 +170,12 @@ impl Look {
             self.sample.begin_row();
         }
         for (name, value) in object {
-            let at = self.columns.iter().position(|column| column.name == *name).unwrap_or(self.columns.len());
+            let at = self.columns.iter().position(|column| column.source == *name).unwrap_or(self.columns.len());
             if at == self.columns.len() {
-                self.columns.push(Column { name: name.clone(), given: given.of(name), ..Column::default() });
+                let called = given.names.of(name);
+                self.columns.push(Column::new(name, &called, given.of(&called)));
             }
-            let Some((class, text)) = json_class(value) else { continue };
+            let Some((class, text)) = json_class(value, &self.reading) else { continue };
             self.columns[at].add(class, line, &text);
             if sampled {
                 self.sample.add(at, &text);
@@ -160,10 +189,12 @@ impl Look {
         given: &Given,
         batches: impl Iterator<Item = Result<RecordBatch>>,
     ) -> Result<Look> {
-        let column =
-            |name: &String, ty| Column { name: name.clone(), given: given.of(name).or(Some(ty)), ..Column::default() };
+        let column = |name: &String, ty| {
+            let called = given.names.of(name);
+            Column::new(name, &called, given.of(&called).or(Some(ty)))
+        };
         let columns = schema.fields().iter().map(|field| column(field.name(), column_type(field))).collect();
-        let mut look = Look { columns, sample: Sample::default() };
+        let mut look = Look { columns, ..Look::of(given) };
         for batch in batches {
             look.add_typed(&batch?)?;
             if look.sample.room() == 0 {
@@ -189,7 +220,12 @@ impl Look {
         Ok(())
     }
 
-    /// The columns' names, in order.
+    /// The columns' names in the file, in order.
+    pub fn sources(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.source.clone()).collect()
+    }
+
+    /// The columns' names in the table, in order.
     pub fn names(&self) -> Vec<String> {
         self.columns.iter().map(|column| column.name.clone()).collect()
     }
@@ -208,6 +244,11 @@ impl Look {
     /// # Errors
     /// Values that are not of their column's type.
     pub fn types(&self) -> Result<Vec<ColumnType>> {
+        if self.tolerant {
+            let most =
+                |column: &Column| column.given.unwrap_or_else(|| column.seen.ty().unwrap_or_else(|misfit| misfit.ty));
+            return Ok(self.columns.iter().map(most).collect());
+        }
         if let Some(wrong) = self.columns.iter().find_map(|column| column.wrong.as_ref()) {
             return Err(Failure::new(wrong).with_hint("Nothing was loaded. Mend the value, or say another --type."));
         }
@@ -256,6 +297,10 @@ impl Look {
 }
 
 impl Column {
+    fn new(source: &str, name: &str, given: Option<ColumnType>) -> Column {
+        Column { name: name.to_string(), source: source.to_string(), given, ..Column::default() }
+    }
+
     fn add(&mut self, class: Class, line: u64, text: &str) {
         self.seen.add(class, line, text);
         if let Some(ty) = self.given.filter(|_| self.wrong.is_none())
@@ -266,19 +311,19 @@ impl Column {
     }
 }
 
-/// How CSV files are read.
-pub fn csv_options() -> CopyOptions {
-    CopyOptions { format: CopyFormat::Csv, header: CopyHeader::Present, ..CopyOptions::default() }
-}
-
 /// A JSON value's class and text; `None` for null.
-fn json_class(value: &Json) -> Option<(Class, String)> {
+fn json_class(value: &Json, reading: &Reading) -> Option<(Class, String)> {
     Some(match value {
         Json::Null => return None,
         Json::Bool(truth) => (Class::Boolean, truth.to_string()),
         Json::Number(number) if number.is_i64() => (Class::Integer, number.to_string()),
         Json::Number(number) if number.is_u64() => (Class::Huge, number.to_string()),
         Json::Number(number) => (Class::Double, number.to_string()),
+        Json::String(text) if reading.is_null(text) => return None,
+        Json::String(text) if *reading != Reading::default() => {
+            let text = reading.guessed(text);
+            (if reading.decimal_comma { Class::of_text(&text) } else { Class::of_string(&text) }, text.into_owned())
+        }
         Json::String(text) => (Class::of_string(text), text.clone()),
         nested => (Class::Json, nested.to_string()),
     })

@@ -1,9 +1,8 @@
-//! Files to import: CSV, newline-delimited JSON, Parquet.
+//! Files to import: CSV, newline-delimited JSON, Parquet, Arrow; one, or several of the same columns.
 //!
-//! The rule: columns have names, and a file is read in batches however large it is. Of JSON only numbers and truth values
-//! are read as such, all else as texts: the columns of the table tell what they become.
+//! The rule: columns have names, and files are read in batches however large they are. Of JSON only numbers and truth
+//! values are read as such, all else as texts: the columns of the table tell what they become.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,14 +12,19 @@ use arrow::array::RecordBatch;
 use arrow::csv::reader::Format as CsvFormat;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use clap::ValueEnum;
-use keyspan::ColumnType;
+use keyspan::{ColumnType, CopyOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use crate::dialect::{Dialect, Header};
 use crate::failure::{Failure, Result};
+use crate::input::Input;
 use crate::look::{Given, Look};
 
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 16 * 1024;
+
+/// Batches of rows, one after the other.
+pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>>>;
 
 /// A format of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,140 +35,261 @@ pub enum FileFormat {
     Ndjson,
     /// Apache Parquet.
     Parquet,
+    /// Arrow's IPC file format, also called Feather.
+    Arrow,
 }
 
 impl FileFormat {
-    /// The format that was said, or the one of the file's extension.
+    /// The format that was said, or the one of the file's extension, before that of a compression.
     pub fn of(said: Option<FileFormat>, path: &Path) -> Result<FileFormat> {
         if let Some(format) = said {
             return Ok(format);
         }
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        match extension.to_ascii_lowercase().as_str() {
-            "csv" => Ok(FileFormat::Csv),
+        let mut name = path.to_string_lossy().to_ascii_lowercase();
+        for compression in [".gz", ".zst"] {
+            name = name.strip_suffix(compression).map(str::to_string).unwrap_or(name);
+        }
+        match Path::new(&name).extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+            "csv" | "tsv" => Ok(FileFormat::Csv),
             "ndjson" | "jsonl" | "json" => Ok(FileFormat::Ndjson),
             "parquet" | "pq" => Ok(FileFormat::Parquet),
+            "arrow" | "feather" | "ipc" => Ok(FileFormat::Arrow),
             _ => Err(Failure::new(format!("the format of {} is not told by its name", path.display()))
-                .with_hint("Say --format csv, ndjson or parquet.")),
+                .with_hint("Say --format csv, ndjson, parquet or arrow.")),
         }
+    }
+
+    /// Whether its values are texts, or types of their own.
+    pub fn is_text(self) -> bool {
+        matches!(self, FileFormat::Csv | FileFormat::Ndjson)
     }
 }
 
-/// A file to import.
+/// Files to import.
 #[derive(Debug)]
 pub struct Source {
-    path: PathBuf,
-    /// How to read it.
+    inputs: Vec<Input>,
+    /// How to read them.
     pub format: FileFormat,
-    /// Its columns, as they are read.
+    /// How their CSV is written.
+    dialect: Dialect,
+    /// Their columns, as they are read.
     schema: SchemaRef,
+    /// What the table calls these.
+    names: Vec<String>,
     /// The names of JSON columns with lists and objects, which are read as texts.
     nested: Vec<String>,
-    /// What was seen of its rows.
+    /// What was seen of their rows.
     look: Look,
-    /// What its progress is measured in: bytes, or the rows of Parquet.
+    /// What the progress is measured in: bytes, or rows where these are known; 0 if it is not known.
     pub total: u64,
     /// How much of the total has been read.
     pub done: Arc<AtomicU64>,
 }
 
 impl Source {
-    /// Opens a file and finds out its columns. To make a table of them, looks at its rows: `create` are the types that
-    /// are known beforehand.
-    pub fn open(path: &Path, said: Option<FileFormat>, create: Option<&Given>) -> Result<Source> {
-        let format = FileFormat::of(said, path)?;
+    /// Opens files and finds out their columns. To make a table of them, looks at their rows: `given` are the types that
+    /// are known beforehand, and how texts are read.
+    pub fn open(
+        paths: &[PathBuf],
+        said: Option<FileFormat>,
+        dialect: &Dialect,
+        given: &Given,
+        create: bool,
+    ) -> Result<Source> {
+        let done = Arc::default();
+        let inputs = Input::find(paths, &done)?;
+        let Some(first) = inputs.first() else { return Err(Failure::new("no file is named")) };
+        let format = FileFormat::of(said, first.path())?;
         let mut source = Source {
-            path: path.to_path_buf(),
             format,
+            dialect: dialect.clone(),
             schema: Arc::new(Schema::empty()),
+            names: Vec::new(),
             nested: Vec::new(),
             look: Look::default(),
             total: 0,
-            done: Arc::default(),
+            done,
+            inputs,
         };
-        source.find_columns(create).map_err(|failure| source.named(failure))?;
+        source.find_columns(given, create).map_err(|failure| failure.context(source.name()))?;
         Ok(source)
     }
 
-    fn find_columns(&mut self, create: Option<&Given>) -> Result<()> {
-        let file = File::open(&self.path)?;
-        self.total = file.metadata()?.len();
+    fn find_columns(&mut self, given: &Given, create: bool) -> Result<()> {
+        if self.format != FileFormat::Csv {
+            self.inputs.iter_mut().try_for_each(Input::spool)?;
+        }
+        self.total = self.inputs.iter().map(Input::size).sum::<Result<u64>>()?;
         match self.format {
-            FileFormat::Csv => self.schema = header(file)?,
+            FileFormat::Csv => self.find_csv_columns()?,
             FileFormat::Ndjson => {
-                let none = Given::default();
-                self.look = Look::at_ndjson(create.unwrap_or(&none), BufReader::new(file))?;
+                self.look = Look::at_ndjson(given, self.all_lines()?)?;
                 (self.schema, self.nested) = json_schema(&self.look);
             }
-            FileFormat::Parquet => {
-                let reader = ParquetRecordBatchReaderBuilder::try_new(file)?;
-                self.total = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
-                self.schema = reader.schema().clone();
-            }
+            FileFormat::Parquet | FileFormat::Arrow => self.find_typed_columns()?,
         }
         if self.schema.fields().is_empty() {
             return Err(Failure::new("the file has no columns"));
         }
-        if let Some(given) = create {
-            given.check(&self.names())?;
+        let sources: Vec<String> = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        given.names.check(&sources)?;
+        self.names = sources.iter().map(|name| given.names.of(name)).collect();
+        if let Some(twice) = self.names.iter().enumerate().find(|(at, name)| self.names[..*at].contains(name)) {
+            let failure = Failure::new(format!("two columns of the file are called \"{}\"", twice.1));
+            return Err(failure.with_hint("Give one of them another name in the file's header."));
+        }
+        if create {
+            given.check(&self.names)?;
             self.look_at_rows(given)?;
+        }
+        Ok(())
+    }
+
+    fn find_csv_columns(&mut self) -> Result<()> {
+        let mut found: Option<(String, SchemaRef)> = None;
+        for at in 0..self.inputs.len() {
+            let mut reader = self.inputs[at].look()?;
+            if at == 0 {
+                if self.inputs[0].path().to_string_lossy().contains(".tsv") {
+                    self.dialect.delimiter.get_or_insert('\t');
+                }
+                let first = reader.fill_buf()?.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                self.dialect.sniff(&String::from_utf8_lossy(first));
+            }
+            let schema = header(reader, &self.dialect)?;
+            match &found {
+                Some((first, other)) if other != &schema => {
+                    return Err(differing(first, other, &self.inputs[at].name(), &schema));
+                }
+                Some(_) => {}
+                None => found = Some((self.inputs[at].name(), schema)),
+            }
+        }
+        self.schema = found.map_or_else(|| Arc::new(Schema::empty()), |(_, schema)| schema);
+        Ok(())
+    }
+
+    fn find_typed_columns(&mut self) -> Result<()> {
+        let (mut rows, mut found) = (0, None::<(String, SchemaRef)>);
+        for input in &self.inputs {
+            let (schema, count) = typed_schema(self.format, input)?;
+            rows += count;
+            match &found {
+                Some((first, other)) if other != &schema => {
+                    return Err(differing(first, other, &input.name(), &schema));
+                }
+                Some(_) => {}
+                None => found = Some((input.name(), schema)),
+            }
+        }
+        self.schema = found.map_or_else(|| Arc::new(Schema::empty()), |(_, schema)| schema);
+        if self.format == FileFormat::Parquet {
+            self.total = rows;
         }
         Ok(())
     }
 
     fn look_at_rows(&mut self, given: &Given) -> Result<()> {
         match self.format {
-            FileFormat::Csv => self.look = Look::at_csv(&self.names(), given, File::open(&self.path)?)?,
+            FileFormat::Csv => {
+                self.look = Look::at_csv(&self.names, given, &self.csv_options(), self.inputs[0].look()?)?;
+            }
             FileFormat::Ndjson => {}
-            FileFormat::Parquet => {
-                self.look = Look::at_typed(&self.schema, given, self.batches()?)?;
+            FileFormat::Parquet | FileFormat::Arrow => {
+                self.look = Look::at_typed(&self.schema, given, self.batches(&self.inputs[0])?)?;
                 self.done.store(0, Ordering::Relaxed);
             }
         }
         Ok(())
     }
 
-    /// The failure, with the file's name in front.
-    fn named(&self, failure: Failure) -> Failure {
-        failure.context(self.path.display())
+    /// The lines of all files, one after the other.
+    fn all_lines(&self) -> Result<impl BufRead + use<>> {
+        let mut all: Box<dyn Read> = Box::new(io::empty());
+        for input in &self.inputs {
+            // A file may end without a line's end.
+            all = Box::new(all.chain(input.look()?).chain(&b"\n"[..]));
+        }
+        Ok(BufReader::with_capacity(1 << 18, all))
     }
 
-    /// The types of the columns of a table that is made for it.
+    /// What errors call the files: the first of them, if there are several.
+    pub fn name(&self) -> String {
+        let first = self.inputs.first().map(Input::name).unwrap_or_default();
+        if self.inputs.len() > 1 { format!("{first} and {} more", self.inputs.len() - 1) } else { first }
+    }
+
+    /// The files.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// The types of the columns of a table that is made for them.
     ///
     /// # Errors
     /// Values that are not of their column's type.
     pub fn types(&self) -> Result<Vec<ColumnType>> {
-        self.look.types().map_err(|failure| self.named(failure))
+        self.look.types().map_err(|failure| failure.context(self.name()))
     }
 
-    /// What was seen of its rows, if a table is to be made for them.
+    /// What was seen of their rows, if a table is to be made for them.
     pub fn look(&self) -> &Look {
         &self.look
     }
 
-    /// The names of the columns, in order.
-    pub fn names(&self) -> Vec<String> {
+    /// The names of the columns in the table, in order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The names of the columns in the files, in order.
+    pub fn sources(&self) -> Vec<String> {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The bytes of a CSV file, with its header line.
-    pub fn csv(&self) -> Result<impl Read + use<>> {
-        self.counted()
+    /// Whether the columns have only their places for names: CSV without a header.
+    pub fn is_nameless(&self) -> bool {
+        self.format == FileFormat::Csv && self.dialect.header == Header::No
+    }
+
+    /// Calls columns that have no names as the table does, in order.
+    pub fn name_by_place(&mut self, columns: &[String]) {
+        let sources = self.sources();
+        for ((name, source), column) in self.names.iter_mut().zip(sources).zip(columns) {
+            if *name == source {
+                column.clone_into(name);
+            }
+        }
+    }
+
+    /// How CSV files are read.
+    pub fn csv_options(&self) -> CopyOptions {
+        self.dialect.options()
     }
 
     /// The batches of a file that is not CSV.
-    pub fn batches(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>>>> {
-        if self.format == FileFormat::Parquet {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&self.path)?)?;
-            let reader = builder.with_batch_size(BATCH_ROWS).build()?;
-            let done = self.done.clone();
-            return Ok(Box::new(reader.map(move |batch| {
-                let batch = batch?;
-                done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-                Ok(batch)
-            })));
+    pub fn batches(&self, input: &Input) -> Result<Batches> {
+        match self.format {
+            FileFormat::Parquet => {
+                let builder = ParquetRecordBatchReaderBuilder::try_new(input.file()?)?;
+                let reader = builder.with_batch_size(BATCH_ROWS).build()?;
+                let done = self.done.clone();
+                Ok(Box::new(reader.map(move |batch| {
+                    let batch = batch?;
+                    done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                    Ok(batch)
+                })))
+            }
+            FileFormat::Arrow => {
+                let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None)?;
+                Ok(Box::new(reader.map(|batch| batch.map_err(Failure::from))))
+            }
+            FileFormat::Csv | FileFormat::Ndjson => self.json_batches(input.open()?),
         }
-        let lines = BufReader::with_capacity(1 << 20, self.counted()?);
+    }
+
+    fn json_batches(&self, lines: Box<dyn BufRead + Send>) -> Result<Batches> {
         let reader: Box<dyn BufRead> = match self.nested.is_empty() {
             true => Box::new(lines),
             false => {
@@ -176,28 +301,59 @@ impl Source {
         let batches = builder.with_coerce_primitive(true).build(reader)?;
         Ok(Box::new(batches.map(|batch| batch.map_err(Failure::from))))
     }
+}
 
-    fn counted(&self) -> Result<Counted> {
-        Ok(Counted { file: File::open(&self.path)?, done: self.done.clone() })
+/// The columns and, where it is known, the number of rows of a file whose values have types.
+fn typed_schema(format: FileFormat, input: &Input) -> Result<(SchemaRef, u64)> {
+    if format == FileFormat::Arrow {
+        let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None);
+        let reader = reader.map_err(|error| Failure::from(error).context("it is no Arrow IPC file"))?;
+        return Ok((reader.schema(), 0));
     }
+    let reader = ParquetRecordBatchReaderBuilder::try_new(input.file()?)?;
+    let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
+    Ok((reader.schema().clone(), rows))
+}
+
+fn differing(first: &str, schema: &SchemaRef, second: &str, other: &SchemaRef) -> Failure {
+    let names = |schema: &SchemaRef| -> String {
+        schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let failure =
+        Failure::new(format!("{second} has other columns than {first}: {} and {}", names(other), names(schema)));
+    failure.with_hint("Files of one import have the same columns in the same order; import the others by themselves.")
 }
 
 /// The columns of a CSV file, by its header line. One without a name, as pandas writes its index, is called by its
-/// place.
-fn header(file: File) -> Result<SchemaRef> {
-    let (header, _) = CsvFormat::default().with_header(true).infer_schema(file, Some(0))?;
+/// place, as are all of a file without a header.
+fn header(file: impl Read, dialect: &Dialect) -> Result<SchemaRef> {
+    let mut format = CsvFormat::default().with_header(dialect.header == Header::Yes);
+    let byte = |character: char| u8::try_from(character).unwrap_or(b',');
+    if let Some(delimiter) = dialect.delimiter {
+        format = format.with_delimiter(byte(delimiter));
+    }
+    if let Some(quote) = dialect.quote {
+        format = format.with_quote(byte(quote));
+    }
+    if let Some(escape) = dialect.escape {
+        format = format.with_escape(byte(escape));
+    }
+    let rows = if dialect.header == Header::Yes { 0 } else { 1 };
+    let (header, _) = format.infer_schema(file, Some(rows))?;
     let name = |(at, field): (usize, &FieldRef)| match field.name().trim() {
-        "" => format!("column{}", at + 1),
-        _ => field.name().clone(),
+        // What other programs write in front to say that it is UTF-8 belongs to no name.
+        name if name.trim_start_matches('\u{feff}').is_empty() => format!("column{}", at + 1),
+        _ if dialect.header == Header::No => format!("column{}", at + 1),
+        _ => field.name().trim_start_matches('\u{feff}').to_string(),
     };
     let names = header.fields().iter().enumerate().map(name);
     Ok(Arc::new(Schema::new(names.map(|name| Field::new(name, DataType::Utf8, true)).collect::<Vec<_>>())))
 }
 
-/// How the lines of an NDJSON file are read: the columns, and the names of those with lists and objects.
+/// How the lines of NDJSON files are read: the columns, and the names of those with lists and objects.
 fn json_schema(look: &Look) -> (SchemaRef, Vec<String>) {
     let (mut fields, mut nested) = (Vec::new(), Vec::new());
-    for (at, name) in look.names().into_iter().enumerate() {
+    for (at, name) in look.sources().into_iter().enumerate() {
         let ty = look.read_type(at);
         if ty == Some(ColumnType::Json) {
             nested.push(name.clone());
@@ -248,20 +404,6 @@ impl<R: BufRead> Read for Flattened<R> {
     }
 }
 
-/// Counts the bytes that are read.
-struct Counted {
-    file: File,
-    done: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.done.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,10 +415,20 @@ mod tests {
         let path = folder.path().join("x.ndjson");
         let lines = "{\"k\": 1, \"j\": {\"a\": 1}}\n\n{\"k\": 2, \"j\": {\"b\": [null]}}\n{\"k\": 3}";
         std::fs::write(&path, lines).expect("written");
-        let source = Source::open(&path, None, None).expect("a source");
-        let batches: Vec<RecordBatch> = source.batches().expect("batches").collect::<Result<_>>().expect("rows");
+        let (dialect, given) = (Dialect::default(), Given::default());
+        let source = Source::open(&[path], None, &dialect, &given, false).expect("a source");
+        let batches = source.batches(&source.inputs[0]).expect("batches");
+        let batches: Vec<RecordBatch> = batches.collect::<Result<_>>().expect("rows");
         let column = batches[0].column_by_name("j").expect("a column").as_string::<i32>().clone();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\":1}"), Some("{\"b\":[null]}"), None]);
         assert_eq!(source.nested, ["j"]);
+    }
+
+    #[test]
+    fn compressed_files_keep_their_format() {
+        let format = |name: &str| FileFormat::of(None, Path::new(name)).ok();
+        assert_eq!(format("a.CSV.gz"), Some(FileFormat::Csv));
+        assert_eq!(format("a.json.zst"), Some(FileFormat::Ndjson));
+        assert_eq!((format("a.feather"), format("a.gz"), format("-")), (Some(FileFormat::Arrow), None, None));
     }
 }

@@ -6,7 +6,9 @@ use keyspan::{ColumnType, quoted};
 
 use crate::client::{Client, Column, Sink};
 use crate::failure::{Failure, Result};
+use crate::look::parsed_type;
 use crate::progress::grouped;
+use crate::script::literal;
 use crate::source::Source;
 
 /// A table.
@@ -37,7 +39,7 @@ impl<'a> Target<'a> {
         types: Vec<ColumnType>,
         key: Option<&str>,
     ) -> Result<Target<'a>> {
-        let statement = create_table(name, &source.names(), &types, key);
+        let statement = create_table(name, source.names(), &types, key);
         let created = client.run(&statement, &mut Cell::default(), &mut ()).await;
         created.map_err(|failure| failure.context("creating the table"))?;
         let mut notices = source.look().notices();
@@ -57,11 +59,26 @@ impl<'a> Target<'a> {
         self.client
     }
 
+    /// The columns of the table, in order; none if the catalog does not tell.
+    pub async fn columns(&mut self) -> Result<Vec<TableColumn>> {
+        let query = format!(
+            "SELECT attname, pg_catalog.format_type(atttypid, atttypmod), attnotnull FROM pg_catalog.pg_attribute \
+             WHERE attrelid = {}::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            literal(self.name)
+        );
+        let mut columns = Columns::default();
+        self.client.run(&query, &mut columns, &mut ()).await?;
+        Ok(columns.0)
+    }
+
     /// Columns in which a quoted nothing is no value: those of a new table that are not of texts.
     pub fn without_empty_texts(&self, source: &Source) -> Vec<String> {
         let types = self.made.iter().flatten();
-        let pairs = source.names().into_iter().zip(types);
-        pairs.filter(|(_, ty)| !matches!(ty, ColumnType::Text | ColumnType::Ascii)).map(|(name, _)| name).collect()
+        let pairs = source.names().iter().zip(types);
+        pairs
+            .filter(|(_, ty)| !matches!(ty, ColumnType::Text | ColumnType::Ascii))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Says what became of so many rows of a file: answers how many have overwritten others, if any has.
@@ -99,7 +116,7 @@ impl<'a> Target<'a> {
     /// Which argument goes on after a value that does not fit the type of its column.
     fn with_type_hint(&self, failure: Failure, source: &Source) -> Failure {
         let told = format!("{} {}", failure.message, failure.detail.as_deref().unwrap_or_default());
-        let columns = source.names().into_iter().zip(self.made.iter().flatten());
+        let columns = source.names().iter().zip(self.made.iter().flatten());
         let mut found = columns.filter(|(name, _)| told.contains(&format!(", column {name}: ")));
         let Some((name, ty)) = found.next().filter(|_| failure.hint.is_none()) else { return failure };
         let wider = if *ty == ColumnType::BigInt { format!("--type '{name}=double' or ") } else { String::new() };
@@ -124,6 +141,64 @@ fn create_table(table: &str, names: &[String], types: &[ColumnType], key: Option
         names.iter().zip(types).map(|(name, ty)| format!("{} {}", quoted(name), ty.name())).collect();
     parts.extend(key.map(|key| format!("PRIMARY KEY ({key})")));
     format!("CREATE TABLE {table} ({})", parts.join(", "))
+}
+
+/// Shows the table that would be made for files, and the key that it could have.
+pub fn propose(name: &str, source: &Source, types: &[ColumnType], key: Option<&str>) {
+    println!("{};", create_table(name, source.names(), types, key));
+    source.look().notices().iter().for_each(|notice| eprintln!("{notice}"));
+    if let Some(hint) = source.look().key_hint(types).filter(|_| key.is_none()) {
+        eprintln!("HINT:  {hint}");
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    ty: ColumnType,
+    /// Whether it takes no nulls.
+    pub required: bool,
+}
+
+/// The type that a column's texts are read as. Those whose values nest, or that are not there, are left to the database.
+pub fn type_of(columns: &[TableColumn], name: &str) -> ColumnType {
+    columns.iter().find(|column| column.name == name).map_or(ColumnType::Text, |column| column.ty)
+}
+
+/// Collects columns.
+#[derive(Default)]
+struct Columns(Vec<TableColumn>);
+
+impl Sink for Columns {
+    fn wants_json(&self) -> bool {
+        false
+    }
+
+    fn columns(&mut self, _: Vec<Column>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, cells: Vec<Option<String>>) -> std::io::Result<()> {
+        let mut cells = cells.into_iter().map(Option::unwrap_or_default);
+        let (name, ty, required) = (cells.next(), cells.next(), cells.next());
+        let ty = parsed_type(&ty.unwrap_or_default()).ok().filter(|ty| ty.is_scalar());
+        self.0.push(TableColumn {
+            name: name.unwrap_or_default(),
+            ty: ty.unwrap_or(ColumnType::Text),
+            required: required.as_deref() == Some("t"),
+        });
+        Ok(())
+    }
+
+    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn done(&mut self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The first value of an answer.

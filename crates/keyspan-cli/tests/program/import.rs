@@ -1,5 +1,8 @@
 //! Files of users into tables: the types and keys of new tables, bad values, and what is left after a failure.
 
+use std::fs;
+use std::io::Write;
+
 use crate::place::Place;
 
 #[test]
@@ -146,4 +149,124 @@ fn files_as_programs_write_them() {
         assert!(error.contains("line 3"), "{error}");
         assert_eq!(place.types(), "");
     }
+}
+
+#[test]
+fn files_of_other_dialects_are_read() {
+    let csv = "Sensor ID;at;v\nä;25.01.2024 10:00;1.234,5\n\"b;c\";26.01.2024 10:00;n/a\n";
+    let more = [
+        "--map",
+        "Sensor ID=sensor",
+        "--decimal-comma",
+        "--null",
+        "n/a",
+        "--timestamp-format",
+        "%d.%m.%Y %H:%M",
+        "--key",
+        "sensor, at",
+    ];
+    for place in Place::both() {
+        place.create("x.csv", csv, &more).unwrap();
+        assert_eq!(place.types(), "sensor,text;at,timestamp without time zone;v,double precision;");
+        let rows = "ä,2024-01-25 10:00:00,1234.5\nb;c,2024-01-26 10:00:00,\n";
+        assert_eq!(place.query("SELECT sensor, at, v FROM t ORDER BY at"), rows);
+        place.drop_table();
+        // Without a header columns are found by their places.
+        assert!(place.run(&["sql", "-c", "CREATE TABLE t (a int PRIMARY KEY, b date, c text)"]).status.success());
+        let bare = "1|03/04/2024|'x|''y'\n2||\n";
+        let dialect = ["--delimiter", "|", "--quote", "'", "--header", "no", "--date-format", "%d/%m/%Y"];
+        place.import("y.csv", bare, &dialect).unwrap();
+        assert_eq!(place.query("SELECT * FROM t ORDER BY a"), "1,2024-04-03,x|'y\n2,,\n");
+        let error = place.import("y.csv", "1|2024-04-03|x\n", &dialect).unwrap_err();
+        assert!(error.contains("is not of the format \"%d/%m/%Y\"") && error.contains("line 1, column b"), "{error}");
+        for (wrong, told) in [
+            (["--map", "x=y"], "no column \"x\""),
+            (["--date-format", "%Q"], "not a format of dates"),
+            (["--on-error", "maybe"], "stop, skip or reject FILE"),
+        ] {
+            assert!(place.import("z.csv", "a\n1\n", &wrong).unwrap_err().contains(told), "{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_fit_are_skipped_or_rejected() {
+    let csv = "k,v,at\n1,1.5,2024-01-25\n2,x,2024-01-25\n,3,2024-01-25\n4,4\n5,5,never\n6,6,2024-01-26\n";
+    let ndjson = "{\"k\": 1, \"v\": 1.5}\n\nnonsense\n{\"k\": \"x\", \"v\": 2}\n{\"k\": 6, \"at\": \"2024-01-26\"}\n";
+    for place in Place::both() {
+        let table = "CREATE TABLE t (k int PRIMARY KEY, v double, at date)";
+        assert!(place.run(&["sql", "-c", table]).status.success());
+        assert!(place.import("x.csv", csv, &[]).is_err());
+        assert_eq!(place.query("SELECT count(*) FROM t"), "0\n");
+        let rejects = place.folder.path().join("rejects.csv");
+        let (out, told) = place.import("x.csv", csv, &["--on-error", "reject", rejects.to_str().unwrap()]).unwrap();
+        assert!(out.contains("2 rows") && out.contains("4 rows were left out, see "), "{out}");
+        assert!(told.contains("x.csv, line 3, column v: invalid input syntax"), "{told}");
+        assert_eq!(place.query("SELECT k, at FROM t ORDER BY k"), "1,2024-01-25\n6,2024-01-26\n");
+        let written = fs::read_to_string(&rejects).unwrap();
+        assert_eq!(written.lines().count(), 5, "{written}");
+        for line in [",3,v,", ",4,k,", ",5,,", ",6,at,"] {
+            assert!(written.contains(line), "{written}");
+        }
+        assert!(place.run(&["sql", "-c", "TRUNCATE t"]).status.success());
+        let (out, told) = place.import("x.ndjson", ndjson, &["--on-error", "skip"]).unwrap();
+        assert!(out.contains("2 rows") && told.contains("line 3: not a JSON object"), "{out}{told}");
+        assert!(told.contains("line 4, column k"), "{told}");
+        assert_eq!(place.query("SELECT k, v FROM t ORDER BY k"), "1,1.5\n6,\n");
+        place.drop_table();
+        let (out, _) = place.create("x.csv", csv, &["--on-error", "skip", "--key", "k"]).unwrap();
+        assert!(out.contains("2 rows") && out.contains("4 rows were left out"), "{out}");
+        assert_eq!(place.types(), "k,bigint;v,double precision;at,date;");
+        place.drop_table();
+    }
+}
+
+#[test]
+fn several_and_compressed_files_are_one_import() {
+    for place in Place::both() {
+        let path = |name: &str| place.folder.path().join(name);
+        let mut gzip = flate2::write::GzEncoder::new(fs::File::create(path("p1.csv.gz")).unwrap(), Default::default());
+        gzip.write_all(b"k,v\n1,a\n").unwrap();
+        gzip.finish().unwrap();
+        fs::write(path("p2.csv.zst"), zstd::encode_all(b"k,v\n2,b\n".as_slice(), 0).unwrap()).unwrap();
+        fs::write(path("p3.csv"), "k,v\n3,c").unwrap();
+        let pattern = path("p*.csv*");
+        let import = ["import", pattern.to_str().unwrap(), "--into", "t", "--create", "--key", "k"];
+        let output = place.run(&import);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(place.query("SELECT * FROM t ORDER BY k"), "1,a\n2,b\n3,c\n");
+        fs::write(path("p4.csv"), "k,w\n4,d\n").unwrap();
+        let output = place.run(&["import", pattern.to_str().unwrap(), "--into", "t"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("p4.csv has other columns than"), "{error}");
+        fs::write(path("p4.csv"), "k,v\nx,d\n").unwrap();
+        let output = place.run(&["import", pattern.to_str().unwrap(), "--into", "t"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("p4.csv") && error.contains("line 2, column k"), "{error}");
+        let piped = place.piped(&["import", "-", "--format", "csv", "--into", "t"], b"v,k\ne,5\n");
+        assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
+        assert_eq!(place.query("SELECT v FROM t WHERE k = 5"), "e\n");
+        // Out again, in every format, and in once more.
+        for file in ["t.csv.gz", "t.ndjson.zst", "t.parquet", "t.arrow", "t.tsv"] {
+            let file = path(file);
+            let output = place.run(&["export", "t", "--to", file.to_str().unwrap()]);
+            assert!(output.status.success(), "{file:?} {}", String::from_utf8_lossy(&output.stderr));
+            assert!(String::from_utf8_lossy(&output.stdout).contains(": 4 rows, "), "{file:?}");
+            let import = ["import", file.to_str().unwrap(), "--into", "again", "--create", "--key", "k"];
+            let output = place.run(&import);
+            assert!(output.status.success(), "{file:?} {}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(place.query("SELECT * FROM again ORDER BY k"), "1,a\n2,b\n3,c\n5,e\n", "{file:?}");
+            assert!(place.run(&["sql", "-c", "DROP TABLE again"]).status.success());
+        }
+    }
+}
+
+#[test]
+fn a_proposal_makes_nothing() {
+    let place = Place::embedded();
+    let csv = "sensor,at,v\ns1,2024-01-25 10:00:00,1\ns1,2024-01-25 10:01:00,2\ns2,2024-01-25 10:00:00,1\n";
+    let (out, told) = place.create("x.csv", csv, &["--dry-run"]).unwrap();
+    assert_eq!(out, "CREATE TABLE t (sensor text, at timestamp without time zone, v bigint);\n");
+    assert!(told.contains("--key 'sensor, at'"), "{told}");
+    assert_eq!(place.types(), "");
 }

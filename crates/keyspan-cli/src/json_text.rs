@@ -1,0 +1,150 @@
+//! Lines of JSON objects as the rows of COPY's text format, one line for each object.
+//!
+//! The rule: a value keeps its text, so that it is read as the same text of a CSV file would be. A line that is no object
+//! gives no row and is told.
+
+use std::io::{self, BufRead, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use keyspan::copy::Rejected;
+use serde_json::Value as Json;
+
+/// What became of lines that gave no row.
+#[derive(Debug, Default)]
+pub struct Omitted {
+    /// All of them, blank ones too, in order.
+    lines: Vec<u64>,
+    /// Those that are no objects.
+    rejected: Vec<Rejected>,
+}
+
+impl Omitted {
+    /// The line of the file that gave a row, both counted from 1.
+    pub fn line_of(&self, row: u64) -> u64 {
+        let mut line = row;
+        for omitted in &self.lines {
+            if *omitted > line {
+                break;
+            }
+            line += 1;
+        }
+        line
+    }
+
+    /// The lines that are no objects, since this was last asked.
+    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+        std::mem::take(&mut self.rejected)
+    }
+}
+
+/// Reads objects as rows.
+pub struct JsonText<R> {
+    lines: R,
+    columns: Vec<String>,
+    /// Whether lines that are no objects are left out.
+    tolerant: bool,
+    omitted: Arc<Mutex<Omitted>>,
+    line: u64,
+    row: Vec<u8>,
+    at: usize,
+}
+
+impl<R: BufRead> JsonText<R> {
+    /// The objects of these lines, their members by name.
+    pub fn new(lines: R, columns: Vec<String>, tolerant: bool, omitted: Arc<Mutex<Omitted>>) -> JsonText<R> {
+        JsonText { lines, columns, tolerant, omitted, line: 0, row: Vec::new(), at: 0 }
+    }
+
+    /// The next row; an empty one at the end.
+    fn next_row(&mut self) -> io::Result<()> {
+        self.row.clear();
+        self.at = 0;
+        let mut bytes = Vec::new();
+        while self.lines.read_until(b'\n', &mut bytes)? > 0 {
+            self.line += 1;
+            let content = bytes.trim_ascii();
+            match serde_json::from_slice::<serde_json::Map<String, Json>>(content) {
+                Ok(object) => {
+                    write_row(&self.columns, &object, &mut self.row);
+                    return Ok(());
+                }
+                Err(error) => self.omit(content, &error)?,
+            }
+            bytes.clear();
+        }
+        Ok(())
+    }
+
+    fn omit(&mut self, content: &[u8], error: &serde_json::Error) -> io::Result<()> {
+        let reason = format!("not a JSON object: {error}");
+        if !content.is_empty() && !self.tolerant {
+            return Err(io::Error::other(format!("line {}: {reason}", self.line)));
+        }
+        let mut omitted = self.omitted.lock().unwrap_or_else(PoisonError::into_inner);
+        omitted.lines.push(self.line);
+        if !content.is_empty() {
+            let (line, content) = (self.line, content.to_vec());
+            omitted.rejected.push(Rejected { line, column: None, value: None, reason, content });
+        }
+        Ok(())
+    }
+}
+
+fn write_row(columns: &[String], object: &serde_json::Map<String, Json>, row: &mut Vec<u8>) {
+    for (index, column) in columns.iter().enumerate() {
+        if index > 0 {
+            row.push(b'\t');
+        }
+        match object.get(column) {
+            None | Some(Json::Null) => row.extend_from_slice(b"\\N"),
+            Some(Json::String(text)) => escape(text, row),
+            Some(other) => escape(&other.to_string(), row),
+        }
+    }
+    row.push(b'\n');
+}
+
+fn escape(text: &str, row: &mut Vec<u8>) {
+    for byte in text.bytes() {
+        match byte {
+            b'\\' => row.extend_from_slice(b"\\\\"),
+            b'\n' => row.extend_from_slice(b"\\n"),
+            b'\r' => row.extend_from_slice(b"\\r"),
+            b'\t' => row.extend_from_slice(b"\\t"),
+            other => row.push(other),
+        }
+    }
+}
+
+impl<R: BufRead> Read for JsonText<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.row.len() {
+            self.next_row()?;
+        }
+        let count = (&self.row[self.at..]).read(buffer)?;
+        self.at += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_become_rows_and_lines_stay_known() {
+        let lines = "{\"a\": \"x\\ty\\\\\", \"b\": 1.5}\n\nnonsense\n{\"b\": [1, null]}\n";
+        let omitted = Arc::default();
+        let columns = vec!["a".to_string(), "b".to_string()];
+        let mut rows = String::new();
+        let mut reader = JsonText::new(lines.as_bytes(), columns.clone(), true, Arc::clone(&omitted));
+        reader.read_to_string(&mut rows).expect("rows");
+        assert_eq!(rows, "x\\ty\\\\\t1.5\n\\N\t[1,null]\n");
+        let mut omitted = omitted.lock().expect("no panic");
+        assert_eq!((omitted.line_of(1), omitted.line_of(2)), (1, 4));
+        let rejected = omitted.take_rejected();
+        assert_eq!((rejected.len(), rejected[0].line, rejected[0].content.as_slice()), (1, 3, b"nonsense".as_slice()));
+        let mut strict = JsonText::new(lines.as_bytes(), columns, false, Arc::default());
+        assert!(strict.read_to_string(&mut String::new()).is_err());
+    }
+}
