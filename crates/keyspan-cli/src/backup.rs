@@ -24,7 +24,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let to = std::path::absolute(&arguments.to)?;
     let runtime = open::runtime()?;
-    match (&arguments.place.data, &arguments.place.url) {
+    let place = arguments.place.found()?;
+    match (&place.data, &place.url) {
         (Some(data), _) => {
             let _within = runtime.enter();
             stopped(&runtime, data, &to)

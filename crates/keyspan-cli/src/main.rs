@@ -7,6 +7,8 @@ mod advice;
 mod backup;
 mod check;
 mod client;
+mod completions;
+mod config;
 mod demo;
 mod dialect;
 mod export;
@@ -58,6 +60,8 @@ enum Command {
     Backup(backup::Arguments),
     Restore(restore::Arguments),
     Role(role::Arguments),
+    Config(serve::ConfigArguments),
+    Completions(completions::Arguments),
     Demo(demo::Arguments),
 }
 
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Role(arguments) => role::run(&arguments),
+        Command::Config(arguments) => serve::show(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, <Arguments as clap::CommandFactory>::command()),
         Command::Demo(arguments) => demo::run(&arguments),
     };
     match result {

@@ -7,16 +7,17 @@ use keyspan::{Database, Options};
 use tokio::runtime::Runtime;
 
 use crate::client::{Client, Embedded, Remote};
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 
 /// Which database a subcommand works on.
 #[derive(Args, Clone, Debug)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub struct Place {
-    /// The data directory; made if it does not exist.
+    /// The data directory; made if it does not exist. [env: KEYSPAN_DATA]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// A running server instead: postgres://127.0.0.1:5433.
+    /// A running server instead: postgres://127.0.0.1:5433. [env: KEYSPAN_URL]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 }
@@ -27,9 +28,25 @@ pub fn runtime() -> Result<Runtime> {
 }
 
 impl Place {
+    /// The place that was said: by flags, the environment, or the file of settings. Ends the program where nobody has.
+    pub fn found(&self) -> Result<Place> {
+        if self.data.is_some() || self.url.is_some() {
+            return Ok(self.clone());
+        }
+        let url = std::env::var("KEYSPAN_URL").ok().filter(|url| !url.is_empty());
+        let data = if url.is_some() { None } else { Config::without_flags()?.path("data") };
+        if url.is_none() && data.is_none() {
+            let kind = clap::error::ErrorKind::MissingRequiredArgument;
+            let told = "one of --data DIR and --url URL is needed, or KEYSPAN_DATA or KEYSPAN_URL in the environment\n";
+            clap::Error::raw(kind, told).exit();
+        }
+        Ok(Place { data, url })
+    }
+
     /// Opens the directory or connects to the server.
     pub fn open(&self, runtime: &Runtime) -> Result<Client> {
-        match (&self.data, &self.url) {
+        let found = self.found()?;
+        match (&found.data, &found.url) {
             (Some(data), _) => {
                 let embedded = Embedded::new(database(data, Options::default())?);
                 Ok(Client::Embedded(Box::new(embedded.at(data))))
@@ -45,22 +62,6 @@ pub fn database(data: &Path, options: Options) -> Result<Database> {
     Database::open_with(data, options).map_err(Failure::from)
 }
 
-/// Bytes of a text such as `512MB`, `2GiB`, `65536`.
-pub fn parse_bytes(text: &str) -> Result<usize, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        other => return Err(format!("unknown unit \"{other}\": write 512MB or 2GB")),
-    };
-    let number: usize = number.parse().map_err(|_| format!("\"{text}\" is not a number of bytes"))?;
-    number.checked_mul(factor).ok_or_else(|| "too many bytes".to_string())
-}
-
 /// Divides the memory a database may use among memtables, decoded blocks and queries.
 pub fn options_within(memory: Option<usize>) -> Options {
     let mut options = Options::default();
@@ -70,17 +71,4 @@ pub fn options_within(memory: Option<usize>) -> Options {
         options.query.memory_limit = memory / 2;
     }
     options
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_bytes("512MB"), Ok(512 << 20));
-        assert_eq!(parse_bytes("2 GiB"), Ok(2 << 30));
-        assert_eq!(parse_bytes("100"), Ok(100));
-        assert!(parse_bytes("MB").is_err() && parse_bytes("1 parsec").is_err());
-    }
 }

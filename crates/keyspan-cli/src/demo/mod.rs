@@ -65,7 +65,7 @@ fn show(runtime: &Runtime, database: &Database, arguments: &Arguments) -> Result
     if arguments.no_serve {
         return Ok(());
     }
-    serve::log_to_stderr();
+    serve::log_to_stderr()?;
     runtime.block_on(keep_serving(database, arguments.listen))
 }
 
