@@ -28,6 +28,7 @@ mod restore;
 mod role;
 mod rows;
 mod script;
+mod segments;
 mod serve;
 mod shell;
 mod source;
@@ -56,6 +57,7 @@ enum Command {
     Sql(sql::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
+    Files(segments::Arguments),
     Check(check::Arguments),
     Backup(backup::Arguments),
     Restore(restore::Arguments),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Files(arguments) => segments::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),

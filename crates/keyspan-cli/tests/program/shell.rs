@@ -122,3 +122,25 @@ fn tables_are_listed_and_described() {
         assert!(place.script("\\conninfo\n", &[]).starts_with("You are connected "));
     }
 }
+
+#[test]
+fn the_files_of_a_table_say_whether_they_are_settled() {
+    for place in Place::both() {
+        place.script(&format!("{TABLE}CHECKPOINT;\n"), &[]);
+        let files = |more: &[&str]| {
+            let output = place.run(&[&["files", "r", "--csv"], more].concat());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let listed = files(&[]);
+        let rows: Vec<&str> = listed.lines().collect();
+        assert_eq!((rows.len(), rows[0]), (2, "file,holds,rows,bytes,settled,reason"), "{listed}");
+        assert!(rows[1].starts_with("seg/") && rows[1].contains(",rows,3,") && rows[1].contains(",yes,"), "{listed}");
+        place.script("DELETE FROM r WHERE s = 'a' AND n = 1;\n", &[]);
+        let listed = files(&[]);
+        assert!(listed.contains(",no,others may have newer versions of its rows"), "{listed}");
+        assert!(listed.contains("(in memory),rows,1,0,no,not written out yet"), "{listed}");
+        place.script("CHECKPOINT; COMPACT;\n", &[]);
+        assert!(place.script("\\! true\nSHOW FILES FROM missing;\n", &[]).contains("does not exist"));
+    }
+}
