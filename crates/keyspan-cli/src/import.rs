@@ -27,7 +27,7 @@ use crate::rejects::{OnError, Rejects};
 use crate::rows::{Reader, Wanted};
 use crate::script::literal;
 use crate::source::{Batches, FileFormat, Source};
-use crate::target::{self, Target};
+use crate::target::{self, TableColumn, Target};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 1 << 20;
@@ -118,33 +118,23 @@ async fn load(
     if source.is_nameless() && !arguments.create {
         source.name_by_place(&columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
     }
-    let names: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
-    let wanted = Wanted {
-        columns: source.names().iter().map(|name| (name.clone(), target::type_of(&columns, name))).collect(),
-        required: columns.into_iter().filter(|column| column.required).map(|column| column.name).collect(),
-        csv: CopyOptions { force_null: target.without_empty_texts(&source), ..source.csv_options() },
-        zone: "UTC".to_string(),
-    };
-    let statement = format!("COPY {} ({}) FROM STDIN", arguments.into, names.join(", "));
-    let progress = Progress::new("import", source.total);
-    let (source, rejects) = (Arc::new(source), reader.rejects.clone());
-    let mut work =
-        Work { source: Arc::clone(&source), reader, progress, statement, wanted, commit_rows: arguments.commit_rows };
+    let csv = CopyOptions { force_null: target.without_empty_texts(&source), ..source.csv_options() };
+    let mut work = Work::new(arguments, source, reader, columns, csv);
     let copied = tokio::select! {
         copied = work.copy(target.client()) => copied,
         _ = ctrl_c() => Err(Failure::new("canceled").context("nothing was loaded")),
     };
     let rows = match copied {
         Ok(rows) => rows,
-        Err(failure) => return Err(target.give_up(&source, failure).await),
+        Err(failure) => return Err(target.give_up(&work.source, failure).await),
     };
-    let done = work.progress.finish(rows);
+    let (done, rejects) = (work.progress.finish(rows), work.reader.rejects);
     let told = tokio::select! {
         told = target.tell(rows) => told,
         // The rows are there: only counting them is given up.
         _ = ctrl_c() => None,
     };
-    let omitted = match &rejects {
+    let omitted = match rejects {
         Some(rejects) => rejects.lock().unwrap_or_else(PoisonError::into_inner).finish()?,
         None => None,
     };
@@ -161,6 +151,24 @@ struct Work {
 }
 
 impl Work {
+    fn new(arguments: &Arguments, source: Source, reader: Reader, columns: Vec<TableColumn>, csv: CopyOptions) -> Work {
+        let names: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
+        let wanted = Wanted {
+            columns: source.names().iter().map(|name| (name.clone(), target::type_of(&columns, name))).collect(),
+            required: columns.into_iter().filter(|column| column.required).map(|column| column.name).collect(),
+            csv,
+            zone: "UTC".to_string(),
+        };
+        Work {
+            reader,
+            progress: Progress::new("import", source.total),
+            statement: format!("COPY {} ({}) FROM STDIN", arguments.into, names.join(", ")),
+            wanted,
+            commit_rows: arguments.commit_rows,
+            source: Arc::new(source),
+        }
+    }
+
     /// Copies all rows; answers how many they are.
     async fn copy(&mut self, client: &mut Client) -> Result<u64> {
         match client {

@@ -1,4 +1,5 @@
-//! Lines of JSON objects as the rows of COPY's text format, one line for each object.
+//! Lines of JSON objects: as the rows of COPY's text format, one line for each object, or with their lists and objects as
+//! texts.
 //!
 //! The rule: a value keeps its text, so that it is read as the same text of a CSV file would be. A line that is no object
 //! gives no row and is told.
@@ -122,6 +123,51 @@ impl<R: BufRead> Read for JsonText<R> {
             self.next_row()?;
         }
         let count = (&self.row[self.at..]).read(buffer)?;
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// Lines of JSON objects whose lists and objects have become texts, so that they arrive as they were written: Arrow
+/// would give every object the members of all.
+pub struct Flattened<R> {
+    lines: R,
+    nested: Vec<String>,
+    line: Vec<u8>,
+    at: usize,
+}
+
+impl<R: BufRead> Flattened<R> {
+    /// The objects of these lines; `nested` are the members that have lists and objects.
+    pub fn new(lines: R, nested: Vec<String>) -> Flattened<R> {
+        Flattened { lines, nested, line: Vec::new(), at: 0 }
+    }
+
+    fn next_line(&mut self) -> io::Result<()> {
+        self.line.clear();
+        self.at = 0;
+        self.lines.read_until(b'\n', &mut self.line)?;
+        if self.line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&self.line)?;
+        for (_, value) in object.iter_mut().filter(|(name, _)| self.nested.contains(name)) {
+            if !value.is_null() {
+                *value = serde_json::Value::String(value.to_string());
+            }
+        }
+        self.line = serde_json::to_vec(&object)?;
+        self.line.push(b'\n');
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Flattened<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.line.len() {
+            self.next_line()?;
+        }
+        let count = (&self.line[self.at..]).read(buffer)?;
         self.at += count;
         Ok(count)
     }

@@ -86,15 +86,7 @@ async fn listen_and_serve(database: &Database, arguments: &ServerArguments, conf
     let (certificate, key) = (config.path("tls_cert"), config.path("tls_key"));
     let tls = certificate.zip(key).map(|(certificate, key)| Tls::load(&certificate, &key)).transpose()?;
     let access = Access::new(access_rules(&config)?);
-    let defaults = ServerOptions::default();
-    let options = ServerOptions {
-        listen: config.parsed("listen", address)?.unwrap_or(defaults.listen),
-        max_connections: config.parsed("max_connections", count)?.unwrap_or(defaults.max_connections),
-        socket_directory: config.path("socket"),
-        tls: tls.clone(),
-        access: access.clone(),
-        ..defaults
-    };
+    let options = options(&config, tls.clone(), access.clone())?;
     let server = Server::bind(database.clone(), options).await?;
     let metrics = match config.parsed("metrics", address)? {
         Some(address) => Some(MetricsServer::bind(address, database.clone(), server.watch()).await?),
@@ -123,6 +115,18 @@ async fn listen_and_serve(database: &Database, arguments: &ServerArguments, conf
         () = reloading => Ok(()),
         () = metering => Ok(()),
     }
+}
+
+fn options(config: &Config, tls: Option<Tls>, access: Access) -> Result<ServerOptions> {
+    let defaults = ServerOptions::default();
+    Ok(ServerOptions {
+        listen: config.parsed("listen", address)?.unwrap_or(defaults.listen),
+        max_connections: config.parsed("max_connections", count)?.unwrap_or(defaults.max_connections),
+        socket_directory: config.path("socket"),
+        tls,
+        access,
+        ..defaults
+    })
 }
 
 fn access_rules(config: &Config) -> Result<AccessRules> {

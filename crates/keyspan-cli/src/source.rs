@@ -18,6 +18,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use crate::dialect::{Dialect, Header};
 use crate::failure::{Failure, Result};
 use crate::input::Input;
+use crate::json_text::Flattened;
 use crate::look::{Given, Look};
 
 /// Rows of a batch.
@@ -294,7 +295,7 @@ impl Source {
             true => Box::new(lines),
             false => {
                 let nested = self.nested.clone();
-                Box::new(BufReader::new(Flattened { lines, nested, line: Vec::new(), at: 0 }))
+                Box::new(BufReader::new(Flattened::new(lines, nested)))
             }
         };
         let builder = arrow::json::ReaderBuilder::new(self.schema.clone()).with_batch_size(BATCH_ROWS);
@@ -362,46 +363,6 @@ fn json_schema(look: &Look) -> (SchemaRef, Vec<String>) {
         fields.push(Field::new(name, simple.map_or(DataType::Utf8, ColumnType::arrow), true));
     }
     (Arc::new(Schema::new(fields)), nested)
-}
-
-/// Lines of JSON objects whose lists and objects have become texts, so that they arrive as they were written: Arrow
-/// would give every object the members of all.
-struct Flattened<R> {
-    lines: R,
-    nested: Vec<String>,
-    line: Vec<u8>,
-    at: usize,
-}
-
-impl<R: BufRead> Flattened<R> {
-    fn next_line(&mut self) -> io::Result<()> {
-        self.line.clear();
-        self.at = 0;
-        self.lines.read_until(b'\n', &mut self.line)?;
-        if self.line.trim_ascii().is_empty() {
-            return Ok(());
-        }
-        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&self.line)?;
-        for (_, value) in object.iter_mut().filter(|(name, _)| self.nested.contains(name)) {
-            if !value.is_null() {
-                *value = serde_json::Value::String(value.to_string());
-            }
-        }
-        self.line = serde_json::to_vec(&object)?;
-        self.line.push(b'\n');
-        Ok(())
-    }
-}
-
-impl<R: BufRead> Read for Flattened<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.line.len() {
-            self.next_line()?;
-        }
-        let count = (&self.line[self.at..]).read(buffer)?;
-        self.at += count;
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

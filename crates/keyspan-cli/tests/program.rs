@@ -317,8 +317,90 @@ fn the_demo_runs_twice_and_starts_over_when_told() {
 
 #[test]
 fn wrong_arguments_are_exit_code_two() {
-    for arguments in [&["sql"][..], &["serve", "--data", "x", "--memory", "lots"], &["nonsense"]] {
+    let wrong: [&[&str]; 5] = [
+        &["sql"],
+        &["serve"],
+        &["serve", "--data", "x", "--memory", "lots"],
+        &["serve", "--data", "x", "--memory", "2000"],
+        &["nonsense"],
+    ];
+    for arguments in wrong {
         assert_eq!(keyspan(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    for arguments in [["--log", "loud"], ["--listen", "5433"], ["--tls-cert", "x.pem"]] {
+        assert!(fails(&["serve", "--data", "/nonexistent/x", arguments[0], arguments[1]]).starts_with("ERROR:  "));
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&["completions", shell]).contains("on-error"), "{shell}");
+    }
+}
+
+#[test]
+fn a_server_is_told_by_flags_the_environment_and_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("keyspan.toml"), folder.path().join("db").display().to_string());
+    let write = |log: &str| {
+        let listen = "listen = \"localhost:0\"\nmemory = \"256MB\"";
+        fs::write(&file, format!("data = \"{data}\"\n{listen}\nlog = \"{log}\"\n")).unwrap();
+    };
+    write("warn");
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyspan"));
+        command.args(arguments).env("KEYSPAN_CONFIG", &file).env("KEYSPAN_MEMORY", "512MB");
+        command
+    };
+    let shown = text(&command(&["config", "--max-connections", "7"]).output().unwrap().stdout);
+    for (setting, origin) in
+        [("memory", "KEYSPAN_MEMORY"), ("listen", "line 2"), ("max_connections", "--max-connections")]
+    {
+        assert!(shown.lines().any(|line| line.starts_with(setting) && line.contains(origin)), "{shown}");
+    }
+    let mut child = command(&["serve"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = format!("postgres://{}", line.trim().strip_prefix("listening on ").unwrap());
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let server = Server(child);
+    let show = "SHOW memory; SHOW data_directory;";
+    assert_eq!(ok(&["sql", "--url", &url, "-Atc", show]), format!("512MB\n{data}\n"));
+    // SIGHUP takes over the level of the log; what it has not been is not logged.
+    write("info");
+    assert!(Command::new("kill").args(["-HUP", &server.0.id().to_string()]).status().unwrap().success());
+    line.clear();
+    log.read_line(&mut line).unwrap();
+    assert!(line.contains("the settings were read again"), "{line}");
+}
+
+#[test]
+fn a_servers_rows_are_written_as_its_directorys() {
+    let (_folder, root, data) = database();
+    let table = "CREATE TABLE ty (k int PRIMARY KEY, d decimal(10,2), vi varint, u uuid, a int[], j jsonb, s set<text>,
+            b blob, dt date, t time, ts timestamp, lt timestamp without time zone, du duration, ip inet, r real, bo boolean);
+        INSERT INTO ty VALUES (1, 12.34, 12345678901234567890, '123e4567-e89b-12d3-a456-426614174000', ARRAY[1, NULL],
+            '{\"a\": [1]}', {'x'}, '\\x0102', '2024-01-25', '10:00:00', '2024-01-25 10:00:00+00', '2024-01-25 10:00:00',
+            '1mo2d3h', '10.0.0.1', 1.5, true);
+        INSERT INTO ty (k) VALUES (2);";
+    ok(&["sql", "--data", &data, "-c", table]);
+    let export = |place: [&str; 2], name: &str| {
+        let file = format!("{root}/{name}");
+        ok(&["export", "--query", "SELECT * FROM ty ORDER BY k", place[0], place[1], "--to", &file]);
+        fs::read(file).unwrap()
+    };
+    let names = ["x.csv", "x.ndjson"];
+    let wanted = names.map(|name| export(["--data", &data], name));
+    let (_server, url) = Server::start(&data);
+    for (name, wanted) in names.iter().zip(wanted) {
+        assert_eq!(text(&export(["--url", &url], name)), text(&wanted), "{name}");
+    }
+    for name in ["x.parquet", "x.arrow"] {
+        export(["--url", &url], name);
+        ok(&["import", &format!("{root}/{name}"), "--url", &url, "--into", "again", "--create", "--key", "k"]);
+        let query = |table: &str| {
+            let query = format!("SELECT k, d, vi, u, dt, t, ts, lt, r, bo FROM {table} ORDER BY k");
+            ok(&["sql", "--url", &url, "--csv", "-c", &query])
+        };
+        assert_eq!(query("again"), query("ty"), "{name}");
+        ok(&["sql", "--url", &url, "-c", "DROP TABLE again"]);
     }
 }
 

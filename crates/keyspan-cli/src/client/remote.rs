@@ -102,9 +102,15 @@ impl Remote {
     /// The columns of a query and their types, where the server tells them exactly.
     pub async fn columns(&mut self, query: &str) -> Result<Vec<(String, Option<ColumnType>)>> {
         let prepared = self.client.prepare(query).await?;
+        let is_keyspan = self.is_keyspan().await;
         let mut columns = Vec::new();
         for column in prepared.columns() {
             let (ty, modifier) = (column.type_(), column.type_modifier());
+            // Of Keyspan's numbers only whole ones of any length have no scale.
+            if ty == &Type::NUMERIC && modifier < 0 && is_keyspan {
+                columns.push((column.name().to_string(), Some(ColumnType::VarInt)));
+                continue;
+            }
             let known = ty != &Type::NUMERIC || modifier >= 0;
             let named = format!("SELECT pg_catalog.format_type({}, {modifier})", ty.oid());
             let told = if known { self.client.simple_query(&named).await? } else { Vec::new() };

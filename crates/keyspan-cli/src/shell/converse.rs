@@ -87,25 +87,26 @@ impl Shell {
                 return Ok(());
             }
             typed.push_str(&line);
-            let taken = self.take_line(&format!("{line}\n"), &mut input, &mut Typed { editor });
-            match taken {
-                Ok(Next::Line) => {}
-                Ok(Next::Quit) => return Ok(()),
-                Err(failure) if failure.is_closed_output() => return Err(failure),
-                Err(failure) => {
-                    input.clear();
-                    failure.report(None);
-                }
+            typed.push('\n');
+            if self.take_typed(&line, &mut input, editor)? == Next::Quit {
+                return Ok(());
             }
             // What was typed over several lines comes back as one entry.
             if input.is_blank() {
-                let entry = std::mem::take(&mut typed);
-                if !entry.trim().is_empty() {
-                    editor.add_history_entry(entry.trim()).map_err(ended)?;
-                }
-            } else {
-                typed.push('\n');
+                remember(editor, &std::mem::take(&mut typed))?;
             }
+        }
+    }
+
+    /// Runs what is whole by a line. Failures are reported, and the conversation goes on.
+    fn take_typed(&mut self, line: &str, input: &mut Input, editor: &mut LineEditor) -> Result<Next> {
+        match self.take_line(&format!("{line}\n"), input, &mut Typed { editor }) {
+            Err(failure) if !failure.is_closed_output() => {
+                input.clear();
+                failure.report(None);
+                Ok(Next::Line)
+            }
+            other => other,
         }
     }
 
@@ -130,6 +131,13 @@ impl Shell {
         };
         format!("keyspan{place}{transaction}> ")
     }
+}
+
+fn remember(editor: &mut LineEditor, typed: &str) -> Result<()> {
+    if !typed.trim().is_empty() {
+        editor.add_history_entry(typed.trim()).map_err(ended)?;
+    }
+    Ok(())
 }
 
 fn ended(error: ReadlineError) -> Failure {

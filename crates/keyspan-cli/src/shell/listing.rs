@@ -38,6 +38,28 @@ const COLUMNS: &str = "SELECT a.attname AS \"Column\", pg_catalog.format_type(a.
     LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
     WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
+impl List {
+    /// The list of a command, and the kinds of relations in it.
+    fn of(letters: &str) -> Option<(List, &'static str)> {
+        let list = |title, query, schema, name| List { title, query, schema, name };
+        let relations = list("List of relations", RELATIONS, "n.nspname", "c.relname");
+        Some(match letters {
+            "d" => (relations, "'r', 'p', 'v', 'm', 'S'"),
+            "dt" => (relations, "'r', 'p'"),
+            "dv" => (relations, "'v'"),
+            "dm" => (relations, "'m'"),
+            "ds" => (relations, "'S'"),
+            "di" => (list("List of indexes", INDEXES, "schemaname", "indexname"), ""),
+            "dn" => (list("List of keyspaces", KEYSPACES, "nspname", "nspname"), ""),
+            "l" => (list("List of databases", DATABASES, "", "datname"), ""),
+            "du" | "dg" => (list("List of roles", ROLES, "", "rolname"), ""),
+            "df" => (list("List of functions", FUNCTIONS, "n.nspname", "p.proname"), ""),
+            "dT" => (list("List of data types", TYPES, "n.nspname", "t.typname"), ""),
+            _ => return None,
+        })
+    }
+}
+
 impl Shell {
     /// `\d…`, `\l`: lists what there is, or describes one relation.
     pub(super) fn list(&mut self, command: &str, pattern: Option<String>) -> Result<()> {
@@ -48,26 +70,8 @@ impl Shell {
         {
             return self.describe(name, more.contains('+'));
         }
-        let kinds = match letters {
-            "d" => "'r', 'p', 'v', 'm', 'S'",
-            "dt" => "'r', 'p'",
-            "dv" => "'v'",
-            "dm" => "'m'",
-            "ds" => "'S'",
-            _ => "",
-        };
-        let relation = |title, query| List { title, query, schema: "n.nspname", name: "c.relname" };
-        let list = match letters {
-            _ if !kinds.is_empty() => relation("List of relations", RELATIONS),
-            "di" => List { title: "List of indexes", query: INDEXES, schema: "schemaname", name: "indexname" },
-            "dn" => List { title: "List of keyspaces", query: KEYSPACES, schema: "nspname", name: "nspname" },
-            "l" => List { title: "List of databases", query: DATABASES, schema: "", name: "datname" },
-            "du" | "dg" => List { title: "List of roles", query: ROLES, schema: "", name: "rolname" },
-            "df" => List { title: "List of functions", query: FUNCTIONS, schema: "n.nspname", name: "p.proname" },
-            "dT" => List { title: "List of data types", query: TYPES, schema: "n.nspname", name: "t.typname" },
-            _ => {
-                return Err(Failure::new(format!("invalid command \\{command}")).with_hint("Try \\? for help."));
-            }
+        let Some((list, kinds)) = List::of(letters) else {
+            return Err(Failure::new(format!("invalid command \\{command}")).with_hint("Try \\? for help."));
         };
         let filter = filter(&list, pattern.as_deref(), more.contains('S'));
         let query = list.query.replace("{kinds}", kinds).replace("{filter}", &filter);

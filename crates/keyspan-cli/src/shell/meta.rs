@@ -80,52 +80,20 @@ impl Shell {
                 arguments.line();
                 self.print(HELP)?;
             }
-            "g" | "gx" => self.go(command == "gx", arguments, input, data)?,
-            "gset" => {
-                let prefix = arguments.next()?.unwrap_or_default();
-                let statement = self.current(input)?;
-                self.set_from(&statement, &prefix)?;
-            }
-            "gexec" => {
-                let statement = self.current(input)?;
-                self.execute_cells(&statement, data)?;
-            }
-            "watch" => {
-                let words = arguments.all()?;
-                let statement = self.current(input)?;
-                self.watch(&statement, &words)?;
-            }
             "e" | "edit" => {
                 let (file, line) = (arguments.next()?, arguments.next()?);
                 return self.edit(file.as_deref(), line.as_deref(), input).map(Some);
             }
-            "p" | "print" => {
-                let shown =
-                    if input.is_blank() { self.previous.clone() } else { input.statement.trim_end().to_string() };
-                self.printer.say(&shown)?;
-            }
-            "r" | "reset" => {
-                input.clear();
-                self.say("Query buffer reset (cleared).")?;
-            }
-            "w" | "write" => self.write(arguments.file_or_program()?, input)?,
+            "g" | "gx" => self.go(command == "gx", arguments, input, data)?,
+            "gset" | "gexec" | "watch" => self.with_answer(command, arguments, input, data)?,
+            "p" | "print" | "r" | "reset" | "w" | "write" => self.with_typed(command, arguments, input)?,
             "i" | "include" => self.include(arguments.next()?, false)?,
             "ir" | "include_relative" => self.include(arguments.next()?, true)?,
             "copy" => self.copy(&arguments.line(), data)?,
-            "o" | "out" => {
-                let out = match arguments.file_or_program()? {
-                    Some(target) => Out::to(&target)?,
-                    None => Out::screen(self.printer.activity.clone()),
-                };
-                self.printer.redirect(out).close()?;
-            }
+            "o" | "out" => self.send_to(arguments.file_or_program()?)?,
             "!" => self.program(&arguments.line())?,
             "cd" => self.change_folder(arguments.next()?)?,
-            "c" | "connect" => {
-                let to = arguments.next()?;
-                arguments.all()?;
-                self.connect(to.as_deref())?;
-            }
+            "c" | "connect" => self.connect(&arguments.all()?)?,
             "conninfo" => {
                 let place = self.runtime.block_on(self.client.place());
                 self.printer.say(&place)?;
@@ -138,44 +106,83 @@ impl Shell {
         Ok(None)
     }
 
-    /// The commands about the shell itself.
+    /// The commands that do something with a statement's answer.
+    fn with_answer(
+        &mut self,
+        command: &str,
+        arguments: &mut Arguments,
+        input: &mut Input,
+        data: &mut dyn CopyData,
+    ) -> Result<()> {
+        let words = arguments.all()?;
+        let statement = self.current(input)?;
+        match command {
+            "gset" => self.set_from(&statement, words.first().map_or("", String::as_str)),
+            "gexec" => self.execute_cells(&statement, data),
+            _ => self.watch(&statement, &words),
+        }
+    }
+
+    /// The commands about the text of a statement.
+    fn with_typed(&mut self, command: &str, arguments: &mut Arguments, input: &mut Input) -> Result<()> {
+        match command {
+            "p" | "print" => {
+                let typed = if input.is_blank() { &self.previous } else { &input.statement };
+                Ok(self.printer.say(typed.trim_end())?)
+            }
+            "r" | "reset" => {
+                input.clear();
+                self.say("Query buffer reset (cleared).")
+            }
+            _ => self.write(arguments.file_or_program()?, input),
+        }
+    }
+
+    /// The commands about how the shell behaves.
     fn setting(&mut self, command: &str, arguments: &mut Arguments) -> Result<()> {
         match command {
-            "set" => self.set(arguments)?,
+            "set" => self.set(arguments),
             "unset" => {
                 let name = needed(arguments.next()?, "\\unset", "the name of a variable")?;
                 self.variables.unset(&name);
-            }
-            "pset" => {
-                let (name, value) = (arguments.next()?, arguments.next()?);
-                self.pset(name.as_deref(), value.as_deref())?;
-            }
-            "x" => self.pset(Some("expanded"), arguments.next()?.as_deref())?,
-            "t" => self.pset(Some("tuples_only"), arguments.next()?.as_deref())?,
-            "f" => self.pset(Some("fieldsep"), arguments.next()?.as_deref())?,
-            "C" => self.pset(Some("title"), arguments.next()?.as_deref())?,
-            "a" => {
-                let is_aligned = self.printer.style.format == Format::Aligned;
-                self.pset(Some("format"), Some(if is_aligned { "unaligned" } else { "aligned" }))?;
+                Ok(())
             }
             "timing" => {
                 self.timing = switched("timing", arguments.next()?.as_deref(), self.timing)?;
-                self.say(if self.timing { "Timing is on." } else { "Timing is off." })?;
+                self.say(if self.timing { "Timing is on." } else { "Timing is off." })
             }
-            "echo" | "qecho" => {
-                let line = echoed(arguments)?;
-                match command {
-                    "echo" => std::io::stdout().write_all(line.as_bytes())?,
-                    _ => self.print(&line)?,
-                }
-            }
-            "warn" => eprint!("{}", echoed(arguments)?),
+            "echo" => Ok(std::io::stdout().write_all(echoed(arguments)?.as_bytes())?),
+            "qecho" => self.print(&echoed(arguments)?),
+            "warn" => Ok(std::io::stderr().write_all(echoed(arguments)?.as_bytes())?),
+            _ => self.look(command, arguments),
+        }
+    }
+
+    /// The commands about how rows look.
+    fn look(&mut self, command: &str, arguments: &mut Arguments) -> Result<()> {
+        let is_aligned = self.printer.style.format == Format::Aligned;
+        let name = match command {
+            "pset" => arguments.next()?,
+            "x" => Some("expanded".to_string()),
+            "t" => Some("tuples_only".to_string()),
+            "f" => Some("fieldsep".to_string()),
+            "C" => Some("title".to_string()),
+            "a" => return self.pset(Some("format"), Some(if is_aligned { "unaligned" } else { "aligned" })),
             other => {
                 let failure = Failure::new(format!("invalid command \\{other}"));
                 return Err(failure.with_hint("Try \\? for help."));
             }
-        }
-        Ok(())
+        };
+        self.pset(name.as_deref(), arguments.next()?.as_deref())
+    }
+
+    /// `\o`: where answers go from now on.
+    fn send_to(&mut self, target: Option<String>) -> Result<()> {
+        let out = match target {
+            Some(target) => Out::to(&target)?,
+            None => Out::screen(self.printer.activity.clone()),
+        };
+        self.printer.redirect(out).close()
     }
 
     /// The statement that a command is about: what has been typed, or the one before.
@@ -263,8 +270,8 @@ impl Shell {
     }
 
     /// `\c`: another server, or another keyspace of this one.
-    fn connect(&mut self, to: Option<&str>) -> Result<()> {
-        match to {
+    fn connect(&mut self, words: &[String]) -> Result<()> {
+        match words.first().map(String::as_str) {
             Some(url) if url.contains("://") => {
                 let remote = self.runtime.block_on(crate::client::Remote::connect(url))?;
                 let before = std::mem::replace(&mut self.client, crate::client::Client::Remote(Box::new(remote)));
