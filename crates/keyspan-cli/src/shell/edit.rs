@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::{Input, Shell};
 use crate::failure::{Failure, Result};
 use crate::output::{Out, Pager};
@@ -62,6 +64,11 @@ impl Shell {
         let mut style = self.printer.style.clone();
         (style.pager, self.previous) = (Pager::Off, statement.to_string());
         let mut done = 0_u64;
+        // One for all runs: Ctrl-C may come between two of them.
+        let mut interrupts = {
+            let _within = self.runtime.enter();
+            signal(SignalKind::interrupt())?
+        };
         loop {
             let now = chrono::Local::now().format("%a %b %e %H:%M:%S %Y");
             style.title = Some(match &self.printer.style.title {
@@ -76,7 +83,7 @@ impl Shell {
             let pressed = self.runtime.block_on(async {
                 tokio::select! {
                     () = tokio::time::sleep(Duration::from_secs_f64(seconds)) => false,
-                    _ = tokio::signal::ctrl_c() => true,
+                    _ = interrupts.recv() => true,
                 }
             });
             if pressed {
