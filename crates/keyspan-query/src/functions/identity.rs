@@ -16,6 +16,9 @@ const TZ: Parameter = Is(C::Timestamp);
 const IP: Parameter = Is(C::Inet);
 const BLOB: Parameter = Is(C::Blob);
 
+/// The function that makes of a timeuuid the bytes that sort as it does, which are those that it has in a key.
+pub const TIMEUUID_ORDER: &str = "timeuuid_bytes";
+
 /// 100 ns between 1582-10-15, where UUIDs' time begins, and 1970.
 const GREGORIAN: u64 = 0x01B2_1DD2_1381_4000;
 
@@ -25,13 +28,9 @@ pub fn functions() -> Vec<Overload> {
     for name in ["gen_random_uuid", "uuid"] {
         all.push(Overload::new(name, &[], C::Uuid, |_, _| Ok(Value::Uuid(Uuid::new_v4()))).volatile());
     }
-    all.push(
-        Overload::new("now_timeuuid", &[], C::TimeUuid, |_, _| {
-            let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
-            Ok(Value::Uuid(time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)))
-        })
-        .volatile(),
-    );
+    for name in ["current_timeuuid", "currenttimeuuid", "now_timeuuid"] {
+        all.push(Overload::new(name, &[], C::TimeUuid, |_, _| Ok(Value::Uuid(timeuuid_of_now()))).volatile());
+    }
     let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     // The least and the greatest of the 16 lower bytes, compared as signed: Cassandra's.
     for name in ["min_timeuuid", "mintimeuuid"] {
@@ -75,7 +74,7 @@ pub fn functions() -> Vec<Overload> {
         })
     });
     // A timeuuid in its order: its time, then its bytes.
-    add("timeuuid_bytes", &[TU], C::Blob, |_, v| {
+    add(TIMEUUID_ORDER, &[TU], C::Blob, |_, v| {
         Ok(match &v[0] {
             Value::Uuid(uuid) => Value::Blob([&timeuuid_time(uuid).to_be_bytes()[..], uuid.as_bytes()].concat()),
             _ => Value::Null,
@@ -93,6 +92,12 @@ pub fn functions() -> Vec<Overload> {
     });
     blobs(&mut all);
     all
+}
+
+/// A timeuuid of the clock's time, with a random node.
+fn timeuuid_of_now() -> Uuid {
+    let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
+    time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)
 }
 
 /// CQL's `bigint_as_blob`, `blob_as_text` and the like: big-endian bytes.

@@ -47,6 +47,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
 use keyspan_model::{ColumnType, Error};
 
 use crate::error::external;
+pub use identity::TIMEUUID_ORDER;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::{similar_pattern, translated};

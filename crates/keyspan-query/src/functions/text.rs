@@ -22,6 +22,7 @@ pub fn functions() -> Vec<Overload> {
     add("upper", &[T], C::Text, |_, v| map(v, |s| s.to_uppercase()));
     add("initcap", &[T], C::Text, |_, v| map(v, initcap));
     add("reverse", &[T], C::Text, |_, v| map(v, |s| s.chars().rev().collect()));
+    add("reverse_domain", &[T], C::Text, |_, v| map(v, reverse_domain));
     for name in ["length", "char_length", "character_length"] {
         add(name, &[T], C::Int, |_, v| count(text(&v[0])?.chars().count()));
     }
@@ -135,6 +136,19 @@ fn initcap(text: &str) -> String {
         inside = c.is_alphanumeric();
     }
     result
+}
+
+/// `maps.google.com/index.html` as `com.google.maps/index.html`, so that the pages of a domain stand together in a key;
+/// where the address names a scheme, as Apache Nutch writes it: `com.google.maps:https/index.html`.
+fn reverse_domain(address: &str) -> String {
+    let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let (scheme, rest) = match address.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => (format!(":{scheme}"), rest),
+        _ => (String::new(), address),
+    };
+    let (host, rest) = rest.split_at(rest.find([':', '/', '?', '#']).unwrap_or(rest.len()));
+    let reversed: Vec<&str> = host.split('.').rev().collect();
+    format!("{}{scheme}{rest}", reversed.join("."))
 }
 
 fn chr(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {

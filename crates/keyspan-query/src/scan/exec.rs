@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
@@ -371,10 +371,16 @@ fn properties(schema: &SchemaRef, ordering: Option<&LexOrdering>, partitions: us
 /// An ordering over renamed and moved columns, as far as its columns are still there.
 fn moved(ordering: &LexOrdering, places: &[(usize, String)]) -> Option<LexOrdering> {
     let kept = ordering.iter().map_while(|sort| {
-        let column = sort.expr.downcast_ref::<Column>()?;
-        let place = places.iter().position(|(place, _)| *place == column.index())?;
-        let column = Column::new(&places[place].1, place);
-        Some(PhysicalSortExpr::new(Arc::new(column), sort.options))
+        let mut lost = false;
+        let moved = Arc::clone(&sort.expr).transform(|expr| {
+            let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+            let Some(place) = places.iter().position(|(place, _)| *place == column.index()) else {
+                lost = true;
+                return Ok(Transformed::no(expr));
+            };
+            Ok(Transformed::yes(Arc::new(Column::new(&places[place].1, place)) as Arc<dyn PhysicalExpr>))
+        });
+        moved.ok().filter(|_| !lost).map(|moved| PhysicalSortExpr::new(moved.data, sort.options))
     });
     LexOrdering::new(kept)
 }

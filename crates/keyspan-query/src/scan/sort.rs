@@ -3,12 +3,13 @@
 use std::ops::Bound;
 
 use arrow::compute::SortOptions;
-use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalSortExpr, ScalarFunctionExpr};
 use keyspan_model::{Order, ScanColumn, Span};
 
 use super::exec::SpanScanExec;
 use super::read::ReadColumn;
+use crate::types::sortable_form;
 
 /// Most spans that are merged: each is a partition of its own.
 const MOST_MERGED: usize = 64;
@@ -64,12 +65,12 @@ fn along_key(scan: &SpanScanExec, order: &[PhysicalSortExpr], constant: &dyn Fn(
             // The whole key is in order, so no two rows are equal in what came before.
             break;
         }
-        let place = key_place(scan, sort)?;
+        let (place, sorts) = key_place(scan, sort)?;
         // A constant, or one that came before and so is constant among equals.
         if constant(place) || place < next {
             continue;
         }
-        if place != next || !key[place].ty.arrow_order_is_key_order() {
+        if place != next || !sorts {
             return None;
         }
         let wanted = asked(sort.options, key[place].descending);
@@ -85,11 +86,25 @@ fn asked(options: SortOptions, descending_key: bool) -> Order {
     if options.descending == descending_key { Order::Forward } else { Order::Reverse }
 }
 
-/// The place in the key of a sort expression that is a key column.
-fn key_place(scan: &SpanScanExec, sort: &PhysicalSortExpr) -> Option<usize> {
-    let column = sort.expr.downcast_ref::<Column>()?;
-    match scan.plan.read[*scan.output.get(column.index())?] {
-        ReadColumn::Scan(ScanColumn::Column(id)) => scan.plan.relation.key_index(id),
-        _ => None,
-    }
+/// The place in the key of the column that a sort expression is of, and whether the key is in the expression's order: the
+/// column itself, or the form by which its type is sorted.
+fn key_place(scan: &SpanScanExec, sort: &PhysicalSortExpr) -> Option<(usize, bool)> {
+    let (expr, form) = match sort.expr.downcast_ref::<ScalarFunctionExpr>() {
+        Some(call) => match call.args() {
+            [argument] => (argument, Some(call.name())),
+            _ => return None,
+        },
+        None => (&sort.expr, None),
+    };
+    let column = expr.downcast_ref::<Column>()?;
+    let ReadColumn::Scan(ScanColumn::Column(id)) = scan.plan.read[*scan.output.get(column.index())?] else {
+        return None;
+    };
+    let place = scan.plan.relation.key_index(id)?;
+    let ty = scan.plan.relation.key[place].ty;
+    let sorts = match form {
+        None => ty.arrow_order_is_key_order(),
+        Some(form) => sortable_form(ty) == Some(form),
+    };
+    Some((place, sorts))
 }

@@ -180,7 +180,8 @@ impl<'a> KeyConditions<'a> {
 
     fn bound(&mut self, place: usize, lower: Bound<KeyPart>, upper: Bound<KeyPart>) -> Option<()> {
         let column = self.table.key().nth(place)?;
-        if !column.ty.arrow_order_is_key_order() {
+        // CQL and SQL order timeuuids as keys do.
+        if !column.ty.arrow_order_is_key_order() && column.ty != ColumnType::TimeUuid {
             return None;
         }
         let range = self.range.get_or_insert((place, Bound::Unbounded, Bound::Unbounded));

@@ -13,6 +13,7 @@ use keyspan_model::{ColumnType, RelationDef, Value, text_successor, value_of_ord
 use super::domain::{Domain, Interval};
 use super::region::Region;
 use super::row_key;
+use crate::functions::TIMEUUID_ORDER;
 use crate::functions::array::COMPARE_ANY;
 use crate::functions::nested::VALUE_ORDER;
 use crate::types::value_of;
@@ -143,9 +144,9 @@ fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationD
         };
     }
     if let Expr::ScalarFunction(call) = expr
-        && call.func.name() == VALUE_ORDER
+        && matches!(call.func.name(), VALUE_ORDER | TIMEUUID_ORDER)
     {
-        return nested(&call.args, op, scalar, relation);
+        return in_order(&call.args, op, scalar, relation);
     }
     let Some((place, ty)) = column_of(uncast(expr), relation) else { return Region::unknown() };
     if !matches!(expr, Expr::Column(_)) && !matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp) {
@@ -157,8 +158,8 @@ fn compare(expr: &Expr, op: Operator, scalar: &ScalarValue, relation: &RelationD
     }
 }
 
-/// Nested values compare as the bytes of their order do, which are those that keys have.
-fn nested(args: &[Expr], op: Operator, scalar: &ScalarValue, relation: &RelationDef) -> Region {
+/// Nested values and timeuuids compare as the bytes of their order do, which are those that keys have.
+fn in_order(args: &[Expr], op: Operator, scalar: &ScalarValue, relation: &RelationDef) -> Region {
     let [column] = args else { return Region::unknown() };
     let (Some((place, ty)), Some(Value::Blob(bytes))) =
         (column_of(column, relation), value_of(scalar, ColumnType::Blob))
