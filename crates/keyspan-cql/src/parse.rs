@@ -11,9 +11,9 @@ use crate::reader::Reader;
 use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
-    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, index, insert, keyspace,
-    maintain, misread, parameter, prepare, refuse, role, scan, sequence, session, table, transaction, types, update,
-    user_type, view,
+    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, hbase, index, insert,
+    keyspace, maintain, misread, parameter, prepare, refuse, role, sequence, session, table, transaction, types,
+    update, user_type, view,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -113,6 +113,9 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.at_query() {
         return crate::query::statement(reader);
     }
+    if let Some(verb) = hbase::verb(reader) {
+        return hbase::statement(reader, verb);
+    }
     let Some(first) = reader.word(0).map(str::to_owned) else { return Err(reader.unexpected()) };
     match first.as_str() {
         "create" => create(reader),
@@ -127,7 +130,6 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
         "insert" => insert::statement(reader),
         "update" => update::statement(reader),
         "delete" => delete::statement(reader),
-        "scan" => scan::statement(reader),
         "explain" => explain::statement(reader, statement),
         "describe" | "desc" => describe::statement(reader),
         "show" => describe::show(reader),

@@ -256,8 +256,14 @@ fn sessions_and_the_rest() {
     reads(&[
         (
             "scan 'vehicles', {ROWPREFIXFILTER => 'STC#22#', LIMIT => 10, COLUMNS => ['a', 'b']}",
-            "[RowPrefix(\"STC#22#\"), Limit(10), Columns([\"a\", \"b\"])]",
+            "Attributes([(\"ROWPREFIXFILTER\", HbaseArgument { value: Text(\"STC#22#\"), position: 38 }), \
+             (\"LIMIT\", HbaseArgument { value: Number(\"10\"), position: 58 }), \
+             (\"COLUMNS\", HbaseArgument { value: List([Text(\"a\"), Text(\"b\")]), position: 73 })])",
         ),
+        ("put 't', 'r', \"f:q\", -5", "verb: Put"),
+        ("count 't', INTERVAL => 10, CACHE => 5", "(\"CACHE\", "),
+        ("list", "verb: List, table: None"),
+        ("DELETE \"a\" FROM t", "Delete(Delete"),
         ("EXPLAIN ANALYZE VERBOSE SELECT 1", "analyze: true, verbose: true"),
         (
             "EXPLAIN (ANALYZE off, FORMAT json) DELETE FROM t",

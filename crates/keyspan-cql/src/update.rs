@@ -29,5 +29,6 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         filter,
         condition,
         returning,
+        upserts: false,
     })))
 }

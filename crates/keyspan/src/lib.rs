@@ -51,6 +51,7 @@ mod describe;
 mod dml;
 mod explain;
 mod expression;
+mod hbase;
 mod intake;
 mod locks;
 mod maintain;

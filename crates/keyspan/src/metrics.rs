@@ -73,7 +73,7 @@ impl StatementKind {
     pub(crate) fn of(statement: &Statement) -> StatementKind {
         use Statement as S;
         match statement {
-            S::Query(_) | S::Scan(_) | S::Fetch(_) | S::Execute(_) => StatementKind::Select,
+            S::Query(_) | S::Hbase(_) | S::Fetch(_) | S::Execute(_) => StatementKind::Select,
             S::Insert(_) => StatementKind::Insert,
             S::Update(_) => StatementKind::Update,
             S::Delete(_) => StatementKind::Delete,

@@ -7,7 +7,7 @@ use keyspan_cql::{
     Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed,
     Statement, Update, Using, ast,
 };
-use keyspan_model::{ColumnType, Member, Result, TableDef};
+use keyspan_model::{ColumnType, Error, Member, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
 
 use crate::context::ClientContext;
@@ -23,7 +23,7 @@ use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{explain, names, point, query, select, set, show, transaction_control};
+use crate::{explain, hbase, names, point, query, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -38,10 +38,16 @@ pub(crate) async fn prepare(
     parsed: Arc<Parsed>,
     given: Vec<Option<ColumnType>>,
 ) -> Result<Prepared> {
+    // Positions within the text that a command becomes tell nothing.
+    let (parsed, is_command) = match &parsed.statement {
+        Statement::Hbase(command) => (Arc::new(hbase::translated(context, &parsed, command)?), true),
+        _ => (parsed, false),
+    };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
     let mut preparation = Preparation { types, schema: None, plan: PreparedPlan::None };
-    preparation.statement(context, &parsed).await?;
+    let prepared = preparation.statement(context, &parsed).await;
+    prepared.map_err(|error| if is_command { Error { position: None, ..error } } else { error })?;
     // A parameter whose type nothing determines is text, as PostgreSQL takes an unknown literal.
     let parameters = preparation.types.iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
     let catalog = context.catalog();
@@ -50,17 +56,13 @@ pub(crate) async fn prepare(
         Statement::Query(query) => oid_array_parameters(&query.query),
         _ => Vec::new(),
     };
-    Ok(Prepared { parameters, oid_arrays, schema, parsed, plan, given, catalog })
+    Ok(Prepared { parameters, oid_arrays, schema, parsed, is_command, plan, given, catalog })
 }
 
 impl Preparation {
     async fn statement(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<()> {
         match &parsed.statement {
             Statement::Query(query) => self.query(context, &query.query).await,
-            Statement::Scan(scan) => {
-                let query = select::scan_query(context, scan)?;
-                self.query(context, &query).await
-            }
             Statement::Insert(statement) => self.insert(context, statement).await,
             Statement::Update(statement) => self.update(context, statement).await,
             Statement::Delete(statement) => self.delete(context, statement).await,

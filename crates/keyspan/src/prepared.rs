@@ -21,6 +21,8 @@ pub struct Prepared {
     /// The columns of its rows; none: it returns no rows.
     pub schema: Option<SchemaRef>,
     pub(crate) parsed: Arc<Parsed>,
+    /// Whether it was written as a command of HBase's shell: positions in it are not those of the text.
+    pub(crate) is_command: bool,
     pub(crate) plan: PreparedPlan,
     /// The types the client gave, to prepare again with.
     pub(crate) given: Vec<Option<ColumnType>>,
@@ -45,6 +47,11 @@ impl Prepared {
     /// The statement.
     pub fn statement(&self) -> &Statement {
         &self.parsed.statement
+    }
+
+    /// An error of running it.
+    pub(crate) fn placed(&self, error: Error) -> Error {
+        if self.is_command { Error { position: None, ..error } } else { error }
     }
 
     /// Whether DataFusion has planned it.

@@ -5,11 +5,12 @@
 //! Expressions and queries are `sqlparser`'s own trees, since DataFusion plans exactly those. Their spans say line 1
 //! and, as column, the 1-based character position in the whole input, as PostgreSQL counts error positions.
 //!
-//! - `define`: definitions; `rights`: roles and rights;
+//! - `define`: definitions; `hbase`: HBase's commands; `rights`: roles and rights;
 //!   `sequence`: sequences; `write`: changes of rows; `read`: EXPLAIN, SHOW and the like; `session`: settings,
 //!   transactions, prepared statements.
 
 mod define;
+mod hbase;
 mod read;
 mod rights;
 mod sequence;
@@ -21,6 +22,7 @@ use std::fmt;
 use sqlparser::ast;
 
 pub use define::*;
+pub use hbase::*;
 pub use read::*;
 pub use rights::*;
 pub use sequence::*;
@@ -175,8 +177,8 @@ pub enum Statement {
     Delete(Box<Delete>),
     /// A query that answers rows.
     Query(Query),
-    /// HBase's `scan 'table', {…}`.
-    Scan(Scan),
+    /// A command of HBase's shell: `scan 'table', {…}`.
+    Hbase(Box<HbaseCommand>),
     /// `EXPLAIN`.
     Explain(Explain),
     /// `SHOW`.

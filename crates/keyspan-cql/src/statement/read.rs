@@ -1,32 +1,6 @@
-//! EXPLAIN, SHOW, DESCRIBE, and the scan of HBase's shell. A SELECT is [`super::Query`].
+//! EXPLAIN, SHOW and DESCRIBE. A SELECT is [`super::Query`].
 
 use super::{ObjectName, Parsed};
-
-/// HBase's `scan 'table', {ROWPREFIXFILTER => 'STC#22#', LIMIT => 10, …}`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scan {
-    /// The table.
-    pub table: ObjectName,
-    /// The attributes, in order.
-    pub attributes: Vec<ScanAttribute>,
-}
-
-/// One `NAME => value` of a scan.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ScanAttribute {
-    /// `ROWPREFIXFILTER => 'text'`: only row keys that begin so.
-    RowPrefix(String),
-    /// `STARTROW => 'text'`: from this row key on.
-    StartRow(String),
-    /// `STOPROW => 'text'`: up to this row key, itself left out.
-    StopRow(String),
-    /// `LIMIT => n`: so many rows.
-    Limit(u64),
-    /// `COLUMNS => ['a', 'b']`: only these columns.
-    Columns(Vec<String>),
-    /// `REVERSED => true`: from the end.
-    Reversed(bool),
-}
 
 /// `EXPLAIN [ANALYZE] [VERBOSE] [(options)] statement`.
 #[derive(Clone, Debug, PartialEq)]

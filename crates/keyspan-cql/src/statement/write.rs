@@ -196,6 +196,8 @@ pub struct Update {
     pub condition: Option<Condition>,
     /// `RETURNING`.
     pub returning: Option<Vec<ast::SelectItem>>,
+    /// Makes the row also where a value reads it, as HBase's `incr` does.
+    pub upserts: bool,
 }
 
 /// CQL's `IF` of an UPDATE or DELETE.

@@ -115,8 +115,7 @@ fn plan(
     let only_found = context.settings.postgres_writes() && !handle.table.has_counters();
     let creates = matches!(target, WriteTarget::Key(_))
         && !only_found
-        && !assignments.read_rows()
-        && cells.expressions().is_empty()
+        && (statement.upserts || (!assignments.read_rows() && cells.expressions().is_empty()))
         && handle.table.columns.iter().enumerate().all(complete);
     Ok(UpdatePlan { handle, assignments, checks, condition, returning, timing, creates, only_found, cells, families })
 }
@@ -131,6 +130,7 @@ impl UpdatePlan {
         self.creates
             && plain
             && !self.assignments.add()
+            && !self.assignments.read_rows()
             && !self.cells.read_rows()
             && self.checks.read_only(table, assigned)
     }

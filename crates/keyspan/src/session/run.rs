@@ -194,7 +194,7 @@ impl Session {
             prepared = &again;
         }
         let parameters = prepared.typed(&self.context.zone(), parameters)?;
-        let outcome = self.route(prepared, &parameters).await?;
+        let outcome = self.route(prepared, &parameters).await.map_err(|error| prepared.placed(error))?;
         audit::record(&self.context, prepared.statement(), &outcome);
         Ok(outcome)
     }
@@ -225,7 +225,8 @@ impl Session {
             Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
             Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
             Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,
-            Statement::Query(_) | Statement::Scan(_) => Box::pin(select::run(context, prepared, parameters)).await,
+            Statement::Query(_) => Box::pin(select::run(context, prepared, parameters)).await,
+            Statement::Hbase(_) => Err(Error::internal("a command that was not translated")),
             Statement::Explain(statement) => self.explain(statement, prepared, parameters).await,
             Statement::Show(statement) => show::run(context, statement),
             Statement::Describe(statement) => show::describe(context, statement),

@@ -1,0 +1,101 @@
+//! `put`, `incr`, `delete` and `deleteall`.
+
+use keyspan_cql::{HbaseArgument, HbaseCommand};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef};
+
+use super::argument::{self, Arguments};
+use super::row::{self, Column};
+use super::{literal, path};
+
+/// `put 't', 'row', 'family:qualifier', value [, timestamp]`.
+pub(super) fn put(table: &TableDef, command: &HbaseCommand) -> Result<String> {
+    let mut arguments = Arguments::of(command);
+    let key = argument::text(arguments.expect("row key")?)?;
+    let column = cell(table, arguments.expect("column")?)?;
+    let value = literal(argument::text(arguments.expect("value")?)?);
+    let mut using = at_time(arguments.take_next())?;
+    if let Some(ttl) = arguments.take(&["TTL"]) {
+        // Milliseconds, as in HBase; a cell lives for whole seconds.
+        let seconds = (argument::count(ttl)? - 1) / 1_000 + 1;
+        using = if using.is_empty() { format!(" USING TTL {seconds}") } else { format!("{using} AND TTL {seconds}") };
+    }
+    arguments.end_of(&["TTL"])?;
+    let filter = row::is_row(table, key)?;
+    Ok(format!("UPDATE {}{using} SET {} = {value} WHERE {filter}", path(table), column.expression()))
+}
+
+/// `incr 't', 'row', 'family:qualifier' [, by]`.
+pub(super) fn incr(table: &TableDef, command: &HbaseCommand) -> Result<String> {
+    let mut arguments = Arguments::of(command);
+    let key = argument::text(arguments.expect("row key")?)?;
+    let column = cell(table, arguments.expect("column")?)?;
+    let by = arguments.take_next().map(argument::integer).transpose()?.unwrap_or(1);
+    arguments.end()?;
+    let name = column.expression();
+    let new = match &column {
+        Column::Plain(plain) if plain.counter => format!("{name} + ({by})"),
+        Column::Cell(family, _) if is_text(family.value.ty) => {
+            format!("(coalesce({name}, '0')::bigint + ({by}))::text")
+        }
+        _ => format!("coalesce({name}, 0) + ({by})"),
+    };
+    let returning = if matches!(column, Column::Plain(_)) { format!(" RETURNING {name}") } else { String::new() };
+    Ok(format!("UPDATE {} SET {name} = {new} WHERE {}{returning}", path(table), row::is_row(table, key)?))
+}
+
+/// `delete 't', 'row', 'family:qualifier' [, timestamp]`.
+pub(super) fn delete(table: &TableDef, command: &HbaseCommand) -> Result<String> {
+    let mut arguments = Arguments::of(command);
+    let key = argument::text(arguments.expect("row key")?)?;
+    let column = cell(table, arguments.expect("column")?)?;
+    let using = at_time(arguments.take_next())?;
+    arguments.end()?;
+    Ok(format!("DELETE {} FROM {}{using} WHERE {}", column.expression(), path(table), row::is_row(table, key)?))
+}
+
+/// `deleteall 't', 'row' [, column [, timestamp]]`, `deleteall 't', {ROWPREFIXFILTER => 'p'}`.
+pub(super) fn delete_all(table: &TableDef, command: &HbaseCommand) -> Result<String> {
+    let mut arguments = Arguments::of(command);
+    if let Some(prefix) = arguments.take(&["ROWPREFIXFILTER"]) {
+        arguments.ignore(&["CACHE"]);
+        arguments.end_of(&["ROWPREFIXFILTER"])?;
+        let rows = row::has_prefix(table, argument::text(prefix)?);
+        let error = || Error::new(ErrorKind::InvalidParameter, "an empty prefix would delete all rows");
+        let rows = rows.ok_or_else(|| error().with_hint("Write truncate or TRUNCATE."))?;
+        return Ok(format!("DELETE FROM {} WHERE {rows}", path(table)));
+    }
+    let key = argument::text(arguments.expect("row key")?)?;
+    let column = match arguments.take_next() {
+        Some(text) => format!("{} ", row::column(table, argument::text(text)?)?.expression()),
+        None => String::new(),
+    };
+    let using = at_time(arguments.take_next())?;
+    arguments.end()?;
+    Ok(format!("DELETE {column}FROM {}{using} WHERE {}", path(table), row::is_row(table, key)?))
+}
+
+/// The cells of the families that `create` makes are texts: they are counted as the numbers that they show.
+fn is_text(ty: ColumnType) -> bool {
+    matches!(ty, ColumnType::Text | ColumnType::Ascii)
+}
+
+/// A column that holds one cell in a row.
+fn cell<'a>(table: &'a TableDef, argument: &HbaseArgument) -> Result<Column<'a>> {
+    let text = argument::text(argument)?;
+    match row::column(table, text)? {
+        Column::Family(family) => {
+            let message = format!("\"{text}\" is a family and no single cell");
+            let error = Error::new(ErrorKind::InvalidParameter, message).at(argument.position);
+            Err(error.with_hint(format!("Write '{}:qualifier'; deleteall takes a family.", family.name)))
+        }
+        column => Ok(column),
+    }
+}
+
+/// USING TIMESTAMP, if one is given.
+fn at_time(argument: Option<&HbaseArgument>) -> Result<String> {
+    match argument {
+        Some(argument) => Ok(format!(" USING TIMESTAMP {}", argument::microseconds(argument)?)),
+        None => Ok(String::new()),
+    }
+}
