@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod accepted;
+mod advice;
 mod capability;
 mod damage;
 mod docs;

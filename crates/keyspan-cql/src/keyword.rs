@@ -6,6 +6,7 @@
 /// Words that begin a statement, for misspellings.
 pub(crate) const FIRST: &[&str] = &[
     "ABORT",
+    "ADVISE",
     "ALTER",
     "ANALYZE",
     "BACKUP",

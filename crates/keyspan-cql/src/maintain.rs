@@ -1,5 +1,5 @@
 //! Upkeep: `VACUUM`, `ANALYZE`, `CHECKPOINT` of PostgreSQL, `FLUSH`, `COMPACT` and `BACKUP` of our own;
-//! `REFRESH MATERIALIZED VIEW`.
+//! `REFRESH MATERIALIZED VIEW`, `ADVISE`.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
@@ -29,6 +29,15 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         }
     };
     Ok(Statement::Maintain(statement))
+}
+
+/// `ADVISE [TABLE] name, …`.
+pub(crate) fn advise(reader: &mut Reader) -> Result<Statement> {
+    reader.expect("advise")?;
+    if matches!(reader.token(1), Token::Word(_)) {
+        reader.eat("table");
+    }
+    reader.list(Reader::object_name).map(Statement::Advise)
 }
 
 /// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH DATA]`: a refresh never blocks readers.

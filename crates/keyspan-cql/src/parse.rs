@@ -119,6 +119,7 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
     let Some(first) = reader.word(0).map(str::to_owned) else { return Err(reader.unexpected()) };
     match first.as_str() {
         "create" => create(reader),
+        "advise" => maintain::advise(reader),
         "alter" => alter(reader),
         "drop" if role::at(reader) => role::drop(reader),
         "drop" => drop::statement(reader),

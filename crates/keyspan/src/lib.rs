@@ -34,6 +34,7 @@
 //!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
 //!   opening a database.
 
+mod advice;
 mod advisory;
 mod audit;
 mod backup;

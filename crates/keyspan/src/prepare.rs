@@ -23,7 +23,7 @@ use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{explain, hbase, names, point, query, set, show, transaction_control};
+use crate::{advice, explain, hbase, names, point, query, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -100,6 +100,10 @@ impl Preparation {
             }
             Statement::ApplyBatch => {
                 self.schema = transaction_control::batch_schema(context);
+                Ok(())
+            }
+            Statement::Advise(_) => {
+                self.schema = Some(advice::schema());
                 Ok(())
             }
             Statement::Describe(_) => {

@@ -231,4 +231,6 @@ pub enum Statement {
     Notify(Notify),
     /// Upkeep of tables.
     Maintain(Maintain),
+    /// `ADVISE table, …`.
+    Advise(Vec<ObjectName>),
 }

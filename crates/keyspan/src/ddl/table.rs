@@ -11,6 +11,7 @@ use keyspan_model::{
 };
 
 use super::{change, check_free, family, option, sequence, skipping, statics, user_type, validate};
+use crate::advice;
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -63,6 +64,9 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         skipping(context, "relation", &shape.name);
     } else if statement.primary_key.is_none() {
         context.notice(no_key_notice(&draft));
+    } else {
+        let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.name)?;
+        advice::notify(context, &table);
     }
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }

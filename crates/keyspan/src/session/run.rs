@@ -13,7 +13,7 @@ use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
 use crate::timer::{self, StatementTimer};
 use crate::{
-    audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
+    advice, audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
 };
 
 /// How often a write is tried while its table gets other relations.
@@ -253,6 +253,7 @@ impl Session {
             Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
                 maintain::channel(context, prepared.statement())
             }
+            Statement::Advise(tables) => advice::run(context, tables).await,
             Statement::Maintain(statement) => maintain::run(context, statement).await,
         }
     }

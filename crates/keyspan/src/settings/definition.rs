@@ -65,6 +65,7 @@ const LEVELS: Kind = Kind::Word(&[
 
 /// All settings.
 pub const DEFINITIONS: &[Definition] = &[
+    own("advice", "on", Kind::Boolean, "Whether CREATE TABLE tells of keys that will hurt."),
     reported("application_name", "", Kind::Text, "Name of the application, for those who look at sessions."),
     own("array_nulls", "on", Kind::Boolean, "Accepted for compatibility."),
     own("backslash_quote", "safe_encoding", Kind::Text, "Accepted for compatibility."),
