@@ -3,6 +3,7 @@
 //! The rule: nothing here knows a statement. Statements are functions that take a context; the session that owns it
 //! ([`crate::session`]) tells which of them runs.
 
+mod guardrail;
 mod principal;
 mod write;
 

@@ -38,6 +38,7 @@ impl ClientContext {
         locks: HeldLocks,
     ) -> Result<()> {
         self.running.check()?;
+        self.check_collections(&mutations)?;
         let relaxed = self.settings.relaxed_durability();
         let batch = WriteBatch { mutations, unchanged, relaxed };
         match &mut self.transaction {

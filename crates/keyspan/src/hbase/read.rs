@@ -40,7 +40,7 @@ pub(super) fn scan(table: &TableDef, command: &HbaseCommand) -> Result<String> {
 pub(super) fn get(table: &TableDef, command: &HbaseCommand) -> Result<String> {
     let mut arguments = Arguments::of(command);
     let key = argument::text(arguments.expect("row key")?)?;
-    let mut selection = Selection::read(table, &mut arguments)?;
+    let mut selection = Selection { is_one: true, ..Selection::read(table, &mut arguments)? };
     while let Some(columns) = arguments.take_next() {
         selection.choose(argument::texts(columns)?)?;
     }
@@ -70,6 +70,8 @@ pub(super) fn count(table: &TableDef, command: &HbaseCommand) -> Result<String> 
 struct Selection<'a> {
     table: &'a TableDef,
     path: String,
+    /// Whether it is one row, which needs no order.
+    is_one: bool,
     /// Conditions on rows.
     rows: Vec<String>,
     columns: Vec<Column<'a>>,
@@ -88,6 +90,7 @@ impl<'a> Selection<'a> {
         let mut selection = Selection {
             table,
             path: path(table),
+            is_one: false,
             rows: Vec::new(),
             columns: Vec::new(),
             reversed,
@@ -100,25 +103,31 @@ impl<'a> Selection<'a> {
             let from = argument::microseconds(at)?;
             selection.time = Some((from, from.saturating_add(1_000)));
         }
+        selection.restrict(arguments)?;
+        if let Some(columns) = arguments.take(&["COLUMNS", "COLUMN"]) {
+            selection.choose(argument::texts(columns)?)?;
+        }
+        Ok(selection)
+    }
+
+    /// Which rows, and which of their cells.
+    fn restrict(&mut self, arguments: &mut Arguments) -> Result<()> {
         if let Some(prefix) = arguments.take(&["ROWPREFIXFILTER"]) {
-            selection.rows.extend(row::has_prefix(table, argument::text(prefix)?));
+            self.rows.extend(row::has_prefix(self.table, argument::text(prefix)?));
         }
         for (name, start) in [("STARTROW", true), ("STOPROW", false), ("ENDROW", false)] {
             if let Some(text) = arguments.take(&[name]) {
-                selection.rows.push(row::bound(table, argument::text(text)?, start, reversed));
+                self.rows.push(row::bound(self.table, argument::text(text)?, start, self.reversed));
             }
-        }
-        if let Some(columns) = arguments.take(&["COLUMNS", "COLUMN"]) {
-            selection.choose(argument::texts(columns)?)?;
         }
         if let Some(text) = arguments.take(&["FILTER"]) {
             let filter = Filter::parse(argument::text(text)?)?;
             match filter.is_of_rows() {
-                true => selection.rows.push(filter.row_condition(table)?),
-                false => selection.filter = Some(filter),
+                true => self.rows.push(filter.row_condition(self.table)?),
+                false => self.filter = Some(filter),
             }
         }
-        Ok(selection)
+        Ok(())
     }
 
     fn choose(&mut self, columns: Vec<&str>) -> Result<()> {
@@ -135,13 +144,9 @@ impl<'a> Selection<'a> {
     fn query(&self) -> Result<String> {
         let order = row::order(self.table, self.reversed);
         if !self.is_of_cells() {
+            let rows = format!("SELECT {} FROM {}{}", self.output(), self.path, self.filter()?);
             let limit = self.limit.map(|rows| format!(" LIMIT {rows}")).unwrap_or_default();
-            return Ok(format!(
-                "SELECT {} FROM {}{} ORDER BY {order}{limit}",
-                self.output(),
-                self.path,
-                self.filter()?
-            ));
+            return Ok(if self.is_one { rows } else { format!("{rows} ORDER BY {order}{limit}") });
         }
         let limit = match self.limit.filter(|_| self.filter.is_some()) {
             Some(rows) => format!(" QUALIFY dense_rank() OVER (ORDER BY {order}) <= {rows}"),

@@ -73,6 +73,18 @@ pub const DEFINITIONS: &[Definition] = &[
     own("check_function_bodies", "on", Kind::Boolean, "Accepted for compatibility."),
     reported("client_encoding", "UTF8", Kind::Encoding, "Encoding of the client: always UTF8."),
     own("client_min_messages", "notice", LEVELS, "Least severity of messages sent to the client."),
+    own(
+        "collection_size_fail",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Most elements that a statement may write into one collection; 0: no limit.",
+    ),
+    own(
+        "collection_size_warn",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Elements beyond which a statement that writes them into one collection gets a WARNING; 0: never.",
+    ),
     own("data_directory", "", Kind::Fixed, "The directory of the database, for superusers."),
     reported("DateStyle", "ISO, MDY", Kind::DateStyle, "Output format of dates: always ISO."),
     own("copy_commit_rows", "0", Kind::Integer(0, i64::MAX), "Rows after which COPY commits; 0: all or nothing."),
