@@ -14,14 +14,16 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Right, Stamp
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::dml::new_keys::NewKeys;
-use crate::dml::{rights, statics};
+use crate::dml::using::Timing;
+use crate::dml::{existing, rights, statics};
 use crate::expression::compile;
-use crate::intake::Intake;
 use crate::intake::gather::Gather;
+use crate::intake::{GatheredCells, Intake};
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::session::Session;
 use crate::timer::StatementTimer;
+use keyspan_seam::ReadAt;
 
 /// Takes the rows of a COPY FROM or an import. Dropped without [`CopyIn::finish`], it writes nothing (more).
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct CopyIn {
     relaxed: bool,
     in_transaction: bool,
     next_row_id: bool,
+    /// Whether what families had before must still be asked for.
+    cells_asked: bool,
     new_keys: Option<NewKeys>,
     /// The statement; none of an import.
     timer: Option<StatementTimer>,
@@ -74,14 +78,37 @@ impl CopyIn {
         if self.next_row_id {
             self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
+        if !self.cells_asked {
+            self.take_cells(&session.context).await?;
+        }
         let writes = self.intake.write(batch, self.stamp)?;
         if let Some(keys) = &mut self.new_keys {
-            keys.check(&writes).await?;
+            keys.check(&writes.rows).await?;
         }
         self.gather.push(writes).await?;
         if self.commit_every > 0 && self.gather.rows() >= self.commit_every as u64 {
             return self.commit(&session.context).await;
         }
+        Ok(())
+    }
+
+    /// Has cells of families gathered, too, if the source has some.
+    async fn take_cells(&mut self, context: &ClientContext) -> Result<()> {
+        self.cells_asked = true;
+        let families = self.intake.families();
+        if families.is_empty() {
+            return Ok(());
+        }
+        let replaced = match self.in_transaction {
+            true => families.iter().map(|family| family.relation).collect(),
+            false => {
+                let snapshot = self.database.store().snapshot(ReadAt::Newest)?;
+                existing::with_cells_in(context, &snapshot, &families).await?
+            }
+        };
+        let cells = GatheredCells::new(self.intake.target(), &families, self.stamp, self.intake.ttl, replaced);
+        let gather = Gather::new(self.database.store(), self.intake.target(), self.stamp);
+        self.gather = gather.with_cells(cells);
         Ok(())
     }
 
@@ -102,6 +129,7 @@ impl CopyIn {
     async fn gathered(&mut self) -> Result<(u64, Vec<Mutation>)> {
         let next = Gather::new(self.database.store(), self.intake.target(), self.stamp);
         let gather = std::mem::replace(&mut self.gather, next);
+        self.cells_asked = false;
         Ok((gather.rows(), gather.finish().await?))
     }
 
@@ -186,18 +214,21 @@ impl Session {
         let intake = Intake::complete(&mut self.context, target, columns)?;
         let commit_every =
             self.context.settings.get("copy_commit_rows").and_then(|rows| rows.parse().ok()).unwrap_or(0);
+        let timing = Timing { stamp: self.context.stamp(), ttl: intake.ttl, custom: false, room_before: false };
+        let timing = if intake.families().is_empty() { timing } else { timing.replacing() };
         let mut copy = CopyIn {
             database: self.context.database.clone(),
             schema: intake.schema(),
-            gather: Gather::new(self.context.database.store(), intake.target(), self.context.stamp()),
+            gather: Gather::new(self.context.database.store(), intake.target(), timing.stamp),
             intake,
             filter: None,
             commit_every: 0,
             rows: 0,
-            stamp: self.context.stamp(),
+            stamp: timing.stamp,
             relaxed: self.context.settings.relaxed_durability(),
             in_transaction: self.context.transaction.is_some(),
             next_row_id: hidden,
+            cells_asked: false,
             new_keys,
             timer: self.copying.take(),
         };

@@ -72,6 +72,22 @@ impl FamilyRead {
         new_null_array(&DataType::Map(Arc::new(self.entries_field()), false), rows).as_map().clone()
     }
 
+    /// The maps of rows that have these qualifiers and values, each qualifier once.
+    pub fn of_values(&self, mut rows: Vec<Vec<(Value, Value)>>) -> Result<MapArray> {
+        let encoder = KeyEncoder::new(&self.family.qualifier);
+        for row in &mut rows {
+            row.sort_by_cached_key(|(key, _)| encoder.encode(std::slice::from_ref(key)).unwrap_or_default());
+        }
+        let entries_field = Arc::new(self.entries_field());
+        let DataType::Struct(fields) = entries_field.data_type() else { unreachable!("entries are a struct") };
+        let nulls: NullBuffer = rows.iter().map(|row| !row.is_empty()).collect();
+        let offsets = OffsetBuffer::from_lengths(rows.iter().map(Vec::len));
+        let (keys, values): (Vec<Value>, Vec<Value>) = rows.into_iter().flatten().unzip();
+        let columns = vec![array_of(self.family.qualifier[0].ty, &keys)?, array_of(self.family.value.ty, &values)?];
+        let entries = StructArray::try_new(fields.clone(), columns, None)?;
+        Ok(MapArray::try_new(entries_field, offsets, entries, Some(nulls), false)?)
+    }
+
     /// The family as a client gets it: a map is `jsonb`.
     pub fn answer(&self, maps: MapArray, zone: Zone) -> Result<ArrayRef> {
         if self.family.array_type().is_some() {

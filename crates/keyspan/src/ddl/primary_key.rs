@@ -133,7 +133,7 @@ async fn rewrite(
         if batch.num_rows() > 0 {
             order.check_nulls(&batch)?;
             let writes = intake.write(&batch, stamp)?;
-            for write in &writes {
+            for write in &writes.rows {
                 order.check(&write.batch)?;
             }
             gather.push(writes).await?;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value};
+use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value, WriteBatch};
 use keyspan_seam::Snapshot;
 
 use super::family::{FamilyInput, FamilyRows};
@@ -62,16 +62,48 @@ pub(crate) async fn change<T>(
     target: &WriteTarget,
     families: &FamilyInput,
     parameters: &[Value],
-    mut decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
+    decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
 ) -> Result<T> {
+    Ok(change_seen(context, handle, target, families, None, parameters, decide).await?.answer)
+}
+
+/// Asks for the state with what a statement has written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct After;
+
+/// What was decided, and the states before and after.
+#[derive(Debug)]
+pub(crate) struct Changed<T> {
+    pub(crate) answer: T,
+    pub(crate) before: Arc<dyn Snapshot>,
+    pub(crate) after: Option<Arc<dyn Snapshot>>,
+}
+
+/// As [`change`], and tells the states before and, where it is wanted, after.
+pub(crate) async fn change_seen<T>(
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    target: &WriteTarget,
+    families: &FamilyInput,
+    wanted: Option<After>,
+    parameters: &[Value],
+    mut decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
+) -> Result<Changed<T>> {
     for _ in 0..TRIES_MAX {
         let (found, snapshot, locks) = find(context, handle, target, families, parameters).await?;
         let (mutations, answer) = decide(&found)?;
         let mut unchanged = preconditions(handle, target, &found, snapshot.seq());
         unchanged.extend(families.unchanged(&found.keys, snapshot.seq()));
         unchanged.extend(families.unchanged_statics(keys_of(target, &found), snapshot.seq()));
+        let after = match wanted {
+            Some(After) => {
+                let batch = WriteBatch { mutations: mutations.clone(), ..WriteBatch::default() };
+                Some(snapshot.with_writes(&batch)?)
+            }
+            None => None,
+        };
         match context.write(mutations, unchanged, locks).await {
-            Ok(()) => return Ok(answer),
+            Ok(()) => return Ok(Changed { answer, before: snapshot, after }),
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
                 count(&context.database.counts().retries);
             }

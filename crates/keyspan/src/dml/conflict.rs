@@ -2,20 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use keyspan_cql::{ConflictAction, Insert, OnConflict};
+use keyspan_cql::{ConflictAction, Insert, OnConflict, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::Schema;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
 use keyspan_query::CompiledExprs;
+use keyspan_seam::Snapshot;
 use std::sync::Arc;
 
 use super::assign::Assignments;
-use super::change::{TargetRows, change};
+use super::change::{After, TargetRows, change, change_seen};
 use super::condition::{self, ConditionAnswer, holds};
-use super::family::FamilyInput;
+use super::family::{FamilyAssignments, FamilyCells, FamilyInput, FamilyRows, proposed};
 use super::insert::InsertRows;
+use super::returning::Returning;
 use super::target::WriteTarget;
 use crate::constraint::key_exists;
 use crate::context::ClientContext;
@@ -64,18 +65,28 @@ fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
     Ok(decided)
 }
 
+/// The state with what a statement writes.
+type State = Option<Arc<dyn Snapshot>>;
+
+/// Whether the state with what is written is asked for: RETURNING shows families as they then are.
+fn wanted(insert: &InsertRows) -> Option<After> {
+    insert.returning.as_ref().is_some_and(Returning::reads_families).then_some(After)
+}
+
 async fn skip_existing(
     context: &mut ClientContext,
     insert: &InsertRows,
     parameters: &[Value],
-) -> Result<(Vec<Vec<Value>>, Vec<ConditionAnswer>)> {
+) -> Result<(Vec<Vec<Value>>, State)> {
     let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     let families = FamilyInput::none(&insert.handle);
-    change(context, &insert.handle, &target, &families, parameters, |found| {
+    let wanted = wanted(insert);
+    let changed = change_seen(context, &insert.handle, &target, &families, wanted, parameters, |found| {
         let decided = insert_missing(insert, found)?;
-        Ok((decided.mutations, (decided.inserted, decided.answers)))
-    })
-    .await
+        Ok((decided.mutations, decided.inserted))
+    });
+    let changed = changed.await?;
+    Ok((changed.answer, changed.after))
 }
 
 /// The plain INSERT under `write_semantics = postgres`: 23505 for a key that exists, or comes twice.
@@ -83,10 +94,11 @@ pub(super) async fn insert_new(
     context: &mut ClientContext,
     insert: &InsertRows,
     parameters: &[Value],
-) -> Result<Vec<Vec<Value>>> {
+) -> Result<(Vec<Vec<Value>>, State)> {
     let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
     let families = FamilyInput::none(&insert.handle);
-    change(context, &insert.handle, &target, &families, parameters, |found| {
+    let wanted = wanted(insert);
+    let changed = change_seen(context, &insert.handle, &target, &families, wanted, parameters, |found| {
         let mut decided = insert_missing(insert, found)?;
         if let Some(place) = decided.answers.iter().position(|answer| !answer.applied) {
             return Err(key_exists(&insert.handle.table, &insert.key(&insert.rows[place])));
@@ -95,8 +107,9 @@ pub(super) async fn insert_new(
             decided.mutations = vec![mutation];
         }
         Ok((decided.mutations, decided.inserted))
-    })
-    .await
+    });
+    let changed = changed.await?;
+    Ok((changed.answer, changed.after))
 }
 
 /// `INSERT … IF NOT EXISTS`: one answer for each row.
@@ -109,7 +122,13 @@ pub(super) async fn if_not_exists(
         let error = Error::not_supported("IF NOT EXISTS cannot be combined with RETURNING");
         return Err(error.with_hint("Use ON CONFLICT DO NOTHING RETURNING …."));
     }
-    let (inserted, answers) = skip_existing(context, &insert, parameters).await?;
+    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
+    let families = FamilyInput::none(&insert.handle);
+    let decided = change(context, &insert.handle, &target, &families, parameters, |found| {
+        let decided = insert_missing(&insert, found)?;
+        Ok((decided.mutations, (decided.inserted, decided.answers)))
+    });
+    let (inserted, answers) = decided.await?;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
     Ok(Outcome::with_rows(tag, condition::answer(context, &insert.handle, &answers)?))
 }
@@ -125,8 +144,9 @@ pub(super) async fn on_conflict(
     check_target(&insert.handle, clause)?;
     match &clause.action {
         ConflictAction::Nothing => {
-            let (inserted, _) = skip_existing(context, &insert, parameters).await?;
-            insert.outcome(Tag::counted("INSERT", inserted.len() as u64), &inserted, parameters)
+            let (inserted, state) = skip_existing(context, &insert, parameters).await?;
+            let tag = Tag::counted("INSERT", inserted.len() as u64);
+            insert.outcome(tag, &inserted, state.as_ref(), parameters).await
         }
         ConflictAction::Update { .. } => update(context, statement, clause, insert, parameters).await,
     }
@@ -166,19 +186,29 @@ async fn update(
         return Err(Error::internal("not a DO UPDATE"));
     };
     check_each_key_once(&insert)?;
+    let mut insert = insert;
     let handle = insert.handle.clone();
+    let (mut cells, rest) = FamilyAssignments::split(context, &handle.table, assignments, &|_| None, parameters)?;
+    let values = rest.iter().flat_map(|assignment| assignment.value.expressions());
+    let reads: Vec<&ast::Expr> = values.chain(cells.expressions()).chain(filter).collect();
+    let families = FamilyInput::new(context, &handle, &reads, &cells.lists(), parameters);
     let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
-    let input = [(qualifier.as_str(), handle.schema.clone()), ("excluded", handle.schema.clone())];
-    let assignments = Assignments::new(context, &handle, assignments, &|_| None, &input, parameters)?;
+    let excluded = FamilyInput::readable(&handle);
+    let input = [(qualifier.as_str(), families.schema().clone()), ("excluded", excluded.clone())];
+    let assignments = Assignments::new(context, &handle, &rest, &|_| None, &input, parameters)?;
+    cells.compile(context, &input, parameters)?;
     let filter = match filter {
         Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
         None => None,
     };
+    insert.timing = cells.timing(insert.timing);
     let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    let update = Updating { insert: &insert, assignments, filter, parameters };
-    let families = FamilyInput::none(&handle);
-    let after = change(context, &handle, &target, &families, parameters, |found| update.decide(found)).await?;
-    insert.outcome(Tag::counted("INSERT", after.len() as u64), &after, parameters)
+    let update = Updating { insert: &insert, assignments, cells, excluded, filter, parameters };
+    let wanted = wanted(&insert);
+    let decide = |found: &TargetRows| update.decide(found);
+    let changed = change_seen(context, &handle, &target, &families, wanted, parameters, decide).await?;
+    let tag = Tag::counted("INSERT", changed.answer.len() as u64);
+    insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
 }
 
 /// What the second of two rows with one key would update is the first, which the statement has just written.
@@ -199,64 +229,80 @@ fn check_each_key_once(insert: &InsertRows) -> Result<()> {
 struct Updating<'a> {
     insert: &'a InsertRows,
     assignments: Assignments,
+    /// What is written to families.
+    cells: FamilyAssignments,
+    /// The columns of `excluded`.
+    excluded: SchemaRef,
     filter: Option<CompiledExprs>,
     parameters: &'a [Value],
 }
 
+/// A row that is there: its place among those to insert, and among those found.
+type Conflict = (usize, usize);
+
 impl Updating<'_> {
     /// What is written, and the rows as they then are.
     fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
-        let insert = self.insert;
-        let present = Present::new(&insert.handle, found)?;
-        let old = |row: &NewRow| Ok(present.rows.get(&insert.handle.name(&insert.key(row))?));
-        let old = insert.rows.iter().map(old).collect::<Result<Vec<_>>>()?;
-        let mut updates = self.updates(&old)?.into_iter();
+        let (insert, handle) = (self.insert, &self.insert.handle);
+        let places = found.places(handle)?;
+        let old = |row: &NewRow| Ok(places.get(&handle.name(&insert.key(row))?).copied());
+        let old = insert.rows.iter().map(old).collect::<Result<Vec<Option<usize>>>>()?;
+        let mut updates = self.updates(found, &old)?.into_iter();
         let (mut mutations, mut after) = (Vec::new(), Vec::new());
-        for (row, old) in insert.rows.iter().zip(old) {
+        for (place, (row, old)) in insert.rows.iter().zip(old).enumerate() {
             let Some(old) = old else {
                 mutations.extend(insert.insert(row));
+                mutations.extend(insert.cells_of(place));
                 after.push(or_null(row));
                 continue;
             };
-            if let Some(new) = updates.next().flatten() {
-                let row = keyed(insert, &new, old);
-                mutations.extend(insert.handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
-                after.push(overlaid(old, &new));
+            if let Some((new, cells)) = updates.next().flatten() {
+                let old = handle.values(&found.rows, old)?;
+                let row = keyed(insert, &new, &old);
+                mutations.extend(cells.mutations(handle, &old[..handle.key_len()], &insert.timing));
+                mutations.extend(handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
+                after.push(overlaid(&old, &new));
             }
         }
-        insert.checks.check(&insert.handle.table, &insert.handle.batch(&after)?)?;
+        insert.checks.check(&handle.table, &handle.batch(&after)?)?;
         Ok((mutations, after))
     }
 
     /// What each row that is there is to get; none for one that WHERE leaves alone.
-    fn updates(&self, old: &[Option<&Vec<Value>>]) -> Result<Vec<Option<NewRow>>> {
-        let handle = &self.insert.handle;
-        let conflicts = self.insert.rows.iter().zip(old);
-        let conflicts = conflicts.filter_map(|(row, old)| Some(((*old)?.clone(), or_null(row))));
-        let (old, excluded): (Vec<_>, Vec<_>) = conflicts.unzip();
-        if old.is_empty() {
+    fn updates(&self, found: &TargetRows, old: &[Option<usize>]) -> Result<Vec<Option<(NewRow, FamilyCells)>>> {
+        let conflicts = old.iter().enumerate().filter_map(|(place, old)| Some((place, (*old)?)));
+        let conflicts: Vec<Conflict> = conflicts.collect();
+        if conflicts.is_empty() {
             return Ok(Vec::new());
         }
-        let both = side_by_side(handle, &old, &excluded)?;
+        let both = self.side_by_side(found, &conflicts)?;
         let holds = match &self.filter {
-            Some(filter) => holds(filter.evaluate(&both, self.parameters)?[0].as_ref()),
-            None => vec![true; old.len()],
+            Some(filter) => holds(filter.evaluate(&both.input, self.parameters)?[0].as_ref()),
+            None => vec![true; conflicts.len()],
         };
-        let kept = filter_record_batch(&both, &BooleanArray::from(holds.clone()))?;
-        let mut new = self.assignments.rows(handle, &kept, &[], self.parameters)?.into_iter();
+        let kept = conflicts.into_iter().zip(&holds).filter_map(|(conflict, holds)| holds.then_some(conflict));
+        let kept = self.side_by_side(found, &kept.collect::<Vec<_>>())?;
+        let new = self.assignments.rows(&self.insert.handle, &kept.input, &[], self.parameters)?;
+        let mut new = new.into_iter().zip(self.cells.rows(&kept, &[], self.parameters)?);
         Ok(holds.into_iter().map(|holds| if holds { new.next() } else { None }).collect())
+    }
+
+    /// The old rows and those that were to be inserted, side by side.
+    fn side_by_side(&self, found: &TargetRows, conflicts: &[Conflict]) -> Result<FamilyRows> {
+        let handle = &self.insert.handle;
+        let rows: Vec<Vec<Value>> = conflicts.iter().map(|(place, _)| or_null(&self.insert.rows[*place])).collect();
+        let none = FamilyCells::default();
+        let cells = conflicts.iter().map(|(place, _)| self.insert.cells.get(*place).unwrap_or(&none));
+        let mut arrays = handle.batch(&rows)?.columns().to_vec();
+        arrays.extend(proposed(handle, &cells.collect::<Vec<_>>())?);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let excluded = RecordBatch::try_new_with_options(self.excluded.clone(), arrays, &options)?;
+        let old: Vec<usize> = conflicts.iter().map(|(_, old)| *old).collect();
+        found.families.beside(&old, &excluded)
     }
 }
 
 fn keyed(insert: &InsertRows, row: &NewRow, old: &[Value]) -> NewRow {
     let key_len = insert.handle.key_len();
     old[..key_len].iter().cloned().map(Some).chain(row[key_len..].iter().cloned()).collect()
-}
-
-/// The old rows and those that were to be inserted, side by side.
-fn side_by_side(handle: &TableHandle, old: &[Vec<Value>], excluded: &[Vec<Value>]) -> Result<RecordBatch> {
-    let (old, excluded) = (handle.batch(old)?, handle.batch(excluded)?);
-    let fields = old.schema().fields().iter().chain(excluded.schema().fields()).cloned().collect::<Vec<_>>();
-    let arrays = old.columns().iter().chain(excluded.columns()).cloned().collect();
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }

@@ -5,7 +5,7 @@ use keyspan_cql::Delete;
 use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, Span, Value};
 
 use super::assign::no_family;
-use super::change::{TargetRows, change};
+use super::change::{Changed, TargetRows, change_seen};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
@@ -59,11 +59,11 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
         }
         _ => {
             let handle = plan.handle.clone();
-            let decided = change(context, &handle, &target, &plan.families, parameters, |found| {
+            let decided = change_seen(context, &handle, &target, &plan.families, None, parameters, |found| {
                 plan.decide(&target, found, parameters)
             });
-            let (deleted, answers) = decided.await?;
-            plan.outcome(context, deleted, answers, parameters)
+            let decided = decided.await?;
+            plan.outcome(context, decided, parameters).await
         }
     }
 }
@@ -201,19 +201,22 @@ impl DeletePlan {
         }
     }
 
-    fn outcome(
+    async fn outcome(
         &self,
         context: &mut ClientContext,
-        deleted: RecordBatch,
-        answers: Vec<ConditionAnswer>,
+        changed: Changed<(RecordBatch, Vec<ConditionAnswer>)>,
         parameters: &[Value],
     ) -> Result<Outcome> {
+        let (deleted, answers) = changed.answer;
         let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
         if self.condition.is_some() {
             return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
         }
         match &self.returning {
-            Some(returning) => Ok(Outcome::with_rows(tag, returning.rows(&deleted, parameters)?)),
+            Some(returning) => {
+                let rows = returning.rows(Some(&changed.before), &self.handle, deleted, parameters).await?;
+                Ok(Outcome::with_rows(tag, rows))
+            }
             None => Ok(Outcome::done(tag)),
         }
     }

@@ -7,7 +7,8 @@ use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
 use keyspan_model::{
-    ColumnId, ColumnRole, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef,
+    ColumnId, ColumnRole, FamilyDef, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
+    TableDef,
 };
 use keyspan_seam::Snapshot;
 
@@ -105,6 +106,32 @@ pub(crate) async fn count(
 /// Whether the table has a row.
 pub(crate) async fn any_row(context: &mut ClientContext, table: &TableDef) -> Result<bool> {
     any(context, table.rows, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
+}
+
+/// Of these families those that have cells, in whatever row.
+pub(crate) async fn with_cells(context: &mut ClientContext, families: &[FamilyDef]) -> Result<Vec<RelationId>> {
+    let snapshot = context.newest()?;
+    with_cells_in(context, &snapshot, families).await
+}
+
+/// As [`with_cells`], in this state.
+pub(crate) async fn with_cells_in(
+    context: &ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
+    families: &[FamilyDef],
+) -> Result<Vec<RelationId>> {
+    let mut found = Vec::new();
+    for family in families {
+        let relation = family.relation;
+        let read = visit(context, snapshot, relation, vec![Span::all()], Vec::new(), |batch| {
+            if batch.num_rows() > 0 {
+                found.push(relation);
+            }
+            Ok(batch.num_rows() > 0)
+        });
+        read.await?;
+    }
+    Ok(found)
 }
 
 /// Whether a row has null in this column.

@@ -6,18 +6,19 @@ use std::collections::HashMap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use futures::StreamExt;
-use keyspan_cql::{ColumnName, ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
-use keyspan_model::array::array_of;
+use keyspan_cql::{ColumnName, Insert, InsertSource, InsertValue};
+use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
-    BatchWrite, ColumnDef, Error, ErrorKind, Identity, Member, Mutation, Result, SequenceDef, TableDef, Value,
+    BatchWrite, ColumnDef, Error, ErrorKind, Identity, Mutation, Result, SequenceDef, TableDef, Value,
 };
 use keyspan_query::Sequences;
-use keyspan_seam::BatchStream;
+use keyspan_seam::{BatchStream, Snapshot};
 use std::sync::Arc;
 
 use super::assign::{literal_for_a_column, no_family};
-use super::change::change;
+use super::change::{After, change_seen};
 use super::conflict;
+use super::existing;
 use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
 use super::json;
 use super::new_keys::NewKeys;
@@ -31,8 +32,8 @@ use crate::constraint::{Checks, check_value, null_value};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::expression::{Evaluator, compile, rows_without_columns};
-use crate::intake::Intake;
 use crate::intake::gather::Gather;
+use crate::intake::{self, GatheredCells, Intake};
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
@@ -52,7 +53,7 @@ pub(super) struct InsertRows {
     pub(super) returning: Option<Returning>,
     pub(super) timing: Timing,
     /// What each row writes to families; empty where none does.
-    cells: Vec<FamilyCells>,
+    pub(super) cells: Vec<FamilyCells>,
 }
 
 /// `INSERT`.
@@ -83,23 +84,28 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         return Err(Error::new(ErrorKind::InvalidParameter, message).with_hint("SET write_semantics = 'cql'."));
     }
     let split;
-    let (statement, assigned) = match handle.table.families.is_empty() {
-        true => (statement, Vec::new()),
-        false => {
-            split = without_families(context, &handle.table, statement, parameters)?;
+    let (statement, assigned) = match &statement.source {
+        InsertSource::Values(rows) if !handle.table.families.is_empty() => {
+            split = without_families(context, &handle.table, statement, rows, parameters)?;
             (&split.0, split.1.as_slice().to_vec())
         }
+        _ => (statement, Vec::new()),
     };
     let places = places(&handle, statement)?;
     check_identities(&handle, statement, &places)?;
     let checks = Checks::new(context, &handle)?;
+    let mut found_cells = Vec::new();
     let row = match &statement.source {
         InsertSource::Query(_)
             if !conditional && statement.returning.is_none() && decides_checks(&handle, &checks, &places) =>
         {
-            return again_if_disturbed(context, statement, &handle, &places, timing, parameters).await;
+            return again_if_disturbed(context, statement, &handle, timing, parameters).await;
         }
-        InsertSource::Query(_) => from_query(context, statement, &handle, &places, parameters).await?,
+        InsertSource::Query(_) => {
+            let found = from_query(context, statement, &handle, parameters).await?;
+            found_cells = found.1;
+            found.0
+        }
         InsertSource::Json { .. } => return Err(Error::internal("JSON was not expanded")),
         InsertSource::DefaultValues => from_values(context, &handle, &[], &[vec![]], parameters)?,
         InsertSource::Values(values) => from_values(context, &handle, &places, values, parameters)?,
@@ -113,9 +119,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         count(&context.database.counts().point_writes);
     }
     // All rows are written at once, after what any of them replaces.
-    let timing =
-        assigned.iter().map(|cells| cells.timing(timing)).find(|of| of.stamp != timing.stamp).unwrap_or(timing);
-    let cells = assigned.iter().map(FamilyAssignments::constant).collect::<Result<_>>()?;
+    let timing = match found_cells.is_empty() {
+        true => assigned.iter().map(|cells| cells.timing(timing)).find(|of| of.stamp != timing.stamp).unwrap_or(timing),
+        false => timing.replacing(),
+    };
+    let cells = match found_cells.is_empty() {
+        true => assigned.iter().map(FamilyAssignments::constant).collect::<Result<_>>()?,
+        false => found_cells,
+    };
     let mut insert = InsertRows { handle, rows: row, checks, returning, timing, cells };
     insert.complete(context).await?;
     match (&statement.on_conflict, statement.if_not_exists) {
@@ -123,8 +134,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         (None, true) => conflict::if_not_exists(context, insert, parameters).await,
         (Some(clause), false) => conflict::on_conflict(context, statement, clause, insert, parameters).await,
         (None, false) if refuses => {
-            let inserted = conflict::insert_new(context, &insert, parameters).await?;
-            insert.outcome(Tag::counted("INSERT", inserted.len() as u64), &inserted, parameters)
+            let (inserted, state) = conflict::insert_new(context, &insert, parameters).await?;
+            let tag = Tag::counted("INSERT", inserted.len() as u64);
+            insert.outcome(tag, &inserted, state.as_ref(), parameters).await
         }
         (None, false) => upsert(context, insert, parameters).await,
     }
@@ -141,8 +153,18 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
     if statement.columns.is_empty() {
         return Ok(handle.shown().map(|(place, _)| place).collect());
     }
+    let is_query = matches!(statement.source, InsertSource::Query(_));
     let mut places = Vec::with_capacity(statement.columns.len());
     for name in &statement.columns {
+        if let (true, Some(family)) = (is_query, family::family_of(&handle.table, name)) {
+            if name.qualifier.is_some() {
+                let message = "INSERT … SELECT into single cells is not supported";
+                let hint =
+                    format!("Select a value for the whole of it: jsonb_build_object('q', …) into {}.", family.name);
+                return Err(Error::not_supported(message).with_hint(hint).at(name.position));
+            }
+            continue;
+        }
         let column = handle.table.expect_column(&name.name).map_err(|error| error.at(name.position))?;
         if name.qualifier.is_some() {
             return Err(no_family(column).at(name.position));
@@ -156,6 +178,17 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
         places.push(place);
     }
     Ok(places)
+}
+
+/// The columns and families that a query of so many columns writes to.
+fn query_targets(handle: &TableHandle, statement: &Insert, columns: usize) -> Vec<String> {
+    if !statement.columns.is_empty() {
+        return statement.columns.iter().map(|column| column.name.clone()).collect();
+    }
+    // Without a column list a query may have fewer columns than the table.
+    let mut names = intake::shown(&handle.table);
+    names.truncate(columns.max(1));
+    names
 }
 
 /// 428C9 where the statement gives numbers of columns that are GENERATED ALWAYS, without saying so.
@@ -183,36 +216,17 @@ fn without_families(
     context: &mut ClientContext,
     table: &TableDef,
     statement: &Insert,
+    rows: &[Vec<InsertValue>],
     parameters: &[Value],
 ) -> Result<(Insert, Vec<FamilyAssignments>)> {
     let mut columns = statement.columns.clone();
     if columns.is_empty() {
-        let members = table.members().into_iter();
-        let shown = members.filter(|member| !matches!(member, Member::Column(column) if column.hidden));
-        let column = |member: Member<'_>| ColumnName {
-            name: member.name().to_owned(),
-            qualifier: None,
-            position: statement.table.position,
-        };
-        columns = shown.map(column).collect();
+        let column = |name| ColumnName { name, qualifier: None, position: statement.table.position };
+        columns = intake::shown(table).into_iter().map(column).collect();
     }
     let is_family = |column: &ColumnName| family::family_of(table, column).is_some();
     if !columns.iter().any(is_family) {
         return Ok((statement.clone(), Vec::new()));
-    }
-    let InsertSource::Values(rows) = &statement.source else {
-        let named = statement.columns.iter().any(is_family);
-        return match named {
-            true => {
-                Err(Error::not_supported("INSERT … SELECT into a family is not yet supported")
-                    .with_hint("Write VALUES."))
-            }
-            false => Ok((statement.clone(), Vec::new())),
-        };
-    };
-    let updates = |clause: &OnConflict| matches!(clause.action, ConflictAction::Update { .. });
-    if statement.on_conflict.as_ref().is_some_and(updates) {
-        return Err(Error::not_supported("ON CONFLICT DO UPDATE with a family or collection is not yet supported"));
     }
     let (mut all, mut rest) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
@@ -333,36 +347,42 @@ fn own_sequence(context: &ClientContext, table: &TableDef, column: &ColumnDef) -
     (column.default.as_ref() == Some(&text)).then(|| own.clone())
 }
 
+/// The rows of the query, and what each writes to families; no cells where it has none.
 async fn from_query(
     context: &mut ClientContext,
     statement: &Insert,
     handle: &TableHandle,
-    places: &[usize],
     parameters: &[Value],
-) -> Result<Vec<NewRow>> {
-    let names = named(handle, places);
+) -> Result<(Vec<NewRow>, Vec<FamilyCells>)> {
+    let columns = query_columns(context, statement, parameters).await?;
+    let names = query_targets(handle, statement, columns);
     let mut intake = Intake::new(handle.clone(), &names, Arc::new(context.zone()))?;
-    let mut rows = Vec::new();
+    let (mut rows, mut cells) = (Vec::new(), Vec::new());
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
-        let (columns, batch) = intake.typed(&batch?)?;
+        let batch = batch?;
+        let wholes = intake.wholes(&batch)?;
+        let (columns, batch) = intake.typed(&batch)?;
         for index in 0..batch.num_rows() {
             let mut row: NewRow = vec![None; handle.table.columns.len()];
             for (id, array) in columns.iter().zip(batch.columns()) {
                 let place = handle.table.columns.iter().position(|column| column.id == *id && !column.hidden);
                 let Some(place) = place else { continue };
-                row[place] = Some(keyspan_model::array::value_at(array, index, handle.table.columns[place].ty)?);
+                row[place] = Some(value_at(array, index, handle.table.columns[place].ty)?);
             }
             rows.push(row);
+            let mut of_row = FamilyCells::default();
+            for whole in &wholes {
+                of_row.whole(&whole.family, value_at(&whole.values, index, whole.family.whole_type())?)?;
+            }
+            if !wholes.is_empty() {
+                cells.push(of_row);
+            }
         }
     }
     drop(batches);
     fill_defaults(context, handle, &mut rows)?;
-    Ok(rows)
-}
-
-fn named(handle: &TableHandle, places: &[usize]) -> Vec<String> {
-    places.iter().map(|place| handle.table.columns[*place].name.clone()).collect()
+    Ok((rows, cells))
 }
 
 /// Whether the columns that are written are enough to decide the CHECKs, without reading the old rows.
@@ -375,6 +395,13 @@ fn decides_checks(handle: &TableHandle, checks: &Checks, places: &[usize]) -> bo
             .any(|(place, column)| column.name == name && (places.contains(&place) || column.default.is_some()))
     };
     checks.read_only(&handle.table, given)
+}
+
+/// How many columns the statement's query has.
+async fn query_columns(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<usize> {
+    let InsertSource::Query(source) = &statement.source else { return Ok(0) };
+    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    Ok(query::plan(context, &source.query, &types).await?.schema.fields().len())
 }
 
 /// The rows of the statement's query, as they come.
@@ -399,19 +426,18 @@ async fn again_if_disturbed(
     context: &mut ClientContext,
     statement: &Insert,
     handle: &TableHandle,
-    places: &[usize],
     timing: Timing,
     parameters: &[Value],
 ) -> Result<Outcome> {
     for _ in 1..COLUMNAR_TRIES_MAX {
-        match columnar(context, statement, handle, places, timing, parameters).await {
+        match columnar(context, statement, handle, timing, parameters).await {
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
                 count(&context.database.counts().retries);
             }
             other => return other,
         }
     }
-    columnar(context, statement, handle, places, timing, parameters).await
+    columnar(context, statement, handle, timing, parameters).await
 }
 
 /// INSERT … SELECT without conditions: the query's batches as columnar writes, applied in one atomic step at the end.
@@ -419,20 +445,22 @@ async fn columnar(
     context: &mut ClientContext,
     statement: &Insert,
     handle: &TableHandle,
-    places: &[usize],
     timing: Timing,
     parameters: &[Value],
 ) -> Result<Outcome> {
-    let mut names = named(handle, places);
-    if let (true, InsertSource::Query(source)) = (statement.columns.is_empty(), &statement.source) {
-        // Without a column list a query may have fewer columns than the table.
-        let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
-        let columns = query::plan(context, &source.query, &types).await?.schema.fields().len();
-        names.truncate(columns.max(1));
-    }
-    let mut intake = Intake::complete(context, handle.clone(), &names)?;
+    let columns = match statement.columns.is_empty() {
+        true => query_columns(context, statement, parameters).await?,
+        false => 0,
+    };
+    let mut intake = Intake::complete(context, handle.clone(), &query_targets(handle, statement, columns))?;
     intake.ttl = timing.ttl;
+    let families = intake.families();
+    let timing = if families.is_empty() { timing } else { timing.replacing() };
     let mut gather = Gather::new(context.database.store(), handle, timing.stamp);
+    if !families.is_empty() {
+        let replaced = existing::with_cells(context, &families).await?;
+        gather = gather.with_cells(GatheredCells::new(handle, &families, timing.stamp, timing.ttl, replaced));
+    }
     let mut new_keys = NewKeys::wanted(context, handle)?;
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
@@ -441,7 +469,7 @@ async fn columnar(
             intake.reserve(&context.database, batch.num_rows()).await?;
             let writes = intake.write(&batch, timing.stamp)?;
             if let Some(keys) = &mut new_keys {
-                keys.check(&writes).await?;
+                keys.check(&writes.rows).await?;
             }
             gather.push(writes).await?;
         }
@@ -563,13 +591,18 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
     insert.keep_last_of_each_key()?;
     let table = insert.handle.table.clone();
     let complete = |row: &NewRow| row.iter().all(Option::is_some);
-    let reads = !insert.rows_decide_checks() || (insert.returning.is_some() && !insert.rows.iter().all(complete));
+    let of_families = insert.returning.as_ref().is_some_and(Returning::reads_families);
+    let incomplete = insert.returning.is_some() && !insert.rows.iter().all(complete);
+    let reads = !insert.rows_decide_checks() || incomplete || of_families;
     let keys: Vec<Vec<Value>> = insert.rows.iter().map(|row| insert.key(row)).collect();
+    let mut state = None;
     let after = if reads {
         let handle = insert.handle.clone();
         let insert = &insert;
         let families = FamilyInput::none(&handle);
-        change(context, &handle, &WriteTarget::Keys(keys), &families, parameters, |found| {
+        let target = WriteTarget::Keys(keys);
+        let wanted = of_families.then_some(After);
+        let changed = change_seen(context, &handle, &target, &families, wanted, parameters, |found| {
             let places = found.places(&insert.handle)?;
             let mut after = Vec::with_capacity(insert.rows.len());
             for row in &insert.rows {
@@ -581,7 +614,9 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
             insert.checks.check(&table, &insert.handle.batch(&after)?)?;
             Ok((insert.mutations(), after))
         })
-        .await?
+        .await?;
+        state = changed.after;
+        changed.answer
     } else {
         let needed = insert.returning.is_some() || !insert.checks.is_empty();
         let after: Vec<Vec<Value>> = if needed { insert.rows.iter().map(or_null).collect() } else { Vec::new() };
@@ -596,15 +631,21 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
         context.write(mutations, Vec::new(), locks).await?;
         after
     };
-    insert.outcome(tag, &after, parameters)
+    insert.outcome(tag, &after, state.as_ref(), parameters).await
 }
 
 impl InsertRows {
-    /// The tag, with the RETURNING list's rows where there is one.
-    pub(super) fn outcome(&self, tag: Tag, after: &[Vec<Value>], parameters: &[Value]) -> Result<Outcome> {
+    /// The tag, with the RETURNING list's rows where there is one, of the state with what the statement has written.
+    pub(super) async fn outcome(
+        &self,
+        tag: Tag,
+        after: &[Vec<Value>],
+        state: Option<&Arc<dyn Snapshot>>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(&self.handle.batch(after)?, parameters)?;
+                let rows = returning.rows(state, &self.handle, self.handle.batch(after)?, parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

@@ -9,7 +9,7 @@ use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
 use super::assign::{self, Assignments};
-use super::change::{TargetRows, change};
+use super::change::{After, Changed, TargetRows, change_seen};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
 use super::returning::Returning;
@@ -58,10 +58,12 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
         return write_blind(context, &plan, key.clone()).await;
     }
     let handle = plan.handle.clone();
-    let (updated, answers) =
-        change(context, &handle, &target, &plan.families, parameters, |found| plan.decide(&target, found, parameters))
-            .await?;
-    plan.outcome(context, updated, answers, parameters)
+    let wanted = plan.returning.as_ref().is_some_and(Returning::reads_families).then_some(After);
+    let changed = change_seen(context, &handle, &target, &plan.families, wanted, parameters, |found| {
+        plan.decide(&target, found, parameters)
+    });
+    let changed = changed.await?;
+    plan.outcome(context, changed, parameters).await
 }
 
 fn plan(
@@ -197,20 +199,21 @@ impl UpdatePlan {
         mutations
     }
 
-    fn outcome(
+    async fn outcome(
         &self,
         context: &mut ClientContext,
-        updated: Vec<Vec<Value>>,
-        answers: Vec<ConditionAnswer>,
+        changed: Changed<(Vec<Vec<Value>>, Vec<ConditionAnswer>)>,
         parameters: &[Value],
     ) -> Result<Outcome> {
+        let (updated, answers) = changed.answer;
         let tag = Tag::counted("UPDATE", updated.len() as u64);
         if self.condition.is_some() {
             return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
         }
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(&self.handle.batch(&updated)?, parameters)?;
+                let batch = self.handle.batch(&updated)?;
+                let rows = returning.rows(changed.after.as_ref(), &self.handle, batch, parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

@@ -22,6 +22,16 @@ pub(crate) struct Timing {
     pub(crate) room_before: bool,
 }
 
+impl Timing {
+    /// The same, with a timestamp before it for deletions of what the statement replaces.
+    pub(crate) fn replacing(self) -> Timing {
+        match self.stamp {
+            Stamp::Server(statement) if !self.room_before => Timing { stamp: Stamp::Server(statement + 1), ..self },
+            _ => self,
+        }
+    }
+}
+
 /// What USING says, and the table's default where it says nothing.
 pub(crate) fn timing(
     context: &mut ClientContext,

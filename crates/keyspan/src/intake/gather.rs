@@ -12,6 +12,7 @@ use keyspan_model::array::batch_bytes;
 use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
 use keyspan_seam::{Load, Store};
 
+use super::{GatheredCells, Writes};
 use crate::row::TableHandle;
 
 /// Bytes that are held before the store is asked to write rows out.
@@ -23,6 +24,7 @@ pub(crate) struct Gather {
     stamp: Stamp,
     /// For the rows, and for the static columns of their partitions.
     parts: Vec<Part>,
+    cells: Option<GatheredCells>,
     rows: u64,
 }
 
@@ -50,7 +52,12 @@ impl Gather {
             Part { relation, pending: Vec::new(), bytes: 0, load: None }
         };
         let parts = std::iter::once(&target.relation).chain(statics).map(part).collect();
-        Gather { store: store.clone(), stamp, parts, rows: 0 }
+        Gather { store: store.clone(), stamp, parts, cells: None, rows: 0 }
+    }
+
+    /// Also takes cells of families.
+    pub(crate) fn with_cells(self, cells: GatheredCells) -> Gather {
+        Gather { cells: Some(cells), ..self }
     }
 
     /// Rows taken.
@@ -59,9 +66,13 @@ impl Gather {
     }
 
     /// Takes rows with the stamp of the statement: the writes of one batch, that of the rows first.
-    pub(crate) async fn push(&mut self, writes: Vec<BatchWrite>) -> Result<()> {
-        self.rows += writes.first().map_or(0, |write| write.batch.num_rows() as u64);
-        for write in writes {
+    pub(crate) async fn push(&mut self, writes: Writes) -> Result<()> {
+        let Writes { rows, wholes } = writes;
+        self.rows += rows.first().map_or(0, |write| write.batch.num_rows() as u64);
+        if let (Some(cells), Some(first)) = (&mut self.cells, rows.first()) {
+            cells.push(&first.batch.columns()[..self.parts[0].relation.key.len()], &wholes)?;
+        }
+        for write in rows {
             if let Some(part) = self.parts.iter_mut().find(|part| part.relation.id == write.relation) {
                 part.push(write, &self.store, self.stamp).await?;
             }
@@ -77,6 +88,9 @@ impl Gather {
                 Some(load) => Some(load.finish().await?),
                 None => concat_writes(part.pending)?.map(Mutation::Batch),
             });
+        }
+        if let Some(cells) = self.cells {
+            mutations.extend(cells.finish()?);
         }
         Ok(mutations)
     }

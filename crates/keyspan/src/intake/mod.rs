@@ -1,17 +1,23 @@
-//! Record batches to columnar writes: what INSERT … SELECT, COPY and imports share.
+//! Record batches to columnar writes: what INSERT … SELECT, COPY and imports share. Columns of the source go to columns
+//! of the rows, or to families and collections, as wholes.
 //!
 //! The rule: a batch comes out with exactly the table's types, defaults filled in, NOT NULL and lengths and CHECKs
 //! satisfied, or it is an error and nothing of it is written.
 
+mod cells;
 pub(crate) mod gather;
+pub(crate) mod whole;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
-use keyspan_model::{BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, Result, Stamp, TableDef, Value};
+use keyspan_model::schema::PRESENCE_COLUMN;
+use keyspan_model::{
+    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Member, Result, Stamp, TableDef, Value,
+};
 use keyspan_query::{CompiledExprs, Zone};
 
 use crate::constraint::{Checks, null_value};
@@ -20,12 +26,32 @@ use crate::database::Database;
 use crate::expression::{Evaluator, assigned, compile, rows_without_columns};
 use crate::row::TableHandle;
 
+pub(crate) use cells::{GatheredCells, Whole, before};
+
+/// Where a column of the source goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The table's column at this place.
+    Column(usize),
+    /// The table's family at this place.
+    Family(usize),
+}
+
+/// What one batch of the source writes.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    /// That of the rows, then that of static columns, if some are given.
+    pub(crate) rows: Vec<BatchWrite>,
+    /// What the rows have in the families that are given.
+    pub(crate) wholes: Vec<Whole>,
+}
+
 /// Turns batches of some of a table's columns into writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Intake {
     target: TableHandle,
     /// For each column of the source: its place in the table.
-    places: Vec<usize>,
+    places: Vec<Place>,
     /// Columns that the source has not, with what they get.
     defaults: Vec<(usize, ColumnDefault)>,
     checks: Option<Checks>,
@@ -49,7 +75,8 @@ impl Intake {
         let mut places = Vec::with_capacity(columns.len());
         for name in columns {
             let place = target.table.columns.iter().position(|column| column.name == *name && !column.hidden);
-            let Some(place) = place else {
+            let family = || target.table.families.iter().position(|family| family.name == *name);
+            let Some(place) = place.map(Place::Column).or_else(|| family().map(Place::Family)) else {
                 return Err(target.table.expect_column(name).err().unwrap_or_else(|| hidden(name)));
             };
             if places.contains(&place) {
@@ -65,7 +92,7 @@ impl Intake {
     /// With the table's defaults and checks. No columns means all that are not hidden.
     pub(crate) fn complete(context: &mut ClientContext, target: TableHandle, columns: &[String]) -> Result<Intake> {
         let zone = Arc::new(context.zone());
-        let all: Vec<String> = target.shown().map(|(_, column)| column.name.clone()).collect();
+        let all = shown(&target.table);
         let columns = if columns.is_empty() { &all } else { columns };
         let mut intake = Intake::new(target, columns, zone)?;
         intake.defaults = intake.find_defaults(context)?;
@@ -82,7 +109,7 @@ impl Intake {
         let table = self.target.table.clone();
         let mut defaults = Vec::new();
         for (place, column) in table.columns.iter().enumerate() {
-            if let (false, Some(text)) = (self.places.contains(&place), &column.default) {
+            if let (false, Some(text)) = (self.places.contains(&Place::Column(place)), &column.default) {
                 let expression = keyspan_cql::parse_expression(text)?;
                 defaults.push((place, default(context, &expression, column)?));
             }
@@ -91,7 +118,7 @@ impl Intake {
     }
 
     fn is_given(&self, place: usize) -> bool {
-        self.places.contains(&place) || self.defaults.iter().any(|(given, _)| *given == place)
+        self.places.contains(&Place::Column(place)) || self.defaults.iter().any(|(given, _)| *given == place)
     }
 
     /// Every key column must get a value from somewhere, and every NOT NULL column too.
@@ -132,8 +159,11 @@ impl Intake {
 
     /// The columns a source must have, with their types.
     pub(crate) fn schema(&self) -> SchemaRef {
-        let column = |place: &usize| &self.target.table.columns[*place];
-        let fields = self.places.iter().map(column).map(|c| c.ty.field(&c.name, true));
+        let table = &self.target.table;
+        let fields = self.places.iter().map(|place| match place {
+            Place::Column(place) => table.columns[*place].ty.field(&table.columns[*place].name, true),
+            Place::Family(place) => table.families[*place].whole_type().field(&table.families[*place].name, true),
+        });
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
@@ -145,9 +175,29 @@ impl Intake {
         Ok(())
     }
 
-    /// The writes of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types: that of
-    /// the rows, then that of static columns, if some are given.
-    pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<Vec<BatchWrite>> {
+    /// The families that the source has.
+    pub(crate) fn families(&self) -> Vec<FamilyDef> {
+        let family = |place: &Place| match place {
+            Place::Family(place) => Some(self.target.table.families[*place].clone()),
+            Place::Column(_) => None,
+        };
+        self.places.iter().filter_map(family).collect()
+    }
+
+    /// What the rows of a batch have in the families that are given.
+    pub(crate) fn wholes(&self, source: &RecordBatch) -> Result<Vec<Whole>> {
+        let mut wholes = Vec::new();
+        for (index, place) in self.places.iter().enumerate() {
+            let Place::Family(place) = place else { continue };
+            let family = self.target.table.families[*place].clone();
+            let values = self.convert(source, index, &family.name, family.whole_type())?;
+            wholes.push(Whole { family, values });
+        }
+        Ok(wholes)
+    }
+
+    /// The writes of one batch, whose columns are those of [`Intake::schema`] in order, of any castable types.
+    pub(crate) fn write(&mut self, source: &RecordBatch, stamp: Stamp) -> Result<Writes> {
         let (columns, batch) = self.typed(source)?;
         let ttl = self.ttl;
         let write = |target: &TableHandle| -> Result<BatchWrite> {
@@ -164,11 +214,16 @@ impl Intake {
                 ttl,
             })
         };
-        let mut writes = vec![write(&self.target)?];
-        if let Some(statics) = self.target.statics.as_ref().filter(|_| writes[0].columns.len() < columns.len()) {
-            writes.push(write(statics)?);
+        let mut rows = vec![write(&self.target)?];
+        if let Some(statics) = self.target.statics.as_ref().filter(|_| rows[0].columns.len() < columns.len()) {
+            rows.push(write(statics)?);
         }
-        Ok(writes)
+        let wholes = self.wholes(source)?;
+        // What expires takes its presence with it, so that presence is written by itself.
+        if !wholes.is_empty() && ttl == 0 {
+            rows[0] = with_presence(rows[0].clone())?;
+        }
+        Ok(Writes { rows, wholes })
     }
 
     /// A batch with the table's types, defaults filled in, and the columns that it has.
@@ -200,8 +255,8 @@ impl Intake {
 
     fn column(&mut self, source: &RecordBatch, place: usize, column: &ColumnDef) -> Result<Option<ArrayRef>> {
         let rows = source.num_rows();
-        if let Some(index) = self.places.iter().position(|given| *given == place) {
-            return self.convert(source, index, column).map(Some);
+        if let Some(index) = self.places.iter().position(|given| *given == Place::Column(place)) {
+            return self.convert(source, index, &column.name, column.ty).map(Some);
         }
         if column.hidden {
             let first = self.next_row_id.unwrap_or(1);
@@ -218,19 +273,19 @@ impl Intake {
         }
     }
 
-    fn convert(&self, source: &RecordBatch, index: usize, column: &ColumnDef) -> Result<ArrayRef> {
+    fn convert(&self, source: &RecordBatch, index: usize, name: &str, to: ColumnType) -> Result<ArrayRef> {
         let array = source.column(index);
         let from = ColumnType::of_field(source.schema_ref().field(index));
-        let zoned = column.ty == ColumnType::Timestamp && !self.zone.is_utc();
+        let zoned = to == ColumnType::Timestamp && !self.zone.is_utc();
         match from {
-            Some(from) if from == column.ty && from.as_nested().is_some() => Ok(array.clone()),
-            Some(from) if (from == ColumnType::Text && zoned) || of_values(from, column.ty) => {
-                let value = |row| assigned(value_at(array, row, from)?, from, column.ty, &self.zone);
+            Some(from) if from == to && from.as_nested().is_some() => Ok(array.clone()),
+            Some(from) if (from == ColumnType::Text && zoned) || of_values(from, to) => {
+                let value = |row| assigned(value_at(array, row, from)?, from, to, &self.zone);
                 let values = (0..array.len()).map(value).collect::<Result<Vec<_>>>();
-                let values = values.map_err(|error| mismatch(error, column, Some(from)))?;
-                array_of(column.ty, &values)
+                let values = values.map_err(|error| mismatch(error, name, to, Some(from)))?;
+                array_of(to, &values)
             }
-            _ => coerce(array, column.ty).map_err(|error| mismatch(error, column, from)),
+            _ => coerce(array, to).map_err(|error| mismatch(error, name, to, from)),
         }
     }
 
@@ -245,6 +300,24 @@ impl Intake {
     }
 }
 
+/// The names of the table's columns and families that are not hidden, in the order of `SELECT *`.
+pub(crate) fn shown(table: &TableDef) -> Vec<String> {
+    let members = table.members().into_iter();
+    let members = members.filter(|member| !matches!(member, Member::Column(column) if column.hidden));
+    members.map(|member| member.name().to_owned()).collect()
+}
+
+/// The rows with their presence entries.
+fn with_presence(mut write: BatchWrite) -> Result<BatchWrite> {
+    let present: ArrayRef = Arc::new(BooleanArray::from(vec![true; write.batch.num_rows()]));
+    let mut fields: Vec<_> = write.batch.schema().fields().iter().cloned().collect();
+    fields.push(Arc::new(ColumnType::Boolean.field("presence", true)));
+    let arrays = write.batch.columns().iter().cloned().chain([present]).collect();
+    write.batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    write.columns.push(PRESENCE_COLUMN);
+    Ok(write)
+}
+
 /// Whether values of these types must be cast one by one: their Arrow forms do not tell enough.
 fn of_values(from: ColumnType, to: ColumnType) -> bool {
     let json = matches!(from, ColumnType::Json | ColumnType::Jsonb) && !to.is_scalar();
@@ -255,13 +328,12 @@ fn hidden(name: &str) -> Error {
     Error::new(ErrorKind::InvalidColumnReference, format!("cannot insert a value into the hidden column \"{name}\""))
 }
 
-fn mismatch(error: Error, column: &ColumnDef, from: Option<ColumnType>) -> Error {
+fn mismatch(error: Error, name: &str, to: ColumnType, from: Option<ColumnType>) -> Error {
     match (error.kind, from) {
         (ErrorKind::DatatypeMismatch | ErrorKind::CannotCoerce, Some(from)) => {
             let message = format!(
-                "column \"{}\" is of type {} but expression is of type {}",
-                column.name,
-                column.ty.postgres_name(),
+                "column \"{name}\" is of type {} but expression is of type {}",
+                to.postgres_name(),
                 from.postgres_name()
             );
             let error = Error::new(ErrorKind::DatatypeMismatch, message);

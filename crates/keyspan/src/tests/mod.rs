@@ -2,6 +2,7 @@
 
 mod bulk;
 mod ddl;
+mod families;
 mod isolation;
 mod memory;
 mod prepared;

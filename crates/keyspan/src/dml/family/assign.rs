@@ -2,17 +2,17 @@
 
 use arrow::array::ArrayRef;
 use keyspan_cql::{Assignment, Change, ColumnName, InsertValue, ast};
-use keyspan_model::json::{Json, members, unquoted};
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, Result, Stamp, TableDef, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 
 use super::cells::FamilyCells;
 use super::input::FamilyRows;
-use super::{family_of, named, null_inside, position, qualifier_type};
+use super::{family_of, position, qualifier_type};
 use crate::context::ClientContext;
 use crate::dml::target::Computed;
 use crate::dml::using::Timing;
 use crate::expression::{Evaluator, compile};
+use crate::intake::whole::{self, Entry, named, null_inside};
 use crate::names::{columns_of, fold_case};
 use arrow::datatypes::SchemaRef;
 
@@ -204,12 +204,7 @@ impl FamilyAssignments {
     /// The statement's timing for rows and cells: deletions of what families had come before it.
     pub(crate) fn timing(&self, timing: Timing) -> Timing {
         let replaces = self.parts.iter().any(|(_, write)| matches!(write, Write::Replace(_)));
-        match timing.stamp {
-            Stamp::Server(statement) if replaces && !timing.room_before => {
-                Timing { stamp: Stamp::Server(statement + 1), ..timing }
-            }
-            _ => timing,
-        }
+        if replaces { timing.replacing() } else { timing }
     }
 
     /// The cells of a statement that reads no row.
@@ -358,9 +353,10 @@ impl Operands<'_> {
                 self.operands(elements, key)?
             }
             (InsertValue::List(elements), FamilyKind::List) => self.operands(elements, of_value)?,
-            (InsertValue::Expression(ast::Expr::Identifier(name)), FamilyKind::Family | FamilyKind::Map)
-                if !keys && !columns_of(&ast::Expr::Identifier(name.clone())).is_empty() =>
-            {
+            (
+                InsertValue::Expression(name @ (ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_))),
+                FamilyKind::Family | FamilyKind::Map,
+            ) if !keys && !columns_of(name).is_empty() => {
                 // A family is a map; what is assigned is JSON.
                 let call = keyspan_cql::parse_expression(&format!("to_jsonb({name})"))?;
                 Collection::Value(self.operand(&call, ColumnType::Jsonb)?)
@@ -403,7 +399,7 @@ impl Collection {
         family: &FamilyDef,
         change: Change,
         value: &impl Fn(&Operand) -> Result<Value>,
-    ) -> Result<Vec<(Value, Option<Value>)>> {
+    ) -> Result<Vec<Entry>> {
         let single = |value: Value| if value.is_null() { Err(null_inside(family)) } else { Ok((value, None)) };
         match self {
             Collection::Entries(entries) => {
@@ -414,33 +410,15 @@ impl Collection {
                 entries.iter().map(entry).collect()
             }
             Collection::Elements(elements) => elements.iter().map(|element| single(value(element)?)).collect(),
-            Collection::Value(whole) => match value(whole)? {
-                Value::Null => Ok(Vec::new()),
-                Value::List(elements) => elements.iter().cloned().map(single).collect(),
-                Value::Text(json) if change != Change::Remove => members_of(family, &json),
-                _ => Err(not_of_this_kind(family, change == Change::Remove)),
-            },
+            Collection::Value(whole) => {
+                let whole = match value(whole)? {
+                    Value::Text(_) if change == Change::Remove => None,
+                    whole => whole::entries(family, whole)?,
+                };
+                whole.ok_or_else(|| not_of_this_kind(family, change == Change::Remove))
+            }
         }
     }
-}
-
-/// The members of a JSON object, each as a value of the family's type.
-fn members_of(family: &FamilyDef, json: &str) -> Result<Vec<(Value, Option<Value>)>> {
-    if !matches!(Json::parse(json)?, Json::Object(_)) {
-        let message = format!("a value for {} must be a JSON object", named(family));
-        return Err(Error::new(ErrorKind::InvalidText, message));
-    }
-    let entry = |member: keyspan_model::json::Member<'_>| {
-        let key = Value::parse(&member.key.unwrap_or_default(), family.qualifier[0].ty)?;
-        let value = match (member.text, family.value.ty) {
-            ("null", _) => return Err(null_inside(family)),
-            (text, ColumnType::Json | ColumnType::Jsonb) => Value::Text(text.to_owned()),
-            (text, ty) if text.starts_with('"') => Value::parse(&unquoted(text)?, ty)?,
-            (text, ty) => Value::parse(text, ty)?,
-        };
-        Ok((key, Some(value)))
-    };
-    members(json).into_iter().map(entry).collect()
 }
 
 /// Writes to one family of one row.
@@ -478,11 +456,7 @@ impl FamilyWrite<'_> {
         self.cells.put(self.family, position.clone(), Some(value).filter(|value| !value.is_null()))
     }
 
-    fn add(
-        &mut self,
-        entries: Vec<(Value, Option<Value>)>,
-        positions: impl Fn(usize) -> std::ops::Range<i64>,
-    ) -> Result<()> {
+    fn add(&mut self, entries: Vec<Entry>, positions: impl Fn(usize) -> std::ops::Range<i64>) -> Result<()> {
         let positions = positions(entries.len());
         for ((key, value), position) in entries.into_iter().zip(positions) {
             match self.family.kind {

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    CellWrite, Error, ErrorKind, FamilyDef, Mutation, RelationId, Result, RowDelete, RowWrite, Span, SpanDelete, Stamp,
-    Value,
+    CellWrite, Error, ErrorKind, FamilyDef, Mutation, RelationId, Result, RowDelete, RowWrite, Span, SpanDelete, Value,
 };
 
 use crate::dml::using::Timing;
+use crate::intake::{before, whole};
 use crate::row::TableHandle;
 
 /// A cell to write; none deletes it.
@@ -45,6 +45,22 @@ impl FamilyCells {
         self.replaced.push(family.clone());
     }
 
+    /// Has the row's family consist of a value of the whole's type.
+    pub(crate) fn whole(&mut self, family: &FamilyDef, whole: Value) -> Result<()> {
+        self.replace(family);
+        for (qualifier, value) in whole::cells(family, whole)? {
+            self.put_element(family, qualifier, Some(value))?;
+        }
+        Ok(())
+    }
+
+    /// The cells that the row then has in a family that is written as a whole.
+    pub(crate) fn of(&self, family: &FamilyDef) -> impl Iterator<Item = (&Value, &Value)> {
+        let of_family = move |cell: &&FamilyCell| cell.family.relation == family.relation;
+        let cells = self.cells.iter().filter(of_family);
+        cells.filter_map(|cell| Some((&cell.qualifier, cell.value.as_ref()?)))
+    }
+
     /// Writes a cell.
     pub(super) fn put(&mut self, family: &FamilyDef, qualifier: Value, value: Option<Value>) -> Result<()> {
         let shown = qualifier.to_text(family.qualifier[0].ty);
@@ -69,10 +85,7 @@ impl FamilyCells {
     /// [`FamilyAssignments::timing`]: super::FamilyAssignments::timing
     pub(crate) fn mutations(&self, handle: &TableHandle, key: &[Value], timing: &Timing) -> Vec<Mutation> {
         let stamp = timing.stamp;
-        let before = match stamp {
-            Stamp::Server(statement) => Stamp::Server(statement.saturating_sub(1)),
-            Stamp::At(ts) => Stamp::At(ts.saturating_sub(1)),
-        };
+        let before = before(stamp);
         let path = |qualifier: &Value| key.iter().chain([qualifier]).cloned().collect::<Vec<_>>();
         let delete = |family: &FamilyDef, path: Vec<Value>, stamp| {
             Mutation::DeleteSpan(SpanDelete { relation: family.relation, span: Span::prefix(path), stamp })

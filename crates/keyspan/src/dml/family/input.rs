@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, AsArray, MapArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{take, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::value_at;
@@ -13,6 +14,7 @@ use keyspan_model::{ColumnRole, Error, FamilyDef, Result, Span, Unchanged, Value
 use keyspan_query::{FamilyRead, family_field};
 use keyspan_seam::Snapshot;
 
+use super::FamilyCells;
 use crate::context::ClientContext;
 use crate::dml::change::ROWS_LOCKED_MAX;
 use crate::expression::Evaluator;
@@ -87,6 +89,11 @@ impl FamilyInput {
         FamilyInput { reads: Vec::new(), schema: handle.schema.clone(), statics: None }
     }
 
+    /// Whether it has no families.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty()
+    }
+
     /// The table's columns, then the families.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -155,7 +162,31 @@ impl FamilyInput {
     }
 }
 
+/// The families that rows to insert have, in the order of [`FamilyInput::readable`].
+pub(crate) fn proposed(handle: &TableHandle, cells: &[&FamilyCells]) -> Result<Vec<ArrayRef>> {
+    let array = |family: &FamilyDef| {
+        let relation = Arc::new(handle.table.family_relation(family));
+        let read = FamilyRead { family: family.clone(), relation, only: None, history: None };
+        let of_row = |cells: &&FamilyCells| cells.of(family).map(|(key, value)| (key.clone(), value.clone())).collect();
+        read.shown(read.of_values(cells.iter().map(of_row).collect())?)
+    };
+    handle.table.families.iter().map(array).collect()
+}
+
 impl FamilyRows {
+    /// Some of the rows, beside other columns.
+    pub(crate) fn beside(&self, rows: &[usize], other: &RecordBatch) -> Result<FamilyRows> {
+        let rows: UInt64Array = rows.iter().map(|row| *row as u64).collect();
+        let taken = take_record_batch(&self.input, &rows)?;
+        let schema = (taken.schema(), other.schema());
+        let fields = schema.0.fields().iter().chain(schema.1.fields()).cloned().collect::<Vec<_>>();
+        let arrays = taken.columns().iter().chain(other.columns()).cloned().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let input = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        let taken = |(name, map): &(String, MapArray)| Ok((name.clone(), take(map, &rows, None)?.as_map().clone()));
+        Ok(FamilyRows { input, maps: self.maps.iter().map(taken).collect::<Result<_>>()? })
+    }
+
     /// Qualifiers and values of the cells that a row has in a family, in their order.
     pub(super) fn cells(&self, family: &FamilyDef, row: usize) -> Result<Vec<(Value, Value)>> {
         let Some((_, map)) = self.maps.iter().find(|(name, _)| *name == family.name) else {

@@ -16,11 +16,11 @@ mod input;
 mod position;
 
 use keyspan_cql::ColumnName;
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, TableDef};
+use keyspan_model::{ColumnType, FamilyDef, FamilyKind, TableDef};
 
 pub(crate) use assign::{FamilyAssignments, changed};
 pub(crate) use cells::FamilyCells;
-pub(crate) use input::{FamilyInput, FamilyRows};
+pub(crate) use input::{FamilyInput, FamilyRows, proposed};
 
 /// The family that a name in a statement means, if it is one.
 pub(crate) fn family_of<'a>(table: &'a TableDef, target: &ColumnName) -> Option<&'a FamilyDef> {
@@ -42,21 +42,4 @@ pub(crate) fn qualifier_type(family: &FamilyDef) -> ColumnType {
         FamilyKind::List => ColumnType::Int,
         FamilyKind::Family | FamilyKind::Map | FamilyKind::Set => family.qualifier[0].ty,
     }
-}
-
-/// What to call it in a message.
-fn named(family: &FamilyDef) -> String {
-    let kind = match family.kind {
-        FamilyKind::Family => "family",
-        FamilyKind::Map => "map",
-        FamilyKind::Set => "set",
-        FamilyKind::List => "list",
-    };
-    format!("{kind} \"{}\"", family.name)
-}
-
-fn null_inside(family: &FamilyDef) -> Error {
-    // Cassandra's text.
-    let message = format!("null is not supported inside collections: {}", named(family));
-    Error::new(ErrorKind::NotNull, message)
 }

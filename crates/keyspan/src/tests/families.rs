@@ -1,0 +1,91 @@
+//! Families and collections through COPY: what COPY TO writes COPY FROM reads, in each format.
+
+use bytes::BytesMut;
+use keyspan_cql::Statement;
+use keyspan_model::ColumnType;
+
+use super::{error, open, rows, run};
+use crate::copy::{CopyEncoder, CopyParser};
+use crate::{Copy, Session};
+
+const COLUMNS: &str = "(k int PRIMARY KEY, v text, m map<text, int>, s set<text>, l list<int>, f family<text, bigint>)";
+
+fn copy_of(session: &mut Session, sql: &str) -> Copy {
+    let Statement::Copy(copy) = session.parse(sql).expect("parses").remove(0).statement else { panic!("a COPY") };
+    *copy
+}
+
+/// What `COPY … TO STDOUT` answers.
+async fn copied_out(session: &mut Session, sql: &str) -> Vec<u8> {
+    let copy = copy_of(session, sql);
+    let outcome = session.execute(sql).await.expect("runs").pop().expect("a statement");
+    let rows = outcome.rows.expect("rows");
+    let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, "UTC").expect("an encoder");
+    let mut out = BytesMut::new();
+    encoder.begin(&mut out);
+    for batch in rows.collect().await.expect("rows") {
+        encoder.rows(&batch, &mut out).expect("encodes");
+    }
+    encoder.end(&mut out);
+    out.to_vec()
+}
+
+async fn copy_in(session: &mut Session, sql: &str, data: &[u8]) -> crate::Result<u64> {
+    let copy = copy_of(session, sql);
+    let mut target = session.copy_in(&copy)?;
+    let fields = target.schema().fields().clone();
+    let column = |field: &arrow::datatypes::FieldRef| {
+        (field.name().clone(), ColumnType::of_field(field).unwrap_or(ColumnType::Text))
+    };
+    let columns: Vec<_> = fields.iter().map(column).collect();
+    let mut parser = CopyParser::new("t", &columns, &copy.options, "UTC")?;
+    let mut batches = parser.push(data).await?;
+    batches.extend(parser.finish().await?);
+    for batch in batches {
+        target.push(session, &batch).await?;
+    }
+    target.finish(session).await
+}
+
+#[tokio::test]
+async fn families_come_back_from_a_copy_in_each_format() {
+    let (_database, mut s) = open();
+    run(&mut s, &format!("CREATE TABLE t {COLUMNS}")).await;
+    run(&mut s, "INSERT INTO t VALUES (1, 'a', {'x': 1, 'y, \"z\"': 2}, {'p', 'q r'}, [3, 1], {'big': 7000000000})")
+        .await;
+    run(&mut s, "INSERT INTO t (k, f) VALUES (2, {'\\tab': 1})").await;
+    run(&mut s, "UPDATE t SET m['only'] = 1 WHERE k = 3").await;
+    let expected = rows(&mut s, "SELECT * FROM t ORDER BY k").await;
+    for (place, format) in ["text", "csv", "binary"].iter().enumerate() {
+        let options = format!("WITH (FORMAT {format})");
+        let data = copied_out(&mut s, &format!("COPY t TO STDOUT {options}")).await;
+        run(&mut s, &format!("CREATE TABLE u{place} {COLUMNS}")).await;
+        let written = copy_in(&mut s, &format!("COPY u{place} FROM STDIN {options}"), &data).await;
+        assert_eq!(written.expect(format), 3);
+        assert_eq!(rows(&mut s, &format!("SELECT * FROM u{place} ORDER BY k")).await, expected, "{format}");
+        // Again, over what is there.
+        run(&mut s, &format!("UPDATE u{place} SET m['more'] = 1, f['more'] = 1, s = s + {{'more'}} WHERE k = 1")).await;
+        copy_in(&mut s, &format!("COPY u{place} FROM STDIN {options}"), &data).await.expect(format);
+        assert_eq!(rows(&mut s, &format!("SELECT * FROM u{place} ORDER BY k")).await, expected, "{format}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_named_families_takes_the_last_row_of_each_key() {
+    let (_database, mut s) = open();
+    run(&mut s, &format!("CREATE TABLE t {COLUMNS}")).await;
+    let data = b"1\t{\"a\": 1}\t{x}\n2\t\\N\t\\N\n1\t{\"b\": 2}\t{y,z}\n";
+    assert_eq!(copy_in(&mut s, "COPY t (k, f, s) FROM STDIN", data).await.expect("rows"), 3);
+    assert_eq!(rows(&mut s, "SELECT k, f, s FROM t ORDER BY k").await, ["1 {\"b\": 2} {y,z}", "2 NULL NULL"]);
+    run(&mut s, "SET copy_commit_rows = 1").await;
+    assert_eq!(copy_in(&mut s, "COPY t (k, f) FROM STDIN", b"1\t{\"c\": 3}\n").await.expect("rows"), 1);
+    run(&mut s, "BEGIN").await;
+    assert_eq!(copy_in(&mut s, "COPY t (k, m) FROM STDIN", b"1\t{\"in\": 1}\n").await.expect("rows"), 1);
+    assert_eq!(rows(&mut s, "SELECT f, m FROM t WHERE k = 1").await, ["{\"c\": 3} {\"in\": 1}"]);
+    run(&mut s, "COMMIT").await;
+    assert_eq!(rows(&mut s, "SELECT f, m FROM t WHERE k = 1").await, ["{\"c\": 3} {\"in\": 1}"]);
+    let failed = copy_in(&mut s, "COPY t (k, f) FROM STDIN", b"5\t{\"c\": \"x\"}\n").await.expect_err("no number");
+    assert_eq!(failed.sqlstate(), "22P02");
+    assert_eq!(error(&mut s, "SELECT f FROM t WHERE k = 5 / 0").await.sqlstate(), "22012");
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM t").await, ["2"]);
+}
