@@ -7,7 +7,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::nested;
 use crate::reader::Reader;
-use crate::statement::{Change, ColumnName, FamilyDefinition, InsertValue};
+use crate::statement::{Change, ColumnName, FamilyDefinition, InsertValue, QualifierPart};
 use crate::types;
 
 /// Versions of a cell that are kept where no rule says otherwise.
@@ -34,29 +34,20 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     let kind = kind(reader, 0).ok_or_else(|| reader.unexpected())?;
     reader.skip();
     reader.expect_token(&Token::Lt)?;
-    if *reader.token(0) == Token::LParen {
-        return Err(reader.not_supported("qualifiers of several parts are not yet supported"));
-    }
     let (qualifier, value) = match kind {
-        FamilyKind::List => (ColumnType::BigInt, part(reader, kind)?),
-        FamilyKind::Set => (part(reader, kind)?, ColumnType::Boolean),
+        FamilyKind::List => (only(ColumnType::BigInt), part(reader, kind)?),
+        FamilyKind::Set => (only(part(reader, kind)?), ColumnType::Boolean),
         FamilyKind::Family | FamilyKind::Map => {
-            let qualifier = part(reader, kind)?;
+            let qualifier = match kind == FamilyKind::Family && *reader.token(0) == Token::LParen {
+                true => several(reader)?,
+                false => only(part(reader, kind)?),
+            };
             reader.expect_token(&Token::Comma)?;
-            (qualifier, part(reader, kind)?)
+            let variant = kind == FamilyKind::Family && reader.eat("variant");
+            (qualifier, if variant { ColumnType::variant() } else { part(reader, kind)? })
         }
     };
-    // A map's keys and a family's qualifiers are compared with the one that is asked for, which arrays in Arrow cannot be.
-    let array = qualifier.element().is_some() && kind != FamilyKind::Set;
-    if array || qualifier.allowed_in_key().is_err() {
-        let parts = match kind {
-            FamilyKind::Set => "elements of sets",
-            FamilyKind::Map => "keys of maps",
-            FamilyKind::Family | FamilyKind::List => "qualifiers",
-        };
-        let message = format!("type {} is not supported for {parts}", qualifier.postgres_name());
-        return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(position));
-    }
+    qualifier.iter().try_for_each(|part| check_part(part.column_type, kind).map_err(|error| error.at(position)))?;
     reader.close_bracket()?;
     let gc = match kind {
         FamilyKind::Family if reader.at("gc") => rule(reader)?,
@@ -68,6 +59,46 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         return Err(error.with_hint("Keep what belongs to partitions in a table of their own."));
     }
     Ok(FamilyDefinition { name, kind, qualifier, value, gc, position })
+}
+
+fn only(column_type: ColumnType) -> Vec<QualifierPart> {
+    vec![QualifierPart { name: "qualifier".to_owned(), column_type, descending: false }]
+}
+
+/// `(name type [ASC | DESC], …)`.
+fn several(reader: &mut Reader) -> Result<Vec<QualifierPart>> {
+    let mut parts: Vec<QualifierPart> = Vec::new();
+    let read = reader.parenthesized(|reader| {
+        let position = reader.position();
+        let name = reader.name()?;
+        let column_type = part(reader, FamilyKind::Family)?;
+        let descending = reader.eat_any(&["asc", "desc"]) == Some("desc");
+        Ok((QualifierPart { name, column_type, descending }, position))
+    })?;
+    for (part, position) in read {
+        if parts.iter().any(|other| other.name == part.name) || matches!(part.name.as_str(), "value" | "written_at") {
+            let message = format!("a part of a qualifier cannot be called \"{}\" here", part.name);
+            let hint = "Parts have names of their own, and cells() has the columns value and written_at.";
+            return Err(Error::new(ErrorKind::DuplicateColumn, message).with_hint(hint).at(position));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// A map's keys and a family's qualifiers are compared with the one that is asked for, which arrays in Arrow cannot be.
+fn check_part(qualifier: ColumnType, kind: FamilyKind) -> Result<()> {
+    let array = qualifier.element().is_some() && kind != FamilyKind::Set;
+    if !array && qualifier.allowed_in_key().is_ok() {
+        return Ok(());
+    }
+    let parts = match kind {
+        FamilyKind::Set => "elements of sets",
+        FamilyKind::Map => "keys of maps",
+        FamilyKind::Family | FamilyKind::List => "qualifiers",
+    };
+    let message = format!("type {} is not supported for {parts}", qualifier.postgres_name());
+    Err(Error::new(ErrorKind::InvalidTableDefinition, message))
 }
 
 /// A type inside of a collection or family, which must be frozen; the texts are Cassandra's.
@@ -147,7 +178,7 @@ fn limit(reader: &mut Reader, gc: &mut GcRule) -> Result<()> {
 pub(crate) fn target(reader: &mut Reader) -> Result<ColumnName> {
     let mut column = reader.column()?;
     if reader.eat_token(&Token::LBracket) {
-        column.qualifier = Some(reader.expression()?);
+        column.qualifier = Some(nested::tuples(reader.expression()?));
         reader.expect_token(&Token::RBracket)?;
     }
     Ok(column)

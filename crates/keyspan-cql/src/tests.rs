@@ -197,7 +197,7 @@ fn families() {
     ]);
     refuses(&[
         ("CREATE TABLE t (k int, f family<text>)", ErrorKind::Syntax, "syntax error", 37),
-        ("CREATE TABLE t (k int, f family<(a text), int>)", ErrorKind::NotSupported, "several parts", 33),
+        ("CREATE TABLE t (k int, f family<(a text, a int), int>)", ErrorKind::DuplicateColumn, "cannot be called", 42),
         ("CREATE TABLE t (k int, f family<int[], int>)", ErrorKind::InvalidTableDefinition, "for qualifiers", 24),
         ("CREATE TABLE t (k int, s set<json>)", ErrorKind::InvalidTableDefinition, "for elements of sets", 24),
         ("CREATE TABLE t (k int, s set<int, int>)", ErrorKind::Syntax, "syntax error", 33),

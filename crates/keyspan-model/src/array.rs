@@ -319,7 +319,7 @@ pub fn tie_bytes(value: &Value) -> Vec<u8> {
         }
         Value::Inet(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
         Value::Inet(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
-        Value::List(_) | Value::Map(_) | Value::Tuple(_) => cell::nested_bytes(value),
+        Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_) => cell::nested_bytes(value),
     }
 }
 

@@ -27,6 +27,7 @@ impl Value {
             (Value::Text(text), to) => Value::parse(&text, to),
             (Value::Uuid(uuid), ColumnType::TimeUuid) => checked_timeuuid(uuid).map(Value::Uuid),
             (value, to) if value.fits(to) => Ok(value.canonical()),
+            (Value::Variant(held), to) => held.cast(to),
             (Value::List(elements), ColumnType::List(to)) => {
                 elements.into_iter().map(|element| element.cast(to.get())).collect::<Result<_>>().map(Value::List)
             }
@@ -54,6 +55,7 @@ impl Value {
             values.into_iter().map(|value| value.cast(ty)).collect()
         };
         match (self, nested) {
+            (value, Nested::Variant) => value.into_variant(),
             (Value::List(elements), Nested::List(element)) => each(elements, *element).map(Value::List),
             (Value::List(elements), Nested::Set(element)) => Value::set(each(elements, *element)?, *element),
             (Value::Map(entries), Nested::Map(key, value)) => {

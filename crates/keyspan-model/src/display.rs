@@ -50,11 +50,11 @@ impl Value {
             Value::Timestamp(micros) => timestamp_text(*micros, 0),
             Value::Duration(months, days, nanoseconds) => duration_text(*months, *days, *nanoseconds),
             Value::Inet(address) => address.to_string(),
-            Value::List(_) | Value::Map(_) | Value::Tuple(_) if ty.is_packed() => {
+            Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_) if ty.is_packed() => {
                 nested_text(self, ty, &|at| timestamp_text(at, 0))
             }
             // Without a type of its own, as an error shows it.
-            Value::Map(_) | Value::Tuple(_) => {
+            Value::Map(_) | Value::Tuple(_) | Value::Variant(_) => {
                 nested_text(self, self.natural_type().unwrap_or(ty), &|at| timestamp_text(at, 0))
             }
             Value::List(elements) => {

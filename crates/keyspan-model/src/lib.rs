@@ -34,6 +34,7 @@ pub mod types;
 pub mod value;
 pub mod value_json;
 mod value_order;
+mod variant;
 
 pub use array::{
     ColumnBuilder, array_of, canonical_floats, cells_of_lists, coerce, compacted, constant, decoded, lists_of_cells,

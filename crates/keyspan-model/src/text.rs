@@ -61,6 +61,8 @@ impl Value {
                 };
                 Value::List(array::elements(text)?.into_iter().map(parse).collect::<Result<_>>()?)
             }
+            // As it stands: a text does not tell that it was a number.
+            ty if ty.is_variant() => Value::Text(text.to_owned()).into_variant()?,
             ColumnType::Nested(_) => match ty.element() {
                 // A set of scalars is written as an array, or as JSON.
                 Some(element) if !text.trim_start().starts_with('[') => {

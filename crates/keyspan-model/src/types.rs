@@ -5,6 +5,7 @@
 
 mod element;
 mod nested;
+mod variant;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -142,7 +143,9 @@ impl ColumnType {
     /// What tells the whole type: its name, or of a nested one JSON, which has the fields of user types.
     pub fn code(self) -> String {
         match self {
-            ColumnType::Nested(nested) => serde_json::to_string(&nested).unwrap_or_default(),
+            ColumnType::Nested(nested) if *nested.get() != Nested::Variant => {
+                serde_json::to_string(&nested).unwrap_or_default()
+            }
             ty => ty.name(),
         }
     }
@@ -322,6 +325,7 @@ impl ColumnType {
     pub fn parse_code(code: &str) -> Option<ColumnType> {
         match code.starts_with('{') {
             true => serde_json::from_str(code).ok().map(ColumnType::Nested),
+            false if code == "variant" => Some(ColumnType::variant()),
             false => ColumnType::parse_canonical(code),
         }
     }

@@ -56,6 +56,8 @@ pub enum Value {
     Map(Vec<(Value, Value)>),
     /// A tuple or a user type: a value, or null, for each of its types.
     Tuple(Vec<Value>),
+    /// A variant: a value that keeps its own type ([`Value::into_variant`]); never null.
+    Variant(Box<Value>),
 }
 
 impl Value {
@@ -110,11 +112,18 @@ impl Value {
                 };
                 ColumnType::nested(Nested::Map(first(|(key, _)| key), first(|(_, value)| value)))
             }
+            Value::Variant(_) => ColumnType::variant(),
             Value::Tuple(fields) => {
                 let types = fields.iter().map(|field| field.natural_type().unwrap_or(ColumnType::Text));
                 ColumnType::nested(Nested::Tuple(types.collect()))
             }
         })
+    }
+
+    /// The tag that the value has in a variant, and its type; `None` if a variant does not hold it.
+    pub(crate) fn variant_tag(&self) -> Option<(u8, ColumnType)> {
+        let ty = self.natural_type()?;
+        Some((ty.variant_tag()?, ty))
     }
 
     /// Whether a column of type `ty` can hold this value exactly as it is. Null fits every type.
@@ -136,7 +145,7 @@ impl Value {
                 elements.iter().all(|value| value.fits(element.get()))
             }
             (value, ColumnType::Nested(nested)) => value.fits_nested(nested.get()),
-            (Value::Decimal(..) | Value::List(_) | Value::Map(_) | Value::Tuple(_), _) => false,
+            (Value::Decimal(..) | Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_), _) => false,
             (value, ty) => value.natural_type() == Some(ty),
         }
     }
@@ -158,6 +167,7 @@ impl Value {
                 let fits = |(_, each): &(Value, Value)| !each.is_null() && each.fits(*value);
                 entries.iter().all(fits) && ascend(&mut entries.iter().map(|(key, _)| key), *key)
             }
+            (Value::Variant(held), Nested::Variant) => held.variant_tag().is_some(),
             (Value::Tuple(fields), ty) => ty.fields().is_some_and(|types| {
                 // A user type may have got fields since the value was made.
                 let all = types.len() == fields.len() || matches!(ty, Nested::User(_)) && fields.len() < types.len();
@@ -191,6 +201,10 @@ impl Value {
             (Value::List(a), Value::List(b)) => compare_lists(a, b, Value::compare),
             (Value::Map(a), Value::Map(b)) => compare_lists(a, b, |(a, x), (b, y)| a.compare(b).then(x.compare(y))),
             (Value::Tuple(a), Value::Tuple(b)) => compare_fields(a, b, |_, a, b| a.compare(b)),
+            (Value::Variant(a), Value::Variant(b)) => {
+                let tag = |value: &Value| value.variant_tag().map(|(tag, _)| tag);
+                tag(a).cmp(&tag(b)).then_with(|| a.compare(b))
+            }
             (a, b) => match (a.number(), b.number()) {
                 (Some(a), Some(b)) => a.compare(b),
                 _ => a.rank().cmp(&b.rank()),
@@ -261,7 +275,8 @@ impl Value {
             Value::List(_) => 10,
             Value::Map(_) => 11,
             Value::Tuple(_) => 12,
-            Value::Null => 13,
+            Value::Variant(_) => 13,
+            Value::Null => 14,
         }
     }
 }

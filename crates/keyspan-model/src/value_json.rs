@@ -4,6 +4,7 @@
 //! list, set, tuple   [1, "x", null]              a tuple's nulls at the end may be left out
 //! map                {"key": value}              the key as its text, a nested one as its JSON
 //! user type          {"field": value}            fields that are not given are null
+//! variant            the JSON of what it holds
 //! ```
 //!
 //! Rule: [`value_of_json`] reads what [`json_of_value`] writes. What a scalar's JSON is, the caller says.
@@ -34,6 +35,7 @@ pub fn json_of_value(value: &Value, ty: ColumnType, form: &JsonForm<'_>) -> Stri
         (Value::List(elements), ColumnType::List(element)) => {
             array(elements.iter().map(|each| of(each, element.get())).collect())
         }
+        (value @ Value::Variant(_), _) => value.held().map_or_else(|| "null".into(), |(held, ty)| of(held, ty)),
         (value, ColumnType::Nested(nested)) => match (value, nested.get()) {
             (Value::List(elements), Nested::List(element) | Nested::Set(element)) => {
                 array(elements.iter().map(|each| of(each, *element)).collect())
@@ -185,6 +187,12 @@ fn read_nested(text: &str, ty: ColumnType, nested: &Nested, scalar: ScalarText<'
             }
             Ok(Value::Tuple(fields))
         }
+        Nested::Variant => match text.as_bytes().first() {
+            Some(b'"') => Value::Text(string(text)?).into_variant(),
+            Some(b'[' | b'{') => Err(not_a(ty, text)),
+            Some(b't' | b'f') => Value::Boolean(text == "true").into_variant(),
+            _ => Value::variant_of_number(text),
+        },
         Nested::Named(name) => Err(Error::internal(format!("type {} has no definition", name.name))),
     }
 }
@@ -212,6 +220,7 @@ fn not_a(ty: ColumnType, text: &str) -> Error {
         Some(Nested::Map(..)) => "A map is written {key: value, …}, or in a text as JSON: {\"key\": value, …}.",
         Some(Nested::User(_)) => "It is written {field: value, …}, or in a text as JSON: {\"field\": value, …}.",
         Some(Nested::Tuple(_)) => "A tuple is written (value, …), or in a text as JSON: [value, …].",
+        Some(Nested::Variant) => "A variant is a text, a number or a boolean; cast JSON to text.",
         Some(Nested::Set(_)) => "A set is written {element, …}, or in a text as JSON: [element, …].",
         _ => "A list is written [element, …], in a text, too.",
     };

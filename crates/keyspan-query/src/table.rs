@@ -316,7 +316,7 @@ impl KeyspanTable {
         });
         let read = |place: usize| {
             let family = &self.table.families[place];
-            let ty = family.qualifier[0].ty;
+            let ty = family.qualifier_type();
             let named = marks.iter().find_map(|mark| only_of(mark).filter(|only| only.0 == family.name));
             // What is no literal by now is not known before rows are read.
             let only = named.and_then(|(_, qualifiers)| {

@@ -131,7 +131,9 @@ impl RowEntry {
         let cell = |cell: &Cell| match &cell.content {
             Ok(Value::Text(text)) => text.len(),
             Ok(Value::Blob(bytes)) => bytes.len(),
-            Ok(value @ (Value::List(_) | Value::Map(_) | Value::Tuple(_))) => tie_bytes(value).len(),
+            Ok(value @ (Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_))) => {
+                tie_bytes(value).len()
+            }
             _ => 0,
         };
         std::mem::size_of::<RowEntry>()

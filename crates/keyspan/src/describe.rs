@@ -3,8 +3,8 @@
 use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyspaceDef, Member,
-    TableDef, UserType, Value, ViewDef,
+    Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyColumn,
+    KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -53,7 +53,15 @@ pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
 
 /// The type of a family and its rule.
 pub(crate) fn family(family: &FamilyDef) -> String {
-    let (qualifier, value) = (family.qualifier[0].ty.name(), family.value.ty.name());
+    let part = |part: &KeyColumn| {
+        format!("{} {}{}", quoted(&part.name), part.ty.name(), if part.descending { " DESC" } else { "" })
+    };
+    let named = family.qualifier.iter().any(|part| part.name != "qualifier" || part.descending);
+    let qualifier = match named && family.kind == FamilyKind::Family {
+        true => format!("({})", family.qualifier.iter().map(part).collect::<Vec<_>>().join(", ")),
+        false => family.qualifier[0].ty.name(),
+    };
+    let value = family.value.ty.name();
     match family.kind {
         FamilyKind::Family => format!("family<{qualifier}, {value}> GC {}", gc(&family.gc)),
         FamilyKind::Map => format!("map<{qualifier}, {value}>"),

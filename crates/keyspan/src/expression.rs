@@ -8,7 +8,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{NestedLiteral, ast, from_json_argument, nested_literal};
 use keyspan_model::array::value_at;
 use keyspan_model::value_json::nested_text;
-use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text, utc_only};
 use keyspan_query::{CompiledExprs, Zone};
 use keyspan_seam::ReadAt;
 
@@ -157,6 +157,7 @@ impl Evaluator {
                 let wide = Value::parse(digits, T::Decimal { precision: 38, scale: 10 });
                 Some(wide.and_then(|value| value.cast(to)))
             }
+            ty if ty.is_variant() => Some(Value::of_json(digits, ty, &utc_only)),
             // CQL: a whole number for an instant is milliseconds since 1970.
             T::Timestamp => digits.parse().ok().map(Value::timestamp_from_millis),
             T::Text => Some(Ok(Value::Text(digits.to_string()))),
@@ -179,6 +180,7 @@ pub(crate) fn assigned(value: Value, from: ColumnType, to: ColumnType, zone: &Zo
         Value::Text(json) if matches!(from, ColumnType::Json | ColumnType::Jsonb) && !to.is_scalar() => {
             Value::of_json(&json, to, &resolve)
         }
+        Value::Variant(_) if to == ColumnType::Text => value.cast(to),
         // Only its type tells the names of a user type's fields.
         value
             if from.is_packed()

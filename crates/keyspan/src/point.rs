@@ -172,7 +172,7 @@ fn cell(context: &ClientContext, table: &TableDef, expression: &ast::Expr) -> Op
     // Of a list a subscript counts elements.
     let is_map = |family: &FamilyDef| family.array_type().is_none();
     let place = table.families.iter().position(|family| family.name == name && is_map(family))?;
-    let ty = table.families[place].qualifier[0].ty;
+    let ty = table.families[place].qualifier_type();
     let qualifier = match as_parameter(index) {
         Some(parameter) => KeyPart::Parameter(parameter, ty),
         None => KeyPart::Value(Evaluator::new(context).simple(index, ty, &[])?.ok()?),

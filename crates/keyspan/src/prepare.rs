@@ -300,7 +300,7 @@ impl Preparation {
             Some(index) => self.set_type(index, ty),
             None => self.literal(expression, ty),
         };
-        let (key, of_value) = (family.qualifier[0].ty, family.value.ty);
+        let (key, of_value) = (family.qualifier_type(), family.value.ty);
         target.qualifier.iter().for_each(|qualifier| set(qualifier, family::qualifier_type(family)));
         let value = match value {
             InsertValue::Changed { value, .. } => value,

@@ -141,6 +141,17 @@ pub struct ColumnDefinition {
     pub position: usize,
 }
 
+/// A part of a family's qualifiers: the only one, or one of several, which have names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QualifierPart {
+    /// Unique in its family.
+    pub name: String,
+    /// Type of its values.
+    pub column_type: ColumnType,
+    /// Whether larger values come first.
+    pub descending: bool,
+}
+
 /// `name family<qualifier, value> [GC rule]`, or a collection, of a CREATE TABLE or ALTER TABLE ADD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FamilyDefinition {
@@ -148,8 +159,8 @@ pub struct FamilyDefinition {
     pub name: String,
     /// What it is.
     pub kind: FamilyKind,
-    /// Type of its qualifiers: of a map its keys, of a set its elements, of a list its positions.
-    pub qualifier: ColumnType,
+    /// The parts of its qualifiers: of a map its keys, of a set its elements, of a list its positions.
+    pub qualifier: Vec<QualifierPart>,
     /// Type of its values: of a set a boolean that says nothing.
     pub value: ColumnType,
     /// Which versions are kept.

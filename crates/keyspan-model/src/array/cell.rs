@@ -4,6 +4,7 @@
 //! list, set     count(i32)  part*              big endian; parts' bytes as `tie_bytes` writes them
 //! map           count(i32)  { part part }*     key and value
 //! tuple, user   part*                          nulls at the end are left out
+//! variant       tag(u8)  bytes                of the type that the tag tells
 //! part = length(i32; −1: null)  bytes
 //! ```
 //!
@@ -45,7 +46,7 @@ pub fn lists_of_cells(cells: &BinaryArray, list: ColumnType) -> Option<ArrayRef>
     Some(builder.finish())
 }
 
-/// The bytes of a list, map or tuple.
+/// The bytes of a list, map, tuple or variant.
 pub(super) fn nested_bytes(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     match value {
@@ -60,6 +61,10 @@ pub(super) fn nested_bytes(value: &Value) -> Vec<u8> {
         Value::Tuple(fields) => {
             let given = fields.iter().rposition(|field| !field.is_null()).map_or(0, |last| last + 1);
             fields[..given].iter().for_each(|field| push_part(field, &mut bytes));
+        }
+        Value::Variant(held) => {
+            bytes.extend(held.variant_tag().map(|(tag, _)| tag));
+            bytes.extend(tie_bytes(held));
         }
         _ => {}
     }
@@ -123,6 +128,10 @@ fn nested_of_cell(bytes: &[u8], ty: &Nested) -> Option<Value> {
         Nested::Map(key, value) => map_of_cell(bytes, *key, *value)?,
         Nested::Tuple(types) => tuple_of_cell(bytes, types)?,
         Nested::User(_) => tuple_of_cell(bytes, &ty.parts())?,
+        Nested::Variant => {
+            let (tag, own) = bytes.split_first()?;
+            Value::Variant(Box::new(value_of_bytes(own, ColumnType::of_variant_tag(*tag)?)?))
+        }
         Nested::Named(_) => return None,
     };
     Some(value)

@@ -4,6 +4,7 @@
 //! list, set     { 01 element | 02 }* 00         02: null, after all others
 //! map           { 01 key 01 value }* 00
 //! tuple, user   { 01 | 02 value }* 00           01: null, before all others; nulls at the end are left out
+//! variant       tag value
 //! ```
 //!
 //! Parts are as in a key, so that they end by themselves, too. A field that is added to a user type is null in the keys
@@ -56,6 +57,11 @@ pub(crate) fn push_nested(value: &Value, ty: ColumnType, bytes: &mut Vec<u8>, pu
         bytes.push(mark);
         push(value, ty, bytes)
     };
+    if let Value::Variant(held) = value
+        && let Some((tag, of_held)) = held.variant_tag().filter(|_| ty.is_variant())
+    {
+        return part(tag, held, of_held, bytes);
+    }
     match (value, shape(ty)) {
         (Value::List(elements), Some(Shape::Elements(ty))) => {
             for element in elements {
@@ -82,6 +88,10 @@ pub(crate) fn push_nested(value: &Value, ty: ColumnType, bytes: &mut Vec<u8>, pu
 
 /// How many bytes the nested value at the beginning of `bytes` takes; `None` if it does not end.
 pub(crate) fn nested_len(ty: ColumnType, bytes: &[u8], mask: u8) -> Option<usize> {
+    if ty.is_variant() {
+        let held = KeyPart { name: String::new(), ty: ColumnType::of_variant_tag(bytes.first()? ^ mask)?, mask };
+        return Some(1 + part_len(&held, bytes.get(1..)?)?);
+    }
     let shape = shape(ty)?;
     let (mut at, mut place) = (0, 0);
     loop {
@@ -115,6 +125,11 @@ fn part_type(shape: &Shape, place: usize, mark: u8) -> Result<Option<ColumnType>
 /// The nested value at the beginning of `bytes`, and how many bytes it took.
 pub(crate) fn nested_of_key(ty: ColumnType, bytes: &[u8], mask: u8) -> Result<(Value, usize)> {
     let ends = || corrupted("a nested value does not end");
+    if ty.is_variant() {
+        let held = bytes.first().and_then(|tag| ColumnType::of_variant_tag(tag ^ mask)).ok_or_else(ends)?;
+        let (held, len) = decode_part(&KeyPart { name: String::new(), ty: held, mask }, &bytes[1..])?;
+        return Ok((Value::Variant(Box::new(held)), 1 + len));
+    }
     let shape = shape(ty).ok_or_else(ends)?;
     let mut parts = Vec::new();
     let mut at = 0;

@@ -16,7 +16,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
-use crate::types::{ColumnType, TypeId, TypeName, UserType};
+use crate::types::{ColumnType, Nested, TypeId, TypeName, UserType};
+use crate::value::Value;
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
 
@@ -157,13 +158,37 @@ pub struct FamilyDef {
     /// What it was declared as.
     #[serde(default, skip_serializing_if = "FamilyKind::is_family")]
     pub kind: FamilyKind,
+    /// Whether a qualifier has several parts. Programs that know but one refuse the table by this field's name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub several_parts: bool,
 }
 
 impl FamilyDef {
+    /// Whether this is a part of the qualifier, or the value.
+    pub fn has_column(&self, id: ColumnId) -> bool {
+        self.value.id == id || self.qualifier.iter().any(|part| part.id == id)
+    }
+
+    /// The type of a qualifier as one value: of several parts a tuple.
+    pub fn qualifier_type(&self) -> ColumnType {
+        match self.qualifier.as_slice() {
+            [only] => only.ty,
+            parts => ColumnType::nested(Nested::Tuple(parts.iter().map(|part| part.ty).collect())),
+        }
+    }
+
+    /// The parts of a qualifier, as keys have them.
+    pub fn qualifier_parts(&self, qualifier: &Value) -> Vec<Value> {
+        match qualifier {
+            Value::Tuple(parts) if self.several_parts => parts.clone(),
+            only => vec![only.clone()],
+        }
+    }
+
     /// The type of the whole as a value, where it has one: a set or list is an array, or a list of nested values.
     pub fn array_type(&self) -> Option<ColumnType> {
         match self.kind {
-            FamilyKind::Set => Some(ColumnType::frozen_list(self.qualifier[0].ty)),
+            FamilyKind::Set => Some(ColumnType::frozen_list(self.qualifier_type())),
             FamilyKind::List => Some(ColumnType::frozen_list(self.value.ty)),
             FamilyKind::Family | FamilyKind::Map => None,
         }
@@ -527,10 +552,46 @@ impl TableDef {
     fn indexed(&self) -> Vec<ColumnId> {
         let first = self.key().next().map(|column| column.id);
         let mut columns: Vec<ColumnId> = self.indexes.iter().flat_map(|index| index.columns.clone()).collect();
-        columns.retain(|column| Some(*column) != first);
+        columns.retain(|column| Some(*column) != first && self.column_by_id(*column).is_some());
         columns.sort_unstable();
         columns.dedup();
         columns
+    }
+
+    /// The columns of a collection's elements that indexes are about, each once.
+    fn indexed_in(&self, family: &FamilyDef) -> Vec<ColumnId> {
+        let mut columns: Vec<ColumnId> = self.indexes.iter().flat_map(|index| index.columns.clone()).collect();
+        columns.retain(|column| family.has_column(*column));
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
+    /// The family whose cells have this column.
+    pub fn family_of_column(&self, id: ColumnId) -> Option<&FamilyDef> {
+        self.families.iter().find(|family| family.has_column(id))
+    }
+
+    /// What an index is on, in order: names of columns, and of collections with the function that CQL writes around
+    /// them, as `keys(m)`.
+    pub fn indexed_parts<'a>(&'a self, index: &'a IndexDef) -> Vec<(Option<&'static str>, &'a str)> {
+        let mut parts: Vec<(Option<&'static str>, &str)> = Vec::new();
+        for id in &index.columns {
+            let Some(family) = self.family_of_column(*id) else {
+                parts.extend(self.column_by_id(*id).map(|column| (None, column.name.as_str())));
+                continue;
+            };
+            let is_value = family.value.id == *id;
+            let function = match family.kind {
+                FamilyKind::Map => Some(if is_value { "values" } else { "keys" }),
+                FamilyKind::Family | FamilyKind::Set | FamilyKind::List => None,
+            };
+            match parts.last_mut() {
+                Some((known @ Some("keys"), name)) if is_value && *name == family.name => *known = Some("entries"),
+                _ => parts.push((function, &family.name)),
+            }
+        }
+        parts
     }
 
     /// The indexes on a column.
@@ -577,7 +638,8 @@ impl TableDef {
         key.extend(family.qualifier.iter().cloned());
         let values = vec![family.value.clone()];
         if family.kind.is_collection() {
-            return self.relation(family.relation, RelationKind::Collection, key, values, window);
+            let relation = self.relation(family.relation, RelationKind::Collection, key, values, window);
+            return RelationDef { indexed: self.indexed_in(family), ..relation };
         }
         key.push(KeyColumn {
             id: VERSION_COLUMN,

@@ -37,6 +37,8 @@ pub enum Nested {
     Tuple(Vec<ColumnType>),
     /// A user type: a tuple whose parts have names.
     User(UserType),
+    /// A value that keeps a type of its own; only in the cells of families.
+    Variant,
     /// A user type by name, before the catalog has said what it is. No column has it.
     Named(TypeName),
 }
@@ -130,7 +132,7 @@ impl Nested {
             Nested::Map(key, value) => vec![*key, *value],
             Nested::Tuple(types) => types.clone(),
             Nested::User(user) => user.fields.iter().map(|field| field.ty).collect(),
-            Nested::Named(_) => Vec::new(),
+            Nested::Variant | Nested::Named(_) => Vec::new(),
         }
     }
 
@@ -169,6 +171,7 @@ impl Nested {
             Nested::Map(key, value) => format!("frozen<map<{}, {}>>", key.inner_name(), value.inner_name()),
             Nested::Tuple(types) => format!("frozen<tuple<{}>>", list(types)),
             Nested::User(user) => format!("frozen<{}>", quoted(&user.name)),
+            Nested::Variant => "variant".to_owned(),
             Nested::Named(TypeName { keyspace: Some(keyspace), name }) => {
                 format!("{}.{}", quoted(keyspace), quoted(name))
             }

@@ -76,14 +76,14 @@ impl FamilyRead {
     pub fn of_values(&self, mut rows: Vec<Vec<(Value, Value)>>) -> Result<MapArray> {
         let encoder = KeyEncoder::new(&self.family.qualifier);
         for row in &mut rows {
-            row.sort_by_cached_key(|(key, _)| encoder.encode(std::slice::from_ref(key)).unwrap_or_default());
+            row.sort_by_cached_key(|(key, _)| encoder.encode(&self.family.qualifier_parts(key)).unwrap_or_default());
         }
         let entries_field = Arc::new(self.entries_field());
         let DataType::Struct(fields) = entries_field.data_type() else { unreachable!("entries are a struct") };
         let nulls: NullBuffer = rows.iter().map(|row| !row.is_empty()).collect();
         let offsets = OffsetBuffer::from_lengths(rows.iter().map(Vec::len));
         let (keys, values): (Vec<Value>, Vec<Value>) = rows.into_iter().flatten().unzip();
-        let columns = vec![array_of(self.family.qualifier[0].ty, &keys)?, array_of(self.family.value.ty, &values)?];
+        let columns = vec![array_of(self.family.qualifier_type(), &keys)?, array_of(self.family.value.ty, &values)?];
         let entries = StructArray::try_new(fields.clone(), columns, None)?;
         Ok(MapArray::try_new(entries_field, offsets, entries, Some(nulls), false)?)
     }
@@ -117,7 +117,7 @@ impl FamilyRead {
 
     /// The elements of each row, which nest, as one value.
     fn packed(&self, maps: &MapArray, place: usize, ty: ColumnType) -> Result<ArrayRef> {
-        let element = if place == 0 { self.family.qualifier[0].ty } else { self.family.value.ty };
+        let element = if place == 0 { self.family.qualifier_type() } else { self.family.value.ty };
         let elements = maps.entries().column(place);
         let mut lists = ColumnBuilder::with_capacity(ty, maps.len());
         for (row, bounds) in maps.offsets().windows(2).enumerate() {
@@ -178,9 +178,9 @@ impl FamilyRead {
             let key = key(*row)?;
             match self.sorted_only()? {
                 None => spans.push(Span::prefix(key)),
-                Some(only) => spans.extend(
-                    only.into_iter().map(|qualifier| Span::prefix(key.iter().cloned().chain([qualifier]).collect())),
-                ),
+                Some(only) => spans.extend(only.iter().map(|qualifier| {
+                    Span::prefix(key.iter().cloned().chain(self.family.qualifier_parts(qualifier)).collect())
+                })),
             }
         }
         Ok(spans.chunks(SPANS_MAX).map(<[Span]>::to_vec).collect())
@@ -192,7 +192,7 @@ impl FamilyRead {
         let encoder = KeyEncoder::new(&self.family.qualifier);
         let mut encoded = Vec::with_capacity(only.len());
         for qualifier in only {
-            encoded.push((encoder.encode(std::slice::from_ref(qualifier))?, qualifier.clone()));
+            encoded.push((encoder.encode(&self.family.qualifier_parts(qualifier))?, qualifier.clone()));
         }
         encoded.sort_by(|a, b| a.0.cmp(&b.0));
         encoded.dedup_by(|a, b| a.0 == b.0);
@@ -257,7 +257,7 @@ impl FamilyRead {
         }
         let Some(only) = &self.only else { return Ok(order) };
         let encoder = KeyEncoder::new(&self.family.qualifier);
-        let wanted = only.iter().map(|qualifier| encoder.encode(std::slice::from_ref(qualifier)));
+        let wanted = only.iter().map(|qualifier| encoder.encode(&self.family.qualifier_parts(qualifier)));
         let wanted = wanted.collect::<Result<BTreeSet<_>>>()?;
         let own = KeyEncoder::new(&self.relation.key);
         order.retain(|cell| {
@@ -295,8 +295,23 @@ impl FamilyRead {
         let offsets = OffsetBuffer::from_lengths(places.iter().map(|place| place.len()));
         let entries_field = Arc::new(self.entries_field());
         let DataType::Struct(fields) = entries_field.data_type() else { unreachable!("entries are a struct") };
-        let columns = vec![take(cells.batch.column(self.row_key()), &taken, None)?, values(&taken)?];
+        let columns = vec![self.qualifiers(cells, &taken)?, values(&taken)?];
         let entries = StructArray::try_new(fields.clone(), columns, None)?;
         Ok(MapArray::try_new(entries_field, offsets, entries, Some(nulls), false)?)
+    }
+
+    /// The qualifiers of cells, each as one value.
+    fn qualifiers(&self, cells: &Cells, taken: &UInt32Array) -> Result<ArrayRef> {
+        let first = self.row_key();
+        if !self.family.several_parts {
+            return Ok(take(cells.batch.column(first), taken, None)?);
+        }
+        let mut qualifiers = ColumnBuilder::with_capacity(self.family.qualifier_type(), taken.len());
+        for cell in taken.values() {
+            let parts = self.family.qualifier.iter().zip(&cells.batch.columns()[first..]);
+            let parts = parts.map(|(part, array)| value_at(array, *cell as usize, part.ty));
+            qualifiers.append(&Value::Tuple(parts.collect::<Result<_>>()?))?;
+        }
+        Ok(qualifiers.finish())
     }
 }

@@ -126,7 +126,7 @@ impl DisplayAs for FamilyExec {
         let shown = self.families.iter().map(|read| match &read.only {
             None => read.family.name.clone(),
             Some(only) => {
-                let ty = read.family.qualifier[0].ty;
+                let ty = read.family.qualifier_type();
                 let only: Vec<String> = only.iter().map(|value| value.to_text(ty)).collect();
                 format!("{}[{}]", read.family.name, only.join(", "))
             }

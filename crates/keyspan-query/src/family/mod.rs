@@ -48,7 +48,7 @@ pub fn family_field(family: &FamilyDef, history: Option<&History>) -> Field {
 fn entries_field(family: &FamilyDef, history: Option<&History>) -> Field {
     let versions = history.is_some_and(|history| history.shows_versions(family));
     let value = if versions { ColumnType::Jsonb } else { family.value.ty };
-    let fields = vec![field_of(family.qualifier[0].ty, "key", false), field_of(value, "value", true)];
+    let fields = vec![field_of(family.qualifier_type(), "key", false), field_of(value, "value", true)];
     Field::new("entries", DataType::Struct(Fields::from(fields)), false)
 }
 

@@ -2,8 +2,8 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `system`, `peers` and `identity`; `list` does the same
-//! for functions over lists.
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `system`, `peers` and `identity`;
+//! `list` does the same for functions over lists.
 
 pub mod arithmetic;
 pub mod array;
@@ -35,6 +35,7 @@ pub(crate) mod step;
 mod system;
 mod text;
 mod time;
+pub(crate) mod variant;
 mod whole_row;
 
 use std::collections::BTreeMap;
@@ -75,6 +76,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             identity::functions(),
             array::functions(),
             nested::functions(),
+            variant::functions(),
         ];
         for overload in tables.into_iter().flatten() {
             catalog.entry(overload.name).or_default().push(overload);

@@ -25,6 +25,7 @@
 //!   EXCEPT ALL and INTERSECT ALL.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
 //!   percentile_disc and mode.
+//! - `variant`: variants beside values of one type.
 //! - `access`: fields of rows, subscripts of lists; `nested_types`: the types that casts name, and tuples as values.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
@@ -64,6 +65,7 @@ mod subquery;
 mod tests;
 mod union;
 mod user;
+mod variant;
 mod window_names;
 mod with;
 

@@ -47,6 +47,9 @@ impl TypeNames<'_> {
     fn named(&self, data_type: &DataType) -> Result<Option<ColumnType>> {
         let DataType::Custom(name, arguments) = data_type else { return Ok(None) };
         let Some((keyspace, own)) = parts_of(name).filter(|_| arguments.is_empty()) else { return Ok(None) };
+        if own == "variant" && keyspace.is_none() {
+            return Ok(Some(ColumnType::variant()));
+        }
         if own.starts_with('{') {
             let read = ColumnType::parse_code(&own);
             return read.map(|ty| ty.resolved(&|name| self.find(name))).transpose();
@@ -84,6 +87,14 @@ impl VisitorMut for Resolver<'_> {
             },
             Expr::InList { expr: value, list, .. } if !matches!(&**value, Expr::Tuple(_)) => {
                 list.iter_mut().for_each(as_value);
+            }
+            // The qualifier of several parts, or a map's key that nests: f[('NY', 10001)].
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    if let ast::AccessExpr::Subscript(ast::Subscript::Index { index }) = access {
+                        as_value(index);
+                    }
+                }
             }
             Expr::Between { expr: value, low, high, .. } if !matches!(&**value, Expr::Tuple(_)) => {
                 [low, high].into_iter().for_each(|bound| as_value(bound));

@@ -11,6 +11,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::cast::{implicit, parameter_type};
 use super::nested::without_maps;
+use super::variant;
 use crate::error::external;
 use crate::functions::arithmetic::ArithmeticFunction;
 use crate::functions::{translated, value_call};
@@ -57,11 +58,11 @@ pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Opti
     }
 }
 
-struct Sides {
-    left: Expr,
-    right: Expr,
-    left_type: Ty,
-    right_type: Ty,
+pub(super) struct Sides {
+    pub(super) left: Expr,
+    pub(super) right: Expr,
+    pub(super) left_type: Ty,
+    pub(super) right_type: Ty,
 }
 
 impl Sides {
@@ -129,7 +130,7 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
     if sides.any_other() {
         return Ok(binary_expr(sides.left, op, sides.right));
     }
-    let sides = instants(sides)?;
+    let sides = variant::beside(instants(sides)?)?;
     let ty = match (&sides.left_type, &sides.right_type) {
         (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
         (&Ty::Known(ty), Ty::Unknown) | (Ty::Unknown, &Ty::Known(ty)) => return half_known(op, sides, ty),

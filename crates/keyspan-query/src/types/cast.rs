@@ -47,6 +47,9 @@ impl Target {
             let ty = ColumnType::parse_code(&code.replace("\"\"", "\""));
             return ty.map(Target::of).ok_or_else(|| Error::internal(format!("{name} is no type")));
         }
+        if name.trim_matches('"').eq_ignore_ascii_case("variant") {
+            return Ok(Target::of(ColumnType::variant()));
+        }
         // Drivers quote the parts: `"pg_catalog"."int4"`.
         let lower = name.to_lowercase().replace('"', "").replace("pg_catalog.", "");
         let (base, arguments) = match (lower.find('('), lower.find(')')) {
@@ -155,6 +158,9 @@ pub fn exists(from: ColumnType, to: ColumnType) -> bool {
 fn exists_nested(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType as C;
     let written = |ty| matches!(ty, C::Text | C::Ascii | C::Json | C::Jsonb);
+    if from.is_variant() || to.is_variant() {
+        return from.is_scalar() || to.is_scalar() || from == to;
+    }
     if written(from) || written(to) {
         return true;
     }
@@ -185,6 +191,10 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
     let east_of_local = |micros: i64| i64::from(zone.offset_at_local(micros)) * 1_000_000;
     let cast = match (value, to) {
         (Value::Null, _) => return Ok(Value::Null),
+        (Value::Variant(held), to) if to.is_scalar() && !matches!(to, C::Json | C::Jsonb) => {
+            let ty = held.natural_type().unwrap_or(C::Text);
+            return cast_value(*held, ty, target, zone);
+        }
         (Value::List(elements), C::List(to)) => {
             let (from, target) = (from.element().unwrap_or(to.get()), Target { ty: to.get(), ..target });
             let cast = elements.into_iter().map(|element| cast_value(element, from, target, zone));
@@ -280,6 +290,7 @@ fn scalar_json(value: &Value, ty: ColumnType, zone: Zone) -> String {
 /// The text of a value as a cast to text gives it.
 pub fn text_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
     match value {
+        Value::Variant(held) => text_of(held, held.natural_type().unwrap_or(ColumnType::Text), zone),
         value if ty.is_packed() && !value.is_null() => {
             nested_text(value, ty, &|at| timestamp_text(at, zone.offset_at(at)))
         }

@@ -50,6 +50,8 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
         });
     }
     match (a, b) {
+        // Only among themselves: what is compared with another type is asked for in it (`semantics::variant`).
+        (a, b) if a.is_variant() || b.is_variant() => None,
         (C::Text | C::Ascii, C::Text | C::Ascii) => Some(C::Text),
         // What PostgreSQL refuses of json is answered as of jsonb (ADR 11).
         (C::Json | C::Jsonb, C::Json | C::Jsonb) => Some(C::Jsonb),

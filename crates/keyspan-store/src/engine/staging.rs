@@ -241,6 +241,7 @@ fn value_bytes(value: &Value) -> usize {
         Value::Text(text) => text.len(),
         Value::Blob(bytes) => bytes.len(),
         Value::List(parts) | Value::Tuple(parts) => parts.iter().map(value_bytes).sum(),
+        Value::Variant(held) => value_bytes(held),
         Value::Map(entries) => entries.iter().map(|(key, value)| value_bytes(key) + value_bytes(value)).sum(),
         _ => 16,
     }

@@ -337,6 +337,10 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
             put_parts(out, 19, entries.len(), entries.iter().flat_map(|(key, value)| [key, value]))?;
         }
         Value::Tuple(fields) => put_parts(out, 20, fields.len(), fields.iter())?,
+        Value::Variant(held) => {
+            out.push(21);
+            put_value(out, held)?;
+        }
     }
     Ok(())
 }
@@ -357,7 +361,7 @@ fn put_parts<'a>(out: &mut Vec<u8>, tag: u8, count: usize, parts: impl Iterator<
 fn get_part(reader: &mut ByteReader<'_>, depth: usize) -> Result<Value> {
     match reader.u8()? {
         0 => Ok(Value::Null),
-        18..=20 if depth == 0 => Err(unknown("a value nested too deeply")),
+        18..=21 if depth == 0 => Err(unknown("a value nested too deeply")),
         tag => get_nested(tag, reader, depth),
     }
 }
@@ -403,6 +407,10 @@ fn get_nested(tag: u8, reader: &mut ByteReader<'_>, depth: usize) -> Result<Valu
             Value::Map((0..count).map(entry).collect::<Result<_>>()?)
         }
         20 => Value::Tuple(get_parts(reader, depth)?),
+        21 => match get_part(reader, depth - 1)? {
+            Value::Null => return Err(unknown("a variant of nothing")),
+            held => Value::Variant(Box::new(held)),
+        },
         other => return Err(unknown(format!("a value of kind {other}"))),
     })
 }
@@ -449,6 +457,7 @@ mod tests {
             Value::List(vec![Value::Int(7), Value::Null, Value::Int(-1)]),
             Value::Map(vec![(Value::Int(7), Value::List(vec![Value::Int(1)])), (Value::Int(8), Value::List(vec![]))]),
             Value::Tuple(vec![Value::Null, Value::Tuple(vec![Value::Text("é".into())])]),
+            Value::Variant(Box::new(Value::Int(7))),
             Value::Inet(IpAddr::from([1, 2, 3, 4])),
             Value::Inet(IpAddr::from([7; 16])),
         ];

@@ -176,6 +176,7 @@ fn nested_sample(ty: &Nested, number: i64) -> Value {
         Nested::Map(key, value) => {
             Value::map(numbers.map(|each| (sample(*key, each), sample(*value, each))).collect(), *key).expect("a map")
         }
+        Nested::Variant => Value::BigInt(number).into_variant().expect("a variant"),
         ty => {
             let field = |(at, ty)| if (number + at) % 3 == 0 { Value::Null } else { sample(ty, number + at) };
             Value::Tuple((0..).zip(ty.parts()).map(field).collect())

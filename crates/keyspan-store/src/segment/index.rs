@@ -292,7 +292,7 @@ fn checked_body<'a>(bytes: &'a [u8], name: &str) -> Result<(u32, &'a [u8])> {
 
 /// The type with this code.
 fn parse_type(name: &str) -> Option<ColumnType> {
-    if name.starts_with('{') {
+    if name.starts_with('{') || name == ColumnType::variant().code() {
         return ColumnType::parse_code(name);
     }
     if let Some(element) = name.strip_suffix("[]") {

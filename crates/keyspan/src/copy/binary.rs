@@ -249,12 +249,12 @@ fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
             out.put_slice(&[INET_V6, 128, 0, 16]);
             out.put_slice(&address.octets());
         }
-        Value::List(_) | Value::Map(_) | Value::Tuple(_) if ty.is_packed() => {
+        Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_) if ty.is_packed() => {
             out.put_u8(JSONB_VERSION);
             out.put_slice(value.to_text(ty).as_bytes());
         }
         Value::List(elements) => put_list(elements, ty.element().unwrap_or(ty), out)?,
-        Value::Map(_) | Value::Tuple(_) => return Err(incorrect()),
+        Value::Map(_) | Value::Tuple(_) | Value::Variant(_) => return Err(incorrect()),
     }
     Ok(())
 }

@@ -127,7 +127,7 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
                 return Ok(Some((true, "family", family.name.clone())));
             }
             check_no_rollups(catalog, table, "a family")?;
-            let ids = family::Ids::new(catalog);
+            let ids = family::Ids::new(catalog, family);
             family::add(catalog, table, family, ids).map(|()| None)
         }
         AlterAction::OwnerTo(_) => Err(Error::internal("OWNER TO stands alone")),

@@ -1,6 +1,6 @@
 //! Families of dynamic columns: definitions of them, and their changes.
 
-use keyspan_cql::FamilyDefinition;
+use keyspan_cql::{FamilyDefinition, QualifierPart};
 use keyspan_model::{
     Catalog, ColumnId, Error, ErrorKind, FamilyDef, GcRule, KeyColumn, RelationId, Result, TableDef, ValueColumn,
 };
@@ -8,13 +8,14 @@ use keyspan_model::{
 /// Families of one table at most, as Bigtable advises.
 const FAMILIES_MAX: usize = 100;
 
-/// Ids of a family's columns: the qualifier, then the value.
-pub(super) struct Ids(ColumnId, ColumnId);
+/// Ids of a family's columns: the parts of the qualifier, then the value.
+pub(super) struct Ids(Vec<ColumnId>, ColumnId);
 
 impl Ids {
     /// New ones.
-    pub(super) fn new(catalog: &mut Catalog) -> Ids {
-        Ids(catalog.new_column_id(), catalog.new_column_id())
+    pub(super) fn new(catalog: &mut Catalog, family: &FamilyDefinition) -> Ids {
+        let parts = family.qualifier.iter().map(|_| catalog.new_column_id()).collect();
+        Ids(parts, catalog.new_column_id())
     }
 }
 
@@ -37,14 +38,21 @@ pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDe
     if table.families.len() == FAMILIES_MAX {
         return error(ErrorKind::TooManyColumns, format!("tables can have at most {FAMILIES_MAX} families"));
     }
-    let Ids(qualifier, value) = ids;
+    let Ids(parts, value) = ids;
+    let part = |(part, id): (&QualifierPart, ColumnId)| KeyColumn {
+        id,
+        name: part.name.clone(),
+        ty: part.column_type,
+        descending: part.descending,
+    };
     table.families.push(FamilyDef {
         relation: catalog.new_relation_id(),
         name: name.clone(),
-        qualifier: vec![KeyColumn { id: qualifier, name: "qualifier".into(), ty: family.qualifier, descending: false }],
+        qualifier: family.qualifier.iter().zip(parts).map(part).collect(),
         value: ValueColumn { id: value, name: "value".into(), ty: family.value },
         gc: family.gc.clone(),
         kind: family.kind,
+        several_parts: family.qualifier.len() > 1,
     });
     Ok(())
 }

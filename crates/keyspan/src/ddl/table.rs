@@ -175,12 +175,12 @@ impl NewTable {
         let mut families = self.families.iter().peekable();
         let mut family_ids = Vec::with_capacity(self.families.len());
         for column in self.columns.iter().filter(|column| !keys.contains(&column.name)) {
-            while families.next_if(|family| column.position.is_some_and(|at| family.position < at)).is_some() {
-                family_ids.push(family::Ids::new(catalog));
+            while let Some(before) = families.next_if(|family| column.position.is_some_and(|at| family.position < at)) {
+                family_ids.push(family::Ids::new(catalog, before));
             }
             columns.push(column.define(catalog, column.role()));
         }
-        family_ids.extend(families.map(|_| family::Ids::new(catalog)));
+        family_ids.extend(families.map(|family| family::Ids::new(catalog, family)));
         let id: TableId = catalog.new_table_id();
         let rows: RelationId = catalog.new_relation_id();
         let mut table = TableDef {

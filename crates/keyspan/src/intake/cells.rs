@@ -57,7 +57,7 @@ struct FamilyPart {
     relation: RelationDef,
     /// Of each cell the row that it comes from.
     rows: Vec<u64>,
-    /// Key columns, the qualifier, the value.
+    /// Key columns, the parts of the qualifier, the value.
     columns: Vec<ColumnBuilder>,
 }
 
@@ -132,7 +132,11 @@ impl FamilyPart {
     fn push(&mut self, row: u64, key: &[Value], whole: Value) -> Result<usize> {
         let mut bytes = 0;
         for (qualifier, value) in whole::cells(&self.family, whole)? {
-            for (builder, value) in self.columns.iter_mut().zip(key.iter().chain([&qualifier, &value])) {
+            let parts = self.family.qualifier_parts(&qualifier);
+            if parts.iter().any(Value::is_null) {
+                return Err(whole::null_inside(&self.family));
+            }
+            for (builder, value) in self.columns.iter_mut().zip(key.iter().chain(&parts).chain([&value])) {
                 builder.append(value)?;
                 bytes += bytes_of(value);
             }
@@ -178,6 +182,7 @@ fn bytes_of(value: &Value) -> usize {
         Value::Text(text) => text.len() + 16,
         Value::Blob(bytes) => bytes.len() + 16,
         Value::List(parts) | Value::Tuple(parts) => parts.iter().map(bytes_of).sum(),
+        Value::Variant(held) => bytes_of(held),
         Value::Map(entries) => entries.iter().map(|(key, value)| bytes_of(key) + bytes_of(value)).sum(),
         _ => 16,
     }

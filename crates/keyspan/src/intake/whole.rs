@@ -1,7 +1,7 @@
 //! Families and collections that are written as a whole: a value of the whole's type to the elements that it has.
 
 use keyspan_model::json::{Json, Member, members, unquoted};
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, Result, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, Result, Value, utc_only};
 
 /// A key with its value; the key of an element that is added to a list is its value, and a set's has none.
 pub(crate) type Entry = (Value, Option<Value>);
@@ -56,10 +56,11 @@ fn members_of(family: &FamilyDef, json: &str) -> Result<Vec<Entry>> {
         return Err(Error::new(ErrorKind::InvalidText, message));
     }
     let entry = |member: Member<'_>| {
-        let key = Value::parse(&member.key.unwrap_or_default(), family.qualifier[0].ty)?;
+        let key = Value::parse(&member.key.unwrap_or_default(), family.qualifier_type())?;
         let value = match (member.text, family.value.ty) {
             ("null", _) => return Err(null_inside(family)),
             (text, ColumnType::Json | ColumnType::Jsonb) => Value::Text(text.to_owned()),
+            (text, ty) if ty.is_variant() => Value::of_json(text, ty, &utc_only)?,
             (text, ty) if text.starts_with('"') => Value::parse(&unquoted(text)?, ty)?,
             (text, ty) => Value::parse(text, ty)?,
         };

@@ -337,7 +337,7 @@ impl Operands<'_> {
 
     /// A collection of a family's elements, or of keys to remove.
     fn collection(&mut self, family: &FamilyDef, value: &InsertValue, keys: bool) -> Result<Collection> {
-        let (key, of_value) = (family.qualifier[0].ty, family.value.ty);
+        let (key, of_value) = (family.qualifier_type(), family.value.ty);
         Ok(match (value, family.kind) {
             (InsertValue::Default, _) => Collection::Elements(Vec::new()),
             (InsertValue::Map(entries), _) if entries.is_empty() => Collection::Elements(Vec::new()),

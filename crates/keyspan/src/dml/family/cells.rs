@@ -11,6 +11,7 @@ use keyspan_model::{
 };
 
 use crate::dml::using::Timing;
+use crate::intake::whole::null_inside;
 use crate::intake::{before, whole};
 use crate::row::TableHandle;
 
@@ -63,7 +64,10 @@ impl FamilyCells {
 
     /// Writes a cell.
     pub(super) fn put(&mut self, family: &FamilyDef, qualifier: Value, value: Option<Value>) -> Result<()> {
-        let shown = qualifier.to_text(family.qualifier[0].ty);
+        let shown = qualifier.to_text(family.qualifier_type());
+        if family.qualifier_parts(&qualifier).iter().any(Value::is_null) {
+            return Err(null_inside(family));
+        }
         if !self.named.insert((family.relation, shown.clone())) {
             let message = format!("multiple assignments to \"{}\"['{shown}']", family.name);
             return Err(Error::new(ErrorKind::Syntax, message));
@@ -74,7 +78,7 @@ impl FamilyCells {
 
     /// Writes an element of a set, of which several may be the same.
     pub(super) fn put_element(&mut self, family: &FamilyDef, element: Value, value: Option<Value>) -> Result<()> {
-        match self.named.contains(&(family.relation, element.to_text(family.qualifier[0].ty))) {
+        match self.named.contains(&(family.relation, element.to_text(family.qualifier_type()))) {
             true => Ok(()),
             false => self.put(family, element, value),
         }
@@ -86,7 +90,9 @@ impl FamilyCells {
     pub(crate) fn mutations(&self, handle: &TableHandle, key: &[Value], timing: &Timing) -> Vec<Mutation> {
         let stamp = timing.stamp;
         let before = before(stamp);
-        let path = |qualifier: &Value| key.iter().chain([qualifier]).cloned().collect::<Vec<_>>();
+        let path = |family: &FamilyDef, qualifier: &Value| {
+            key.iter().cloned().chain(family.qualifier_parts(qualifier)).collect::<Vec<_>>()
+        };
         let delete = |family: &FamilyDef, path: Vec<Value>, stamp| {
             Mutation::DeleteSpan(SpanDelete { relation: family.relation, span: Span::prefix(path), stamp })
         };
@@ -94,7 +100,7 @@ impl FamilyCells {
         mutations.extend(self.deleted.iter().map(|family| delete(family, key.to_vec(), stamp)));
         mutations.extend(self.replaced.iter().map(|family| delete(family, key.to_vec(), before)));
         for FamilyCell { family, qualifier, value } in &self.cells {
-            let (relation, key) = (family.relation, path(qualifier));
+            let (relation, key) = (family.relation, path(family, qualifier));
             mutations.push(match value {
                 Some(value) => Mutation::Row(RowWrite {
                     relation,

@@ -196,7 +196,7 @@ impl FamilyRows {
         let value = |array: &ArrayRef, at: i32, ty| value_at(array, at as usize, ty);
         (offsets[row]..offsets[row + 1])
             .map(|at| {
-                let key = value(map.keys(), at, family.qualifier[0].ty)?;
+                let key = value(map.keys(), at, family.qualifier_type())?;
                 Ok((key, value(map.values(), at, family.value.ty)?))
             })
             .collect()
@@ -229,7 +229,7 @@ fn asked(
             if let ast::Expr::CompoundFieldAccess { root, access_chain } = part
                 && let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_slice()
                 && is_family(root)
-                && let Some(Ok(qualifier)) = evaluator.simple(index, family.qualifier[0].ty, parameters)
+                && let Some(Ok(qualifier)) = evaluator.simple(index, family.qualifier_type(), parameters)
             {
                 only.push(qualifier);
             }

@@ -40,6 +40,6 @@ pub(crate) fn written_type(table: &TableDef, target: &ColumnName) -> Option<Colu
 pub(crate) fn qualifier_type(family: &FamilyDef) -> ColumnType {
     match family.kind {
         FamilyKind::List => ColumnType::Int,
-        FamilyKind::Family | FamilyKind::Map | FamilyKind::Set => family.qualifier[0].ty,
+        FamilyKind::Family | FamilyKind::Map | FamilyKind::Set => family.qualifier_type(),
     }
 }
