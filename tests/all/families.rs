@@ -1,5 +1,6 @@
 //! Families, maps and sets against a model: random cells, maps, deletions of cells, families, rows and spans, with random
-//! timestamps, flushes, compactions and reopens; then rows, maps, cells and versions are compared.
+//! timestamps, flushes, compactions and reopens; then rows, maps, cells, versions and what indexes of elements find are
+//! compared.
 //!
 //! The model keeps every version and every deletion. A version lives that no deletion covers (its path begins with the
 //! deletion's, and it was written at or before it); of these a cell has the newest so many. To the model a set is a map of
@@ -181,6 +182,7 @@ async fn compare(database: &Database, model: &Model, random: &mut Random) {
         let one = format!("SELECT {cell}::text FROM t WHERE k = '{key}' AND {cell} IS NOT NULL");
         assert_eq!(texts(database, &one).await, expected, "one cell of {family}");
     }
+    compare_found(database, &all, random).await;
     let (key, qualifier) = (KEYS[random.below(KEYS.len())], QUALIFIERS[random.below(QUALIFIERS.len())]);
     let older = format!(
         "SELECT value::text FROM cells('t', 'f') WHERE k = '{key}' AND qualifier = '{qualifier}' AND written_at <= '1970-01-01 00:00:00.000030+00' ORDER BY written_at"
@@ -191,6 +193,25 @@ async fn compare(database: &Database, model: &Model, random: &mut Random) {
     expected.sort_unstable();
     let expected: Vec<String> = expected.into_iter().map(|(_, value)| value.to_string()).collect();
     assert_eq!(texts(database, &older).await, expected, "versions up to a time");
+}
+
+/// What indexes of elements find.
+async fn compare_found(database: &Database, all: &[(Version, i64)], random: &mut Random) {
+    let qualifier = QUALIFIERS[random.below(QUALIFIERS.len())];
+    let keys = |family: &str, value: Option<i64>| -> Vec<String> {
+        let is = |((f, _, q, _), own): &&(Version, i64)| {
+            *f == family && *q == qualifier && value.is_none_or(|value| value == *own)
+        };
+        let keys: BTreeSet<String> = all.iter().filter(is).map(|((_, key, ..), _)| (*key).to_owned()).collect();
+        keys.into_iter().collect()
+    };
+    let sql = format!("SELECT k FROM t WHERE s CONTAINS '{qualifier}' ORDER BY k");
+    assert_eq!(texts(database, &sql).await, keys("s", None), "{sql}");
+    let sql = format!("SELECT k FROM t WHERE m CONTAINS KEY '{qualifier}' ORDER BY k");
+    assert_eq!(texts(database, &sql).await, keys("m", None), "{sql}");
+    let value = all.iter().find(|((f, _, q, _), _)| *f == "m" && *q == qualifier).map_or(0, |(_, value)| *value);
+    let sql = format!("SELECT k FROM t WHERE m['{qualifier}'] = {value} ORDER BY k");
+    assert_eq!(texts(database, &sql).await, keys("m", Some(value)), "{sql}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,6 +227,8 @@ async fn families_answer_what_a_model_answers() {
     let mut database = Database::open_with(folder.path(), options.clone()).unwrap();
     let columns = "f family<text, bigint> GC max_versions = 2, m map<text, bigint>, s set<text>";
     database.session().execute(&format!("CREATE TABLE t (k text PRIMARY KEY, v int, {columns})")).await.unwrap();
+    let indexes = "CREATE INDEX ON t (s); CREATE INDEX ON t (ENTRIES(m))";
+    database.session().execute(indexes).await.unwrap();
     let mut model = Model::default();
     for _ in 0..steps {
         let sql = step(&mut random, &mut model);

@@ -49,6 +49,9 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
 fn part(reader: &mut Reader) -> Result<IndexedPart> {
     let is_name =
         matches!(reader.token(0), Token::Word(_)) && !matches!(reader.token(1), Token::LParen | Token::Period);
+    if let Some(part) = elements(reader)? {
+        return Ok(part);
+    }
     let part = match is_name {
         true => IndexedPart::Column(reader.name()?),
         false => IndexedPart::Expression(reader.source_expression()?.text),
@@ -62,4 +65,19 @@ fn part(reader: &mut Reader) -> Result<IndexedPart> {
         return Err(reader.unexpected());
     }
     Ok(part)
+}
+
+/// CQL's `KEYS(m)` and its like; `FULL(c)` is the column.
+fn elements(reader: &mut Reader) -> Result<Option<IndexedPart>> {
+    let word = reader.word(0).filter(|word| matches!(*word, "keys" | "values" | "entries" | "full"));
+    let Some(word) = word.map(str::to_owned) else { return Ok(None) };
+    let named =
+        matches!((reader.token(1), reader.token(2), reader.token(3)), (Token::LParen, Token::Word(_), Token::RParen));
+    if !named {
+        return Ok(None);
+    }
+    reader.skip();
+    let mut names = reader.names()?;
+    let name = names.pop().ok_or_else(|| reader.unexpected())?;
+    Ok(Some(if word == "full" { IndexedPart::Column(name) } else { IndexedPart::Elements(word, name) }))
 }

@@ -109,6 +109,7 @@ fn definitions() {
             "ALTER TABLE t ALTER COLUMN a SET DEFAULT 1, ALTER a DROP NOT NULL",
             "SetNotNull { column: \"a\", not_null: false }",
         ),
+        ("CREATE INDEX ON t (KEYS(m), full(f))", "parts: [Elements(\"keys\", \"m\"), Column(\"f\")]"),
         ("CREATE INDEX \"ix\" ON t (\"index\", lower(a) DESC)", "parts: [Column(\"index\"), Expression(\"lower(a)\")]"),
         (
             "CREATE CUSTOM INDEX ON t (a) USING 'sai' WITH OPTIONS = {'ascii': 'true'}",

@@ -22,7 +22,7 @@ use keyspan_model::Error;
 
 use crate::asof::PushThrough;
 use crate::eager_aggregate;
-use crate::family::named_only;
+use crate::family::{marked, named_only};
 use crate::not_in::NotInAsExists;
 use crate::table::KeyspanTable;
 
@@ -223,12 +223,12 @@ pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan>
         Ok(short) if is_of_one_table(&plan) => short,
         _ => {
             let plan = state.optimizer().optimize(without_keys(plan)?, state, |_, _| {})?;
-            return named_only(eager_aggregate::pushed(plan)?);
+            return marked(named_only(eager_aggregate::pushed(plan)?)?);
         }
     };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;
-    named_only(short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?)
+    marked(named_only(short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?)?)
 }
 
 /// Whether a plan is a chain of usual nodes over one scan, or over none, whose expressions hold nothing that becomes

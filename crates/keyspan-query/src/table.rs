@@ -22,7 +22,7 @@ use keyspan_model::{
 use keyspan_seam::Snapshot;
 
 use crate::error::external;
-use crate::family::{FamilyExec, FamilyOutput, FamilyRead, History, family_field, only_of};
+use crate::family::{FamilyExec, FamilyOutput, FamilyRead, History, family_field, found, is_found_mark, only_of};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
 use crate::statics::{Rowless, RowlessColumn, RowlessExec, RowlessPartitions, StaticsRead, may_see_rowless};
@@ -254,14 +254,23 @@ impl TableProvider for KeyspanTable {
             .get_extension::<crate::context::StatementContext>()
             .ok_or_else(|| DataFusionError::Internal("a scan was planned without a statement's snapshot".into()))?;
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..self.columns.len()).collect());
-        let (marks, parts): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| only_of(filter).is_some());
+        let (found_marks, filters): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| is_found_mark(filter));
+        let (marks, parts): (Vec<&Expr>, Vec<&Expr>) =
+            filters.into_iter().partition(|filter| only_of(filter).is_some());
         let pushed = spans::push(&parts, &self.relation);
         let rowless = self.rowless(state, &statement.snapshot, &wanted, &parts).await?;
         let families = self.families(&wanted, &marks);
         let statics = self.statics(&wanted);
         let beside = !families.is_empty() || statics.is_some();
         let (output, scanned) = self.with_key(&wanted, beside, rowless.is_some());
-        let scan = self.limited_scan(&pushed);
+        let mut scan = self.limited_scan(&pushed);
+        let found = match self.limit.is_none() && !found_marks.is_empty() {
+            true => found(&statement.snapshot, &self.table, &pushed.spans, &found_marks).await.map_err(external)?,
+            false => None,
+        };
+        if let Some(found) = &found {
+            scan.spans = found.spans.clone();
+        }
         let residual = conjunction(pushed.residual(&parts, &statement.snapshot.accept(&scan)));
         let read = self.read_columns(&scanned, residual.as_ref())?;
         let read_schema = Arc::new(self.schema.project(&read)?);
@@ -296,7 +305,8 @@ impl TableProvider for KeyspanTable {
             let wanted = if rowless.is_some() { &with_partition } else { &wanted };
             let schema = Arc::new(self.schema.project(wanted)?);
             let families = families.into();
-            exec = Arc::new(FamilyExec::new(exec, snapshot.clone(), key, families, statics, output, schema));
+            let node = FamilyExec::new(exec, snapshot.clone(), key, families, statics, output, schema);
+            exec = Arc::new(node.found_by(found.map(|found| found.indexes.into_iter().collect())));
         }
         let Some((rowless, found)) = rowless else { return Ok(exec) };
         let key = self.key_places().into_iter().take(self.table.partition_len());

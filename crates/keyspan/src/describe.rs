@@ -45,8 +45,11 @@ pub(crate) fn table(table: &TableDef) -> String {
 
 /// The CREATE INDEX of an index of a table.
 pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
-    let columns = index.columns.iter().filter_map(|column| table.column_by_id(*column));
-    let columns: Vec<String> = columns.map(|column| quoted(&column.name)).collect();
+    let part = |(function, name): (Option<&str>, &str)| match function {
+        Some(function) => format!("{function}({})", quoted(name)),
+        None => quoted(name),
+    };
+    let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
     let (keyspace, of) = (quoted(&table.keyspace), quoted(&table.name));
     format!("CREATE INDEX {} ON {keyspace}.{of} ({});", quoted(&index.name), columns.join(", "))
 }

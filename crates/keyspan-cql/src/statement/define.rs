@@ -430,7 +430,9 @@ pub struct Truncate {
 pub enum IndexedPart {
     /// A column.
     Column(String),
-    /// An expression, as its source text: also CQL's `KEYS(m)`.
+    /// `KEYS(m)`, `VALUES(m)`, `ENTRIES(m)`: what of a collection, in lower case, and its name.
+    Elements(String, String),
+    /// An expression, as its source text.
     Expression(String),
 }
 

@@ -47,6 +47,8 @@ pub struct FamilyExec {
     families: Arc<[FamilyRead]>,
     statics: Option<StaticsRead>,
     output: Vec<FamilyOutput>,
+    /// The indexes that have found the rows, if some have.
+    found_by: Option<Vec<String>>,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -76,15 +78,23 @@ impl FamilyExec {
             families,
             statics,
             output,
+            found_by: None,
             schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
+    /// The same node over rows that these indexes have found.
+    pub fn found_by(self, found_by: Option<Vec<String>>) -> FamilyExec {
+        FamilyExec { found_by, ..self }
+    }
+
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> FamilyExec {
         let (snapshot, key, families) = (self.snapshot.clone(), self.key.clone(), self.families.clone());
-        FamilyExec::new(input, snapshot, key, families, self.statics.clone(), self.output.clone(), self.schema.clone())
+        let (statics, output, schema) = (self.statics.clone(), self.output.clone(), self.schema.clone());
+        let node = FamilyExec::new(input, snapshot, key, families, statics, output, schema);
+        node.found_by(self.found_by.clone())
     }
 
     async fn with_families(self: Arc<Self>, rows: RecordBatch) -> Result<RecordBatch> {
@@ -139,6 +149,10 @@ impl DisplayAs for FamilyExec {
             (false, true) => write!(f, "Families: {}", families.join(", ")),
             (true, _) => write!(f, "StaticColumns: {}", statics.join(", ")),
             (false, false) => write!(f, "Families: {}; StaticColumns: {}", families.join(", "), statics.join(", ")),
+        }?;
+        match &self.found_by {
+            Some(found_by) => write!(f, ", index=[{}]", found_by.join(", ")),
+            None => Ok(()),
         }
     }
 }

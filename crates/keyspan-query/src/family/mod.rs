@@ -14,10 +14,12 @@
 //! - `value`: `family_value` and the mark that tells a scan which qualifiers are wanted.
 //! - `cells`: the cells of a batch of rows.
 //! - `exec`: the node.
+//! - `found`: rows that indexes of collections find.
 //! - `history`: versions in the table's own form: `FROM t(with_history => true)`.
 
 mod cells;
 mod exec;
+mod found;
 mod history;
 mod value;
 
@@ -29,6 +31,7 @@ use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, Tabl
 
 pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
+pub use found::{found, is_found_mark, marked};
 pub use history::{ARGUMENTS, HISTORY, History};
 pub use value::{VALUES, functions, named_only, only_of, value_call};
 

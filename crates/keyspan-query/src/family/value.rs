@@ -17,10 +17,11 @@ use datafusion::logical_expr::{
 
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
+use super::found::{self, FOUND};
 use crate::types::fail;
 
 /// The value of a cell.
-const VALUE: &str = "family_value";
+pub(super) const VALUE: &str = "family_value";
 /// The values of a map, the elements of a set or list: what CONTAINS looks into.
 pub const VALUES: &str = "collection_values";
 /// Among the filters of a scan: of a family only these qualifiers are asked for. It drops no row.
@@ -32,7 +33,7 @@ static ONLY_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(Scala
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let values = Arc::new(ScalarUDF::from(Function::new(VALUES)));
-    vec![VALUE_FUNCTION.clone(), ONLY_FUNCTION.clone(), values]
+    vec![VALUE_FUNCTION.clone(), ONLY_FUNCTION.clone(), found::function(), values]
 }
 
 /// `family[qualifier]`; the qualifier is of the family's type.
@@ -41,13 +42,13 @@ pub fn value_call(family: Expr, qualifier: Expr) -> Expr {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Function {
+pub(super) struct Function {
     name: &'static str,
     signature: Signature,
 }
 
 impl Function {
-    fn new(name: &'static str) -> Function {
+    pub(super) fn new(name: &'static str) -> Function {
         Function { name, signature: Signature::variadic_any(Volatility::Immutable) }
     }
 }
@@ -63,7 +64,7 @@ impl ScalarUDFImpl for Function {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match self.name {
-            ONLY => Ok(DataType::Boolean),
+            ONLY | FOUND => Ok(DataType::Boolean),
             VALUES => values_type(types),
             _ => Ok(value_field(&types[0])?.data_type().clone()),
         }
@@ -71,7 +72,7 @@ impl ScalarUDFImpl for Function {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let field = match self.name {
-            ONLY => Field::new(ONLY, DataType::Boolean, false),
+            ONLY | FOUND => Field::new(self.name, DataType::Boolean, false),
             // Of a nested value that is bytes in Arrow the planner makes another call.
             VALUES if ColumnType::of_field(&args.arg_fields[0]).is_some_and(ColumnType::is_packed) => {
                 args.arg_fields[0].as_ref().clone().with_name(VALUES)
@@ -83,8 +84,8 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if self.name == ONLY {
-            return Err(DataFusionError::Internal("a scan reads family_only".into()));
+        if matches!(self.name, ONLY | FOUND) {
+            return Err(DataFusionError::Internal(format!("a scan reads {}", self.name)));
         }
         let maps = args.args[0].to_array(args.number_rows)?;
         if self.name == VALUES {

@@ -289,7 +289,11 @@ pub fn index_text(table: &TableDef) -> String {
 /// `CREATE INDEX …` of a secondary index.
 pub fn secondary_index_text(table: &TableDef, index: &IndexDef) -> String {
     let (schema, name) = (quote_ident(&table.keyspace), quote_ident(&table.name));
-    let columns: Vec<String> = indexed_columns(table, index).map(|column| quote_ident(&column.name)).collect();
+    let part = |(function, name): (Option<&str>, &str)| match function {
+        Some(function) => format!("{function}({})", quote_ident(name)),
+        None => quote_ident(name),
+    };
+    let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
     format!("CREATE INDEX {} ON {schema}.{name} USING btree ({})", quote_ident(&index.name), columns.join(", "))
 }
 

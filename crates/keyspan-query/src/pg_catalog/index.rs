@@ -1,6 +1,6 @@
 //! How far indexes are built, and how large they are: what only the store knows.
 
-use keyspan_model::{IndexDef, TableDef};
+use keyspan_model::{ColumnId, IndexDef, TableDef};
 use keyspan_seam::{IndexState, Snapshot};
 
 use super::row::Row;
@@ -9,10 +9,14 @@ use super::source::{DATABASE, Source, table_oid};
 /// The state of an index, all of its columns together; `None` where nothing is built.
 pub fn state(snapshot: &dyn Snapshot, table: &TableDef, index: &IndexDef) -> Option<IndexState> {
     let indexed = table.rows_relation().indexed;
-    let columns = index.columns.iter().filter(|column| indexed.contains(column));
+    let relation = |column: &&ColumnId| match table.family_of_column(**column) {
+        Some(family) => Some(family.relation),
+        None => indexed.contains(column).then_some(table.rows),
+    };
+    let columns = index.columns.iter().filter_map(|column| Some((*column, relation(&column)?)));
     let mut all = IndexState::default();
-    for column in columns {
-        let own = snapshot.index_state(table.rows, *column)?;
+    for (column, relation) in columns {
+        let own = snapshot.index_state(relation, column)?;
         all.built += own.built;
         all.segments += own.segments;
         all.bytes += own.bytes;

@@ -135,6 +135,9 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
         AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
             depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;
+            if let Some(gone) = table.family(column).cloned() {
+                table.indexes.retain(|index| !index.columns.iter().any(|column| gone.has_column(*column)));
+            }
             table.families.retain(|family| family.name != *column);
             Ok(None)
         }

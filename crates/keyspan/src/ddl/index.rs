@@ -5,10 +5,13 @@
 //! options of Cassandra's indexes that fold case or split words. An index on several columns indexes each, and a query
 //! on several looks for the rows that all of them find.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keyspan_cql::{CreateIndex, IndexedPart, ObjectName};
-use keyspan_model::{Catalog, ColumnDef, ColumnId, ColumnRole, Error, ErrorKind, IndexDef, Result, TableDef};
+use keyspan_model::{
+    Catalog, ColumnDef, ColumnId, ColumnRole, Error, ErrorKind, FamilyDef, FamilyKind, IndexDef, Result, TableDef,
+};
 
 use super::table::is_taken;
 use super::{change, check_free, skipping};
@@ -84,26 +87,61 @@ fn check_kind(statement: &CreateIndex) -> Result<()> {
 fn columns(table: &TableDef, parts: &[IndexedPart]) -> Result<Vec<ColumnId>> {
     let mut columns = Vec::with_capacity(parts.len());
     for part in parts {
-        let column = match part {
-            IndexedPart::Column(name) => indexable(table, name)?.id,
+        let named = match part {
+            IndexedPart::Column(name) => match table.family(name) {
+                Some(family) => elements(family, None)?,
+                None => vec![indexable(table, name)?.id],
+            },
+            IndexedPart::Elements(what, name) => match table.family(name) {
+                Some(family) => elements(family, Some(what))?,
+                None => return Err(no_collection(table, what, name)?),
+            },
             IndexedPart::Expression(text) => {
                 let error = Error::not_supported(format!("an index on \"{text}\" is not supported"));
-                return Err(error.with_hint("Name columns: expressions and elements of collections are not indexed."));
+                return Err(error.with_hint("Name columns, or elements of collections: expressions are not indexed."));
             }
         };
-        if !columns.contains(&column) {
-            columns.push(column);
+        columns.extend(named);
+    }
+    let mut seen = BTreeSet::new();
+    columns.retain(|column| seen.insert(*column));
+    Ok(columns)
+}
+
+/// The columns of a collection's elements that are meant: without a word a set's or list's elements, a map's values.
+fn elements(family: &FamilyDef, what: Option<&str>) -> Result<Vec<ColumnId>> {
+    let (key, value) = (family.qualifier[0].id, family.value.id);
+    let columns = match (family.kind, what) {
+        (FamilyKind::Family, _) => {
+            let error = Error::not_supported(format!("an index on \"{}\", a family, is not supported", family.name));
+            return Err(error.with_hint("Keep what is searched for in a column, a set or a map."));
         }
+        (FamilyKind::Map, None | Some("values")) | (FamilyKind::List, None | Some("values")) => vec![value],
+        (FamilyKind::Map, Some("keys")) | (FamilyKind::Set, None | Some("values")) => vec![key],
+        (FamilyKind::Map, _) => vec![key, value],
+        (FamilyKind::Set | FamilyKind::List, Some(what)) => {
+            // Cassandra's text.
+            let message = format!("Cannot create {what}() index on {}. Non-map columns have no keys", family.name);
+            return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
+        }
+    };
+    let ty = if columns.contains(&value) { family.value.ty } else { family.qualifier[0].ty };
+    if ty.allowed_in_key().is_err() {
+        let message = format!("an index on elements of \"{}\" of type {ty} is not supported", family.name);
+        return Err(Error::not_supported(message).with_hint("Values of this type have no order, or none that fits."));
     }
     Ok(columns)
 }
 
+fn no_collection(table: &TableDef, what: &str, name: &str) -> Result<Error> {
+    table.expect_column(name)?;
+    // Cassandra's text.
+    let message = format!("Cannot create {what}() index on {name}. It is no collection");
+    Ok(Error::new(ErrorKind::InvalidTableDefinition, message))
+}
+
 /// The column of this name, if its values can be indexed.
 fn indexable<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef> {
-    if table.family(name).is_some() {
-        let error = Error::not_supported(format!("an index on \"{name}\", a family or collection, is not supported"));
-        return Err(error.with_hint("Keep what is searched for in a column, or in a table whose key begins with it."));
-    }
     let column = table.expect_column(name)?;
     if column.role == ColumnRole::Static || column.counter {
         let what = if column.counter { "counter" } else { "static" };
@@ -129,8 +167,13 @@ fn exists(catalog: &Catalog, table: &TableDef, statement: &CreateIndex, columns:
 
 /// The name that PostgreSQL and Cassandra give: `table_column_idx`, with a number if that is taken.
 fn free_name(catalog: &Catalog, table: &TableDef, columns: &[ColumnId]) -> String {
-    let names = columns.iter().filter_map(|column| table.column_by_id(*column)).map(|column| column.name.as_str());
-    let plain = format!("{}_{}_idx", table.name, names.collect::<Vec<_>>().join("_"));
+    let name = |column: &ColumnId| match table.family_of_column(*column) {
+        Some(family) => Some(family.name.as_str()),
+        None => table.column_by_id(*column).map(|column| column.name.as_str()),
+    };
+    let mut names: Vec<&str> = columns.iter().filter_map(name).collect();
+    names.dedup();
+    let plain = format!("{}_{}_idx", table.name, names.join("_"));
     let numbered = (1..).map(|number| format!("{plain}{number}"));
     let mut all = std::iter::once(plain.clone()).chain(numbered);
     all.find(|name| !is_taken(catalog, &table.keyspace, name)).unwrap_or(plain)
