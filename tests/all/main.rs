@@ -21,4 +21,5 @@ mod predicate;
 mod queries;
 mod rollup;
 mod statics;
+mod unique;
 mod wire;

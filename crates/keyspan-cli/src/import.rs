@@ -198,7 +198,7 @@ impl Work {
     }
 
     async fn push(&mut self, client: &mut Embedded, target: &mut CopyIn, batch: &RecordBatch) -> Result<()> {
-        target.push(&client.session, batch).await?;
+        target.push(&mut client.session, batch).await?;
         self.progress.add_rows(batch.num_rows() as u64);
         self.progress.at(self.source.done.load(Ordering::Relaxed));
         Ok(())

@@ -7,7 +7,7 @@ use crate::family;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
-use crate::table::{check, column_definition, default, primary_key, refuse_constraint};
+use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
 
 /// `ALTER TABLE | VIEW [IF EXISTS] [ONLY] name action, …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -61,6 +61,10 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
         actions.push(AlterAction::AddCheck(CheckDefinition { name: constraint, column: None, check }));
         return Ok(());
     }
+    if at_unique(reader) {
+        actions.push(AlterAction::AddUnique(unique(reader, constraint)?));
+        return Ok(());
+    }
     refuse_constraint(reader)?;
     if reader.at_all(&["primary", "key"]) {
         if reader.word(2) == Some("using") {
@@ -97,9 +101,10 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
         return Ok(AlterAction::AddFamily { if_not_exists, family: family::definition(reader)? });
     }
     let position = reader.position();
-    let (mut key, mut checks) = (None, Vec::new());
-    let column = column_definition(reader, &mut key, &mut checks)?;
-    if key.is_some() {
+    let mut constraints = Constraints::default();
+    let column = column_definition(reader, &mut constraints)?;
+    let Constraints { primary_key, checks, uniques } = constraints;
+    if primary_key.is_some() {
         let error = keyspan_model::Error::not_supported(
             "a column of the PRIMARY KEY cannot be added later: rows are stored by it",
         );
@@ -107,7 +112,7 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
             .at(position)
             .with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."));
     }
-    Ok(AlterAction::AddColumn { if_not_exists, column, checks })
+    Ok(AlterAction::AddColumn { if_not_exists, column, checks, uniques })
 }
 
 /// `DROP [COLUMN] [IF EXISTS] column [CASCADE]`, CQL's `DROP a, b` and `DROP (a, b)`, `DROP CONSTRAINT name`.

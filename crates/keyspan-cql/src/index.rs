@@ -29,6 +29,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     if reader.eat("include") {
         reader.names()?;
     }
+    crate::table::check_nulls(reader)?;
     if reader.eat("using") {
         method = Some(reader.string()?);
     }

@@ -1,7 +1,7 @@
 //! `CREATE TABLE` and `CREATE TABLE AS`.
 //!
 //! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL.
-//! What would change the meaning of a table if it were ignored (REFERENCES, UNIQUE) is refused, never dropped.
+//! What would change the meaning of a table if it were ignored (REFERENCES) is refused, never dropped.
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -13,8 +13,17 @@ use crate::reader::Reader;
 use crate::statement::{
     CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, ColumnSequence, CreateTable, CreateTableAs,
     FamilyDefinition, ObjectName, PrimaryKey, SequenceOptions, SourceExpression, Statement, TableOption,
+    UniqueDefinition,
 };
 use crate::{sequence, types};
+
+/// The constraints of columns and of their table, as they are read.
+#[derive(Default)]
+pub(crate) struct Constraints {
+    pub(crate) primary_key: Option<PrimaryKey>,
+    pub(crate) checks: Vec<CheckDefinition>,
+    pub(crate) uniques: Vec<UniqueDefinition>,
+}
 
 /// What stands between the parentheses and after them, as it is read.
 #[derive(Default)]
@@ -23,8 +32,7 @@ struct Body {
     families: Vec<FamilyDefinition>,
     /// Names without a type: CREATE TABLE AS.
     bare: Vec<ColumnName>,
-    primary_key: Option<PrimaryKey>,
-    checks: Vec<CheckDefinition>,
+    constraints: Constraints,
     clustering_order: Vec<ClusteringOrder>,
     options: Vec<TableOption>,
 }
@@ -53,8 +61,10 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         let message = format!("column \"{}\" has no type", column.name);
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
-    let Body { columns, families, primary_key, checks, clustering_order, options, .. } = body;
-    let table = CreateTable { name, if_not_exists, columns, families, primary_key, checks, clustering_order, options };
+    let Body { columns, families, constraints, clustering_order, options, .. } = body;
+    let Constraints { primary_key, checks, uniques } = constraints;
+    let table =
+        CreateTable { name, if_not_exists, columns, families, primary_key, checks, uniques, clustering_order, options };
     Ok(Statement::CreateTable(Box::new(table)))
 }
 
@@ -68,7 +78,12 @@ fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: B
     let query = reader.query()?;
     let with_data = with_data(reader);
     let columns = body.bare.into_iter().map(|column| column.name).collect();
-    let Body { primary_key, clustering_order, options, .. } = Body { bare: Vec::new(), ..body };
+    if let Some(unique) = body.constraints.uniques.first() {
+        let error = Error::not_supported("UNIQUE in CREATE TABLE … AS is not supported").at(unique.position);
+        return Err(error.with_hint("Write ALTER TABLE … ADD UNIQUE (…) afterwards."));
+    }
+    let Body { constraints, clustering_order, options, .. } = Body { bare: Vec::new(), ..body };
+    let primary_key = constraints.primary_key;
     let table =
         CreateTableAs { name, if_not_exists, columns, primary_key, clustering_order, options, query, with_data };
     Ok(Statement::CreateTableAs(Box::new(table)))
@@ -89,8 +104,7 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
         let error = reader.not_supported("CREATE TABLE (LIKE …) is not supported");
         return Err(error.with_hint("Write CREATE TABLE … AS SELECT … WITH NO DATA."));
     }
-    if let Some(check) = table_constraint(reader, &mut body.primary_key)? {
-        body.checks.extend(check);
+    if table_constraint(reader, &mut body.constraints)? {
         return Ok(());
     }
     if matches!(reader.token(1), Token::Comma | Token::RParen) {
@@ -101,25 +115,74 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
         body.families.push(family::definition(reader)?);
         return Ok(());
     }
-    let column = column_definition(reader, &mut body.primary_key, &mut body.checks)?;
+    let column = column_definition(reader, &mut body.constraints)?;
     body.columns.push(column);
     Ok(())
 }
 
-/// `[CONSTRAINT name] PRIMARY KEY (…) | CHECK (…)`; the outer none means that something else stands here.
-fn table_constraint(reader: &mut Reader, key: &mut Option<PrimaryKey>) -> Result<Option<Option<CheckDefinition>>> {
-    let constraint = constraint_name(reader)?;
+/// `[CONSTRAINT name] PRIMARY KEY (…) | CHECK (…) | UNIQUE (…)`; false if something else stands here.
+fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> {
+    let name = constraint_name(reader)?;
     if reader.at_all(&["primary", "key"]) {
         let clause = primary_key(reader)?;
-        set_key(key, clause)?;
-        return Ok(Some(None));
-    }
-    if reader.at("check") {
+        set_key(&mut all.primary_key, clause)?;
+    } else if reader.at("check") {
         let check = check(reader)?;
-        return Ok(Some(Some(CheckDefinition { name: constraint, column: None, check })));
+        all.checks.push(CheckDefinition { name, column: None, check });
+    } else if at_unique(reader) {
+        all.uniques.push(unique(reader, name)?);
+    } else {
+        refuse_constraint(reader)?;
+        return if name.is_some() { Err(reader.unexpected()) } else { Ok(false) };
     }
-    refuse_constraint(reader)?;
-    if constraint.is_some() { Err(reader.unexpected()) } else { Ok(None) }
+    Ok(true)
+}
+
+/// Whether `UNIQUE (…)` stands here, and not a column of that name.
+pub(crate) fn at_unique(reader: &Reader) -> bool {
+    reader.at("unique") && (*reader.token(1) == Token::LParen || matches!(reader.word(1), Some("nulls" | "using")))
+}
+
+/// `UNIQUE [NULLS DISTINCT] (columns)`, with what says how it is kept.
+pub(crate) fn unique(reader: &mut Reader, name: Option<String>) -> Result<UniqueDefinition> {
+    let position = reader.position();
+    reader.expect("unique")?;
+    check_nulls(reader)?;
+    if reader.at("using") {
+        let error = reader.not_supported("UNIQUE USING INDEX is not supported");
+        return Err(error.with_hint("Name the columns: ADD UNIQUE (…)."));
+    }
+    let columns = reader.names()?;
+    if reader.eat("include") {
+        reader.names()?;
+    }
+    unique_end(reader)?;
+    Ok(UniqueDefinition { name, columns, position })
+}
+
+/// `[NULLS DISTINCT]`, which holds anyway.
+pub(crate) fn check_nulls(reader: &mut Reader) -> Result<()> {
+    if reader.at_all(&["nulls", "not", "distinct"]) {
+        let error = reader.not_supported("NULLS NOT DISTINCT is not supported");
+        return Err(error.with_hint("NULLs are distinct: declare the columns NOT NULL if there may be none."));
+    }
+    reader.eat_all(&["nulls", "distinct"]);
+    Ok(())
+}
+
+/// `[WITH (…)] [NOT DEFERRABLE] [INITIALLY IMMEDIATE]`.
+fn unique_end(reader: &mut Reader) -> Result<()> {
+    if reader.at("with") && *reader.token(1) == Token::LParen {
+        reader.skip();
+        reader.parenthesized(option)?;
+    }
+    reader.eat_all(&["not", "deferrable"]);
+    reader.eat_all(&["initially", "immediate"]);
+    if reader.at("deferrable") || reader.at_all(&["initially", "deferred"]) {
+        let error = reader.not_supported("DEFERRABLE constraints are not supported");
+        return Err(error.with_hint("Each statement is checked at its end."));
+    }
+    Ok(())
 }
 
 fn constraint_name(reader: &mut Reader) -> Result<Option<String>> {
@@ -170,10 +233,6 @@ pub(crate) fn check(reader: &mut Reader) -> Result<SourceExpression> {
 /// Refuses the constraints that Keyspan cannot keep.
 pub(crate) fn refuse_constraint(reader: &Reader) -> Result<()> {
     let (what, hint) = match (reader.word(0), reader.word(1)) {
-        (Some("unique"), _) => (
-            "UNIQUE is not supported: only the row key is unique",
-            "Put the column into the PRIMARY KEY, or keep a second table whose key it is.",
-        ),
         (Some("references"), _) | (Some("foreign"), Some("key")) => (
             "REFERENCES is not supported: a write does not look at other tables",
             "Leave it out and check with a join, or put both rows under one key.",
@@ -186,11 +245,7 @@ pub(crate) fn refuse_constraint(reader: &Reader) -> Result<()> {
 }
 
 /// `name type constraints`.
-pub(crate) fn column_definition(
-    reader: &mut Reader,
-    key: &mut Option<PrimaryKey>,
-    checks: &mut Vec<CheckDefinition>,
-) -> Result<ColumnDefinition> {
+pub(crate) fn column_definition(reader: &mut Reader, constraints: &mut Constraints) -> Result<ColumnDefinition> {
     let position = reader.position();
     let name = reader.name()?;
     let counter = reader.eat("counter");
@@ -212,21 +267,19 @@ pub(crate) fn column_definition(
         sequence: serial.map(|_| ColumnSequence { identity: None, options: SequenceOptions::default() }),
         position,
     };
-    while column_constraint(reader, &mut column, key, checks)? {}
+    while column_constraint(reader, &mut column, constraints)? {}
     Ok(column)
 }
 
 /// One constraint of a column; false if none stands here.
-fn column_constraint(
-    reader: &mut Reader,
-    column: &mut ColumnDefinition,
-    key: &mut Option<PrimaryKey>,
-    checks: &mut Vec<CheckDefinition>,
-) -> Result<bool> {
+fn column_constraint(reader: &mut Reader, column: &mut ColumnDefinition, all: &mut Constraints) -> Result<bool> {
     let name = constraint_name(reader)?;
     let position = reader.position();
     if reader.eat_all(&["primary", "key"]) {
-        set_key(key, PrimaryKey { partition: vec![column.name.clone()], clustering: Vec::new(), position })?;
+        set_key(
+            &mut all.primary_key,
+            PrimaryKey { partition: vec![column.name.clone()], clustering: Vec::new(), position },
+        )?;
     } else if reader.eat("static") {
         column.is_static = true;
     } else if reader.eat_all(&["not", "null"]) {
@@ -239,7 +292,11 @@ fn column_constraint(
         column.sequence = Some(identity);
     } else if reader.at("check") {
         let check = check(reader)?;
-        checks.push(CheckDefinition { name, column: Some(column.name.clone()), check });
+        all.checks.push(CheckDefinition { name, column: Some(column.name.clone()), check });
+    } else if reader.eat("unique") {
+        check_nulls(reader)?;
+        unique_end(reader)?;
+        all.uniques.push(UniqueDefinition { name, columns: vec![column.name.clone()], position });
     } else if reader.eat("collate") {
         collation(reader)?;
     } else {
@@ -271,7 +328,7 @@ fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
     loop {
         if reader.at_all(&["primary", "key"]) {
             let clause = primary_key(reader)?;
-            set_key(&mut body.primary_key, clause)?;
+            set_key(&mut body.constraints.primary_key, clause)?;
         } else if reader.eat("with") {
             if *reader.token(0) == Token::LParen {
                 body.options.extend(reader.parenthesized(option)?);

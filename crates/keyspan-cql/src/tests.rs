@@ -122,7 +122,8 @@ fn definitions() {
         ("CREATE TEMP TABLE t (a int)", ErrorKind::NotSupported, "temporary tables are", 1),
         ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::InvalidTableDefinition, ": list<int>", 29),
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),
-        ("CREATE TABLE t (a int UNIQUE)", ErrorKind::NotSupported, "UNIQUE", 23),
+        ("CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT)", ErrorKind::NotSupported, "NULLS NOT DISTINCT", 30),
+        ("CREATE TABLE t (a int, UNIQUE (a) DEFERRABLE)", ErrorKind::NotSupported, "DEFERRABLE", 35),
         ("CREATE TABLE t (a int REFERENCES u)", ErrorKind::NotSupported, "REFERENCES", 23),
         (
             "CREATE TABLE t (a int PRIMARY KEY, b int PRIMARY KEY)",

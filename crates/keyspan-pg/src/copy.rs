@@ -111,7 +111,7 @@ impl Connection {
                 }
             };
             for batch in batches {
-                self.control.run(&mut self.reader, &mut self.out, target.push(&self.session, &batch)).await?;
+                self.control.run(&mut self.reader, &mut self.out, target.push(&mut self.session, &batch)).await?;
             }
         }
         let rows = self.control.run(&mut self.reader, &mut self.out, target.finish(&mut self.session)).await?;

@@ -412,7 +412,7 @@ impl ScriptedCopyIn {
         &self.table
     }
 
-    pub async fn push(&mut self, session: &ScriptedSession, batch: &RecordBatch) -> Result<()> {
+    pub async fn push(&mut self, session: &mut ScriptedSession, batch: &RecordBatch) -> Result<()> {
         let text = batch.column(0).as_string_view().value(0);
         self.lines += text.matches('\n').count() as u64;
         session.database.copied.lock().extend_from_slice(text.as_bytes());

@@ -14,6 +14,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Right, Stamp
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::dml::new_keys::NewKeys;
+use crate::dml::new_values::NewValues;
 use crate::dml::using::Timing;
 use crate::dml::{existing, rights, statics};
 use crate::expression::compile;
@@ -42,6 +43,7 @@ pub struct CopyIn {
     /// Whether what families had before must still be asked for.
     cells_asked: bool,
     new_keys: Option<NewKeys>,
+    new_values: Option<NewValues>,
     /// The statement; none of an import.
     timer: Option<StatementTimer>,
 }
@@ -67,7 +69,7 @@ impl CopyIn {
     /// # Errors
     /// 23502, 23514, 22001 and whatever a value cannot be cast for; 53100 on a full disk. After an error the COPY is
     /// over.
-    pub async fn push(&mut self, session: &Session, batch: &RecordBatch) -> Result<()> {
+    pub async fn push(&mut self, session: &mut Session, batch: &RecordBatch) -> Result<()> {
         let batch = match &self.filter {
             Some(filter) => &filtered(filter, batch)?,
             None => batch,
@@ -81,13 +83,17 @@ impl CopyIn {
         if !self.cells_asked {
             self.take_cells(&session.context).await?;
         }
-        let writes = self.intake.write(batch, self.stamp)?;
+        let mut writes = self.intake.write(batch, self.stamp)?;
         if let Some(keys) = &mut self.new_keys {
             keys.check(&writes.rows).await?;
         }
+        if let Some(values) = &mut self.new_values {
+            let entries = values.check(&writes.rows).await?;
+            writes.rows.extend(entries);
+        }
         self.gather.push(writes).await?;
         if self.commit_every > 0 && self.gather.rows() >= self.commit_every as u64 {
-            return self.commit(&session.context).await;
+            return self.commit(&mut session.context).await;
         }
         Ok(())
     }
@@ -112,14 +118,17 @@ impl CopyIn {
         Ok(())
     }
 
-    async fn commit(&mut self, context: &ClientContext) -> Result<()> {
+    async fn commit(&mut self, context: &mut ClientContext) -> Result<()> {
         let (rows, mutations) = self.gathered().await?;
         if !mutations.is_empty() {
-            let unchanged = unchanged(self.new_keys.as_ref(), context, &mutations).await?;
+            let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
             self.database.store().apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
         }
         if let Some(keys) = &mut self.new_keys {
             keys.begin_again(context)?;
+        }
+        if let Some(values) = &mut self.new_values {
+            values.begin_again(context)?;
         }
         self.rows += rows;
         Ok(())
@@ -147,25 +156,34 @@ impl CopyIn {
     /// Writes what is pending and answers the number of rows of all.
     pub async fn finish(mut self, session: &mut Session) -> Result<u64> {
         if !self.in_transaction {
-            self.commit(&session.context).await?;
+            self.commit(&mut session.context).await?;
             self.done(self.rows);
             return Ok(self.rows);
         }
         let (rows, mutations) = self.gathered().await?;
-        let unchanged = unchanged(self.new_keys.as_ref(), &session.context, &mutations).await?;
+        let unchanged = unchanged(&self.new_keys, &self.new_values, &mut session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
-        session.context.write(mutations, unchanged, locks).await?;
+        session.context.write_checked(mutations, unchanged, locks).await?;
         self.done(rows);
         Ok(rows)
     }
 }
 
-/// What must not have been written since the keys were looked at.
-async fn unchanged(keys: Option<&NewKeys>, context: &ClientContext, mutations: &[Mutation]) -> Result<Vec<Unchanged>> {
-    match keys {
-        Some(keys) => keys.confirm(context, mutations).await,
-        None => Ok(Vec::new()),
+/// What must not have been written since the keys and what else is unique were looked at.
+async fn unchanged(
+    keys: &Option<NewKeys>,
+    values: &Option<NewValues>,
+    context: &mut ClientContext,
+    mutations: &[Mutation],
+) -> Result<Vec<Unchanged>> {
+    let mut unchanged = match keys {
+        Some(keys) => keys.confirm(context, mutations).await?,
+        None => Vec::new(),
+    };
+    if let Some(values) = values {
+        unchanged.extend(values.confirm(context, mutations).await?);
     }
+    Ok(unchanged)
 }
 
 fn filtered(filter: &keyspan_query::CompiledExprs, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -210,6 +228,7 @@ impl Session {
         let hidden = table.columns[0].hidden;
         let handle = self.context.handle(table);
         let new_keys = NewKeys::wanted(&mut self.context, &handle)?;
+        let new_values = NewValues::wanted(&mut self.context, &handle)?;
         let target = statics::loaded(&handle, &names);
         let intake = Intake::complete(&mut self.context, target, columns)?;
         let commit_every =
@@ -230,6 +249,7 @@ impl Session {
             next_row_id: hidden,
             cells_asked: false,
             new_keys,
+            new_values,
             timer: self.copying.take(),
         };
         copy.commit_every(commit_every);

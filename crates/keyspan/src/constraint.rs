@@ -9,6 +9,7 @@ use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::names::columns_of;
 use crate::row::TableHandle;
+use crate::violation::{null_value, subject};
 
 /// A table's CHECKs, ready to be evaluated on batches of all its columns.
 #[derive(Clone, Debug)]
@@ -60,10 +61,6 @@ impl Checks {
     }
 }
 
-fn subject(table: &TableDef) -> ErrorSubject {
-    ErrorSubject { schema: table.keyspace.clone(), table: table.name.clone(), column: None, constraint: None }
-}
-
 /// Whether a column of conditions has one that is false.
 pub(crate) fn has_false(array: &dyn Array) -> bool {
     match array.as_boolean_opt() {
@@ -80,52 +77,6 @@ pub(crate) fn compile_one(
 ) -> Result<CompiledExprs> {
     let target = TableHandle::new(std::sync::Arc::new(table.clone()));
     compile(context, &[expression], &[(&table.name, target.schema.clone())], &[])
-}
-
-/// 23502 as PostgreSQL words it.
-pub(crate) fn null_value(table: &TableDef, column: &ColumnDef, row: Option<&[Value]>) -> Error {
-    let message =
-        format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
-    let subject = ErrorSubject { column: Some(column.name.clone()), ..subject(table) };
-    let error = Error::new(ErrorKind::NotNull, message).about(subject);
-    match row {
-        Some(row) => error.with_detail(failing_row(table, row)),
-        None => error,
-    }
-}
-
-/// 23505 as PostgreSQL words it, for a row whose key exists.
-pub(crate) fn key_exists(table: &TableDef, key: &[Value]) -> Error {
-    let message = format!("duplicate key value violates unique constraint \"{}\"", table.key_name());
-    broken_key(table, message).with_detail(format!("{} already exists.", shown_key(table, key)))
-}
-
-/// 23505 as PostgreSQL words it, for a key that cannot be made: a row has the same.
-pub(crate) fn key_repeated(table: &TableDef, key: &[Value]) -> Error {
-    let message = format!("could not create unique index \"{}\"", table.key_name());
-    broken_key(table, message).with_detail(format!("{} is duplicated.", shown_key(table, key)))
-}
-
-/// 23505 about the key of a table.
-pub(crate) fn broken_key(table: &TableDef, message: String) -> Error {
-    let subject = ErrorSubject { constraint: Some(table.key_name()), ..subject(table) };
-    Error::new(ErrorKind::Unique, message).about(subject)
-}
-
-/// `Key (a, b)=(1, x)`.
-fn shown_key(table: &TableDef, key: &[Value]) -> String {
-    let names: Vec<&str> = table.key().map(|column| column.name.as_str()).collect();
-    let values: Vec<String> = table.key().zip(key).map(|(column, value)| value.to_text(column.ty)).collect();
-    format!("Key ({})=({})", names.join(", "), values.join(", "))
-}
-
-fn failing_row(table: &TableDef, row: &[Value]) -> String {
-    let shown = table.columns.iter().zip(row).filter(|(column, _)| !column.hidden);
-    let text = |(column, value): (&ColumnDef, &Value)| match value {
-        Value::Null => "null".to_string(),
-        value => value.to_text(column.ty),
-    };
-    format!("Failing row contains ({}).", shown.map(text).collect::<Vec<_>>().join(", "))
 }
 
 /// Checks one value against its column's NOT NULL and length.

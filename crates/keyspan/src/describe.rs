@@ -37,6 +37,10 @@ pub(crate) fn table(table: &TableDef) -> String {
     if !table.columns.iter().any(|column| column.hidden) {
         parts.push(primary_key(table));
     }
+    let constraints = table.indexes.iter().filter(|index| is_constraint(index));
+    parts.extend(
+        constraints.map(|index| format!("CONSTRAINT {} UNIQUE {}", quoted(&index.name), columns(table, index))),
+    );
     parts.extend(table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.sql)));
     let (keyspace, name) = (quoted(&table.keyspace), quoted(&table.name));
     let options = options(table);
@@ -45,13 +49,24 @@ pub(crate) fn table(table: &TableDef) -> String {
 
 /// The CREATE INDEX of an index of a table.
 pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
+    let (keyspace, of) = (quoted(&table.keyspace), quoted(&table.name));
+    let unique = if index.unique.is_some() { "UNIQUE " } else { "" };
+    format!("CREATE {unique}INDEX {} ON {keyspace}.{of} {};", quoted(&index.name), columns(table, index))
+}
+
+/// What an index is on, in parentheses.
+fn columns(table: &TableDef, index: &IndexDef) -> String {
     let part = |(function, name): (Option<&str>, &str)| match function {
         Some(function) => format!("{function}({})", quoted(name)),
         None => quoted(name),
     };
     let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
-    let (keyspace, of) = (quoted(&table.keyspace), quoted(&table.name));
-    format!("CREATE INDEX {} ON {keyspace}.{of} ({});", quoted(&index.name), columns.join(", "))
+    format!("({})", columns.join(", "))
+}
+
+/// Whether an index is shown as a constraint of its table.
+pub(crate) fn is_constraint(index: &IndexDef) -> bool {
+    index.unique.as_ref().is_some_and(|unique| unique.constraint)
 }
 
 /// The type of a family and its rule.
@@ -190,7 +205,8 @@ pub(crate) fn keyspace_row(definition: &KeyspaceDef) -> Vec<String> {
 /// The rows of DESCRIBE of a table and its indexes.
 pub(crate) fn table_rows(definition: &TableDef) -> Vec<Vec<String>> {
     let own = vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(definition)];
-    let indexes = definition.indexes.iter().map(|index| index_row(definition, index));
+    let indexes = definition.indexes.iter().filter(|index| !is_constraint(index));
+    let indexes = indexes.map(|index| index_row(definition, index));
     std::iter::once(own).chain(indexes).collect()
 }
 

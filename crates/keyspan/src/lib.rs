@@ -23,7 +23,7 @@
 //! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
 //!   definitions as text. `parameter`, `names`: what a statement's text names.
 //! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
-//!   table's rows as values. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
+//!   table's rows as values, and what must be unique of them; `violation`: errors about them. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
 //!   `peer`: a session as the others see it, with `advisory` locks and [`channels`].
 //! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
 //! - `expression`, `constraint`, `query`, `point`, `intake`: what several families of statements use. [`prepared`]: a
@@ -85,6 +85,7 @@ mod threads;
 mod timer;
 mod transaction;
 mod transaction_control;
+mod violation;
 
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;

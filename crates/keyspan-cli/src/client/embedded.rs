@@ -116,11 +116,11 @@ impl Embedded {
     ) -> Result<u64> {
         while let Some(bytes) = data.next()? {
             for batch in parser.push(&bytes).await? {
-                target.push(&self.session, &batch).await?;
+                target.push(&mut self.session, &batch).await?;
             }
         }
         for batch in parser.finish().await? {
-            target.push(&self.session, &batch).await?;
+            target.push(&mut self.session, &batch).await?;
         }
         self.notices.extend(parser.take_notices());
         Ok(target.finish(&mut self.session).await?)

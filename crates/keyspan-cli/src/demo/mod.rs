@@ -99,7 +99,7 @@ async fn load(client: &mut Embedded, table: &Bundled) -> Result<Option<String>> 
             target = Some(client.session.copy_in(&copy)?);
         }
         if let Some(target) = &mut target {
-            target.push(&client.session, &batch).await?;
+            target.push(&mut client.session, &batch).await?;
         }
         done += batch.num_rows() as u64;
         progress.add_rows(batch.num_rows() as u64);

@@ -110,6 +110,8 @@ pub struct CreateTable {
     pub primary_key: Option<PrimaryKey>,
     /// CHECKs of columns and of the table, in order.
     pub checks: Vec<CheckDefinition>,
+    /// UNIQUE of columns and of the table, in order.
+    pub uniques: Vec<UniqueDefinition>,
     /// `CLUSTERING ORDER BY`: clustering columns and whether they descend.
     pub clustering_order: Vec<ClusteringOrder>,
     /// All other options.
@@ -202,6 +204,17 @@ pub struct CheckDefinition {
     pub check: SourceExpression,
 }
 
+/// `[CONSTRAINT name] UNIQUE (columns)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueDefinition {
+    /// The constraint's name, where given.
+    pub name: Option<String>,
+    /// Its columns.
+    pub columns: Vec<String>,
+    /// Where it begins in the input: characters from 1.
+    pub position: usize,
+}
+
 /// `CREATE TABLE name [(columns)] [WITH …] AS query [WITH [NO] DATA]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateTableAs {
@@ -275,9 +288,13 @@ pub enum AlterAction {
         column: ColumnDefinition,
         /// Its CHECKs.
         checks: Vec<CheckDefinition>,
+        /// UNIQUE, if it says so.
+        uniques: Vec<UniqueDefinition>,
     },
     /// `ADD [CONSTRAINT name] PRIMARY KEY (…)`.
     AddPrimaryKey(PrimaryKey),
+    /// `ADD [CONSTRAINT name] UNIQUE (columns)`.
+    AddUnique(UniqueDefinition),
     /// `ADD [IF NOT EXISTS] name family<qualifier, value> …`.
     AddFamily {
         /// Answer a notice if it exists.

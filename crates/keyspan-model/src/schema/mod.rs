@@ -200,7 +200,7 @@ impl FamilyDef {
     }
 }
 
-/// A secondary index. It changes no answer: runs of the table get value indexes of its columns.
+/// A secondary index: runs of the table get value indexes of its columns. A unique one refuses rows, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexDef {
@@ -210,6 +210,20 @@ pub struct IndexDef {
     pub name: String,
     /// Its columns, each indexed on its own; at least one.
     pub columns: Vec<ColumnId>,
+    /// Of a unique index: what holds it. A program that knows no unique indexes refuses the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueDef>,
+}
+
+/// What holds a unique index: a relation from values to the row that has them. An entry whose row is gone, or has other
+/// values now, says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UniqueDef {
+    /// The relation of the entries.
+    pub entries: RelationId,
+    /// Whether it was declared as a constraint, not as an index.
+    pub constraint: bool,
 }
 
 /// A table.
@@ -287,7 +301,7 @@ pub enum RelationKind {
     Family,
     /// Key = row key, element; one value.
     Collection,
-    /// Entries of a secondary index.
+    /// Key = columns of a unique index; values = the rest of the row key.
     Index,
     /// Rows of a materialized view.
     View,
@@ -532,7 +546,23 @@ impl TableDef {
         let mut relations = vec![self.rows_relation()];
         relations.extend(self.statics_relation());
         relations.extend(self.families.iter().map(|family| self.family_relation(family)));
+        relations.extend(self.uniques().map(|(index, unique)| self.entries_relation(index, unique)));
         relations
+    }
+
+    /// The unique indexes.
+    pub fn uniques(&self) -> impl Iterator<Item = (&IndexDef, &UniqueDef)> {
+        self.indexes.iter().filter_map(|index| Some((index, index.unique.as_ref()?)))
+    }
+
+    /// The relation of a unique index's entries: its columns, then those of the row key that are not among them.
+    pub fn entries_relation(&self, index: &IndexDef, unique: &UniqueDef) -> RelationDef {
+        let columns = index.columns.iter().filter_map(|column| self.column_by_id(*column));
+        let key: Vec<KeyColumn> = columns.map(|c| KeyColumn { descending: false, ..key_column(c) }).collect();
+        let rest = self.key().filter(|column| !index.columns.contains(&column.id));
+        let values = rest.map(|c| ValueColumn { id: c.id, name: c.name.clone(), ty: c.ty }).collect();
+        let partition_len = key.len();
+        RelationDef { partition_len, ..self.relation(unique.entries, RelationKind::Index, key, values, None) }
     }
 
     /// The relation of the rows.
@@ -620,6 +650,7 @@ impl TableDef {
             families: Vec::new(),
             window: None,
             checks: Vec::new(),
+            indexes: Vec::new(),
             ..self.clone()
         })
     }

@@ -294,7 +294,8 @@ pub fn secondary_index_text(table: &TableDef, index: &IndexDef) -> String {
         None => quote_ident(name),
     };
     let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
-    format!("CREATE INDEX {} ON {schema}.{name} USING btree ({})", quote_ident(&index.name), columns.join(", "))
+    let (unique, own) = (if index.unique.is_some() { "UNIQUE " } else { "" }, quote_ident(&index.name));
+    format!("CREATE {unique}INDEX {own} ON {schema}.{name} USING btree ({})", columns.join(", "))
 }
 
 fn index_definition(call: &Call<'_>, values: &[Value]) -> Value {
@@ -315,6 +316,10 @@ fn index_definition(call: &Call<'_>, values: &[Value]) -> Value {
 fn constraint_text(call: &Call<'_>, oid: &Value) -> Value {
     let source = Source::of(&call.facts);
     let oid = number(oid).unwrap_or(0);
+    if let Some((table, index)) = source.uniques().find(|(_, index)| key_oid(index.id) == oid) {
+        let columns: Vec<String> = indexed_columns(table, index).map(|column| quote_ident(&column.name)).collect();
+        return Value::Text(format!("UNIQUE ({})", columns.join(", ")));
+    }
     let Some(table) = source.table_around(oid) else { return Value::Null };
     if key_oid(table.id) == oid {
         let columns: Vec<String> = table.key().map(|column| quote_ident(&column.name)).collect();

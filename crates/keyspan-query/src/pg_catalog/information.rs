@@ -6,7 +6,7 @@ use keyspan_model::{ColumnDef, ColumnType, Identity, Principal, TableDef};
 use super::definition::{column_type, format_type, type_of_oid};
 use super::roles::{role_oid, table_privileges};
 use super::row::Row;
-use super::source::{Source, has_key, key_name, shown};
+use super::source::{Source, has_key, indexed_columns, key_name, shown};
 
 /// The rows of a table.
 pub fn rows(name: &str, source: &Source) -> Vec<Row> {
@@ -169,7 +169,11 @@ fn table_constraints(source: &Source) -> Vec<Row> {
         let checks = table.checks.iter();
         let checks = checks.map(|check| constraint(source, table, &check.name).with("constraint_type", "CHECK"));
         let fixed = |row: Row| row.with("is_deferrable", "NO").with("initially_deferred", "NO").with("enforced", "YES");
-        rows.extend(key.into_iter().chain(checks).map(fixed));
+        let uniques = table.uniques().filter(|(_, unique)| unique.constraint);
+        let uniques = uniques
+            .map(|(index, _)| constraint(source, table, &index.name).with("constraint_type", "UNIQUE"))
+            .map(|row| row.with("nulls_distinct", "YES"));
+        rows.extend(key.into_iter().chain(uniques).chain(checks).map(fixed));
     }
     rows
 }
@@ -183,6 +187,12 @@ fn key_columns(source: &Source) -> Vec<Row> {
             rows.push(row.with("ordinal_position", place + 1));
         }
     }
+    for (table, index) in source.uniques() {
+        for (place, column) in indexed_columns(table, index).enumerate() {
+            let row = constraint(source, table, &index.name).with("column_name", &column.name);
+            rows.push(row.with("ordinal_position", place + 1));
+        }
+    }
     rows
 }
 
@@ -191,6 +201,10 @@ fn constraint_columns(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values().filter(|table| has_key(table)) {
         let name = key_name(table);
         rows.extend(table.key().map(|column| constraint(source, table, &name).with("column_name", &column.name)));
+    }
+    for (table, index) in source.uniques() {
+        let row = |column: &ColumnDef| constraint(source, table, &index.name).with("column_name", &column.name);
+        rows.extend(indexed_columns(table, index).map(row));
     }
     rows
 }

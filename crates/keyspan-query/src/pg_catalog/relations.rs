@@ -224,12 +224,14 @@ fn indexes(source: &Source) -> Vec<Row> {
 fn index_row(table: &TableDef, index: &IndexDef) -> Row {
     let collation = |column: &ColumnDef| type_of_oid(type_of_column(column).0).map_or(0, |ty| ty.collation);
     let zeros: Vec<i64> = vec![0; index.columns.len()];
+    let unique: &[&str] = if index.unique.is_some() { &["indisunique"] } else { &[] };
     Row::new()
         .with("indexrelid", table_oid(index.id))
         .with("indrelid", table_oid(table.id))
         .with("indnatts", index.columns.len())
         .with("indnkeyatts", index.columns.len())
         .flags(&["indimmediate", "indisvalid", "indisready", "indislive"])
+        .flags(unique)
         .with("indkey", numbers(table, indexed_columns(table, index)))
         .with("indcollation", indexed_columns(table, index).map(collation).collect::<Vec<i64>>())
         .with("indclass", zeros.clone())
@@ -257,6 +259,10 @@ fn constraints(source: &Source) -> Vec<Row> {
         if has_key(table) {
             let row = constraint(key_oid(table.id), &key_name(table), "p");
             rows.push(row.with("conindid", index_oid(table.id)).with("conkey", key_numbers(table)));
+        }
+        for index in table.uniques().filter(|(_, unique)| unique.constraint).map(|(index, _)| index) {
+            let row = constraint(key_oid(index.id), &index.name, "u").with("conindid", table_oid(index.id));
+            rows.push(row.with("conkey", numbers(table, indexed_columns(table, index))));
         }
         for (place, check) in table.checks.iter().enumerate() {
             rows.push(constraint(check_oid(table.id, place), &check.name, "c").with("conbin", &check.sql));

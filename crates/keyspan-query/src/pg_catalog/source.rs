@@ -64,7 +64,7 @@ pub fn index_oid(id: TableId) -> i64 {
     table_oid(id) + 1
 }
 
-/// The OID of a table's key as a constraint.
+/// The OID of a table's key, or of a unique index, as a constraint.
 pub fn key_oid(id: TableId) -> i64 {
     table_oid(id) + 2
 }
@@ -216,6 +216,11 @@ impl Source {
     /// The secondary indexes, and their tables.
     pub fn indexes(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
         self.catalog.tables.values().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+    }
+
+    /// The UNIQUE constraints, and their tables.
+    pub fn uniques(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
+        self.indexes().filter(|(_, index)| index.unique.as_ref().is_some_and(|unique| unique.constraint))
     }
 
     /// The secondary index with this OID.

@@ -13,8 +13,11 @@ fn set_index(store: &EmbeddedStore, table: &mut TableDef, indexed: bool) {
     let mut next = (*store.catalog()).clone();
     next.version += 1;
     let id = next.new_table_id();
-    table.indexes =
-        if indexed { vec![IndexDef { id, name: "i".into(), columns: vec![table.columns[2].id] }] } else { vec![] };
+    table.indexes = if indexed {
+        vec![IndexDef { id, name: "i".into(), columns: vec![table.columns[2].id], unique: None }]
+    } else {
+        vec![]
+    };
     table.version += 1;
     next.tables.insert(table.id, Arc::new(table.clone()));
     block_on(store.change(next.version - 1, next, None)).expect("changes");

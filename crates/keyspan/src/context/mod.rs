@@ -5,6 +5,7 @@
 
 mod guardrail;
 mod principal;
+mod unique;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +28,7 @@ use crate::settings::Settings;
 use crate::transaction::Transaction;
 
 pub(crate) use principal::{denied, expect_role};
+pub(crate) use write::ROWS_LOCKED_MAX;
 
 /// Tables whose [`TableHandle`] a context keeps.
 const TABLES_MAX: usize = 64;

@@ -1,18 +1,28 @@
 //! Locking and writing rows: into the open transaction, or at once.
 
-use keyspan_model::{Mutation, Result, Stamp, Unchanged, Value, WriteBatch};
+use keyspan_model::{ErrorKind, Mutation, Result, Stamp, Unchanged, Value, WriteBatch};
 
 use super::ClientContext;
+use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
-use crate::row::TableHandle;
+use crate::row::{TableHandle, unique};
 
 /// Blind statements of at most so many rows wait for row locks.
 const BLIND_LOCKED_MAX: usize = 64;
+/// More rows than this are not locked one by one: the whole relation must not have changed.
+pub(crate) const ROWS_LOCKED_MAX: usize = 4_096;
+/// How often a write is tried while others claim the same unique values.
+const TRIES_MAX: usize = 1_000;
 
 impl ClientContext {
     /// The running statement's write timestamp, unless it says its own.
     pub(crate) fn stamp(&self) -> Stamp {
         self.transaction.as_ref().map_or(Stamp::Server(0), |transaction| transaction.stamp())
+    }
+
+    /// The running statement's place among those of the server's time, whatever timestamp it brings.
+    pub(crate) fn server_stamp(&self) -> Stamp {
+        self.transaction.as_ref().map_or(Stamp::Server(0), |transaction| transaction.server_stamp())
     }
 
     /// Locks rows for this session.
@@ -30,8 +40,38 @@ impl ClientContext {
         self.lock(names).await
     }
 
-    /// Writes: into the open transaction, which keeps the locks, or at once.
+    /// Writes rows of a table: into the open transaction, which keeps the locks, or at once.
+    ///
+    /// # Errors
+    /// 23505 where a unique index of the table refuses a row; 40001 if what must be unchanged is not.
     pub(crate) async fn write(
+        &mut self,
+        handle: &TableHandle,
+        mutations: Vec<Mutation>,
+        mut unchanged: Vec<Unchanged>,
+        mut locks: HeldLocks,
+    ) -> Result<()> {
+        if !unique::is_checked(handle, &mutations) {
+            return self.write_checked(mutations, unchanged, locks).await;
+        }
+        // What was read besides is read anew by who has read it.
+        let blind = unchanged.is_empty() && self.transaction.is_none();
+        for _ in 1..if blind { TRIES_MAX } else { 1 } {
+            let kept = self.keep_unique(handle, &mutations).await?;
+            let all = mutations.iter().cloned().chain(kept.mutations).collect();
+            match self.write_checked(all, kept.unchanged, kept.locks).await {
+                Err(error) if error.kind == ErrorKind::Serialization => count(&self.database.counts().retries),
+                other => return other,
+            }
+        }
+        let kept = self.keep_unique(handle, &mutations).await?;
+        unchanged.extend(kept.unchanged);
+        locks.absorb(kept.locks);
+        self.write_checked(mutations.into_iter().chain(kept.mutations).collect(), unchanged, locks).await
+    }
+
+    /// Writes what needs no further check.
+    pub(crate) async fn write_checked(
         &mut self,
         mutations: Vec<Mutation>,
         unchanged: Vec<Unchanged>,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, PrimaryKey, RoleName};
+use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, RoleName};
 use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
 use super::{
-    change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, user_type, validate,
+    change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, unique, user_type,
+    validate,
 };
 use crate::context::ClientContext;
 use crate::names::columns_of;
@@ -28,8 +29,12 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
         change_owner(context, owner, |catalog| relation(catalog, &path, statement)).await?;
         return Ok(Outcome::done(Tag::plain(tag)));
     }
-    if let (Some(TableOrView::Table(_)), Some(key)) = (&found, new_key(statement)?) {
-        primary_key::add(context, &statement.name, key).await?;
+    if let (Some(TableOrView::Table(_)), Some(action)) = (&found, built(statement)?) {
+        match action {
+            AlterAction::AddPrimaryKey(key) => primary_key::add(context, &statement.name, key).await?,
+            AlterAction::AddUnique(definition) => unique::add(context, &statement.name, definition).await?,
+            _ => return Err(Error::internal("an action that reads no rows")),
+        }
         return Ok(Outcome::done(Tag::plain(tag)));
     }
     match found {
@@ -59,15 +64,18 @@ fn new_owner(statement: &AlterTable) -> Result<Option<&RoleName>> {
     }
 }
 
-/// The key of `ADD PRIMARY KEY`, which stands alone.
-fn new_key(statement: &AlterTable) -> Result<Option<&PrimaryKey>> {
-    match statement.actions.as_slice() {
-        [AlterAction::AddPrimaryKey(key)] => Ok(Some(key)),
-        actions if actions.iter().any(|action| matches!(action, AlterAction::AddPrimaryKey(_))) => {
-            Err(Error::not_supported("ADD PRIMARY KEY beside other actions is not supported")
-                .with_hint("Write two statements."))
-        }
-        _ => Ok(None),
+/// `ADD PRIMARY KEY` or `ADD UNIQUE`, for which all rows are read, and which stand alone.
+fn built(statement: &AlterTable) -> Result<Option<&AlterAction>> {
+    let name = |action: &AlterAction| match action {
+        AlterAction::AddPrimaryKey(_) => Some("ADD PRIMARY KEY"),
+        AlterAction::AddUnique(_) => Some("ADD UNIQUE"),
+        _ => None,
+    };
+    match (statement.actions.as_slice(), statement.actions.iter().find_map(name)) {
+        (_, None) => Ok(None),
+        ([action], Some(_)) => Ok(Some(action)),
+        (_, Some(name)) => Err(Error::not_supported(format!("{name} beside other actions is not supported"))
+            .with_hint("Write two statements.")),
     }
 }
 
@@ -121,7 +129,13 @@ type Skipped = Option<(bool, &'static str, String)>;
 
 fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
     match action {
-        AlterAction::AddColumn { if_not_exists, column, checks } => add(catalog, table, *if_not_exists, column, checks),
+        AlterAction::AddColumn { if_not_exists, column, checks, uniques } => {
+            let skipped = add(catalog, table, *if_not_exists, column, checks)?;
+            if skipped.is_none() {
+                unique::attach(catalog, table, uniques)?;
+            }
+            Ok(skipped)
+        }
         AlterAction::AddFamily { if_not_exists, family } => {
             if *if_not_exists && table.family(&family.name).is_some() {
                 return Ok(Some((true, "family", family.name.clone())));
@@ -131,7 +145,9 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
             family::add(catalog, table, family, ids).map(|()| None)
         }
         AlterAction::OwnerTo(_) => Err(Error::internal("OWNER TO stands alone")),
-        AlterAction::AddPrimaryKey(_) => Err(Error::internal("ADD PRIMARY KEY stands alone")),
+        AlterAction::AddPrimaryKey(_) | AlterAction::AddUnique(_) => {
+            Err(Error::internal("an action that stands alone"))
+        }
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
         AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
             depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;
@@ -164,7 +180,8 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
         AlterAction::DropConstraint { if_exists, name } => {
             let before = table.checks.len();
             table.checks.retain(|check| check.name != *name);
-            match (table.checks.len() < before, if_exists) {
+            let dropped = table.checks.len() < before || unique::drop_constraint(table, name);
+            match (dropped, if_exists) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some((false, "constraint", name.clone()))),
                 (false, false) => {
@@ -298,7 +315,10 @@ fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skip
 /// What the rows that are there must satisfy before the change, and the forms of its expressions.
 async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &AlterAction) -> Result<()> {
     match action {
-        AlterAction::AddColumn { column, checks, if_not_exists } => {
+        AlterAction::AddColumn { column, checks, uniques, if_not_exists } => {
+            if !uniques.is_empty() {
+                unique::check_caps(context)?;
+            }
             if *if_not_exists && table.column(&column.name).is_some() {
                 return Ok(());
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId, TypeId};
 
-use super::{Check, change, change_with, depend, family, index, missing, sequence, user_type};
+use super::{Check, change, change_with, depend, family, index, missing, sequence, unique, user_type};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -167,6 +167,7 @@ pub(crate) async fn truncate(context: &mut ClientContext, statement: &Truncate) 
             let mut table = (*table).clone();
             table.rows = catalog.new_relation_id();
             family::empty(catalog, &mut table);
+            unique::empty(catalog, &mut table);
             table.statics = table.statics.map(|_| catalog.new_relation_id());
             if statement.restart_identity {
                 sequence::restart_owned(catalog, table.id)?;

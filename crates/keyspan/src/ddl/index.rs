@@ -1,9 +1,9 @@
 //! CREATE and DROP INDEX.
 //!
 //! An index changes no answer, only how fast it comes: the store builds it in the background, segment by segment, and
-//! reads the column where it is not built yet. So what would change answers is refused by name: UNIQUE, WHERE, and the
-//! options of Cassandra's indexes that fold case or split words. An index on several columns indexes each, and a query
-//! on several looks for the rows that all of them find.
+//! reads the column where it is not built yet. So what would change answers is refused by name: WHERE, and the options of
+//! Cassandra's indexes that fold case or split words. An index on several columns indexes each, and a query on several
+//! looks for the rows that all of them find. A unique index is one that also refuses rows ([`super::unique`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use keyspan_model::{
 };
 
 use super::table::is_taken;
-use super::{change, check_free, skipping};
+use super::{change, check_free, skipping, unique};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -25,6 +25,9 @@ const METHODS: &[&str] = &["btree", "hash", "brin", "sai", "storageattachedindex
 /// `CREATE INDEX`.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
     check_kind(statement)?;
+    if statement.unique {
+        return unique::create(context, statement).await;
+    }
     let path = context.settings.search_path();
     let made = change(context, |catalog| {
         let table = names::table(catalog, &path, &statement.table)?;
@@ -38,10 +41,10 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
                 check_free(catalog, &table.keyspace, &named).map_err(|error| Error { position: None, ..error })?;
                 name.clone()
             }
-            None => free_name(catalog, &table, &columns),
+            None => free_name(&table, &columns, "idx", |name| is_taken(catalog, &table.keyspace, name)),
         };
         let (mut next, id) = ((*table).clone(), catalog.new_table_id());
-        next.indexes.push(IndexDef { id, name, columns: columns.clone() });
+        next.indexes.push(IndexDef { id, name, columns: columns.clone(), unique: None });
         next.version += 1;
         catalog.tables.insert(next.id, Arc::new(next));
         Ok(Ok((table, columns)))
@@ -55,12 +58,6 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
 
 /// Refuses the kinds of index that would change answers, or are none of columns' values.
 fn check_kind(statement: &CreateIndex) -> Result<()> {
-    if statement.unique {
-        let error = Error::not_supported("unique indexes are not supported");
-        return Err(
-            error.with_hint("Only the PRIMARY KEY is unique: put the columns into it, or into a table of their own.")
-        );
-    }
     if let Some(method) = &statement.method {
         let own = method.rsplit('.').next().unwrap_or(method).to_ascii_lowercase();
         if !METHODS.contains(&own.as_str()) {
@@ -84,7 +81,7 @@ fn check_kind(statement: &CreateIndex) -> Result<()> {
 }
 
 /// The columns of an index, each once.
-fn columns(table: &TableDef, parts: &[IndexedPart]) -> Result<Vec<ColumnId>> {
+pub(super) fn columns(table: &TableDef, parts: &[IndexedPart]) -> Result<Vec<ColumnId>> {
     let mut columns = Vec::with_capacity(parts.len());
     for part in parts {
         let named = match part {
@@ -141,7 +138,7 @@ fn no_collection(table: &TableDef, what: &str, name: &str) -> Result<Error> {
 }
 
 /// The column of this name, if its values can be indexed.
-fn indexable<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef> {
+pub(super) fn indexable<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef> {
     let column = table.expect_column(name)?;
     if column.role == ColumnRole::Static || column.counter {
         let what = if column.counter { "counter" } else { "static" };
@@ -155,7 +152,12 @@ fn indexable<'a>(table: &'a TableDef, name: &str) -> Result<&'a ColumnDef> {
 }
 
 /// Of IF NOT EXISTS: the name of what is there already, which of an index without a name is one on the same columns.
-fn exists(catalog: &Catalog, table: &TableDef, statement: &CreateIndex, columns: &[ColumnId]) -> Option<String> {
+pub(super) fn exists(
+    catalog: &Catalog,
+    table: &TableDef,
+    statement: &CreateIndex,
+    columns: &[ColumnId],
+) -> Option<String> {
     if !statement.if_not_exists {
         return None;
     }
@@ -166,17 +168,17 @@ fn exists(catalog: &Catalog, table: &TableDef, statement: &CreateIndex, columns:
 }
 
 /// The name that PostgreSQL and Cassandra give: `table_column_idx`, with a number if that is taken.
-fn free_name(catalog: &Catalog, table: &TableDef, columns: &[ColumnId]) -> String {
+pub(super) fn free_name(table: &TableDef, columns: &[ColumnId], kind: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let name = |column: &ColumnId| match table.family_of_column(*column) {
         Some(family) => Some(family.name.as_str()),
         None => table.column_by_id(*column).map(|column| column.name.as_str()),
     };
     let mut names: Vec<&str> = columns.iter().filter_map(name).collect();
     names.dedup();
-    let plain = format!("{}_{}_idx", table.name, names.join("_"));
+    let plain = format!("{}_{}_{kind}", table.name, names.join("_"));
     let numbered = (1..).map(|number| format!("{plain}{number}"));
     let mut all = std::iter::once(plain.clone()).chain(numbered);
-    all.find(|name| !is_taken(catalog, &table.keyspace, name)).unwrap_or(plain)
+    all.find(|name| !is_taken(name)).unwrap_or(plain)
 }
 
 /// An index on the first key column only is nothing that the key is not.
@@ -201,6 +203,7 @@ pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName
             None => Ok(false),
         };
     };
+    unique::check_no_constraint(table, index)?;
     let (id, mut next) = (index.id, (**table).clone());
     next.indexes.retain(|index| index.id != id);
     next.version += 1;

@@ -14,20 +14,21 @@ use arrow::array::{Array, RecordBatch};
 use futures::StreamExt;
 use keyspan_cql::{ObjectName, PrimaryKey, quoted};
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, Error, ErrorKind, Mutation, Object, Result, ScanColumn, Span, TableDef, Unchanged,
-    ViewDef, WriteBatch,
+    BatchWrite, Catalog, ColumnDef, ColumnRole, Error, ErrorKind, Mutation, Object, Result, ScanColumn, Span, Stamp,
+    TableDef, Unchanged, ViewDef, WriteBatch,
 };
 use keyspan_seam::Snapshot;
 
 use super::alter::contains_nulls;
 use super::table::check_counters;
-use super::{Check, install, option};
-use crate::constraint::key_repeated;
+use super::{Check, install, option, unique};
 use crate::context::ClientContext;
 use crate::dml::existing;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
 use crate::row::TableHandle;
+use crate::row::unique::WrittenRow;
+use crate::violation::Uniqueness;
 use crate::{names, query};
 
 /// How often all rows are written anew while others keep writing to the table.
@@ -66,7 +67,8 @@ fn with_key(catalog: &mut Catalog, table: &TableDef, key: &PrimaryKey) -> Result
         false => option::window_column(&columns),
     };
     let version = table.version + 1;
-    let keyed = TableDef { columns, window, version, rows: catalog.new_relation_id(), ..table.clone() };
+    let mut keyed = TableDef { columns, window, version, rows: catalog.new_relation_id(), ..table.clone() };
+    unique::empty(catalog, &mut keyed);
     check_counters(&keyed)?;
     Ok(keyed)
 }
@@ -132,15 +134,27 @@ async fn rewrite(
         let batch = batch?;
         if batch.num_rows() > 0 {
             order.check_nulls(&batch)?;
-            let writes = intake.write(&batch, stamp)?;
+            let mut writes = intake.write(&batch, stamp)?;
             for write in &writes.rows {
                 order.check(&write.batch)?;
             }
+            let mutations: Vec<Mutation> = writes.rows.iter().cloned().map(Mutation::Batch).collect();
+            writes.rows.extend(entries(&order.handle, &mutations, stamp)?);
             gather.push(writes).await?;
         }
     }
     drop(rows);
     gather.finish().await
+}
+
+/// The entries of rows for the table's unique indexes.
+fn entries(handle: &TableHandle, mutations: &[Mutation], stamp: Stamp) -> Result<Vec<BatchWrite>> {
+    if handle.uniques.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = WrittenRow::all(handle, mutations)?;
+    let indexes = handle.uniques.iter().enumerate();
+    indexes.map(|(place, index)| index.entries(handle, &index.claims(handle, place, &rows)?, stamp)).collect()
 }
 
 /// The query for all rows, equal keys side by side.
@@ -193,7 +207,7 @@ impl KeyOrder {
         for row in 0..keys.len() {
             let before = if row == 0 { self.last.as_deref() } else { Some(keys.value(row - 1)) };
             if before == Some(keys.value(row)) {
-                return Err(key_repeated(&self.handle.table, &self.handle.key(rows, row)?));
+                return Err(Uniqueness::of_key(&self.handle.table).repeated(&self.handle.key(rows, row)?));
             }
         }
         self.last = keys.iter().next_back().flatten().map(<[u8]>::to_vec).or(self.last.take());

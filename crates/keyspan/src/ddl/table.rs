@@ -10,7 +10,7 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, family, option, sequence, skipping, statics, user_type, validate};
+use super::{change, check_free, family, option, sequence, skipping, statics, unique, user_type, validate};
 use crate::advice;
 use crate::context::ClientContext;
 use crate::names;
@@ -31,6 +31,9 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     check_free(&catalog, &keyspace, &statement.name)?;
     for column in &statement.columns {
         validate::default(context, column)?;
+    }
+    if !statement.uniques.is_empty() {
+        unique::check_caps(context)?;
     }
     let shape = NewTable {
         keyspace,
@@ -57,6 +60,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         let mut table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
         user_type::settle(catalog, &mut table)?;
         sequence::attach(catalog, &mut table, &shape.columns)?;
+        unique::attach(catalog, &mut table, &statement.uniques)?;
         catalog.tables.insert(table.id, Arc::new(table));
         Ok(true)
     });

@@ -145,7 +145,9 @@ fn apply(catalog: &Catalog, ty: &mut UserType, action: &AlterTypeAction) -> Resu
 fn check_no_keys(catalog: &Catalog, ty: &UserType, field: &str) -> Result<()> {
     let in_key = |table: &&Arc<TableDef>| {
         let mut parts = table.families.iter().flat_map(|family| &family.qualifier);
-        table.key().any(|column| column.ty.holds_user_type(ty.id)) || parts.any(|part| part.ty.holds_user_type(ty.id))
+        let unique = table.uniques().flat_map(|(index, _)| &index.columns).filter_map(|id| table.column_by_id(*id));
+        let mut key = table.key().chain(unique);
+        key.any(|column| column.ty.holds_user_type(ty.id)) || parts.any(|part| part.ty.holds_user_type(ty.id))
     };
     let tables: Vec<&str> = catalog.tables.values().filter(in_key).map(|table| table.name.as_str()).collect();
     if tables.is_empty() {

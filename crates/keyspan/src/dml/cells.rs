@@ -67,7 +67,7 @@ pub(super) async fn delete(
     let relation = handle.relation.id;
     let delete = |span| Mutation::DeleteSpan(SpanDelete { relation, span, stamp });
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write(spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
+    context.write_checked(spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", cells)))
 }
 

@@ -15,13 +15,11 @@ use keyspan_seam::Snapshot;
 
 use super::family::{FamilyInput, FamilyRows};
 use super::target::{self, Computed, ReadRows, WriteTarget};
-use crate::context::ClientContext;
+use crate::context::{ClientContext, ROWS_LOCKED_MAX};
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
 use crate::row::TableHandle;
 
-/// More rows than this are not locked one by one: the whole relation must not have changed.
-pub(crate) const ROWS_LOCKED_MAX: usize = 4_096;
 /// How often a statement is tried while other writes keep changing its rows.
 const TRIES_MAX: usize = 1_000;
 
@@ -102,7 +100,7 @@ pub(crate) async fn change_seen<T>(
             }
             None => None,
         };
-        match context.write(mutations, unchanged, locks).await {
+        match context.write(handle, mutations, unchanged, locks).await {
             Ok(()) => return Ok(Changed { answer, before: snapshot, after }),
             Err(error) if error.kind == ErrorKind::Serialization && context.transaction.is_none() => {
                 count(&context.database.counts().retries);

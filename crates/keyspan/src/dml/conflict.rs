@@ -1,4 +1,8 @@
 //! INSERTs that read the old rows first: IF NOT EXISTS (CQL), ON CONFLICT DO NOTHING and DO UPDATE (PostgreSQL).
+//!
+//! A conflict is with a row that has the key or, of a unique index, the values of a row that is to be inserted. Such a
+//! row is looked for first and then read with those that have the keys; where another session adds one in between, the
+//! write finds it (23505) and all is done again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,28 +16,89 @@ use keyspan_seam::Snapshot;
 use std::sync::Arc;
 
 use super::assign::Assignments;
-use super::change::{After, TargetRows, change, change_seen};
+use super::change::{After, Changed, TargetRows, change_seen};
 use super::condition::{self, ConditionAnswer, holds};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput, FamilyRows, proposed};
 use super::insert::InsertRows;
 use super::returning::Returning;
 use super::target::WriteTarget;
-use crate::constraint::key_exists;
 use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::locks::RowName;
 use crate::outcome::{Outcome, Tag};
+use crate::row::unique::{Claim, UniqueIndex};
 use crate::row::{NewRow, TableHandle, or_null, overlaid};
+use crate::violation::Uniqueness;
 
-/// The rows that are there, by name: those found, then those the statement itself adds.
-struct Present {
-    rows: HashMap<RowName, Vec<Value>>,
+/// How often an INSERT is tried while others claim its unique values.
+const TRIES_MAX: usize = 100;
+
+/// What a conflict is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Arbiters {
+    /// The key.
+    key: bool,
+    /// Unique indexes, by their places.
+    uniques: Vec<usize>,
 }
 
-impl Present {
-    fn new(handle: &TableHandle, found: &TargetRows) -> Result<Present> {
-        let values = |(name, index)| Ok((name, handle.values(&found.rows, index)?));
-        Ok(Present { rows: found.places(handle)?.into_iter().map(values).collect::<Result<_>>()? })
+impl Arbiters {
+    /// The key alone.
+    const KEY: Arbiters = Arbiters { key: true, uniques: Vec::new() };
+
+    /// What a row claims of each unique index.
+    fn claims(&self, handle: &TableHandle, row: &[Value]) -> Result<Vec<Option<Claim>>> {
+        self.uniques.iter().map(|place| handle.uniques[*place].claim(handle, row)).collect()
+    }
+}
+
+/// The rows that are there, by name: those found, then those the statement itself adds.
+struct Present<'a> {
+    handle: &'a TableHandle,
+    arbiters: &'a Arbiters,
+    rows: HashMap<RowName, Vec<Value>>,
+    /// For each arbiter, the names of the rows by their values.
+    holders: Vec<HashMap<Vec<u8>, RowName>>,
+}
+
+impl<'a> Present<'a> {
+    fn new(handle: &'a TableHandle, arbiters: &'a Arbiters, found: &TargetRows) -> Result<Present<'a>> {
+        let holders = vec![HashMap::new(); arbiters.uniques.len()];
+        let mut present = Present { handle, arbiters, rows: HashMap::new(), holders };
+        for (name, index) in found.places(handle)? {
+            present.add(name, handle.values(&found.rows, index)?)?;
+        }
+        Ok(present)
+    }
+
+    fn add(&mut self, name: RowName, row: Vec<Value>) -> Result<()> {
+        for (holders, claim) in self.holders.iter_mut().zip(self.arbiters.claims(self.handle, &row)?) {
+            holders.extend(claim.map(|claim| (claim.encoded, name.clone())));
+        }
+        self.rows.insert(name, row);
+        Ok(())
+    }
+
+    /// The row that one which is to be inserted conflicts with.
+    ///
+    /// # Errors
+    /// 23505 if it has the same key, which ON CONFLICT is not about.
+    fn conflict(&self, row: &NewRow) -> Result<Option<&Vec<Value>>> {
+        let row = or_null(row);
+        let key = &row[..self.handle.key_len()];
+        let same_key = self.rows.get(&self.handle.name(key)?);
+        if self.arbiters.key && same_key.is_some() {
+            return Ok(same_key);
+        }
+        for (holders, claim) in self.holders.iter().zip(self.arbiters.claims(self.handle, &row)?) {
+            if let Some(name) = claim.and_then(|claim| holders.get(&claim.encoded)) {
+                return Ok(self.rows.get(name));
+            }
+        }
+        match same_key {
+            Some(_) => Err(Uniqueness::of_key(&self.handle.table).exists(key)),
+            None => Ok(None),
+        }
     }
 }
 
@@ -44,18 +109,17 @@ struct Skipping {
     answers: Vec<ConditionAnswer>,
 }
 
-/// Inserts rows whose keys do not exist. Of two rows with one key the first is inserted and the second finds it.
-fn insert_missing(insert: &InsertRows, found: &TargetRows) -> Result<Skipping> {
+/// Inserts rows without a conflict. Of two rows with one key the first is inserted and the second finds it.
+fn insert_missing(insert: &InsertRows, arbiters: &Arbiters, found: &TargetRows) -> Result<Skipping> {
     let handle = &insert.handle;
-    let mut present = Present::new(handle, found)?;
+    let mut present = Present::new(handle, arbiters, found)?;
     let mut decided = Skipping { mutations: Vec::new(), inserted: Vec::new(), answers: Vec::new() };
     for (place, row) in insert.rows.iter().enumerate() {
-        let name = handle.name(&insert.key(row))?;
-        if let Some(old) = present.rows.get(&name) {
+        if let Some(old) = present.conflict(row)? {
             decided.answers.push(ConditionAnswer { applied: false, row: Some(old.clone()) });
             continue;
         }
-        present.rows.insert(name, or_null(row));
+        present.add(handle.name(&insert.key(row))?, or_null(row))?;
         decided.mutations.extend(insert.insert(row));
         decided.mutations.extend(insert.cells_of(place));
         decided.inserted.push(or_null(row));
@@ -76,17 +140,70 @@ fn wanted(insert: &InsertRows) -> Option<After> {
 async fn skip_existing(
     context: &mut ClientContext,
     insert: &InsertRows,
+    arbiters: &Arbiters,
     parameters: &[Value],
-) -> Result<(Vec<Vec<Value>>, State)> {
-    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
+) -> Result<Changed<(Vec<Vec<Value>>, Vec<ConditionAnswer>)>> {
     let families = FamilyInput::none(&insert.handle);
-    let wanted = wanted(insert);
-    let changed = change_seen(context, &insert.handle, &target, &families, wanted, parameters, |found| {
-        let decided = insert_missing(insert, found)?;
-        Ok((decided.mutations, decided.inserted))
-    });
-    let changed = changed.await?;
-    Ok((changed.answer, changed.after))
+    change_conflicting(context, insert, arbiters, &families, parameters, |found| {
+        let decided = insert_missing(insert, arbiters, found)?;
+        Ok((decided.mutations, (decided.inserted, decided.answers)))
+    })
+    .await
+}
+
+/// [`change_seen`] of the rows that an INSERT may conflict with.
+async fn change_conflicting<T>(
+    context: &mut ClientContext,
+    insert: &InsertRows,
+    arbiters: &Arbiters,
+    families: &FamilyInput,
+    parameters: &[Value],
+    mut decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
+) -> Result<Changed<T>> {
+    let (handle, wanted) = (&insert.handle, wanted(insert));
+    let mut holders = Vec::new();
+    for tried in 0..TRIES_MAX {
+        let found = find_holders(context, insert, arbiters).await?;
+        let same = tried > 0 && found == holders;
+        holders = found;
+        let mut keys: Vec<Vec<Value>> = insert.rows.iter().map(|row| insert.key(row)).collect();
+        keys.extend(holders.iter().cloned());
+        let target = WriteTarget::Keys(keys);
+        match change_seen(context, handle, &target, families, wanted, parameters, &mut decide).await {
+            // A row that was not there a moment ago, unless it is one that the statement itself makes.
+            Err(error) if error.kind == ErrorKind::Unique && !arbiters.uniques.is_empty() && !same => {}
+            other => return other,
+        }
+    }
+    let message = "could not serialize access: the rows kept changing";
+    Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again."))
+}
+
+/// The keys of rows that have the values of those that are to be inserted; not those that are inserted themselves.
+async fn find_holders(
+    context: &mut ClientContext,
+    insert: &InsertRows,
+    arbiters: &Arbiters,
+) -> Result<Vec<Vec<Value>>> {
+    let handle = &insert.handle;
+    if arbiters.uniques.is_empty() {
+        return Ok(Vec::new());
+    }
+    let snapshot = context.newest()?;
+    let names = insert.rows.iter().map(|row| handle.name(&insert.key(row)));
+    let mut known = names.collect::<Result<HashSet<RowName>>>()?;
+    let mut keys = Vec::new();
+    for place in &arbiters.uniques {
+        let index = &handle.uniques[*place];
+        let claims = insert.rows.iter().filter_map(|row| index.claim(handle, &or_null(row)).transpose());
+        let claims = claims.collect::<Result<Vec<_>>>()?;
+        for holder in index.holders(handle, &snapshot, &claims).await? {
+            if known.insert((handle.relation.id, holder.row)) {
+                keys.push(holder.key);
+            }
+        }
+    }
+    Ok(keys)
 }
 
 /// The plain INSERT under `write_semantics = postgres`: 23505 for a key that exists, or comes twice.
@@ -99,9 +216,9 @@ pub(super) async fn insert_new(
     let families = FamilyInput::none(&insert.handle);
     let wanted = wanted(insert);
     let changed = change_seen(context, &insert.handle, &target, &families, wanted, parameters, |found| {
-        let mut decided = insert_missing(insert, found)?;
+        let mut decided = insert_missing(insert, &Arbiters::KEY, found)?;
         if let Some(place) = decided.answers.iter().position(|answer| !answer.applied) {
-            return Err(key_exists(&insert.handle.table, &insert.key(&insert.rows[place])));
+            return Err(Uniqueness::of_key(&insert.handle.table).exists(&insert.key(&insert.rows[place])));
         }
         if let Some(mutation) = insert.columnar()? {
             decided.mutations = vec![mutation];
@@ -122,13 +239,7 @@ pub(super) async fn if_not_exists(
         let error = Error::not_supported("IF NOT EXISTS cannot be combined with RETURNING");
         return Err(error.with_hint("Use ON CONFLICT DO NOTHING RETURNING …."));
     }
-    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    let families = FamilyInput::none(&insert.handle);
-    let decided = change(context, &insert.handle, &target, &families, parameters, |found| {
-        let decided = insert_missing(&insert, found)?;
-        Ok((decided.mutations, (decided.inserted, decided.answers)))
-    });
-    let (inserted, answers) = decided.await?;
+    let (inserted, answers) = skip_existing(context, &insert, &Arbiters::KEY, parameters).await?.answer;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
     Ok(Outcome::with_rows(tag, condition::answer(context, &insert.handle, &answers)?))
 }
@@ -141,23 +252,29 @@ pub(super) async fn on_conflict(
     insert: InsertRows,
     parameters: &[Value],
 ) -> Result<Outcome> {
-    check_target(&insert.handle, clause)?;
+    let arbiters = arbiters(&insert.handle, clause)?;
     match &clause.action {
         ConflictAction::Nothing => {
-            let (inserted, state) = skip_existing(context, &insert, parameters).await?;
+            let skipped = skip_existing(context, &insert, &arbiters, parameters).await?;
+            let (inserted, _) = skipped.answer;
             let tag = Tag::counted("INSERT", inserted.len() as u64);
-            insert.outcome(tag, &inserted, state.as_ref(), parameters).await
+            insert.outcome(tag, &inserted, skipped.after.as_ref(), parameters).await
         }
-        ConflictAction::Update { .. } => update(context, statement, clause, insert, parameters).await,
+        ConflictAction::Update { .. } => update(context, statement, clause, (insert, arbiters), parameters).await,
     }
 }
 
-/// The conflict must be about the primary key, the only unique thing there is.
-fn check_target(handle: &TableHandle, clause: &OnConflict) -> Result<()> {
+/// What a clause is about: the key or a unique index that it names, or all of them where it names none.
+fn arbiters(handle: &TableHandle, clause: &OnConflict) -> Result<Arbiters> {
     let table = &handle.table;
+    let indexes = || handle.uniques.iter().enumerate();
     if let Some(constraint) = &clause.constraint {
         if *constraint == table.key_name() {
-            return Ok(());
+            return Ok(Arbiters::KEY);
+        }
+        let named = indexes().find(|(_, own)| own.index.name == *constraint && is_constraint(own));
+        if let Some((place, _)) = named {
+            return Ok(Arbiters { key: false, uniques: vec![place] });
         }
         let message = format!("constraint \"{constraint}\" for table \"{}\" does not exist", table.name);
         return Err(Error::new(ErrorKind::UndefinedObject, message));
@@ -167,25 +284,39 @@ fn check_target(handle: &TableHandle, clause: &OnConflict) -> Result<()> {
     }
     let named: Vec<&str> = clause.columns.iter().map(|column| column.name.as_str()).collect();
     let key: Vec<&str> = table.key().map(|column| column.name.as_str()).collect();
-    if named.is_empty() || (named.len() == key.len() && key.iter().all(|column| named.contains(column))) {
-        return Ok(());
+    if named.is_empty() {
+        // DO UPDATE must know the row: it is that of the key.
+        let all = matches!(clause.action, ConflictAction::Nothing);
+        return Ok(Arbiters { key: true, uniques: indexes().map(|(place, _)| place).filter(|_| all).collect() });
+    }
+    let is_named = |columns: &[&str]| named.len() == columns.len() && columns.iter().all(|own| named.contains(own));
+    let same = |(_, own): &(usize, &UniqueIndex)| is_named(&own.columns());
+    let found = Arbiters { key: is_named(&key), uniques: indexes().filter(same).map(|(place, _)| place).collect() };
+    if found.key || !found.uniques.is_empty() {
+        return Ok(found);
     }
     let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-    let hint = format!("Only the primary key is unique: ON CONFLICT ({}).", key.join(", "));
+    let unique = std::iter::once(key).chain(indexes().map(|(_, own)| own.columns()));
+    let hint = unique.map(|columns| format!("ON CONFLICT ({})", columns.join(", "))).collect::<Vec<_>>();
+    let hint = format!("Unique are the primary key and what is declared so: {}.", hint.join(", "));
     Err(Error::new(ErrorKind::InvalidColumnReference, message).with_hint(hint))
+}
+
+fn is_constraint(index: &UniqueIndex) -> bool {
+    index.index.unique.as_ref().is_some_and(|unique| unique.constraint)
 }
 
 async fn update(
     context: &mut ClientContext,
     statement: &Insert,
     clause: &OnConflict,
-    insert: InsertRows,
+    (insert, arbiters): (InsertRows, Arbiters),
     parameters: &[Value],
 ) -> Result<Outcome> {
     let ConflictAction::Update { assignments, filter } = &clause.action else {
         return Err(Error::internal("not a DO UPDATE"));
     };
-    check_each_key_once(&insert)?;
+    check_each_once(&insert, &arbiters)?;
     let mut insert = insert;
     let handle = insert.handle.clone();
     let (mut cells, rest) = FamilyAssignments::split(context, &handle.table, assignments, &|_| None, parameters)?;
@@ -202,20 +333,26 @@ async fn update(
         None => None,
     };
     insert.timing = cells.timing(insert.timing);
-    let target = WriteTarget::Keys(insert.rows.iter().map(|row| insert.key(row)).collect());
-    let update = Updating { insert: &insert, assignments, cells, excluded, filter, parameters };
-    let wanted = wanted(&insert);
+    let update = Updating { insert: &insert, arbiters: &arbiters, assignments, cells, excluded, filter, parameters };
     let decide = |found: &TargetRows| update.decide(found);
-    let changed = change_seen(context, &handle, &target, &families, wanted, parameters, decide).await?;
+    let changed = change_conflicting(context, &insert, &arbiters, &families, parameters, decide).await?;
     let tag = Tag::counted("INSERT", changed.answer.len() as u64);
     insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
 }
 
 /// What the second of two rows with one key would update is the first, which the statement has just written.
-fn check_each_key_once(insert: &InsertRows) -> Result<()> {
+fn check_each_once(insert: &InsertRows, arbiters: &Arbiters) -> Result<()> {
+    let handle = &insert.handle;
     let mut names = HashSet::with_capacity(insert.rows.len());
     for row in &insert.rows {
-        if !names.insert(insert.handle.name(&insert.key(row))?) {
+        let claims = arbiters.claims(handle, &or_null(row))?;
+        let claims = arbiters
+            .uniques
+            .iter()
+            .zip(claims)
+            .filter_map(|(place, claim)| claim.map(|claim| handle.uniques[*place].name(&claim)));
+        let key = if arbiters.key { Some(handle.name(&insert.key(row))?) } else { None };
+        if !claims.chain(key).all(|name| names.insert(name)) {
             let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
             let hint = "Ensure that no rows proposed for insertion within the same command have duplicate \
                         constrained values.";
@@ -228,6 +365,7 @@ fn check_each_key_once(insert: &InsertRows) -> Result<()> {
 /// A DO UPDATE, evaluated over the old rows and those that were to be inserted, side by side.
 struct Updating<'a> {
     insert: &'a InsertRows,
+    arbiters: &'a Arbiters,
     assignments: Assignments,
     /// What is written to families.
     cells: FamilyAssignments,
@@ -244,9 +382,14 @@ impl Updating<'_> {
     /// What is written, and the rows as they then are.
     fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
         let (insert, handle) = (self.insert, &self.insert.handle);
+        let present = Present::new(handle, self.arbiters, found)?;
         let places = found.places(handle)?;
-        let old = |row: &NewRow| Ok(places.get(&handle.name(&insert.key(row))?).copied());
+        let old = |row: &NewRow| match present.conflict(row)? {
+            Some(old) => Ok(places.get(&handle.name(&old[..handle.key_len()])?).copied()),
+            None => Ok(None),
+        };
         let old = insert.rows.iter().map(old).collect::<Result<Vec<Option<usize>>>>()?;
+        check_new_keys(insert, &old)?;
         let mut updates = self.updates(found, &old)?.into_iter();
         let (mut mutations, mut after) = (Vec::new(), Vec::new());
         for (place, (row, old)) in insert.rows.iter().zip(old).enumerate() {
@@ -300,6 +443,18 @@ impl Updating<'_> {
         let old: Vec<usize> = conflicts.iter().map(|(_, old)| *old).collect();
         found.families.beside(&old, &excluded)
     }
+}
+
+/// 23505 if two rows that are inserted have one key, which ON CONFLICT is not about.
+fn check_new_keys(insert: &InsertRows, old: &[Option<usize>]) -> Result<()> {
+    let mut names = HashSet::with_capacity(insert.rows.len());
+    for (row, _) in insert.rows.iter().zip(old).filter(|(_, old)| old.is_none()) {
+        let key = insert.key(row);
+        if !names.insert(insert.handle.name(&key)?) {
+            return Err(Uniqueness::of_key(&insert.handle.table).exists(&key));
+        }
+    }
+    Ok(())
 }
 
 fn keyed(insert: &InsertRows, row: &NewRow, old: &[Value]) -> NewRow {

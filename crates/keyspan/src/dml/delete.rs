@@ -13,12 +13,12 @@ use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{cells, rights, statics};
 use super::{existing, family::family_of};
-use crate::constraint::null_value;
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::row::TableHandle;
+use crate::violation::null_value;
 
 /// Everything about a DELETE that does not depend on the rows.
 struct DeletePlan {
@@ -228,7 +228,7 @@ async fn delete_span(context: &mut ClientContext, plan: &DeletePlan, span: Span)
     let rows = existing::count(context, &snapshot, relation, span.clone()).await?;
     let deletes = plan.handle.delete_span(span, plan.timing.stamp);
     let locks = context.lock_blind(&plan.handle, &[]).await?;
-    context.write(deletes, Vec::new(), locks).await?;
+    context.write_checked(deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
@@ -236,6 +236,6 @@ async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Val
     let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
     let snapshot = context.newest()?;
     let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[]).await?.num_rows();
-    context.write(plan.delete(key, &plan.family_cells.constant()?), Vec::new(), locks).await?;
+    context.write_checked(plan.delete(key, &plan.family_cells.constant()?), Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

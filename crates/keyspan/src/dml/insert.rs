@@ -22,13 +22,14 @@ use super::existing;
 use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
 use super::json;
 use super::new_keys::NewKeys;
+use super::new_values::NewValues;
 use super::returning::Returning;
 use super::rights;
 use super::shape::PendingValues;
 use super::statics;
 use super::target::WriteTarget;
 use super::using::{self, Timing};
-use crate::constraint::{Checks, check_value, null_value};
+use crate::constraint::{Checks, check_value};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::expression::{Evaluator, compile, rows_without_columns};
@@ -39,6 +40,7 @@ use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
 use crate::row::{NewRow, TableHandle, or_null, overlaid};
+use crate::violation::null_value;
 
 /// From so many rows on they are written as one columnar batch.
 const COLUMNAR_MIN: usize = 256;
@@ -462,14 +464,19 @@ async fn columnar(
         gather = gather.with_cells(GatheredCells::new(handle, &families, timing.stamp, timing.ttl, replaced));
     }
     let mut new_keys = NewKeys::wanted(context, handle)?;
+    let mut new_values = NewValues::wanted(context, handle)?;
     let mut batches = read(context, statement, &intake, parameters).await?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
             intake.reserve(&context.database, batch.num_rows()).await?;
-            let writes = intake.write(&batch, timing.stamp)?;
+            let mut writes = intake.write(&batch, timing.stamp)?;
             if let Some(keys) = &mut new_keys {
                 keys.check(&writes.rows).await?;
+            }
+            if let Some(values) = &mut new_values {
+                let entries = values.check(&writes.rows).await?;
+                writes.rows.extend(entries);
             }
             gather.push(writes).await?;
         }
@@ -477,12 +484,15 @@ async fn columnar(
     drop(batches);
     let rows = gather.rows();
     let mutations = gather.finish().await?;
-    let unchanged = match &new_keys {
+    let mut unchanged = match &new_keys {
         Some(keys) => keys.confirm(context, &mutations).await?,
         None => Vec::new(),
     };
+    if let Some(values) = &new_values {
+        unchanged.extend(values.confirm(context, &mutations).await?);
+    }
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write(mutations, unchanged, locks).await?;
+    context.write_checked(mutations, unchanged, locks).await?;
     Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 
@@ -628,7 +638,7 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
             None => insert.mutations(),
         };
         let locks = context.lock_blind(&insert.handle, &keys).await?;
-        context.write(mutations, Vec::new(), locks).await?;
+        context.write(&insert.handle, mutations, Vec::new(), locks).await?;
         after
     };
     insert.outcome(tag, &after, state.as_ref(), parameters).await

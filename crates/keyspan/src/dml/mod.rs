@@ -21,6 +21,7 @@ pub(crate) mod family;
 pub(crate) mod insert;
 mod json;
 pub(crate) mod new_keys;
+pub(crate) mod new_values;
 pub(crate) mod returning;
 pub(crate) mod rights;
 pub(crate) mod shape;

@@ -17,9 +17,9 @@ use keyspan_model::{BatchWrite, Mutation, Result, ScanColumn, Span, Unchanged, V
 use keyspan_seam::{ReadAt, Snapshot};
 
 use super::existing;
-use crate::constraint::{broken_key, key_exists};
 use crate::context::ClientContext;
 use crate::row::TableHandle;
+use crate::violation::Uniqueness;
 
 /// Keys whose hashes are kept, 16 bytes each.
 const REMEMBERED_MAX: usize = 1 << 20;
@@ -71,7 +71,7 @@ impl NewKeys {
         let columns: Vec<ScanColumn> = self.handle.table.key().map(|column| ScanColumn::Column(column.id)).collect();
         let found = self.snapshot.get(self.handle.relation.id, &keys, &columns).await?;
         if found.num_rows() > 0 {
-            return Err(key_exists(&self.handle.table, &self.handle.key(&found, 0)?));
+            return Err(Uniqueness::of_key(&self.handle.table).exists(&self.handle.key(&found, 0)?));
         }
         let encoded = self.handle.encoded_keys(&write.batch.columns()[..self.handle.key_len()])?;
         for (bytes, key) in encoded.iter().flatten().zip(keys) {
@@ -84,7 +84,7 @@ impl NewKeys {
         self.rows += 1;
         let hash = self.hashers.iter().fold(0, |all, hasher| all << 64 | u128::from(hasher.hash_one(bytes)));
         if self.seen.as_mut().is_some_and(|seen| !seen.insert(hash)) {
-            return Err(key_exists(&self.handle.table, &key));
+            return Err(Uniqueness::of_key(&self.handle.table).exists(&key));
         }
         if self.seen.as_ref().is_some_and(|seen| seen.len() > REMEMBERED_MAX) {
             self.seen = None;
@@ -115,9 +115,7 @@ impl NewKeys {
             let before = existing::count(context, &self.snapshot, relation, span.clone()).await?;
             let after = self.snapshot.with_writes(&batch)?;
             if existing::count(context, &after, relation, span.clone()).await? < before + self.rows {
-                let table = &self.handle.table;
-                let message = format!("duplicate key value violates unique constraint \"{}\"", table.key_name());
-                return Err(broken_key(table, message).with_detail("A key comes twice among the rows."));
+                return Err(Uniqueness::of_key(&self.handle.table).comes_twice());
             }
         }
         Ok(vec![Unchanged { relation, span, seq: self.snapshot.seq() }])

@@ -229,7 +229,7 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Va
     plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
     let mutations = plan.write(&row, &plan.cells.constant()?, &old);
     let locks = context.lock_blind(handle, &[key]).await?;
-    context.write(mutations, Vec::new(), locks).await?;
+    context.write(handle, mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", 1)))
 }
 

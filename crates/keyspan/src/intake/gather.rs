@@ -22,7 +22,7 @@ const IN_MEMORY: usize = 16 << 20;
 pub(crate) struct Gather {
     store: Arc<dyn Store>,
     stamp: Stamp,
-    /// For the rows, and for the static columns of their partitions.
+    /// For the rows, for the static columns of their partitions, and for the entries of unique indexes.
     parts: Vec<Part>,
     cells: Option<GatheredCells>,
     rows: u64,
@@ -47,12 +47,21 @@ impl Gather {
     /// For rows of this table, which may be one that is yet to be made.
     pub(crate) fn new(store: &Arc<dyn Store>, target: &TableHandle, stamp: Stamp) -> Gather {
         let statics = target.statics.iter().map(|statics| &statics.relation);
+        let entries = target.uniques.iter().map(|index| &index.entries);
+        Gather::of(store, std::iter::once(&target.relation).chain(statics).chain(entries), stamp)
+    }
+
+    /// For these relations.
+    pub(crate) fn of<'a>(
+        store: &Arc<dyn Store>,
+        relations: impl Iterator<Item = &'a Arc<RelationDef>>,
+        stamp: Stamp,
+    ) -> Gather {
         let part = |relation: &Arc<RelationDef>| {
             let relation = RelationDef::clone(relation);
             Part { relation, pending: Vec::new(), bytes: 0, load: None }
         };
-        let parts = std::iter::once(&target.relation).chain(statics).map(part).collect();
-        Gather { store: store.clone(), stamp, parts, cells: None, rows: 0 }
+        Gather { store: store.clone(), stamp, parts: relations.map(part).collect(), cells: None, rows: 0 }
     }
 
     /// Also takes cells of families.

@@ -20,11 +20,12 @@ use keyspan_model::{
 };
 use keyspan_query::{CompiledExprs, Zone};
 
-use crate::constraint::{Checks, null_value};
+use crate::constraint::Checks;
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::{Evaluator, assigned, compile, rows_without_columns};
 use crate::row::TableHandle;
+use crate::violation::null_value;
 
 pub(crate) use cells::{GatheredCells, Whole, before};
 

@@ -168,7 +168,7 @@ async fn of_one_key_in_two_batches_of_a_small_copy_the_later_row_wins() {
     for value in [9, 1] {
         let column = |value| std::sync::Arc::new(arrow::array::Int32Array::from(vec![value])) as arrow::array::ArrayRef;
         let batch = RecordBatch::try_new(target.schema().clone(), vec![column(3), column(value)]).expect("a batch");
-        target.push(&s, &batch).await.expect("a row");
+        target.push(&mut s, &batch).await.expect("a row");
     }
     target.finish(&mut s).await.expect("commits");
     assert_eq!(rows(&mut s, "SELECT v FROM t").await, ["1"]);

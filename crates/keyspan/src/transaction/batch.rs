@@ -3,7 +3,7 @@
 //! Inside a transaction a batch is one statement of it; by itself it is a transaction that APPLY BATCH commits. What its
 //! statements write waits here, so that the transaction's snapshots do not show it.
 
-use keyspan_model::{Error, ErrorKind, Result, Stamp, WriteBatch};
+use keyspan_model::{Error, ErrorKind, Mutation, Result, Stamp, WriteBatch};
 
 use super::Transaction;
 
@@ -66,6 +66,11 @@ impl Transaction {
     /// The BATCH that is open, if its statements do not see each other.
     pub(super) fn blind_batch(&self) -> Option<&OpenBatch> {
         self.batch.as_ref().filter(|batch| !batch.counter)
+    }
+
+    /// What the statements so far of an open BATCH write, if they do not see each other.
+    pub(crate) fn batched(&self) -> Option<&[Mutation]> {
+        self.blind_batch().map(|batch| batch.writes.mutations.as_slice())
     }
 
     /// The BATCH that is open.

@@ -169,6 +169,11 @@ impl Transaction {
         self.blind_batch().map_or(Stamp::Server(self.statement), OpenBatch::stamp)
     }
 
+    /// The running statement's write timestamp, but for one that a BATCH has of its own.
+    pub(crate) fn server_stamp(&self) -> Stamp {
+        Stamp::Server(self.statement)
+    }
+
     /// Adds a statement's writes. A load takes several statement numbers: the next statement comes after all of them.
     pub(crate) fn write(&mut self, mut batch: WriteBatch) {
         if let Some(open) = self.batch.as_mut().filter(|open| !open.is_of_counters()) {

@@ -15,8 +15,7 @@ use keyspan_query::{FamilyRead, family_field};
 use keyspan_seam::Snapshot;
 
 use super::FamilyCells;
-use crate::context::ClientContext;
-use crate::dml::change::ROWS_LOCKED_MAX;
+use crate::context::{ClientContext, ROWS_LOCKED_MAX};
 use crate::expression::Evaluator;
 use crate::locks::RowName;
 use crate::names::{columns_of, fold_case};

@@ -1,5 +1,7 @@
 //! Rows as values, in the order of the table's columns, and their conversion to mutations and Arrow.
 
+pub(crate) mod unique;
+
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use keyspan_seam::Snapshot;
 
 use crate::locks::RowName;
 use crate::names::columns_of;
+use unique::UniqueIndex;
 
 /// A row to write: one entry per column of the table; none leaves the cell alone.
 pub(crate) type NewRow = Vec<Option<Value>>;
@@ -33,6 +36,8 @@ pub(crate) struct TableHandle {
     pub(crate) schema: SchemaRef,
     /// The static columns, as a table with a row for each partition.
     pub(crate) statics: Option<Arc<TableHandle>>,
+    /// The unique indexes.
+    pub(crate) uniques: Arc<[UniqueIndex]>,
 }
 
 impl TableHandle {
@@ -49,7 +54,12 @@ impl TableHandle {
     fn of_relation(table: Arc<TableDef>, relation: RelationDef, statics: Option<Arc<TableHandle>>) -> TableHandle {
         let encoder = Arc::new(KeyEncoder::new(&relation.key));
         let fields: Vec<_> = table.columns.iter().map(|column| column.ty.field(&column.name, true)).collect();
-        TableHandle { schema: Arc::new(Schema::new(fields)), relation: Arc::new(relation), encoder, table, statics }
+        let uniques = match relation.kind {
+            RelationKind::Rows => UniqueIndex::all(&table),
+            _ => Arc::new([]),
+        };
+        let (schema, relation) = (Arc::new(Schema::new(fields)), Arc::new(relation));
+        TableHandle { schema, relation, encoder, table, statics, uniques }
     }
 
     /// Cells of a family as rows of this table.
