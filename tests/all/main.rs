@@ -21,5 +21,6 @@ mod predicate;
 mod queries;
 mod rollup;
 mod statics;
+mod temporary;
 mod unique;
 mod wire;

@@ -150,6 +150,19 @@ async fn a_snapshot_that_cannot_see_the_value_fails_at_its_commit() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_began_before_the_constraint_fails_at_its_commit() {
+    let database = Database::in_memory().unwrap();
+    let (mut one, mut two) = (database.session(), database.session());
+    one.execute("CREATE TABLE people (id int PRIMARY KEY, email text); INSERT INTO people VALUES (1, 'a')")
+        .await
+        .unwrap();
+    one.execute("BEGIN; INSERT INTO people VALUES (2, 'a')").await.unwrap();
+    two.execute("ALTER TABLE people ADD UNIQUE (email)").await.unwrap();
+    assert_eq!(one.execute("COMMIT").await.unwrap_err().sqlstate(), "40001");
+    assert_eq!(number(&mut one, "SELECT count(*) FROM people").await, 1);
+}
+
+#[tokio::test]
 async fn a_directory_that_is_opened_again_knows_what_is_unique() {
     let directory = tempfile::tempdir().unwrap();
     let options = || Options { store: StoreOptions::default(), ..Options::default() };

@@ -12,7 +12,7 @@ use crate::keyspace::option;
 use crate::reader::Reader;
 use crate::statement::{
     CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, ColumnSequence, CreateTable, CreateTableAs,
-    FamilyDefinition, ObjectName, PrimaryKey, SequenceOptions, SourceExpression, Statement, TableOption,
+    FamilyDefinition, ObjectName, OnCommit, PrimaryKey, SequenceOptions, SourceExpression, Statement, TableOption,
     UniqueDefinition,
 };
 use crate::{sequence, types};
@@ -35,17 +35,22 @@ struct Body {
     constraints: Constraints,
     clustering_order: Vec<ClusteringOrder>,
     options: Vec<TableOption>,
+    /// Of a temporary table.
+    on_commit: Option<OnCommit>,
 }
 
-/// `CREATE TABLE [IF NOT EXISTS] name …`.
+/// `CREATE [TEMP] TABLE [IF NOT EXISTS] name …`.
 pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.expect("create")?;
     // Safer than asked for.
     reader.eat("unlogged");
+    // PostgreSQL has but one kind, too.
+    reader.eat_any(&["local", "global"]);
+    let temporary = reader.eat_any(&["temp", "temporary"]).is_some();
     reader.expect("table")?;
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
     let name = reader.object_name()?;
-    let mut body = Body::default();
+    let mut body = Body { on_commit: temporary.then_some(OnCommit::PreserveRows), ..Body::default() };
     let has_list = *reader.token(0) == Token::LParen;
     if has_list {
         reader.parenthesized(|reader| element(reader, &mut body))?;
@@ -61,10 +66,20 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         let message = format!("column \"{}\" has no type", column.name);
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
-    let Body { columns, families, constraints, clustering_order, options, .. } = body;
+    let Body { columns, families, constraints, clustering_order, options, on_commit, .. } = body;
     let Constraints { primary_key, checks, uniques } = constraints;
-    let table =
-        CreateTable { name, if_not_exists, columns, families, primary_key, checks, uniques, clustering_order, options };
+    let table = CreateTable {
+        name,
+        if_not_exists,
+        columns,
+        families,
+        primary_key,
+        checks,
+        uniques,
+        clustering_order,
+        options,
+        on_commit,
+    };
     Ok(Statement::CreateTable(Box::new(table)))
 }
 
@@ -82,10 +97,19 @@ fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: B
         let error = Error::not_supported("UNIQUE in CREATE TABLE … AS is not supported").at(unique.position);
         return Err(error.with_hint("Write ALTER TABLE … ADD UNIQUE (…) afterwards."));
     }
-    let Body { constraints, clustering_order, options, .. } = Body { bare: Vec::new(), ..body };
+    let Body { constraints, clustering_order, options, on_commit, .. } = Body { bare: Vec::new(), ..body };
     let primary_key = constraints.primary_key;
-    let table =
-        CreateTableAs { name, if_not_exists, columns, primary_key, clustering_order, options, query, with_data };
+    let table = CreateTableAs {
+        name,
+        if_not_exists,
+        columns,
+        primary_key,
+        clustering_order,
+        options,
+        query,
+        with_data,
+        on_commit,
+    };
     Ok(Statement::CreateTableAs(Box::new(table)))
 }
 
@@ -336,6 +360,8 @@ fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
                 with_options(reader, body)?;
             }
         } else if reader.eat_all(&["without", "oids"]) {
+        } else if reader.at_all(&["on", "commit"]) {
+            on_commit(reader, body)?;
         } else if matches!(reader.word(0), Some("tablespace" | "inherits" | "partition")) {
             let word = reader.word(0).unwrap_or_default().to_uppercase();
             let error = reader.not_supported(format!("{word} of a table is not supported"));
@@ -344,6 +370,25 @@ fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
             return Ok(());
         }
     }
+}
+
+/// `ON COMMIT PRESERVE ROWS | DELETE ROWS | DROP`.
+fn on_commit(reader: &mut Reader, body: &mut Body) -> Result<()> {
+    let position = reader.position();
+    reader.expect_all(&["on", "commit"])?;
+    if body.on_commit.is_none() {
+        let message = "ON COMMIT can only be used on temporary tables";
+        return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(position));
+    }
+    body.on_commit = Some(match reader.eat_any(&["preserve", "delete", "drop"]) {
+        Some("drop") => OnCommit::Drop,
+        Some(word) => {
+            reader.expect("rows")?;
+            if word == "delete" { OnCommit::DeleteRows } else { OnCommit::PreserveRows }
+        }
+        None => return Err(reader.unexpected()),
+    });
+    Ok(())
 }
 
 /// `WITH CLUSTERING ORDER BY (…) AND option = value …`.

@@ -119,7 +119,8 @@ fn definitions() {
         ("TRUNCATE TABLE a, b", "Truncate"),
     ]);
     refuses(&[
-        ("CREATE TEMP TABLE t (a int)", ErrorKind::NotSupported, "temporary tables are", 1),
+        ("CREATE TEMP VIEW v AS SELECT 1", ErrorKind::NotSupported, "temporary views and sequences are", 1),
+        ("CREATE TABLE t (a int) ON COMMIT DROP", ErrorKind::InvalidTableDefinition, "temporary tables", 24),
         ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::InvalidTableDefinition, ": list<int>", 29),
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),
         ("CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT)", ErrorKind::NotSupported, "NULLS NOT DISTINCT", 30),

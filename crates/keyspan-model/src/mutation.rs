@@ -199,6 +199,16 @@ pub struct WriteBatch {
     pub relaxed: bool,
 }
 
+impl WriteBatch {
+    /// Leaves out what it writes to these relations, and what it expects of them.
+    pub fn forget(&mut self, relations: &[RelationId]) {
+        if !relations.is_empty() {
+            self.mutations.retain(|mutation| !relations.contains(&mutation.relation()));
+            self.unchanged.retain(|condition| !relations.contains(&condition.relation));
+        }
+    }
+}
+
 /// The result of applying a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {

@@ -22,6 +22,7 @@ use crate::intake::gather::Gather;
 use crate::intake::{GatheredCells, Intake};
 use crate::locks::HeldLocks;
 use crate::names;
+use crate::row::unique;
 use crate::session::Session;
 use crate::timer::StatementTimer;
 use keyspan_seam::ReadAt;
@@ -122,7 +123,9 @@ impl CopyIn {
         let (rows, mutations) = self.gathered().await?;
         if !mutations.is_empty() {
             let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
-            self.database.store().apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
+            let target = self.intake.target();
+            unique::check_known(&self.database.catalog(), target.relation.id, &target.entries())?;
+            context.apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
         }
         if let Some(keys) = &mut self.new_keys {
             keys.begin_again(context)?;

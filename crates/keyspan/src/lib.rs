@@ -24,7 +24,8 @@
 //!   definitions as text. `parameter`, `names`: what a statement's text names.
 //! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
 //!   table's rows as values, and what must be unique of them; `violation`: errors about them. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
-//!   `peer`: a session as the others see it, with `advisory` locks and [`channels`].
+//!   `temporary`: tables that go
+//!   with their session. `peer`: a session as the others see it, with `advisory` locks and [`channels`].
 //! - `context`: what the statements of one client run in, with its `transaction` and each open `cursor`.
 //! - `expression`, `constraint`, `query`, `point`, `intake`: what several families of statements use. [`prepared`]: a
 //!   statement with its parameter types, columns and plan.
@@ -78,6 +79,7 @@ pub mod session;
 mod set;
 pub mod settings;
 mod show;
+mod temporary;
 #[cfg(test)]
 mod tests;
 pub mod text;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast, quoted};
+use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TypeName, UserType, ViewDef, nearest};
 
 /// What a relation name stands for.
@@ -24,7 +25,7 @@ pub(crate) fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Opt
         table.or_else(|| catalog.view(keyspace, &name.name).cloned().map(TableOrView::View))
     };
     match &name.keyspace {
-        Some(keyspace) => in_keyspace(keyspace),
+        Some(keyspace) => in_keyspace(named_keyspace(path, keyspace)?),
         None => path.iter().find_map(|keyspace| in_keyspace(keyspace)),
     }
 }
@@ -67,8 +68,11 @@ pub(crate) fn table(catalog: &Catalog, path: &[String], name: &ObjectName) -> Re
 /// The keyspace in which a new object of this name is made.
 pub(crate) fn keyspace_for(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<String> {
     let keyspace = match &name.keyspace {
-        Some(keyspace) => keyspace,
-        None => match path.iter().find(|keyspace| catalog.keyspaces.contains_key(*keyspace)) {
+        Some(keyspace) => named_keyspace(path, keyspace).ok_or_else(|| {
+            let message = format!("\"{keyspace}\" is not the temporary schema of this session");
+            Error::new(ErrorKind::UndefinedSchema, message).with_hint("Write CREATE TEMP TABLE.")
+        })?,
+        None => match path.iter().find(|own| !is_temporary(own) && catalog.keyspaces.contains_key(*own)) {
             Some(keyspace) => keyspace,
             None => {
                 let error = Error::new(ErrorKind::UndefinedSchema, "no keyspace has been selected to create in");
@@ -76,12 +80,12 @@ pub(crate) fn keyspace_for(catalog: &Catalog, path: &[String], name: &ObjectName
             }
         },
     };
-    if SYSTEM.contains(&keyspace.as_str()) {
+    if SYSTEM.contains(&keyspace) {
         let message = format!("permission denied to create \"{}\"", display(name));
         return Err(Error::new(ErrorKind::Unauthorized, message));
     }
     expect_keyspace(catalog, keyspace)?;
-    Ok(keyspace.clone())
+    Ok(keyspace.to_string())
 }
 
 /// Fails with 3F000 unless the keyspace exists.

@@ -10,7 +10,7 @@ use keyspan_store::{EmbeddedStore, StoreOptions};
 
 use crate::database::Database;
 use crate::settings::DATA_DIRECTORY;
-use crate::{names, rollup};
+use crate::{names, rollup, temporary};
 
 /// How a database is opened.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +64,7 @@ impl Database {
     fn over(store: Arc<dyn Store>, embedded: Option<Arc<EmbeddedStore>>, options: Options) -> Result<Database> {
         let Options { store: StoreOptions { clock, background, threads, .. }, mut query } = options;
         query.parser.get_or_insert(names::parse_query);
+        temporary::remove_left_over(&store)?;
         let database = Database::new(store, embedded, clock, QueryEngine::new(query)?, background && threads);
         if database.catalog().views.values().any(|view| view.rollup.is_some()) {
             rollup::begin(&database)?;

@@ -8,6 +8,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_query::{Peers, SettingChange};
 
 use crate::context::ClientContext;
+use crate::ddl;
 use crate::names::{self, fold_case};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::peer::Act;
@@ -127,13 +128,14 @@ pub(crate) fn reset(context: &mut ClientContext, name: Option<&str>) -> Result<O
 }
 
 /// `DISCARD`.
-pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outcome> {
+pub(crate) async fn discard(context: &mut ClientContext, what: Discard) -> Result<Outcome> {
     Ok(Outcome::done(Tag::plain(match what {
         Discard::All => {
             if context.in_transaction_block() {
                 let message = "DISCARD ALL cannot run inside a transaction block";
                 return Err(Error::new(ErrorKind::ActiveTransaction, message));
             }
+            ddl::temporary::discard(context).await?;
             context.cursors.clear();
             context.sequences.discard();
             context.peer.act(Act::Unlisten(None))?;
@@ -147,7 +149,10 @@ pub(crate) fn discard(context: &mut ClientContext, what: Discard) -> Result<Outc
             context.sequences.discard();
             "DISCARD SEQUENCES"
         }
-        Discard::Temporary => "DISCARD TEMP",
+        Discard::Temporary => {
+            ddl::temporary::discard(context).await?;
+            "DISCARD TEMP"
+        }
     })))
 }
 

@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Describe, ObjectName, Show};
 use keyspan_model::array::array_of;
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 
 use crate::context::ClientContext;
@@ -163,7 +164,8 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
         Describe::Schema => catalog.keyspaces.keys().flat_map(|keyspace| everything_of(keyspace)).collect(),
         Describe::Keyspaces => catalog.keyspaces.keys().map(|name| row(name, "keyspace", name, "")).collect(),
         Describe::Keyspace(name) => {
-            let current = context.settings.search_path().into_iter().find(|k| catalog.keyspaces.contains_key(k));
+            let path = context.settings.search_path().into_iter().filter(|keyspace| !is_temporary(keyspace));
+            let current = path.into_iter().find(|keyspace| catalog.keyspaces.contains_key(keyspace));
             let name = name.clone().or(current).unwrap_or_default();
             names::expect_keyspace(&catalog, &name)?;
             everything_of(&name)

@@ -12,6 +12,7 @@ use keyspan_seam::Caps;
 use crate::context::ClientContext;
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
+use crate::row::unique;
 use crate::transaction::{Ended, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
@@ -289,11 +290,17 @@ fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -
 
 /// Writes everything in one step. Whatever happens, the transaction is over.
 async fn finish(context: &mut ClientContext) -> Result<()> {
-    let Some(transaction) = context.transaction.take() else { return Ok(()) };
+    let Some(mut transaction) = context.transaction.take() else { return Ok(()) };
+    if let Some(keyspace) = context.settings.temporary() {
+        transaction.end_temporary(keyspace, &context.database.store().catalog());
+    }
+    let committed = context.database.store().catalog();
+    let known = transaction.uniques().try_for_each(|(rows, known)| unique::check_known(&committed, rows, known));
     let ended = transaction.end(context.settings.relaxed_durability());
     let Ended { catalog, mut batch, locks, settings: before, local } = ended;
     batch.mutations.extend(context.sequences.end_transaction(catalog.as_ref().map(|(_, catalog)| &**catalog)));
     let result = match catalog {
+        _ if known.is_err() => known,
         Some((base, catalog)) => {
             let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
             changed.map(drop).map_err(concurrent_change)

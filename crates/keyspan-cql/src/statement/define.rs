@@ -116,6 +116,19 @@ pub struct CreateTable {
     pub clustering_order: Vec<ClusteringOrder>,
     /// All other options.
     pub options: Vec<TableOption>,
+    /// Of a temporary table: what COMMIT does with it.
+    pub on_commit: Option<OnCommit>,
+}
+
+/// What COMMIT does with a temporary table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCommit {
+    /// Nothing.
+    PreserveRows,
+    /// Deletes its rows.
+    DeleteRows,
+    /// Drops it.
+    Drop,
 }
 
 /// One column of a CREATE TABLE or ALTER TABLE ADD.
@@ -234,6 +247,8 @@ pub struct CreateTableAs {
     pub query: Query,
     /// False for `WITH NO DATA`.
     pub with_data: bool,
+    /// Of a temporary table: what COMMIT does with it.
+    pub on_commit: Option<OnCommit>,
 }
 
 /// `CREATE [OR REPLACE] VIEW name [(columns)] AS query`.

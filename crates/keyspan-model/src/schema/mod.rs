@@ -8,6 +8,7 @@
 
 pub mod rights;
 pub mod sequence;
+pub mod temporary;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
+use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
 
 use super::{analyzed, output_schema, plan_view};
@@ -99,7 +100,7 @@ pub fn find(catalog: &Catalog, search_path: &[String], schema: Option<&str>, nam
         table.or_else(|| catalog.view(keyspace, name).cloned().map(Named::View))
     };
     match schema {
-        Some(schema) => within(schema),
+        Some(schema) => within(named_keyspace(search_path, schema)?),
         None => search_path.iter().find_map(|keyspace| within(keyspace)),
     }
 }
@@ -222,7 +223,9 @@ impl Names<'_> {
         if let Some(near) = nearest(name, tables.chain(views)) {
             return error.with_hint(format!("Perhaps you meant \"{near}\"."));
         }
-        let elsewhere = catalog.tables.values().find(|table| schema.is_none() && table.name == name);
+        let elsewhere = catalog.tables.values();
+        let mut elsewhere = elsewhere.filter(|table| schema.is_none() && !is_temporary(&table.keyspace));
+        let elsewhere = elsewhere.find(|table| table.name == name);
         match elsewhere {
             Some(table) => {
                 error.with_hint(format!("There is one in keyspace \"{0}\": write {0}.{name}.", table.keyspace))

@@ -72,11 +72,16 @@ pub struct SessionInfo {
 }
 
 impl QueryContext {
-    /// The catalog as system tables and functions show it: without tables and views that the principal has no right to.
+    /// The catalog as system tables and functions show it: without tables and views that the principal has no right
+    /// to, and without temporary tables of other sessions.
     pub(crate) fn shown_catalog(&self) -> Arc<Catalog> {
         let catalog = self.snapshot.catalog();
+        let catalog = match catalog.without_temporary_of_others(&self.search_path) {
+            Some(shown) => Arc::new(shown),
+            None => catalog.clone(),
+        };
         match catalog.rights.is_superuser(self.info.principal) {
-            true => catalog.clone(),
+            true => catalog,
             false => Arc::new(catalog.seen_by(self.info.principal)),
         }
     }

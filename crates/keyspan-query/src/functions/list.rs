@@ -13,6 +13,7 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::{bounds, expand, identifier, series};
@@ -159,8 +160,9 @@ impl ScalarUDFImpl for ListFunction {
 fn schemas(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let facts = Facts::of(&args.config_options);
     let implicit = matches!(&args.args[0], ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))));
-    let system = implicit.then(|| "pg_catalog".to_owned());
-    let names = system.into_iter().chain(facts.search_path.iter().cloned());
+    let (own, path): (Vec<_>, Vec<_>) = facts.search_path.iter().cloned().partition(|name| is_temporary(name));
+    let system = own.into_iter().chain(["pg_catalog".to_owned()]).filter(|_| implicit);
+    let names = system.chain(path);
     let names: Vec<ScalarValue> = names.map(|name| ScalarValue::Utf8View(Some(name))).collect();
     Ok(ColumnarValue::Scalar(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View))))
 }

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Code, Overload, Parameter};
@@ -45,7 +46,8 @@ pub fn functions() -> Vec<Overload> {
     }
     add("session_user", &[], C::Text, |call, _| Ok(Value::Text(call.facts.info.session_user.clone())));
     add("current_schema", &[], C::Text, |call, _| {
-        Ok(call.facts.search_path.first().map_or(Value::Null, |schema| Value::Text(schema.clone())))
+        let mut path = call.facts.search_path.iter().filter(|schema| !is_temporary(schema));
+        Ok(path.next().map_or(Value::Null, |schema| Value::Text(schema.clone())))
     });
     add("current_setting", &[T], C::Text, |call, v| setting(call, text(&v[0])?, false));
     add("current_setting", &[T, B], C::Text, |call, v| setting(call, text(&v[0])?, v[1] == Value::Boolean(true)));

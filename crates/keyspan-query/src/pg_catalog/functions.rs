@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnType, Error, ErrorKind, IndexDef, Result, TableDef, Value};
 
 use super::definition::{format_type, type_of_name, type_of_oid};
@@ -152,7 +153,12 @@ fn nothing(all: &mut Vec<Overload>) {
         add(name, &[N, B], C::Text, null);
     }
     add("pg_relation_is_publishable", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
-    add("pg_my_temp_schema", &[], C::BigInt, |_, _| Ok(Value::BigInt(0)));
+    add("pg_my_temp_schema", &[], C::BigInt, |call, _| {
+        let source = Source::of(&call.facts);
+        let own = source.search_path.iter().find(|keyspace| is_temporary(keyspace));
+        let oid = own.and_then(|keyspace| source.namespaces().get(keyspace).copied());
+        Ok(Value::BigInt(oid.unwrap_or(0)))
+    });
     add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
     add("obj_description", &[N], C::Text, null);
     add("pg_tablespace_location", &[N], C::Text, |_, _| Ok(Value::Text(String::new())));

@@ -1,6 +1,7 @@
 //! The rows of `information_schema`: tables, columns, schemas, keys, checks.
 
 use arrow::datatypes::Schema;
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnDef, ColumnType, Identity, Principal, TableDef};
 
 use super::definition::{column_type, format_type, type_of_oid};
@@ -56,7 +57,8 @@ fn tables(source: &Source) -> Vec<Row> {
         relation(source, table.schema, table.name).with("table_type", kind).with("is_insertable_into", "NO")
     });
     let own = source.catalog.tables.values().map(|table| {
-        let row = relation(source, &table.keyspace, &table.name).with("table_type", "BASE TABLE");
+        let kind = if is_temporary(&table.keyspace) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+        let row = relation(source, &table.keyspace, &table.name).with("table_type", kind);
         row.with("is_insertable_into", "YES")
     });
     // Materialized views too, unlike Postgres: programs that look here for what they can read are to find them.

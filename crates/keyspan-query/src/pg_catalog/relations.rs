@@ -1,6 +1,7 @@
 //! Rows about tables, views, columns, keys, constraints and types.
 
 use arrow::datatypes::Schema;
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Identity, IndexDef, Object, TableDef, TableId, ViewDef};
 
 use super::definition::{
@@ -69,6 +70,7 @@ fn classes(source: &Source) -> Vec<Row> {
                 .with("reltype", row_type_oid(table.id))
                 .with("relam", TABLE_METHOD)
                 .with("relfilenode", table_oid(table.id))
+                .with("relpersistence", if is_temporary(&table.keyspace) { "t" } else { "p" })
                 .with("relhasindex", has_key(table) || !table.indexes.is_empty())
                 .with("relchecks", table.checks.len()),
         );

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use keyspan_model::schema::temporary::temporary_keyspace;
 use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
 use keyspan_query::{Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
@@ -25,6 +26,7 @@ use crate::reads::{CountedSnapshot, ReadTotals};
 use crate::row::TableHandle;
 use crate::sequences::SessionSequences;
 use crate::settings::Settings;
+use crate::temporary::TemporaryTables;
 use crate::transaction::Transaction;
 
 pub(crate) use principal::{denied, expect_role};
@@ -55,6 +57,8 @@ pub(crate) struct ClientContext {
     pub(crate) reads: Arc<ReadTotals>,
     /// The numbers of sequences, and those that this client got last.
     pub(crate) sequences: Arc<SessionSequences>,
+    /// The temporary tables, which go with the context.
+    temporary: TemporaryTables,
     /// What statements need of the tables that they last used.
     tables: HashMap<TableId, TableHandle>,
     /// The snapshot of the running statement, once it has asked for it.
@@ -87,6 +91,7 @@ impl ClientContext {
             planning: Duration::ZERO,
             reads: Arc::default(),
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
+            temporary: TemporaryTables::none(&database),
             tables: HashMap::new(),
             snapshot: None,
             info: None,
@@ -96,6 +101,14 @@ impl ClientContext {
             database_name: "keyspan".into(),
             database,
         }
+    }
+
+    /// The keyspace of the client's temporary tables, of which there will be one.
+    pub(crate) fn begin_temporary(&mut self) -> String {
+        let keyspace = temporary_keyspace(self.id);
+        self.settings.set_temporary(keyspace.clone());
+        self.temporary.begin(keyspace.clone());
+        keyspace
     }
 
     /// Begins a statement.

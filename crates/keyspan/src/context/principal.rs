@@ -105,9 +105,14 @@ impl ClientContext {
         Err(denied(format!("permission denied for table {}", table.name)))
     }
 
-    /// The catalog without tables and views that the statement's principal has no right to.
+    /// The catalog without tables and views that the statement's principal has no right to, and without temporary
+    /// tables of others.
     pub(crate) fn shown_catalog(&self) -> Arc<Catalog> {
         let catalog = self.catalog();
+        let catalog = match catalog.without_temporary_of_others(&self.settings.search_path()) {
+            Some(shown) => Arc::new(shown),
+            None => catalog,
+        };
         match catalog.rights.is_superuser(self.principal) {
             true => catalog,
             false => Arc::new(catalog.seen_by(self.principal)),

@@ -51,6 +51,7 @@ impl ClientContext {
         mut unchanged: Vec<Unchanged>,
         mut locks: HeldLocks,
     ) -> Result<()> {
+        self.note_uniques(handle);
         if !unique::is_checked(handle, &mutations) {
             return self.write_checked(mutations, unchanged, locks).await;
         }
@@ -70,6 +71,14 @@ impl ClientContext {
         self.write_checked(mutations.into_iter().chain(kept.mutations).collect(), unchanged, locks).await
     }
 
+    /// Notes what must be unique of a table that the open transaction writes to, so that COMMIT finds what others have
+    /// added to that.
+    pub(crate) fn note_uniques(&mut self, handle: &TableHandle) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.note_uniques(handle.relation.id, handle.entries());
+        }
+    }
+
     /// Writes what needs no further check.
     pub(crate) async fn write_checked(
         &mut self,
@@ -87,8 +96,18 @@ impl ClientContext {
                 transaction.keep(locks);
                 Ok(())
             }
-            None if batch.mutations.is_empty() => Ok(()),
-            None => self.database.store().apply(batch).await.map(drop),
+            None => self.apply(batch).await,
         }
+    }
+
+    /// Writes at once. What COMMIT deletes of temporary tables is not written at all.
+    pub(crate) async fn apply(&self, mut batch: WriteBatch) -> Result<()> {
+        if let Some(keyspace) = self.settings.temporary() {
+            batch.forget(&self.catalog().emptied_at_commit(keyspace));
+        }
+        if batch.mutations.is_empty() {
+            return Ok(());
+        }
+        self.database.store().apply(batch).await.map(drop)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, RoleName};
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
@@ -288,6 +289,9 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     depend::check_no_views(catalog, table.id, &format!("rename table {}", table.name))?;
     let keyspace = keyspace.unwrap_or(&table.keyspace).to_string();
     let name = name.unwrap_or(&table.name).to_string();
+    if keyspace != table.keyspace && (is_temporary(&keyspace) || is_temporary(&table.keyspace)) {
+        return Err(Error::not_supported("cannot move objects into or out of temporary schemas"));
+    }
     names::expect_keyspace(catalog, &keyspace)?;
     let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
     check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;

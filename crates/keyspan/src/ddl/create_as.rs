@@ -8,11 +8,10 @@ use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBa
 use keyspan_query::PlannedQuery;
 
 use super::table::{NewColumn, NewTable, is_taken, no_key_notice};
-use super::{Check, TRIES_MAX, check_free, install, kept_changing, skipping, user_type};
+use super::{TRIES_MAX, check_free, install, kept_changing, skipping, temporary, user_type};
 use crate::context::ClientContext;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
-use crate::names;
 use crate::outcome::{Outcome, Tag};
 use crate::query;
 use crate::row::TableHandle;
@@ -25,7 +24,7 @@ pub(crate) async fn run(
 ) -> Result<Outcome> {
     let path = context.settings.search_path();
     let catalog = context.catalog();
-    let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
+    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit)?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
         skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE AS")));
@@ -43,7 +42,7 @@ pub(crate) async fn run(
     };
     let draft = shape.build(&mut Catalog::initial())?;
     let rows = fill(context, statement, &shape, &planned, parameters).await?;
-    if statement.primary_key.is_none() {
+    if statement.primary_key.is_none() && statement.on_commit.is_none() {
         context.notice(no_key_notice(&draft));
     }
     Ok(Outcome::done(Tag::counted("SELECT", rows)))
@@ -61,17 +60,24 @@ async fn fill(
     for _ in 0..TRIES_MAX {
         let before = context.catalog();
         let mut next = (*before).clone();
-        names::expect_keyspace(&next, &shape.keyspace)?;
+        temporary::expect_keyspace(&mut next, &shape.keyspace, statement.on_commit)?;
         check_free(&next, &shape.keyspace, &statement.name)?;
         let mut table = shape.build(&mut next)?;
         user_type::settle(&next, &mut table)?;
+        temporary::note(&mut table, statement.on_commit);
         let table: Arc<TableDef> = Arc::new(table);
         next.tables.insert(table.id, table.clone());
         let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();
         let mutations = gather.finish().await?;
-        let batch = WriteBatch { mutations, ..WriteBatch::default() };
-        if install(context, &before, next, Some(batch), Check::ByDifference).await? {
+        let mut batch = WriteBatch { mutations, ..WriteBatch::default() };
+        if context.transaction.is_none() {
+            batch.forget(&next.emptied_at_commit(&shape.keyspace));
+        }
+        let check = temporary::check(statement.on_commit);
+        if temporary::goes_at_once(context, statement.on_commit)
+            || install(context, &before, next, Some(batch), check).await?
+        {
             return Ok(rows);
         }
     }

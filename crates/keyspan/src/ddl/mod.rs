@@ -21,6 +21,7 @@ pub(crate) mod role;
 pub(crate) mod sequence;
 mod statics;
 pub(crate) mod table;
+pub(crate) mod temporary;
 mod unique;
 pub(crate) mod user_type;
 mod validate;

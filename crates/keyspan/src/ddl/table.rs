@@ -10,10 +10,11 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
 };
 
-use super::{change, check_free, family, option, sequence, skipping, statics, unique, user_type, validate};
+use super::{
+    change_with, check_free, family, option, sequence, skipping, statics, temporary, unique, user_type, validate,
+};
 use crate::advice;
 use crate::context::ClientContext;
-use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 
 /// Columns of one table at most, as in PostgreSQL.
@@ -23,7 +24,7 @@ const COLUMNS_MAX: usize = 1_600;
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable) -> Result<Outcome> {
     let path = context.settings.search_path();
     let catalog = context.catalog();
-    let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
+    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit)?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
         skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
@@ -51,26 +52,32 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         validate::check(context, &draft, &check.check)?;
         statics::check_condition(&draft, &check.check.expression)?;
     }
-    let created = change(context, |catalog| {
+    if temporary::goes_at_once(context, statement.on_commit) {
+        return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
+    }
+    let created = change_with(context, temporary::check(statement.on_commit), |catalog| {
         if statement.if_not_exists && is_taken(catalog, &shape.keyspace, &shape.name) {
             return Ok(false);
         }
-        names::expect_keyspace(catalog, &shape.keyspace)?;
+        temporary::expect_keyspace(catalog, &shape.keyspace, statement.on_commit)?;
         check_free(catalog, &shape.keyspace, &statement.name)?;
         let mut table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
         user_type::settle(catalog, &mut table)?;
         sequence::attach(catalog, &mut table, &shape.columns)?;
         unique::attach(catalog, &mut table, &statement.uniques)?;
+        temporary::note(&mut table, statement.on_commit);
         catalog.tables.insert(table.id, Arc::new(table));
         Ok(true)
     });
     if !created.await? {
         skipping(context, "relation", &shape.name);
-    } else if statement.primary_key.is_none() {
-        context.notice(no_key_notice(&draft));
-    } else {
-        let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.name)?;
-        advice::notify(context, &table);
+    } else if statement.on_commit.is_none() {
+        // Temporary tables are gone before their keys hurt.
+        match context.catalog().table(&shape.keyspace, &shape.name).cloned() {
+            _ if statement.primary_key.is_none() => context.notice(no_key_notice(&draft)),
+            Some(table) => advice::notify(context, &table),
+            None => {}
+        }
     }
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }

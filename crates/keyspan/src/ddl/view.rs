@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use keyspan_cql::CreateView;
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
-use super::{change, check_free, depend, exists, materialized, skipping, table};
+use super::{change, check_free, depend, exists, materialized, skipping, table, temporary};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
@@ -56,7 +57,7 @@ pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, 
         name: statement.name.name.clone(),
         columns: statement.columns.clone(),
         sql: statement.query.text.clone(),
-        search_path,
+        search_path: search_path.into_iter().filter(|keyspace| !is_temporary(keyspace)).collect(),
         rollup: None,
     }
 }
@@ -83,6 +84,7 @@ fn is_materialized(view: &Arc<ViewDef>) -> bool {
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.
 pub(super) async fn plan_checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
+    temporary::check_not_read(context, &statement.query.query)?;
     let planned = query::plan(context, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));

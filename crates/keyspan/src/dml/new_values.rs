@@ -63,8 +63,12 @@ impl std::fmt::Debug for NewValues {
 impl NewValues {
     /// For rows of this table; none if nothing of it is unique but its key.
     pub(crate) fn wanted(context: &mut ClientContext, handle: &TableHandle) -> Result<Option<NewValues>> {
+        context.note_uniques(handle);
         if handle.uniques.is_empty() {
             return Ok(None);
+        }
+        if context.transaction.as_ref().is_some_and(|transaction| transaction.batched().is_some()) {
+            return Err(unique::not_in_batch());
         }
         Ok(Some(NewValues {
             handle: handle.clone(),

@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, value_at};
 use keyspan_model::{
-    CellWrite, Check, ColumnDef, ColumnId, ColumnRole, Error, FamilyDef, KeyEncoder, Mutation, RelationDef,
+    CellWrite, Check, ColumnDef, ColumnId, ColumnRole, Error, FamilyDef, KeyEncoder, Mutation, RelationDef, RelationId,
     RelationKind, Result, RowDelete, RowWrite, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
 };
 use keyspan_query::StaticsRead;
@@ -95,6 +95,11 @@ impl TableHandle {
     /// The columns that rows hold: all but static ones, with their places.
     fn stored(&self) -> impl Iterator<Item = (usize, &ColumnDef)> {
         self.table.columns.iter().enumerate().filter(|(_, column)| column.role != ColumnRole::Static)
+    }
+
+    /// The relations of the unique indexes.
+    pub(crate) fn entries(&self) -> Vec<RelationId> {
+        self.uniques.iter().map(|index| index.entries.id).collect()
     }
 
     /// The row's name among locks.

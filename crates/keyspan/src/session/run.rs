@@ -233,7 +233,7 @@ impl Session {
             Statement::Use(keyspace) => set::use_keyspace(context, keyspace),
             Statement::Set(statement) => set::set(context, statement),
             Statement::Reset(name) => set::reset(context, name.as_deref()),
-            Statement::Discard(what) => self.discard(*what),
+            Statement::Discard(what) => self.discard(*what).await,
             Statement::SetTransaction(statement) => transaction_control::set(context, statement),
             Statement::Begin(modes) => transaction_control::begin(context, *modes),
             Statement::BeginBatch(statement) => transaction_control::begin_batch(context, statement, parameters),
@@ -271,8 +271,8 @@ impl Session {
         explain::answer(lines)
     }
 
-    fn discard(&mut self, what: Discard) -> Result<Outcome> {
-        let outcome = set::discard(&mut self.context, what)?;
+    async fn discard(&mut self, what: Discard) -> Result<Outcome> {
+        let outcome = set::discard(&mut self.context, what).await?;
         if what == Discard::All {
             self.statements.clear();
         }

@@ -23,6 +23,8 @@ pub struct Settings {
     values: BTreeMap<String, String>,
     /// What RESET goes back to where it is not the definition's default: the connection's start-up values.
     initial: BTreeMap<String, String>,
+    /// The keyspace of the session's temporary tables, if it has had any.
+    temporary: Option<String>,
 }
 
 impl Default for Settings {
@@ -35,7 +37,7 @@ impl Settings {
     /// The defaults.
     pub fn new() -> Settings {
         let values = DEFINITIONS.iter().map(|d| (d.key(), d.default.to_string())).collect();
-        Settings { values, initial: BTreeMap::new() }
+        Settings { values, initial: BTreeMap::new(), temporary: None }
     }
 
     /// The value of a setting as SHOW prints it, by name in any case.
@@ -170,10 +172,22 @@ impl Settings {
             .collect()
     }
 
-    /// Keyspaces in which unqualified names are looked up, in order; `"$user"` left out.
+    /// Keyspaces in which unqualified names are looked up, in order; first that of the session's temporary tables, if
+    /// it has any; `"$user"` left out.
     pub fn search_path(&self) -> Vec<String> {
         let path = self.values.get("search_path").map_or("", String::as_str);
-        value::names(path).into_iter().filter(|name| name != "$user").collect()
+        let own = |name: &String| !matches!(name.as_str(), "$user" | "pg_temp");
+        self.temporary.iter().cloned().chain(value::names(path).into_iter().filter(own)).collect()
+    }
+
+    /// The keyspace of the session's temporary tables, if it has had any.
+    pub(crate) fn temporary(&self) -> Option<&str> {
+        self.temporary.as_deref()
+    }
+
+    /// Says which keyspace has the session's temporary tables.
+    pub(crate) fn set_temporary(&mut self, keyspace: String) {
+        self.temporary = Some(keyspace);
     }
 
     /// The session's time zone: an IANA name or an offset.

@@ -13,6 +13,7 @@ mod batch;
 mod savepoint;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspan_cql::{IsolationLevel, TransactionModes};
@@ -57,6 +58,8 @@ pub(crate) struct Transaction {
     reads: Arc<Mutex<Vec<Unchanged>>>,
     /// A BATCH that is open.
     batch: Option<OpenBatch>,
+    /// For the rows of each table that is written: the relations of its unique indexes.
+    uniques: BTreeMap<RelationId, Vec<RelationId>>,
 }
 
 /// What a transaction leaves when it ends.
@@ -93,6 +96,7 @@ impl Transaction {
             fixed: None,
             reads: Arc::default(),
             batch: None,
+            uniques: BTreeMap::new(),
         }
     }
 
@@ -245,6 +249,30 @@ impl Transaction {
         let live = |mutation: &&Mutation| catalog.relation(mutation.relation()).is_some();
         let mutations = self.writes.mutations.iter().filter(live).cloned().collect();
         WriteBatch { mutations, unchanged: Vec::new(), relaxed: true }
+    }
+
+    /// Notes the relations of a table's unique indexes.
+    pub(crate) fn note_uniques(&mut self, rows: RelationId, entries: Vec<RelationId>) {
+        self.uniques.insert(rows, entries);
+    }
+
+    /// What is written, with the relations of its unique indexes.
+    pub(crate) fn uniques(&self) -> impl Iterator<Item = (RelationId, &[RelationId])> {
+        self.uniques.iter().map(|(rows, entries)| (*rows, entries.as_slice()))
+    }
+
+    /// Does what ON COMMIT says of the temporary tables in this keyspace; `committed` is the catalog as others see it.
+    pub(crate) fn end_temporary(&mut self, keyspace: &str, committed: &Arc<Catalog>) {
+        let catalog = self.catalog().unwrap_or(committed).clone();
+        self.writes.forget(&catalog.emptied_at_commit(keyspace));
+        let dropped = catalog.dropped_at_commit(keyspace);
+        if !dropped.is_empty() {
+            let mut next = (*catalog).clone();
+            next.tables.retain(|id, _| !dropped.contains(id));
+            next.forget_sequences_of_dropped();
+            next.forget_rights_of_dropped();
+            self.set_catalog(committed.version, next);
+        }
     }
 
     /// The settings as BEGIN found them.
