@@ -65,12 +65,12 @@ async fn bulk_insert_is_all_or_nothing() {
             .expect("fits")
     };
     let mut bulk = s.bulk_insert(&name, &columns).expect("begins");
-    bulk.push(&s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
-    assert_eq!(bulk.push(&s, &batch(vec![3], vec![None])).await.expect_err("a null").sqlstate(), "23502");
+    bulk.push(&mut s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
+    assert_eq!(bulk.push(&mut s, &batch(vec![3], vec![None])).await.expect_err("a null").sqlstate(), "23502");
     drop(bulk);
     assert!(rows(&mut s, "SELECT * FROM t").await.is_empty());
     let mut bulk = s.bulk_insert(&name, &columns).expect("begins");
-    bulk.push(&s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
+    bulk.push(&mut s, &batch(vec![1, 2], vec![Some("a"), Some("b")])).await.expect("takes");
     assert_eq!(bulk.finish(&mut s).await, Ok(2));
     assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1 a 3", "2 b 3"]);
 }
