@@ -1,8 +1,8 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with five differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with seven differences.
 //!
 //! CONTAINS is an operator, CQL's literals of collections and user types are expressions (`nested`), geometric types are
-//! off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), and expressions are
-//! metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
+//! off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), BETWEEN may be
+//! SYMMETRIC, joins nest without parentheses where [`crate::form`] finds that they do, and expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which takes
 //! exponential time on some nested input. Beyond a number of steps in proportion to the text it stops.
 
 use std::any::TypeId;
@@ -28,12 +28,23 @@ pub(crate) struct KeyspanDialect {
     postgres: PostgreSqlDialect,
     /// Expressions that may still be begun.
     steps: Cell<usize>,
+    /// Whether `a JOIN b JOIN c ON … ON …` nests.
+    nested_joins: bool,
 }
 
 impl KeyspanDialect {
     /// The dialect for a statement of so many tokens.
     pub(crate) fn new(tokens: usize) -> Self {
-        KeyspanDialect { postgres: PostgreSqlDialect {}, steps: Cell::new(20_000 + tokens.saturating_mul(64)) }
+        KeyspanDialect {
+            postgres: PostgreSqlDialect {},
+            steps: Cell::new(20_000 + tokens.saturating_mul(64)),
+            nested_joins: false,
+        }
+    }
+
+    /// The same for a statement whose joins nest without parentheses, or do not.
+    pub(crate) fn nesting_joins(self, nested_joins: bool) -> Self {
+        KeyspanDialect { nested_joins, ..self }
     }
 }
 
@@ -99,13 +110,17 @@ impl Dialect for KeyspanDialect {
         }
     }
 
-    /// CQL's CONTAINS; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
+    /// CQL's CONTAINS; BETWEEN SYMMETRIC; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
     /// side.
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         if let Some(key) = contains(parser) {
             (0..if key { 2 } else { 1 }).for_each(|_| parser.advance_token());
             let right = parser.parse_subexpr(self.prec_value(Precedence::Like)).map(nested::tuples);
             return Some(right.map(|right| if key { has_key(expr, right) } else { has_value(expr, right) }));
+        }
+        if let Some(negated) = between_symmetric(parser) {
+            (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());
+            return Some(symmetric(parser, expr, negated));
         }
         let tokens = parser.peek_tokens_ref::<4>();
         let keyword = |at: usize, keyword| matches!(&tokens[at].token, Token::Word(word) if word.keyword == keyword);
@@ -127,6 +142,10 @@ impl Dialect for KeyspanDialect {
         false
     }
 
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        !self.nested_joins
+    }
+
     fn supports_settings(&self) -> bool {
         true
     }
@@ -142,6 +161,32 @@ impl Dialect for KeyspanDialect {
         supports_notnull_operator supports_interval_options supports_comma_separated_trim
         supports_xml_expressions
     }
+}
+
+/// Whether `[NOT] BETWEEN SYMMETRIC` comes next, and NOT with it.
+fn between_symmetric(parser: &Parser) -> Option<bool> {
+    let tokens = parser.peek_tokens_ref::<3>();
+    let is = |at: usize, name: &str| crate::budget::bare(&tokens[at].token) == Some(name);
+    match () {
+        () if is(0, "between") && is(1, "symmetric") => Some(false),
+        () if is(0, "not") && is(1, "between") && is(2, "symmetric") => Some(true),
+        () => None,
+    }
+}
+
+/// `x BETWEEN SYMMETRIC a AND b` as `(x BETWEEN a AND b OR x BETWEEN b AND a)`.
+fn symmetric(parser: &mut Parser, expr: &Expr, negated: bool) -> Result<Expr, ParserError> {
+    let precedence = PostgreSqlDialect {}.prec_value(Precedence::Between);
+    let low = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword_is(Keyword::AND)?;
+    let high = parser.parse_subexpr(precedence)?;
+    let between = |low: &Expr, high: &Expr| {
+        let (expr, low, high) = (Box::new(expr.clone()), Box::new(low.clone()), Box::new(high.clone()));
+        Box::new(Expr::Between { expr, negated, low, high })
+    };
+    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+    let (left, right) = (between(&low, &high), between(&high, &low));
+    Ok(Expr::Nested(Box::new(Expr::BinaryOp { left, op, right })))
 }
 
 /// Whether CONTAINS comes next, and KEY behind it. A column may have that name: an operand must follow.

@@ -30,11 +30,12 @@
 //! | `role`, `grant`, `sequence`, `user_type` | roles and rights, sequences, types |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `nested` | literals of values in values |
-//! | `insert`, `update`, `delete` | writes |
+//! | `insert`, `update`, `delete`, `merge`, `with` | writes; WITH of statements that write |
 //! | `query`, `scan`, `explain`, `describe` | reads |
 //! | `session`, `transaction`, `prepare`, `cursor`, `copy`, `channel`, `maintain` | the rest |
 //! | `refuse` | what is refused by name |
 //! | `types` | the names of types |
+//! | `form` | forms that are read as others |
 
 mod alter;
 mod budget;
@@ -49,6 +50,7 @@ mod dialect;
 mod drop;
 mod explain;
 mod family;
+mod form;
 mod grant;
 mod hbase;
 mod index;
@@ -58,6 +60,7 @@ pub mod keyword;
 mod lexer;
 mod literal;
 mod maintain;
+mod merge;
 mod misread;
 mod nested;
 mod operator;
@@ -81,6 +84,7 @@ mod types;
 mod update;
 mod user_type;
 mod view;
+mod with;
 
 pub use keyword::keywords;
 pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal};

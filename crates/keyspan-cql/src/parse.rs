@@ -11,9 +11,9 @@ use crate::reader::Reader;
 use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
-    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, grant, hbase, index, insert,
-    keyspace, maintain, misread, parameter, prepare, refuse, role, sequence, session, table, transaction, types,
-    update, user_type, view,
+    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, form, grant, hbase, index, insert,
+    keyspace, maintain, merge, misread, parameter, prepare, refuse, role, sequence, session, table, transaction, types,
+    update, user_type, view, with,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -79,7 +79,7 @@ pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr> {
 fn prepared(mut tokens: Vec<TokenWithSpan>) -> Result<(Vec<TokenWithSpan>, Vec<Parameter>)> {
     budget::check(&tokens)?;
     let parameters = parameter::number(&mut tokens)?;
-    let tokens = chain::fold(types::casts(misread::rewrite(tokens)?)?)?;
+    let tokens = chain::fold(types::casts(form::rewrite(misread::rewrite(tokens)?)?)?)?;
     Ok((tokens, parameters))
 }
 
@@ -87,7 +87,7 @@ fn statement_of(source: &SourceText, tokens: Vec<TokenWithSpan>) -> Result<Parse
     let offset = tokens.first().map_or(0, |first| start(first.span));
     let last = tokens.last().map_or(0, |last| end(last.span));
     let (tokens, parameters) = prepared(tokens)?;
-    let dialect = KeyspanDialect::new(tokens.len());
+    let dialect = KeyspanDialect::new(tokens.len()).nesting_joins(form::nests_joins(&tokens)?);
     let mut reader = Reader::new(&dialect, source, tokens);
     let mut statement = statement(&mut reader)?;
     reader.finish()?;
@@ -98,7 +98,15 @@ fn statement_of(source: &SourceText, tokens: Vec<TokenWithSpan>) -> Result<Parse
 /// Gives a statement inside another its parameters. Those of a PREPARE are the prepared statement's alone.
 fn share_parameters(statement: &mut Statement, parameters: Vec<Parameter>) -> Vec<Parameter> {
     match statement {
-        Statement::Explain(explain) => explain.statement.parameters.clone_from(&parameters),
+        Statement::Explain(explain) => {
+            explain.statement.parameters.clone_from(&parameters);
+            share_parameters(&mut explain.statement.statement, parameters.clone());
+        }
+        Statement::With(with) => {
+            for inner in with.parts.iter_mut().map(|part| &mut part.body).chain([&mut with.statement]) {
+                inner.parameters.clone_from(&parameters);
+            }
+        }
         Statement::Prepare(prepare) => {
             prepare.statement.parameters = parameters;
             return Vec::new();
@@ -110,6 +118,9 @@ fn share_parameters(statement: &mut Statement, parameters: Vec<Parameter>) -> Ve
 
 /// One statement, by its first words.
 fn statement(reader: &mut Reader) -> Result<Statement> {
+    if with::writes(reader) {
+        return with::statement(reader, statement);
+    }
     if reader.at_query() {
         return crate::query::statement(reader);
     }
@@ -131,6 +142,7 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
         "insert" => insert::statement(reader),
         "update" => update::statement(reader),
         "delete" => delete::statement(reader),
+        "merge" => merge::statement(reader),
         "explain" => explain::statement(reader, statement),
         "describe" | "desc" => describe::statement(reader),
         "show" => describe::show(reader),

@@ -1,18 +1,59 @@
-//! `SELECT`, `WITH`, `VALUES`, `TABLE`: `sqlparser`'s trees, less what would write.
+//! `SELECT`, `WITH`, `VALUES`, `TABLE`: `sqlparser`'s trees, less what would write; SELECT INTO is CREATE TABLE AS.
 
 use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{Query, SetExpr, Visit, Visitor};
+use sqlparser::ast::{Ident, Query, SelectInto, SetExpr, Visit, Visitor};
 use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
 use crate::source::start;
-use crate::statement::{self, Statement, cql_tails};
+use crate::statement::{self, CreateTableAs, ObjectName, Statement, cql_tails};
 
-/// A query, or one of the statements that may begin with WITH.
+/// A query; with INTO it makes a table.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
-    reader.query().map(Statement::Query)
+    let from = reader.offset();
+    let mut query = reader.parse(Parser::parse_query)?;
+    let into = match query.body.as_mut() {
+        SetExpr::Select(select) => select.into.take(),
+        _ => None,
+    };
+    let query = finished(reader, query, from)?;
+    match into {
+        Some(into) => made_table(into, query, from),
+        None => Ok(Statement::Query(query)),
+    }
+}
+
+/// `SELECT … INTO table FROM …` as CREATE TABLE AS.
+fn made_table(into: SelectInto, query: statement::Query, offset: usize) -> Result<Statement> {
+    if into.temporary {
+        let error = Error::not_supported("temporary tables are not supported").at(offset + 1);
+        return Err(error.with_hint("Create a table in a keyspace of its own and drop it afterwards."));
+    }
+    let folded = |name: &Ident| match name.quote_style {
+        Some(_) => name.value.clone(),
+        None => name.value.to_lowercase(),
+    };
+    let mut parts: Vec<String> = into.name.0.iter().filter_map(|part| part.as_ident().map(folded)).collect();
+    let name = parts.pop().unwrap_or_default();
+    let name = ObjectName { keyspace: parts.pop(), database: parts.pop(), name, position: offset + 1 };
+    Ok(Statement::CreateTableAs(Box::new(CreateTableAs {
+        name,
+        if_not_exists: false,
+        columns: Vec::new(),
+        primary_key: None,
+        clustering_order: Vec::new(),
+        options: Vec::new(),
+        query,
+        with_data: true,
+    })))
+}
+
+fn finished(reader: &Reader, query: Box<Query>, from: usize) -> Result<statement::Query> {
+    refuse_writes(&query, from)?;
+    let tails = cql_tails(&query);
+    Ok(statement::Query { query, text: reader.text_from(from), tails })
 }
 
 impl Reader<'_> {
@@ -23,14 +64,12 @@ impl Reader<'_> {
         }
         let from = self.offset();
         let query = self.parse(Parser::parse_query)?;
-        refuse_writes(&query, from)?;
-        let tails = cql_tails(&query);
-        Ok(statement::Query { query, text: self.text_from(from), tails })
+        finished(self, query, from)
     }
 }
 
 /// Refuses INSERT, UPDATE, DELETE and MERGE inside a query, and SELECT INTO.
-fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
+pub(crate) fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
     struct Writes {
         offset: usize,
     }
@@ -62,7 +101,9 @@ fn written(body: &SetExpr) -> Option<(&'static str, &'static str)> {
         SetExpr::Update(_) => Some(("UPDATE inside a query", APART)),
         SetExpr::Delete(_) => Some(("DELETE inside a query", APART)),
         SetExpr::Merge(_) => Some(("MERGE inside a query", APART)),
-        SetExpr::Select(select) if select.into.is_some() => Some(("SELECT INTO", "Write CREATE TABLE … AS SELECT.")),
+        SetExpr::Select(select) if select.into.is_some() => {
+            Some(("SELECT INTO inside a query", "Write CREATE TABLE … AS SELECT."))
+        }
         SetExpr::SetOperation { left, right, .. } => written(left).or_else(|| written(right)),
         _ => None,
     }

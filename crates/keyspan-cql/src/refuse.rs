@@ -8,7 +8,6 @@ use crate::reader::Reader;
 const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["lock"], "LOCK", "Writes are resolved per cell and transactions at COMMIT: no lock is needed."),
     (&["list"], "LIST", "Read pg_roles and information_schema.table_privileges."),
-    (&["merge"], "MERGE", "Write INSERT … ON CONFLICT DO UPDATE."),
     (&["replace"], "REPLACE", "INSERT replaces the row of an existing key."),
     (&["upsert"], "UPSERT", "INSERT replaces the row of an existing key."),
     (&["call"], "CALL", "Write SELECT function(…)."),

@@ -209,6 +209,18 @@ impl Json {
         }
     }
 
+    /// The one form of equal values: numbers without zeros at their end, as in `1` for `1.0`.
+    pub fn canonical(self) -> Json {
+        match self {
+            Json::Number(digits) => Json::Number(without_zeros(digits)),
+            Json::Array(items) => Json::Array(items.into_iter().map(Json::canonical).collect()),
+            Json::Object(fields) => {
+                Json::Object(fields.into_iter().map(|(key, value)| (key, value.canonical())).collect())
+            }
+            other => other,
+        }
+    }
+
     /// Bytes that sort as values of `jsonb` do, and are alike for equal values: `1` and `1.0` are one.
     pub fn order(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -271,6 +283,16 @@ fn storable(text: String) -> Result<String> {
 fn put_text(text: &str, out: &mut Vec<u8>) {
     out.extend(text.as_bytes());
     out.push(0);
+}
+
+fn without_zeros(digits: String) -> String {
+    if !digits.contains('.') {
+        return digits;
+    }
+    match digits.trim_end_matches('0').trim_end_matches('.') {
+        "-0" => "0".into(),
+        short => short.into(),
+    }
 }
 
 /// A sign, the place of the point, the digits that count; of negative numbers the complement.

@@ -3,12 +3,13 @@
 //! A condition of its own over a subquery that does not look outside becomes an anti join that minds NULL. Under OR, or
 //! where the subquery refers to the row, it becomes a join for which NULL is like no other value, though `x NOT IN` is
 //! not true if `x` or a `y` is NULL. There it is asked for no row with `y = x OR y IS NULL OR x IS NULL`, which is true of
-//! the same rows.
+//! the same rows. Where more than what is true counts, as under NOT or IS NULL, it is another form already
+//! (`semantics::row_member`).
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, ExprSchema};
+use datafusion::common::{DFSchema, ExprSchema, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -55,22 +56,30 @@ fn asked(condition: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
             Ok(binary_expr(asked(*left, schema)?, op, asked(*right, schema)?))
         }
-        Expr::InSubquery(own) if own.negated && !is_limited(&own)? => not_exists(own, schema),
+        Expr::InSubquery(own) if own.negated && !depends_on_limit(&own)? => not_exists(own, schema),
         Expr::Not(inner) => match *inner {
-            Expr::InSubquery(own) if !own.negated && !is_limited(&own)? => not_exists(own, schema),
+            Expr::InSubquery(own) if !own.negated && !depends_on_limit(&own)? => not_exists(own, schema),
             other => Ok(Expr::Not(Box::new(other))),
         },
         other => Ok(other),
     }
 }
 
-/// Whether a LIMIT is in the subquery: under EXISTS DataFusion takes it for one that does not matter.
-fn is_limited(own: &InSubquery) -> Result<bool> {
+/// Whether a LIMIT is in a subquery that refers to the row: under EXISTS DataFusion takes it for one that does not matter.
+fn depends_on_limit(own: &InSubquery) -> Result<bool> {
+    if own.subquery.outer_ref_columns.is_empty() {
+        return Ok(false);
+    }
     own.subquery.subquery.exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))))
 }
 
 fn not_exists(own: InSubquery, schema: &DFSchema) -> Result<Expr> {
-    let Subquery { subquery, mut outer_ref_columns, spans } = own.subquery;
+    let Subquery { mut subquery, mut outer_ref_columns, spans } = own.subquery;
+    if subquery.exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))))? {
+        // What cannot be asked below a LIMIT stays above it, where two columns may have one name.
+        let named = LogicalPlanBuilder::from(subquery).alias(TableReference::bare("\u{1}q"))?;
+        subquery = Arc::new(named.build()?);
+    }
     let found = Expr::Column(subquery.schema().columns().swap_remove(0));
     let unknown_outside = own.expr.nullable(schema)?;
     let outside = own.expr.transform_up(|part| match part {

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use keyspan_cql::{Delete, Explain, Insert, InsertSource, Statement, Update, ast};
 use keyspan_model::array::array_of;
+use keyspan_model::json;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::ExplainOptions;
 
@@ -27,14 +28,11 @@ pub(crate) fn schema() -> SchemaRef {
 /// What an EXPLAIN explains.
 ///
 /// # Errors
-/// 0A000 for a format other than text.
+/// 0A000 for a format other than text and json.
 pub(crate) fn explained<'a>(statement: &Explain, prepared: &'a Prepared) -> Result<&'a Prepared> {
-    if let Some((_, format)) =
-        statement.options.iter().find(|(name, value)| name == "format" && !value.eq_ignore_ascii_case("text"))
-    {
-        return Err(
-            Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported")).with_hint("Use FORMAT text.")
-        );
+    if let Some((_, format)) = statement.options.iter().find(|(name, value)| name == "format" && !is_known(value)) {
+        return Err(Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported"))
+            .with_hint("Use FORMAT text or json."));
     }
     match &prepared.plan {
         PreparedPlan::Explained(explained) => Ok(explained),
@@ -60,8 +58,56 @@ pub(crate) async fn lines(
     }
 }
 
+fn is_known(format: &str) -> bool {
+    ["text", "json"].iter().any(|known| format.eq_ignore_ascii_case(known))
+}
+
+/// Whether it says FORMAT json.
+fn as_json(statement: &Explain) -> bool {
+    statement.options.iter().any(|(name, value)| name == "format" && value.eq_ignore_ascii_case("json"))
+}
+
+/// PostgreSQL's form of a plan as JSON: nodes in nodes, by how far their lines are indented. A line's text is the node's
+/// type; lines that are no nodes (times, ranges) stand beside the plan.
+fn json_of(lines: &[String]) -> String {
+    let depth = |line: &str| (line.len() - line.trim_start().len()) / 2;
+    let beside = |line: &&String| line.starts_with("Planning Time:") || line.starts_with("Execution Time:");
+    let nodes: Vec<(usize, &str)> =
+        lines.iter().filter(|line| !beside(line)).map(|line| (depth(line), line.trim())).collect();
+    let mut out = String::from("[{\"Plan\": ");
+    let mut at = 0;
+    put_node(&nodes, &mut at, &mut out);
+    // What VERBOSE shows beside the plan.
+    let rest: Vec<String> = nodes[at..].iter().map(|(_, text)| json::quoted(text)).collect();
+    if !rest.is_empty() {
+        out.push_str(&format!(", \"Lines\": [{}]", rest.join(", ")));
+    }
+    for line in lines.iter().filter(beside) {
+        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+        let number = value.split(' ').next().filter(|number| number.parse::<f64>().is_ok()).unwrap_or("null");
+        out.push_str(&format!(", {}: {number}", json::quoted(name)));
+    }
+    out.push_str("}]");
+    out
+}
+
+/// The node at a place, and as its plans those behind it that are indented more.
+fn put_node(nodes: &[(usize, &str)], at: &mut usize, out: &mut String) {
+    let Some((depth, text)) = nodes.get(*at) else { return out.push_str("null") };
+    *at += 1;
+    out.push_str(&format!("{{\"Node Type\": {}", json::quoted(text)));
+    let mut opened = false;
+    while nodes.get(*at).is_some_and(|(next, _)| next > depth) {
+        out.push_str(if opened { ", " } else { ", \"Plans\": [" });
+        opened = true;
+        put_node(nodes, at, out);
+    }
+    out.push_str(if opened { "]}" } else { "}" });
+}
+
 /// The answer of EXPLAIN.
-pub(crate) fn answer(lines: Vec<String>) -> Result<Outcome> {
+pub(crate) fn answer(statement: &Explain, lines: Vec<String>) -> Result<Outcome> {
+    let lines = if as_json(statement) { vec![json_of(&lines)] } else { lines };
     let values: Vec<Value> = lines.into_iter().map(Value::Text).collect();
     let batch = RecordBatch::try_new(schema(), vec![array_of(ColumnType::Text, &values)?])?;
     Ok(Outcome::with_rows(Tag::plain("EXPLAIN"), Rows::ready(schema(), vec![batch])))

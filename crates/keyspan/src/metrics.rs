@@ -75,7 +75,8 @@ impl StatementKind {
         match statement {
             S::Query(_) | S::Hbase(_) | S::Fetch(_) | S::Execute(_) => StatementKind::Select,
             S::Insert(_) => StatementKind::Insert,
-            S::Update(_) => StatementKind::Update,
+            S::With(with) => StatementKind::of(&with.statement.statement),
+            S::Update(_) | S::Merge(_) => StatementKind::Update,
             S::Delete(_) => StatementKind::Delete,
             S::Copy(_) => StatementKind::Copy,
             S::CreateKeyspace(_) | S::AlterKeyspace(_) | S::CreateTable(_) | S::CreateTableAs(_) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
-    Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Parsed,
-    Statement, Update, Using, ast,
+    Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Merge,
+    Parsed, Statement, Update, Using, With, ast,
 };
 use keyspan_model::{ColumnType, Error, Member, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
@@ -23,7 +23,7 @@ use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{advice, explain, hbase, names, point, query, set, show, transaction_control};
+use crate::{advice, explain, given, hbase, merge, names, point, query, select, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -66,6 +66,13 @@ impl Preparation {
             Statement::Insert(statement) => self.insert(context, statement).await,
             Statement::Update(statement) => self.update(context, statement).await,
             Statement::Delete(statement) => self.delete(context, statement).await,
+            Statement::Merge(statement) => self.merge(context, statement).await,
+            Statement::With(statement) => {
+                let before = context.given.len();
+                let done = Box::pin(self.with(context, statement)).await;
+                context.given.truncate(before);
+                done
+            }
             Statement::Explain(statement) => {
                 let inner =
                     Box::pin(prepare(context, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
@@ -115,7 +122,9 @@ impl Preparation {
     }
 
     async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
-        if let Some(select) = point::recognize(context, query) {
+        if context.given.is_empty()
+            && let Some(select) = point::recognize(context, query)
+        {
             select.check_rights(context)?;
             for (index, ty) in select.parameter_types() {
                 self.set_type(index, ty);
@@ -203,6 +212,40 @@ impl Preparation {
         }
         self.condition(context, &handle, statement.condition.as_ref())?;
         self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
+    }
+
+    /// Each statement with empty rows for the names of those before it.
+    async fn with(&mut self, context: &mut ClientContext, statement: &With) -> Result<()> {
+        for part in &statement.parts {
+            if let Some(schema) = self.inner(context, &part.body).await? {
+                let rows = given::named_rows(part, &schema, Vec::new())?;
+                context.given.push(rows);
+            }
+        }
+        self.schema = self.inner(context, &statement.statement).await?;
+        Ok(())
+    }
+
+    /// The columns of a statement within another, whose parameters are the same.
+    async fn inner(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<Option<SchemaRef>> {
+        let mut inner = Preparation { types: self.types.clone(), schema: None, plan: PreparedPlan::None };
+        inner.statement(context, parsed).await?;
+        self.types = inner.types;
+        Ok(inner.schema)
+    }
+
+    /// MERGE, as the statements that its clauses are.
+    async fn merge(&mut self, context: &mut ClientContext, statement: &Merge) -> Result<()> {
+        let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
+        for clause in merge::clauses(statement, &table)? {
+            match &clause {
+                merge::Clause::Update(update) => Box::pin(self.update(context, update)).await?,
+                merge::Clause::Delete(delete) => Box::pin(self.delete(context, delete)).await?,
+                merge::Clause::Insert(insert) => Box::pin(self.insert(context, insert)).await?,
+                merge::Clause::Nothing => {}
+            }
+        }
+        Ok(())
     }
 
     /// Parameters of a statement that reads other tables, too, or has subqueries among its values.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes};
+use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes, With};
 use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_seam::Caps;
@@ -101,9 +101,17 @@ fn writing_command(statement: &Statement) -> Option<&'static str> {
         Statement::Insert(_) => "INSERT",
         Statement::Update(_) => "UPDATE",
         Statement::Delete(_) => "DELETE",
+        Statement::Merge(_) => "MERGE",
+        Statement::With(with) => return with_command(with),
         Statement::Copy(copy) if copy.is_from => "COPY FROM",
         _ => return None,
     })
+}
+
+/// The first command of a WITH that writes.
+fn with_command(with: &With) -> Option<&'static str> {
+    let statements = with.parts.iter().map(|part| &part.body).chain([&with.statement]);
+    statements.filter_map(|parsed| writing_command(&parsed.statement)).next()
 }
 
 /// The modes with the session's defaults for what is not said.
@@ -236,6 +244,32 @@ pub(crate) fn begin_implicit(context: &mut ClientContext) {
         && let Some(transaction) = &mut context.transaction
     {
         transaction.set_implicit(true);
+    }
+}
+
+/// Begins a statement that writes several times: all of it or nothing, in the open transaction or in one of its own.
+/// Whether that is its own.
+///
+/// # Errors
+/// 0A000 where the store keeps no transactions.
+pub(crate) fn begin_several(context: &mut ClientContext) -> Result<bool> {
+    let own = context.transaction.is_none();
+    begin_implicit(context);
+    match context.transaction {
+        Some(_) => next_write(context),
+        None => {
+            return Err(Error::not_supported(
+                "this store keeps no transactions, which a statement of several writes needs",
+            ));
+        }
+    }
+    Ok(own)
+}
+
+/// Lets the next write of a statement come after those before it.
+pub(crate) fn next_write(context: &mut ClientContext) {
+    if let Some(transaction) = &mut context.transaction {
+        transaction.begin_statement(true);
     }
 }
 

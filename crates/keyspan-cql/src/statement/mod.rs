@@ -175,6 +175,10 @@ pub enum Statement {
     Update(Box<Update>),
     /// `DELETE`.
     Delete(Box<Delete>),
+    /// `MERGE`.
+    Merge(Box<Merge>),
+    /// `WITH` of statements one of which writes.
+    With(Box<With>),
     /// A query that answers rows.
     Query(Query),
     /// A command of HBase's shell: `scan 'table', {…}`.

@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use crate::nested;
 
-use super::{ObjectName, Query};
+use super::{ObjectName, Parsed, Query};
 
 /// `USING TTL n AND TIMESTAMP n`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -230,6 +230,72 @@ pub struct Delete {
     pub condition: Option<Condition>,
     /// `RETURNING`.
     pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// `WITH name AS (statement), … statement`, where one of them writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct With {
+    /// The named statements, in order.
+    pub parts: Vec<WithPart>,
+    /// What the whole answers.
+    pub statement: Box<Parsed>,
+}
+
+/// `name [(columns)] AS (statement)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithPart {
+    /// The name under which the next ones read its rows.
+    pub name: String,
+    /// Names for the first of its columns.
+    pub columns: Vec<String>,
+    /// A query, INSERT, UPDATE or DELETE.
+    pub body: Box<Parsed>,
+}
+
+/// `MERGE INTO table [AS alias] USING source ON condition WHEN …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// The table.
+    pub table: ObjectName,
+    /// The table's alias.
+    pub alias: Option<String>,
+    /// A table or a subquery.
+    pub source: ast::TableFactor,
+    /// Which rows match.
+    pub on: ast::Expr,
+    /// What is done with them: the first that fits.
+    pub clauses: Vec<MergeClause>,
+}
+
+/// `WHEN [NOT] MATCHED [AND condition] THEN action`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeClause {
+    /// Whether it is about rows that match.
+    pub matched: bool,
+    /// Only for these.
+    pub condition: Option<ast::Expr>,
+    /// What to do.
+    pub action: MergeAction,
+}
+
+/// What a clause of MERGE does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MergeAction {
+    /// `DO NOTHING`.
+    Nothing,
+    /// `DELETE`.
+    Delete,
+    /// `UPDATE SET …`.
+    Update(Vec<Assignment>),
+    /// `INSERT [(columns)] VALUES (…)`.
+    Insert {
+        /// The columns; empty means all of the table's in their order.
+        columns: Vec<ColumnName>,
+        /// Their values.
+        values: Vec<InsertValue>,
+        /// `OVERRIDING SYSTEM VALUE`.
+        overriding: bool,
+    },
 }
 
 /// `COPY …`.

@@ -83,6 +83,9 @@ fn plan_under(
     let attempt = |effort: Effort| {
         let resolve = |name: &ast::ObjectName| {
             let (schema, name) = parts_of(name)?;
+            if schema.is_none() && context.given(&name).is_some() {
+                return None;
+            }
             match find(context.snapshot.catalog(), scope.search_path, schema.as_deref(), &name)? {
                 Named::Table(table) => Some(table),
                 Named::View(_) => None,

@@ -10,7 +10,7 @@ use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
-use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::datasource::{MemTable, ViewTable, provider_as_source};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
@@ -23,7 +23,7 @@ use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, RollupDef, TableDef, 
 
 use super::{analyzed, output_schema, plan_view};
 use crate::asof::AsOfRelation;
-use crate::context::{QueryContext, QueryParser};
+use crate::context::{GivenRelation, QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
 use crate::family::{CELLS, HISTORY, History, cells_table};
 use crate::functions;
@@ -119,6 +119,11 @@ impl Names<'_> {
         // Pseudo columns are not among them: nothing is mentioned.
         let schema = self.get_table_source(reference).map_err(from_datafusion)?.schema();
         Ok(schema.fields().iter().map(|field| (field.name().clone(), ColumnType::of_field(field))).collect())
+    }
+
+    /// Rows that are given to the statement under this name, of which views know nothing.
+    fn given(&self, schema: Option<&str>, name: &str) -> Option<&GivenRelation> {
+        if self.scope.depth > 0 || schema.is_some() { None } else { self.context.given(name) }
     }
 
     fn system_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
@@ -250,6 +255,10 @@ pub fn rollup_of(
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         let (schema, table) = (name.schema(), name.table());
+        if let Some(given) = self.given(schema, table) {
+            let rows = MemTable::try_new(Arc::clone(&given.schema), vec![given.batches.clone()])?;
+            return Ok(provider_as_source(Arc::new(rows)));
+        }
         if let Some(system) = self.system_table(schema, table) {
             return Ok(system);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
-use keyspan_model::{ColumnRole, Error, Result, TableDef};
+use keyspan_model::{ColumnRole, Error, ErrorKind, Result, TableDef};
 
 use super::token;
 use crate::name_resolution::{self, Columns};
@@ -210,7 +210,10 @@ impl Nested<'_> {
             }
         }
         let labels = labels.unwrap_or_default();
-        order_by_labels(query, &labels);
+        if top {
+            order_by_hidden(query, &labels);
+        }
+        order_by_labels(query, &labels)?;
         order_by_computed(query, &labels);
         if top && self.labels.items.is_empty() {
             self.labels = labels;
@@ -367,16 +370,74 @@ fn clauses_text(select: &Select) -> String {
     format!("{} {having}", select.group_by).to_lowercase()
 }
 
+/// Whether two expressions are one; `t.c` and `c` may be.
+fn is_same(a: &Expr, b: &Expr) -> bool {
+    match (a, b) {
+        (Expr::Identifier(name), Expr::CompoundIdentifier(path))
+        | (Expr::CompoundIdentifier(path), Expr::Identifier(name)) => {
+            path.last().is_some_and(|last| folded(last) == folded(name))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// `SELECT a AS k … ORDER BY t.k`: an output column that hides a column of FROM that ORDER BY names gets a name of its own.
+fn order_by_hidden(query: &mut Query, labels: &Labels) {
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return };
+    let mut named = BTreeSet::new();
+    for order in orders {
+        let _ = ast::visit_expressions(&order.expr, |part| {
+            if let Expr::CompoundIdentifier(names) = part {
+                named.extend(names.last().map(folded));
+            }
+            ControlFlow::<()>::Continue(())
+        });
+    }
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let plain = matches!(&select.group_by, ast::GroupByExpr::Expressions(groups, _) if groups.is_empty())
+        && select.distinct.is_none()
+        && select.having.is_none();
+    if !plain || named.is_empty() {
+        return;
+    }
+    for (place, (item, label)) in select.projection.iter_mut().zip(&labels.items).enumerate() {
+        let (SelectItem::ExprWithAlias { expr, alias }, Some(label)) = (&*item, label) else { continue };
+        let column = match bare(expr) {
+            Expr::Identifier(name) => Some(folded(name)),
+            Expr::CompoundIdentifier(names) => names.last().map(folded),
+            _ => None,
+        };
+        if named.contains(label) && column.as_ref() != Some(label) && !alias.value.contains(MARK) {
+            rename(item, format!("{label}{MARK}{place}"));
+        }
+    }
+}
+
 /// `ORDER BY avg` where `avg` is only the label that Postgres gives: by position.
-fn order_by_labels(query: &mut Query, labels: &Labels) {
+///
+/// # Errors
+/// 42702 for a name of several output columns that are not the same.
+fn order_by_labels(query: &mut Query, labels: &Labels) -> Result<()> {
     let items: Vec<Option<SelectItem>> = match query.body.as_ref() {
         SetExpr::Select(select) => select.projection.iter().cloned().map(Some).collect(),
         _ => vec![None; labels.items.len()],
     };
-    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else {
+        return Ok(());
+    };
     for order in orders {
         let Expr::Identifier(name) = &order.expr else { continue };
         let name = folded(name);
+        let mut same = items.iter().zip(&labels.items).filter(|(_, label)| label.as_deref() == Some(name.as_str()));
+        let value = |item: &Option<SelectItem>| match item {
+            Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(bare(expr).clone()),
+            _ => None,
+        };
+        if let Some((first, _)) = same.next()
+            && same.any(|(other, _)| !value(other).zip(value(first)).is_none_or(|(a, b)| is_same(&a, &b)))
+        {
+            return Err(Error::new(ErrorKind::AmbiguousColumn, format!("ORDER BY \"{name}\" is ambiguous")));
+        }
         let place = labels.items.iter().position(|label| label.as_deref() == Some(name.as_str()));
         let Some(place) = place else { continue };
         let star_before = labels.items[..place].iter().any(Option::is_none);
@@ -389,6 +450,7 @@ fn order_by_labels(query: &mut Query, labels: &Labels) {
             order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
         }
     }
+    Ok(())
 }
 
 /// `ORDER BY 2` where the second item is computed from aggregates or is a window's value: by a name of its own. The planner

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Catalog, ColumnType, Principal, Result, SequenceDef, SequenceState};
 use keyspan_seam::Snapshot;
@@ -113,6 +115,26 @@ pub struct QueryContext {
     pub parameter_types: Vec<Option<ColumnType>>,
     /// The session, to functions and system tables.
     pub info: Arc<SessionInfo>,
+    /// Rows that names stand for before tables do: those of statements in WITH that have run.
+    pub given: Vec<GivenRelation>,
+}
+
+/// Rows under a name.
+#[derive(Clone, Debug)]
+pub struct GivenRelation {
+    /// The name, without a schema.
+    pub name: String,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub batches: Vec<RecordBatch>,
+}
+
+impl QueryContext {
+    /// The given relation of this name; the last of several.
+    pub fn given(&self, name: &str) -> Option<&GivenRelation> {
+        self.given.iter().rev().find(|given| given.name == name)
+    }
 }
 
 /// What one execution of a statement sees. An extension of the session's configuration.

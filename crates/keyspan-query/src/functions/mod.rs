@@ -33,6 +33,7 @@ pub(crate) mod series;
 pub(crate) mod shift;
 pub(crate) mod step;
 mod system;
+mod term;
 mod text;
 mod time;
 pub(crate) mod variant;
@@ -54,6 +55,7 @@ pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::{similar_pattern, translated};
 pub use retyped::retyped;
 pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use term::{RECURSIVE_TERM, recursive_term};
 pub use time::{DAY, day, now};
 pub use whole_row::WHOLE_ROW;
 

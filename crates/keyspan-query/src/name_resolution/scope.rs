@@ -5,6 +5,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::Named;
 use crate::functions::WHOLE_ROW;
+use crate::semantics::merged_column;
 use crate::syntax::{call, folded};
 use crate::types::common_type;
 
@@ -210,8 +211,17 @@ pub fn not_known(what: &str) -> Error {
 /// The column that two become. Its type is the common one; a side that has it stands for both where it always has the value.
 fn merged(left: &Column, right: &Column, keeps: Side) -> Column {
     let ty = left.ty.zip(right.ty).and_then(|(left, right)| common_type(left, right));
-    let fits = |column: &Column| ty.is_none() || column.ty == ty;
+    let fits = |column: &Column| column.ty == ty;
     let value = match keeps {
+        // What a subquery computes has a type only when it is planned.
+        keeps if ty.is_none() => {
+            let keeps = match keeps {
+                Side::Neither | Side::Left => "left",
+                Side::Right => "right",
+                Side::Both => "both",
+            };
+            merged_column(left.value.clone(), right.value.clone(), keeps)
+        }
         Side::Neither | Side::Left if fits(left) => left.value.clone(),
         Side::Neither | Side::Right if fits(right) => right.value.clone(),
         _ => call("coalesce", vec![left.value.clone(), right.value.clone()]),

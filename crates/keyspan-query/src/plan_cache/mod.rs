@@ -10,6 +10,7 @@
 //! ```
 //!
 //! - [`literals`]: quoted literals as parameters.
+//! - [`limits`]: LIMIT as a parameter, whose value is part of the shape as a literal one is.
 //! - [`constants`]: which plans can be cached, and which of their constants become places.
 //! - [`template`]: the physical plan without its snapshot.
 //!
@@ -20,6 +21,7 @@
 //! rows, the statement is planned anew. Nothing in the cache holds a snapshot.
 
 mod constants;
+mod limits;
 mod literals;
 mod planned;
 mod template;
@@ -46,6 +48,7 @@ use crate::prefix;
 use crate::table::KeyspanTable;
 use template::Template;
 
+pub use limits::{has_limit_parameter, with_limits};
 pub use planned::PlannedQuery;
 
 use literals::is_whole;
@@ -107,6 +110,9 @@ impl PlanCache {
         context: &QueryContext,
         plan: impl Fn(&ast::Query) -> keyspan_model::Result<PlannedQuery>,
     ) -> keyspan_model::Result<PlannedQuery> {
+        if !context.given.is_empty() {
+            return plan(query);
+        }
         if let Some((without, literals)) = without_literals(query, context)
             && self.lookup(&without, context).is_none()
             && !self.is_uncacheable(&without)
@@ -124,6 +130,9 @@ impl PlanCache {
 
     /// The cached plan of a query, or of one that differs only in its quoted literals.
     pub fn get(&self, query: &ast::Query, context: &QueryContext) -> Option<PlannedQuery> {
+        if !context.given.is_empty() {
+            return None;
+        }
         let without = without_literals(query, context);
         let known = without.and_then(|(query, literals)| self.lookup(&query, context)?.with(literals, context));
         known.or_else(|| self.lookup(query, context))
@@ -142,7 +151,7 @@ impl PlanCache {
 
     /// Adds a planned query, if its plan can be cached.
     fn insert(&self, query: &ast::Query, planned: &PlannedQuery) {
-        if planned.cached.is_none() {
+        if planned.cached.is_none() && planned.limited.is_none() {
             return;
         }
         let hash = hash_of(query);

@@ -30,6 +30,8 @@ pub struct PlannedQuery {
     /// Analyzed, if it has no parameters: types are coerced anew when these are known.
     pub(crate) plan: LogicalPlan,
     pub(crate) cached: Option<PlanInstance>,
+    /// Analyzed, with its parameters, if it has no cached plan because of one that is a LIMIT.
+    pub(crate) limited: Option<Arc<LogicalPlan>>,
     /// The tables and views that it reads.
     pub(crate) reads: Arc<[Read]>,
     /// What it was planned under.

@@ -231,6 +231,22 @@ async fn what_depends_on_more_than_its_text_is_planned_each_time() {
     }
 }
 
+#[tokio::test]
+async fn a_limit_that_is_a_parameter_is_part_of_the_shape() {
+    let bench = readings(None);
+    let plan = async |sql: &str| bench.session.plan(&parse(sql).expect("parses"), &bench.context).await.expect("plans");
+    let planned = plan("SELECT ts, site FROM readings WHERE sensor = $1 ORDER BY ts, site LIMIT $2").await;
+    let mut new = planned.clone();
+    new.limited = None;
+    for (sensor, limit) in [(1, 3), (2, 3), (1, 0), (1, 5), (2, 5), (0, 3)] {
+        let parameters = [Value::Int(sensor), Value::BigInt(limit)];
+        let expected = answer(&bench, &new, &parameters, &bench.context).await;
+        assert_eq!(answer(&bench, &planned, &parameters, &bench.context).await, expected, "{parameters:?}");
+        assert!(bench.session.ready(&planned, &parameters, &bench.context).await.is_some(), "{parameters:?}");
+    }
+    assert!(plan("SELECT ts FROM readings ORDER BY ts, site LIMIT 2 OFFSET $1").await.limited.is_none());
+}
+
 /// As it is planned with its literals in their places.
 async fn written_out(bench: &Bench, sql: &str, context: &QueryContext) -> Result<PlannedQuery> {
     let typed = QueryContext { parameter_types: vec![Some(ColumnType::Text)], ..context.clone() };

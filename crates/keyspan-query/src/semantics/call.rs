@@ -1,6 +1,7 @@
 //! Calls: which of the functions of a name is meant, as Postgres resolves it from the arguments' types.
 
 use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
@@ -49,6 +50,10 @@ pub fn scalar(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let unsigned =
         matches!(call, Expr::ScalarFunction(_)) && call.get_type(schema).is_ok_and(|ty| ty == DataType::UInt64);
     Ok(if unsigned { Expr::Cast(Cast::new(Box::new(call), DataType::Int64)) } else { call })
+}
+
+fn is_over_rows(part: &Expr) -> bool {
+    matches!(part, Expr::AggregateFunction(_) | Expr::WindowFunction(_))
 }
 
 /// An argument that a subquery computes does not tell its type when the call runs.
@@ -104,7 +109,14 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
             let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
-            return crate::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text);
+            let name = crate::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text)?;
+            return match args.into_iter().next() {
+                // The query still has one row for each group.
+                Some(arg) if arg.exists(|part| Ok(is_over_rows(part)))? => {
+                    datafusion::logical_expr::when(arg.is_null(), name.clone()).otherwise(name)
+                }
+                _ => Ok(name),
+            };
         }
         "concat" | "concat_ws" | "format" => {
             let types = types_of(&args, schema)?;
@@ -322,6 +334,10 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         function.params.args = function.params.args.into_iter().map(|arg| only_where(filter, arg)).collect();
     }
     let name = function.func.name().to_owned();
+    if function.params.distinct {
+        let args = std::mem::take(&mut function.params.args).into_iter();
+        function.params.args = args.map(|arg| super::alike::canonical(arg, schema)).collect::<Result<_>>()?;
+    }
     let mut types = types_of(&function.params.args, schema)?;
     if let ("array_agg", [Ty::Known(ty)]) = (name.as_str(), types.as_slice())
         && ty.is_packed()
@@ -368,6 +384,8 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.fun.name().to_owned();
     series::refuse_window(&name)?;
     let types = types_of(&function.params.args, schema)?;
+    let parts = std::mem::take(&mut function.params.partition_by).into_iter();
+    function.params.partition_by = parts.map(|part| super::alike::canonical(part, schema)).collect::<Result<_>>()?;
     function.params.order_by = order::sortable(std::mem::take(&mut function.params.order_by), schema)?;
     function.params.window_frame =
         frame::of_order(function.params.window_frame, &mut function.params.order_by, schema)?;

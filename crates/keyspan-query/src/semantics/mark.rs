@@ -26,10 +26,21 @@ const OWN: &str = "keyspan";
 
 /// A mark: what kind of place this is, and its detail.
 pub struct Mark<'a> {
-    /// `number`, `negate`, `cast`, `interval` or `after`.
+    /// `number`, `negate`, `cast`, `interval`, `term`, `merged` or `after`.
     pub kind: &'a str,
     /// Digits, type name or unit.
     pub detail: &'a str,
+}
+
+/// A column of a recursive term, whose type is looked at before it is cast.
+pub fn term_marked(expr: Expr) -> Expr {
+    marked(Expr::Nested(Box::new(expr)), "term", "")
+}
+
+/// A merged column of a join: `left`, `right` or both in this order, as the type that both sides take.
+pub fn merged(left: Expr, right: Expr, keeps: &str) -> Expr {
+    let op = BinaryOperator::PGCustomBinaryOperator(vec![OWN.into(), "merged".into(), keeps.into()]);
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 /// The mark that an operator is, if it is one.

@@ -18,13 +18,14 @@
 //! - `lists`: IN lists as the optimizer may take them.
 //! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`,
 //!   `row_order`.
+//! - `alike`: groups and sets of values that are equal though their forms differ.
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
 //! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times; `set_all`:
 //!   EXCEPT ALL and INTERSECT ALL.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
-//!   percentile_disc and mode.
+//!   percentile_disc and mode; `hypothetical`: `rank(v) WITHIN GROUP`. `ties`: FETCH FIRST … WITH TIES.
 //! - `variant`: variants beside values of one type.
 //! - `access`: fields of rows, subscripts of lists; `nested_types`: the types that casts name, and tuples as values.
 //! - `union`: the types of UNION's columns.
@@ -32,11 +33,13 @@
 //! - `label`: names of output columns; `user`: where that word is the function.
 
 mod access;
+mod alike;
 mod array;
 mod call;
 mod cast;
 mod correct;
 mod frame;
+mod hypothetical;
 mod json_rows;
 mod label;
 mod lateral;
@@ -63,6 +66,7 @@ mod sort_key;
 mod subquery;
 #[cfg(test)]
 mod tests;
+mod ties;
 mod union;
 mod user;
 mod variant;
@@ -79,6 +83,7 @@ use keyspan_model::Result;
 
 pub use correct::corrected;
 pub use label::label;
+pub use mark::merged as merged_column;
 pub use nested::json_of_nested;
 pub use nested_types::TypeNames;
 pub(crate) use subquery::{expand, parsed};

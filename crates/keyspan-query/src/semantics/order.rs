@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::{ColumnType, Error};
 
+use super::alike::of_equal_values;
 use crate::functions::{nested, typed_call, value_call};
 use crate::types::{Ty, fail, sortable_form, type_of};
 
@@ -25,7 +26,7 @@ fn back(ty: ColumnType) -> Option<&'static str> {
     }
 }
 
-/// The rule for ORDER BY of queries, DISTINCT ON included.
+/// The rule for ORDER BY of queries, DISTINCT ON included, and for groups of values that are alike.
 #[derive(Debug)]
 pub struct SortableForms;
 
@@ -52,7 +53,7 @@ impl AnalyzerRule for SortableForms {
                 distinct.sort_expr = Some(on.iter().cloned().chain(new).collect());
                 Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(distinct))))
             }
-            other => Ok(Transformed::no(other)),
+            other => of_equal_values(other),
         });
         Ok(changed?.data)
     }

@@ -5,7 +5,7 @@ use arrow::datatypes::Field;
 use datafusion::common::TableReference;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Case, InList};
+use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
@@ -29,6 +29,9 @@ pub struct PostgresPlanner;
 impl ExprPlanner for PostgresPlanner {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let planned = match mark_of(&expr.op) {
+            Some(mark) if mark.kind == "merged" => {
+                Some(merged(mark.detail, expr.left.clone(), expr.right.clone(), schema)?)
+            }
             Some(mark) => Some(marked(&mark, expr.left.clone(), schema)?),
             None => binary(&expr.op, expr.left.clone(), expr.right.clone(), schema)?,
         };
@@ -74,7 +77,25 @@ fn marked(mark: &Mark<'_>, expr: Expr, schema: &DFSchema) -> Result<Expr> {
         "negate" => negate(expr, schema),
         "cast" => explicit(expr, Target::parse(mark.detail).map_err(external)?, schema),
         "interval" => interval(&expr, mark.detail),
+        "term" => {
+            let ty = type_of(&expr, schema)?;
+            Ok(super::recursive::planned(expr, &ty))
+        }
         _ => after(expr, schema),
+    }
+}
+
+/// A merged column of JOIN USING as the type that both sides take: the side that always has the value, or COALESCE.
+fn merged(keeps: &str, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
+    let mut sides = unified("JOIN/USING", vec![left, right], schema)?;
+    match keeps {
+        "left" => Ok(sides.swap_remove(0)),
+        "right" => Ok(sides.swap_remove(1)),
+        _ => {
+            let ty = known_type(&sides, schema)?;
+            let coalesce = datafusion::functions::core::coalesce();
+            Ok(retyped(Expr::ScalarFunction(ScalarFunction::new_udf(coalesce, sides)), ty))
+        }
     }
 }
 
@@ -280,6 +301,11 @@ fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema:
     }
     let (left, right) = (type_of(&subquery.expr, schema)?, crate::types::field_type(plan.field(0)));
     match (&left, &right) {
+        (Ty::Known(ColumnType::Jsonb) | Ty::Unknown, Ty::Known(ColumnType::Jsonb)) => {
+            let value = implicit(*subquery.expr, &left, ColumnType::Jsonb)?;
+            *subquery.expr = value_call("jsonb_order", vec![value], &[ColumnType::Jsonb])?;
+            subquery.subquery.subquery = std::sync::Arc::new(super::alike::in_order(&subquery.subquery.subquery)?);
+        }
         (Ty::Unknown, Ty::Known(ty)) => *subquery.expr = implicit(*subquery.expr, &left, *ty)?,
         (Ty::Known(a), Ty::Known(b)) if common_type(*a, *b).is_none() => {
             let message = format!("operator does not exist: {} = {}", left.name(), right.name());

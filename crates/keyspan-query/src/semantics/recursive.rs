@@ -1,32 +1,166 @@
-//! What PostgreSQL refuses in WITH RECURSIVE, and DataFusion would compute anew in each round, or for ever.
+//! What PostgreSQL refuses in WITH RECURSIVE, and DataFusion would compute anew in each round, or for ever; and columns
+//! of the recursive term whose type is not the first term's, which DataFusion would cast to it.
+//!
+//! ```text
+//! SELECT i + 1.5 AS i FROM r    SELECT (i + 1.5) OPERATOR(keyspan.term.) NULL AS i    the statement, marked
+//! CAST(recursive_term(i + 1.5) AS int)                                                as DataFusion plans it
+//! ```
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Cte, LimitClause, Query, Select, SetExpr, TableFactor, Visit, Visitor, With};
-use keyspan_model::{Error, Result};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::logical_expr::expr::{Alias, Cast, ScalarFunction};
+use datafusion::logical_expr::{Expr as Planned, LogicalPlan, Projection, RecursiveQuery};
+use datafusion::sql::sqlparser::ast::{
+    Cte, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor, With,
+};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
+use super::mark::term_marked;
+use crate::functions::{RECURSIVE_TERM, recursive_term};
 use crate::syntax::{folded, parts_of};
+use crate::types::{Ty, common_type, fail, field_type, number_rank, scale_of, type_of};
 
-/// Checks the tables of a WITH RECURSIVE that name themselves.
+/// Checks the tables of a WITH RECURSIVE that name themselves, and marks the columns of their recursive terms.
 ///
 /// # Errors
 /// 0A000 for ORDER BY, OFFSET and LIMIT over the terms, and for aggregates in the recursive term.
-pub fn check(with: &With) -> Result<()> {
-    if with.recursive { with.cte_tables.iter().try_for_each(check_table) } else { Ok(()) }
+pub fn check(with: &mut With, gives_rows: fn(&datafusion::sql::sqlparser::ast::Expr) -> bool) -> Result<()> {
+    if !with.recursive {
+        return Ok(());
+    }
+    for cte in &mut with.cte_tables {
+        if check_table(cte)?
+            && let SetExpr::SetOperation { right, .. } = cte.query.body.as_mut()
+        {
+            mark(right, gives_rows);
+        }
+    }
+    Ok(())
 }
 
-fn check_table(cte: &Cte) -> Result<()> {
-    let SetExpr::SetOperation { right, .. } = cte.query.body.as_ref() else { return Ok(()) };
+/// Marks the items of a recursive term's SELECT lists.
+fn mark(body: &mut SetExpr, gives_rows: fn(&datafusion::sql::sqlparser::ast::Expr) -> bool) {
+    match body {
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                let (expr, alias) = match item {
+                    SelectItem::UnnamedExpr(expr) => (expr.clone(), Ident::with_quote('"', super::label(expr))),
+                    SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), alias.clone()),
+                    _ => continue,
+                };
+                if !gives_rows(&expr) {
+                    *item = SelectItem::ExprWithAlias { expr: term_marked(expr), alias };
+                }
+            }
+        }
+        SetExpr::Query(query) => mark(&mut query.body, gives_rows),
+        SetExpr::SetOperation { left, right, .. } => {
+            mark(left, gives_rows);
+            mark(right, gives_rows);
+        }
+        _ => {}
+    }
+}
+
+/// A marked column as planned.
+pub fn planned(expr: Planned, ty: &Ty) -> Planned {
+    match ty {
+        Ty::Known(_) => Planned::ScalarFunction(ScalarFunction::new_udf(recursive_term(), vec![expr])),
+        _ => expr,
+    }
+}
+
+/// The recursive term without its marks.
+///
+/// # Errors
+/// 42804 where a column's type is not the first term's; 0A000 where it is a numeric of more digits after the point.
+pub fn checked_term(query: &RecursiveQuery) -> datafusion::error::Result<LogicalPlan> {
+    let first = query.static_term.schema();
+    let term = LogicalPlan::clone(&query.recursive_term);
+    let unmarked = term.transform_up(|node| {
+        let LogicalPlan::Projection(projection) = node else { return Ok(Transformed::no(node)) };
+        if !projection.expr.iter().any(|expr| marked(expr).is_some()) {
+            return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+        }
+        for (place, expr) in projection.expr.iter().enumerate() {
+            if let (Some(value), true) = (marked(expr), place < first.fields().len()) {
+                let found = type_of(value, projection.input.schema())?;
+                agree(&query.name, place + 1, &field_type(first.field(place)), &found).or_else(fail)?;
+            }
+        }
+        let exprs = projection.expr.into_iter().map(without_mark).collect();
+        Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?)))
+    });
+    unmarked.data()
+}
+
+/// The marked value that an expression is, under a cast or not.
+fn marked(expr: &Planned) -> Option<&Planned> {
+    match expr {
+        Planned::Alias(alias) => marked(&alias.expr),
+        Planned::Cast(cast) => marked(&cast.expr),
+        Planned::ScalarFunction(call) if call.name() == RECURSIVE_TERM => call.args.first(),
+        _ => None,
+    }
+}
+
+fn without_mark(expr: Planned) -> Planned {
+    match expr {
+        Planned::Alias(alias) => {
+            let Alias { expr, relation, name, metadata } = alias;
+            Planned::Alias(Alias { expr: Box::new(without_mark(*expr)), relation, name, metadata })
+        }
+        Planned::Cast(Cast { expr, field }) if marked(&expr).is_some() => {
+            Planned::Cast(Cast { expr: Box::new(without_mark(*expr)), field })
+        }
+        Planned::ScalarFunction(mut call) if call.name() == RECURSIVE_TERM && call.args.len() == 1 => {
+            call.args.swap_remove(0)
+        }
+        other => other,
+    }
+}
+
+/// PostgreSQL has the first term be of the type that both terms take. Numerics have a scale here, which must not grow.
+fn agree(name: &str, column: usize, first: &Ty, term: &Ty) -> Result<()> {
+    let (Ty::Known(first), Ty::Known(term)) = (first, term) else { return Ok(()) };
+    let both = common_type(*first, *term);
+    let decimals = matches!(first, ColumnType::Decimal { .. }) && number_rank(*term).is_some_and(|rank| rank <= 6);
+    if decimals && scale_of(*term) > scale_of(*first) {
+        let (given, own) = (scale_of(*term), scale_of(*first));
+        let message = format!(
+            "recursive query \"{name}\" column {column} has {own} digits after the point in the non-recursive term \
+             but {given} in the recursive term"
+        );
+        let hint = "Cast both terms to one type, as in (…)::numeric(38, 10).";
+        return Err(Error::not_supported(message).with_hint(hint));
+    }
+    // What one Arrow form stands for, and CQL's kinds of text.
+    let alike = matches!(first, ColumnType::Ascii | ColumnType::TimeUuid | ColumnType::Json) && both.is_some();
+    if first == term || both == Some(*first) || decimals || alike {
+        return Ok(());
+    }
+    let (first, overall) = (crate::types::type_name(*first), crate::types::type_name(both.unwrap_or(*term)));
+    let message = format!(
+        "recursive query \"{name}\" column {column} has type {first} in non-recursive term but type {overall} overall"
+    );
+    let hint = "Cast the output of the non-recursive term to the correct type.";
+    Err(Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint))
+}
+
+/// Whether it is one that names itself.
+fn check_table(cte: &Cte) -> Result<bool> {
+    let SetExpr::SetOperation { right, .. } = cte.query.body.as_ref() else { return Ok(false) };
     let name = folded(&cte.alias.name);
     if right.visit(&mut Names { name: &name }).is_continue() {
-        return Ok(());
+        return Ok(false);
     }
     check_clauses(&cte.query)?;
     match term(right) {
         Some(select) if select.projection.iter().any(crate::pg_catalog::aggregates) => {
             Err(Error::not_supported("aggregate functions are not allowed in a recursive query's recursive term"))
         }
-        _ => Ok(()),
+        _ => Ok(true),
     }
 }
 

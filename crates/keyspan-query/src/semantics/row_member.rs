@@ -5,9 +5,16 @@
 //! WHERE (a, b) NOT IN (q)    NOT EXISTS (SELECT 1 FROM q WHERE (a = q.x AND b = q.y) IS NOT FALSE)
 //! elsewhere                  CASE WHEN EXISTS (… equal) THEN true WHEN EXISTS (… unknown) THEN NULL ELSE false END
 //! ```
+//!
+//! So is `x IN (SELECT y …)` of one value where it matters that it is unknown and not false: `(x NOT IN (q)) IS NULL`,
+//! `NOT (x IN (q) AND …)`. There DataFusion's join forgets it.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, Query, Select, SetExpr};
-use keyspan_model::Result;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut,
+};
+use keyspan_model::{Error, Result};
 
 use super::subquery::{derived, parsed};
 
@@ -16,7 +23,64 @@ use super::subquery::{derived, parsed};
 /// # Errors
 /// None that a user can cause.
 pub fn in_conditions(select: &mut Select) -> Result<()> {
-    select.selection.iter_mut().chain(&mut select.having).try_for_each(condition)
+    select.selection.iter_mut().chain(&mut select.having).try_for_each(|expr| {
+        condition(expr)?;
+        true_or_not(expr)
+    })
+}
+
+/// Changes what is not asked only whether it is true. Under AND, OR, and NOT alone, `not_in` gives NULL its due.
+fn true_or_not(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+            true_or_not(left)?;
+            true_or_not(right)
+        }
+        Expr::Nested(inner) => true_or_not(inner),
+        Expr::InSubquery { .. } => Ok(()),
+        Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } if is_member(inner) => Ok(()),
+        other => match VisitMut::visit(other, &mut Answered { depth: 0 }) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(()),
+        },
+    }
+}
+
+fn is_member(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_member(inner),
+        other => matches!(other, Expr::InSubquery { .. }),
+    }
+}
+
+/// Gives every IN of one query all three answers.
+struct Answered {
+    depth: usize,
+}
+
+impl VisitorMut for Answered {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let (0, Expr::InSubquery { expr: value, subquery, negated }) = (self.depth, &*expr) else {
+            return ControlFlow::Continue(());
+        };
+        match answered(value, subquery, *negated) {
+            Ok(answered) => *expr = answered,
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn condition(expr: &mut Expr) -> Result<()> {
@@ -27,7 +91,7 @@ fn condition(expr: &mut Expr) -> Result<()> {
         }
         Expr::Nested(inner) => condition(inner),
         Expr::InSubquery { expr: value, subquery, negated } => {
-            if let Some(equal) = equal(value) {
+            if let (Expr::Tuple(_), Some(equal)) = (value.as_ref(), equal(value)) {
                 let found = if *negated { Expr::IsNotFalse(Box::new(equal)) } else { equal };
                 *expr = exists(subquery, value, found, *negated)?;
             }
@@ -43,8 +107,15 @@ fn condition(expr: &mut Expr) -> Result<()> {
 /// None that a user can cause.
 pub fn anywhere(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::InSubquery { expr: value, subquery, negated } = expr else { return Ok(None) };
-    let Some(equal) = equal(value) else { return Ok(None) };
-    let answers = if *negated { "false WHEN u THEN NULL ELSE true" } else { "true WHEN u THEN NULL ELSE false" };
+    if !matches!(value.as_ref(), Expr::Tuple(_)) {
+        return Ok(None);
+    }
+    answered(value, subquery, *negated).map(Some)
+}
+
+fn answered(value: &Expr, subquery: &Query, negated: bool) -> Result<Expr> {
+    let Some(equal) = equal(value) else { return Err(Error::internal("a row without values")) };
+    let answers = if negated { "false WHEN u THEN NULL ELSE true" } else { "true WHEN u THEN NULL ELSE false" };
     let mut case = parsed(&format!("CASE WHEN e THEN {answers} END"))?;
     if let Expr::Case { conditions, .. } = &mut case
         && let [found, unknown] = conditions.as_mut_slice()
@@ -52,7 +123,7 @@ pub fn anywhere(expr: &Expr) -> Result<Option<Expr>> {
         found.condition = exists(subquery, value, equal.clone(), false)?;
         unknown.condition = exists(subquery, value, Expr::IsUnknown(Box::new(Expr::Nested(Box::new(equal)))), false)?;
     }
-    Ok(Some(Expr::Nested(Box::new(case))))
+    Ok(Expr::Nested(Box::new(case)))
 }
 
 /// Whether an expression is a row in a subquery.
@@ -65,21 +136,34 @@ fn column(place: usize) -> String {
     format!("\u{1}c{place}")
 }
 
-/// Whether all parts of a row equal the query's columns; `None` if it is no row.
+/// What the query's columns are compared with: the parts of a row, or the one value.
+fn parts_of(value: &Expr) -> &[Expr] {
+    match value {
+        Expr::Tuple(parts) => parts,
+        value => std::slice::from_ref(value),
+    }
+}
+
+/// The query's name, which no table of an enclosing query has.
+const QUERY: &str = "\u{1}q";
+
+/// Whether all parts of a row equal the query's columns.
 fn equal(value: &Expr) -> Option<Expr> {
-    let Expr::Tuple(parts) = value else { return None };
+    let parts = parts_of(value);
     let pairs = parts.iter().enumerate().map(|(place, part)| Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(part.clone()))),
         op: BinaryOperator::Eq,
-        right: Box::new(Expr::CompoundIdentifier(vec![Ident::new("q"), Ident::with_quote('"', column(place))])),
+        right: Box::new(Expr::CompoundIdentifier(vec![
+            Ident::with_quote('"', QUERY),
+            Ident::with_quote('"', column(place)),
+        ])),
     });
     let both = |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) };
     pairs.reduce(both).map(|equal| Expr::Nested(Box::new(equal)))
 }
 
 fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result<Expr> {
-    let count = if let Expr::Tuple(parts) = value { parts.len() } else { 0 };
-    let names: Vec<String> = (0..count).map(column).collect();
+    let names: Vec<String> = (0..parts_of(value).len()).map(column).collect();
     let Expr::Subquery(mut found) = parsed("(SELECT 1 FROM q)")? else {
         return Ok(condition);
     };
@@ -87,6 +171,9 @@ fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result
         select.selection = Some(condition);
         if let Some(from) = select.from.first_mut() {
             from.relation = derived(query, &names);
+            if let TableFactor::Derived { alias: Some(alias), .. } = &mut from.relation {
+                alias.name = Ident::with_quote('"', QUERY);
+            }
         }
     }
     Ok(Expr::Exists { subquery: found, negated })

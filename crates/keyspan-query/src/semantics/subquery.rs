@@ -5,7 +5,7 @@
 //! x > ANY (q)           cnt > 0 AND (x > min OR some null)
 //! SELECT EXISTS (q)     SELECT (SELECT count(*) > 0 FROM q)
 //! generate_series(…)    unnest(generate_series_list(…))
-//! FETCH FIRST 3 ROWS    LIMIT 3
+//! FETCH FIRST 3 ROWS    LIMIT 3; [`ties`] for WITH TIES
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
 //! GROUP BY ()           HAVING count(*) >= 0
@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
-use super::{json_rows, like_any, member, recursive, relation, row_member, set_all, user, with};
+use super::{hypothetical, json_rows, like_any, member, recursive, relation, row_member, set_all, ties, user, with};
 use crate::asof;
 use crate::pg_catalog;
 use crate::syntax::parts_of;
@@ -54,7 +54,7 @@ impl VisitorMut for Expander {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.users.enter(query);
         self.elements.enter(query);
-        let checked = query.with.as_ref().map_or(Ok(()), recursive::check);
+        let checked = query.with.as_mut().map_or(Ok(()), |with| recursive::check(with, gives_rows));
         let marked = checked.and_then(|()| with::mark(query, &mut self.shared));
         if let Err(error) = marked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
@@ -124,7 +124,7 @@ impl VisitorMut for Expander {
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
-        for form in [quantified, row_member::anywhere, like_any::expanded, collected] {
+        for form in [quantified, row_member::anywhere, like_any::expanded, collected, hypothetical::expanded] {
             match form(expr) {
                 Ok(Some(expanded)) => *expr = expanded,
                 Ok(None) => {}
@@ -220,10 +220,13 @@ fn name_column(factor: &mut TableFactor) {
 /// FETCH FIRST as LIMIT.
 fn fetch(query: &mut Query) -> Result<()> {
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
-    if fetch.with_ties || fetch.percent {
-        return Err(Error::not_supported("FETCH FIRST … WITH TIES and PERCENT are not supported"));
+    if fetch.percent {
+        return Err(Error::not_supported("FETCH FIRST … PERCENT is not supported"));
     }
     let rows = fetch.quantity.unwrap_or_else(|| number("1"));
+    if fetch.with_ties {
+        return ties::kept(query, rows);
+    }
     match &mut query.limit_clause {
         None => {
             query.limit_clause =
@@ -275,7 +278,7 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    if !gives_rows(expr) && !row_member::is_one(expr) && !collects(expr) {
+    if !gives_rows(expr) && !row_member::is_one(expr) && !collects(expr) && !hypothetical::is_one(expr) {
         return;
     }
     if let Some(label) = label {

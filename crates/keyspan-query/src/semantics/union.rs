@@ -1,8 +1,8 @@
-//! UNION, and the two terms of WITH RECURSIVE: each column's branches as one type, or 42804. DataFusion would make texts of
-//! what does not agree.
+//! UNION, INTERSECT and EXCEPT, and the two terms of WITH RECURSIVE: each column's branches as one type, or 42804.
+//! DataFusion would make texts of what does not agree, or go by the first branch.
 //!
 //! Rule: the types are settled before anything is planned over a union, since what is planned over it asks for them. So
-//! every union that something can be computed from is a relation: in FROM, in WITH, in a view, and, since
+//! every union (and the join that INTERSECT or EXCEPT is) that something can be computed from is a relation: in FROM, in WITH, in a view, and, since
 //! [`super::expand`] makes it one, in a subquery that is an expression.
 
 use std::collections::BTreeMap;
@@ -12,20 +12,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use datafusion::common::TableReference;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
-use datafusion::logical_expr::{Expr, LogicalPlan, Projection, RecursiveQuery, Union};
+use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, Projection, RecursiveQuery, SubqueryAlias, Union};
 use datafusion::sql::sqlparser::ast::TableFactor;
 use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::cast::implicit;
+use super::recursive;
 use crate::types::common_of_all;
 use crate::types::{Ty, fail, field_type, type_of};
 
 /// Whether a node is what [`coerce_unions`] looks for.
 pub fn is_union(node: &LogicalPlan) -> bool {
-    matches!(node, LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_))
+    match node {
+        LogicalPlan::Union(_) | LogicalPlan::RecursiveQuery(_) => true,
+        LogicalPlan::Join(join) => is_set_operation(join),
+        _ => false,
+    }
+}
+
+/// Whether a join is INTERSECT or EXCEPT: of all columns of both sides, NULL being like NULL.
+pub fn is_set_operation(join: &Join) -> bool {
+    let columns = join.left.schema().fields().len();
+    matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && join.filter.is_none()
+        && join.on.len() == columns
+        && join.right.schema().fields().len() == columns
+        && join.on.iter().all(|(left, right)| matches!((left, right), (Expr::Column(_), Expr::Column(_))))
 }
 
 fn has_unions(plan: &LogicalPlan) -> Result<bool> {
@@ -42,6 +59,7 @@ pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
         LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
+        LogicalPlan::Join(join) if is_set_operation(&join) => agreed_sides(join).map(Transformed::yes),
         other => other.recompute_schema().map(Transformed::yes),
     });
     Ok(changed?.data)
@@ -73,6 +91,8 @@ impl RelationPlanner for UnionRelation {
 
 /// Both terms with the fields of the whole: a column of a table says its type in its field, an expression does not.
 fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
+    let recursive_term = recursive::checked_term(&query)?;
+    let query = RecursiveQuery { recursive_term: Arc::new(recursive_term), ..query };
     let as_whole = |term: Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
         let pairs = || query.schema.fields().iter().zip(term.schema().fields());
         if pairs().all(|(whole, own)| whole.metadata() == own.metadata()) {
@@ -91,12 +111,63 @@ fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
 
 /// The branch's type of a column; a bare literal's is not known yet.
 fn branch_type(branch: &LogicalPlan, column: usize) -> Result<Ty> {
-    if let LogicalPlan::Projection(projection) = branch
-        && let Some(expr) = projection.expr.get(column)
-    {
-        return type_of(expr, projection.input.schema());
+    match branch {
+        LogicalPlan::Projection(projection) if column < projection.expr.len() => {
+            type_of(&projection.expr[column], projection.input.schema())
+        }
+        LogicalPlan::SubqueryAlias(alias) => branch_type(&alias.input, column),
+        _ => Ok(field_type(branch.schema().field(column))),
     }
-    Ok(field_type(branch.schema().field(column)))
+}
+
+/// The types of the branches' columns, and of each column the one that all branches take.
+struct Agreed {
+    types: Vec<Vec<Ty>>,
+    wanted: Vec<Option<ColumnType>>,
+}
+
+impl Agreed {
+    fn of(what: &str, branches: &[&LogicalPlan], columns: usize) -> Result<Agreed> {
+        let mut wanted = Vec::with_capacity(columns);
+        let mut types = vec![Vec::with_capacity(columns); branches.len()];
+        for column in 0..columns {
+            let each = branches.iter().map(|branch| branch_type(branch, column)).collect::<Result<Vec<_>>>()?;
+            wanted.push(match common_of_all(&each) {
+                Ok(ty) => ty,
+                Err((a, b)) => {
+                    let message = format!("{what} types {} and {} cannot be matched", a.name(), b.name());
+                    return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+                }
+            });
+            for (types, ty) in types.iter_mut().zip(each) {
+                types.push(ty);
+            }
+        }
+        Ok(Agreed { types, wanted })
+    }
+}
+
+/// INTERSECT and EXCEPT with both sides of one type. The rows of the left side are distinct already: they stay so.
+fn agreed_sides(join: Join) -> Result<LogicalPlan> {
+    let columns = join.on.len();
+    let distinct = match join.left.as_ref() {
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(Arc::clone(input)),
+        _ => None,
+    };
+    let left = distinct.clone().unwrap_or_else(|| Arc::clone(&join.left));
+    let what = if join.join_type == JoinType::LeftAnti { "EXCEPT" } else { "INTERSECT" };
+    let agreed = Agreed::of(what, &[&left, &join.right], columns)?;
+    let [left_types, right_types] = agreed.types.as_slice() else { return Ok(LogicalPlan::Join(join)) };
+    let (new_left, right) =
+        (cast(left, left_types, &agreed.wanted)?, cast(Arc::clone(&join.right), right_types, &agreed.wanted)?);
+    let left = match distinct {
+        Some(_) => Arc::new(LogicalPlan::Distinct(Distinct::All(new_left))),
+        None => new_left,
+    };
+    let on = left.schema().columns().into_iter().zip(right.schema().columns());
+    let on = on.map(|(left, right)| (Expr::Column(left), Expr::Column(right))).collect();
+    let Join { join_type, join_constraint, null_equality, null_aware, .. } = join;
+    Join::try_new(left, right, on, None, join_type, join_constraint, null_equality, null_aware).map(LogicalPlan::Join)
 }
 
 fn agreed(union: Union) -> Result<LogicalPlan> {
@@ -104,21 +175,8 @@ fn agreed(union: Union) -> Result<LogicalPlan> {
     if union.inputs.iter().any(|input| input.schema().fields().len() != columns) {
         return Ok(LogicalPlan::Union(union));
     }
-    let mut wanted = Vec::with_capacity(columns);
-    let mut types = vec![Vec::with_capacity(columns); union.inputs.len()];
-    for column in 0..columns {
-        let each = union.inputs.iter().map(|input| branch_type(input, column)).collect::<Result<Vec<_>>>()?;
-        wanted.push(match common_of_all(&each) {
-            Ok(ty) => ty,
-            Err((a, b)) => {
-                let message = format!("UNION types {} and {} cannot be matched", a.name(), b.name());
-                return fail(Error::new(ErrorKind::DatatypeMismatch, message));
-            }
-        });
-        for (types, ty) in types.iter_mut().zip(each) {
-            types.push(ty);
-        }
-    }
+    let branches: Vec<&LogicalPlan> = union.inputs.iter().map(AsRef::as_ref).collect();
+    let Agreed { types, wanted } = Agreed::of("UNION", &branches, columns)?;
     let inputs = union.inputs.into_iter().zip(types).map(|(input, types)| cast(input, &types, &wanted));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     Ok(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?))
@@ -142,6 +200,10 @@ fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) ->
         Ok(expr.alias_qualified_with_metadata(name.0, name.1, Some(metadata)))
     };
     let (exprs, below): (Result<Vec<Expr>>, _) = match input.as_ref() {
+        LogicalPlan::SubqueryAlias(alias) => {
+            let inner = cast(Arc::clone(&alias.input), types, wanted)?;
+            return Ok(Arc::new(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(inner, alias.alias.clone())?)));
+        }
         LogicalPlan::Projection(projection) => {
             let exprs = projection.expr.iter().enumerate().map(|(index, expr)| {
                 let (qualifier, field) = projection.schema.qualified_field(index);

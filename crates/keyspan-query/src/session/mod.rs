@@ -8,6 +8,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::ScalarValue;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -26,7 +27,7 @@ use crate::expression::CompiledExprs;
 use crate::inline_execution;
 use crate::optimizer;
 use crate::physical;
-use crate::plan_cache::PlannedQuery;
+use crate::plan_cache::{PlanInstance, PlannedQuery, has_limit_parameter, with_limits};
 use crate::prefix;
 use crate::rights;
 use crate::rollup::{self, Definition};
@@ -109,13 +110,16 @@ impl QuerySession {
         let planned = plan_query(self.engine.options.parser, &state, query, context).map_err(from_datafusion)?;
         let analyzed = analyzed(&state, &planned.plan)?;
         let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
+        let cached = self.engine.plan_cache.instance(&analyzed, context);
+        let limited = cached.is_none() && context.given.is_empty() && has_limit_parameter(&analyzed);
         Ok(PlannedQuery {
             schema: output_schema(analyzed.schema(), &planned.labels),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
             literals: None,
             reads: planned.reads.into(),
-            cached: self.engine.plan_cache.instance(&analyzed, context),
+            cached,
+            limited: limited.then(|| Arc::new(analyzed.clone())),
             plan: if fields.is_empty() { analyzed } else { planned.plan },
             catalog: context.snapshot.catalog().clone(),
             search_path: context.search_path.clone(),
@@ -151,13 +155,25 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Option<ReadyQuery> {
-        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
+        let given = planned.bindings(parameters).scalars().ok()?;
+        let cached = self.instance(planned, &given, context)?;
         planned.check_rights(context).ok()?;
         let functions = self.engine.function_context(context);
-        let given = planned.bindings(parameters).scalars().ok()?;
         let memory = self.engine.options.memory_limit;
         let physical = cached.instantiate(&given, context, &functions, memory).await?;
         Some(ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() })
+    }
+
+    /// The cached plan of a query's shape, with the values of its LIMITs if these are parameters.
+    fn instance(&self, planned: &PlannedQuery, given: &[ScalarValue], context: &QueryContext) -> Option<PlanInstance> {
+        if !planned.is_of(context) {
+            return None;
+        }
+        match (&planned.cached, &planned.limited) {
+            (Some(cached), _) => Some(cached.clone()),
+            (None, Some(plan)) => self.engine.plan_cache.instance(&with_limits(plan, given)?, context),
+            (None, None) => None,
+        }
     }
 
     /// The physical plan through the plan cache, cached now if need be. What fails here is left to planning without it.
@@ -168,8 +184,8 @@ impl QuerySession {
         context: &QueryContext,
         functions: &FunctionContext,
     ) -> Option<Arc<dyn ExecutionPlan>> {
-        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
+        let cached = self.instance(planned, &given, context)?;
         let memory = self.engine.options.memory_limit;
         if let Some(ready) = cached.instantiate(&given, context, functions, memory).await {
             return Some(ready);
@@ -265,8 +281,8 @@ impl QuerySession {
         parameters: &[Value],
         context: &QueryContext,
     ) -> Option<LogicalPlan> {
-        let cached = planned.cached.as_ref().filter(|_| planned.is_of(context))?;
         let given = planned.bindings(parameters).scalars().ok()?;
+        let cached = self.instance(planned, &given, context)?;
         cached.analyzed(&given, &self.engine.function_context(context)).ok().flatten()
     }
 

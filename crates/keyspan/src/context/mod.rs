@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use keyspan_model::schema::temporary::temporary_keyspace;
 use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
-use keyspan_query::{Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
+use keyspan_query::{GivenRelation, Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
 
 use crate::cancel::Running;
@@ -51,6 +51,8 @@ pub(crate) struct ClientContext {
     pub(crate) cursors: BTreeMap<String, SqlCursor>,
     /// When the statement began, in microseconds since 1970.
     pub(crate) statement_time: i64,
+    /// Rows that names stand for before tables do: those of statements in WITH that have run.
+    pub(crate) given: Vec<GivenRelation>,
     /// How long the statement took to be prepared.
     pub(crate) planning: Duration,
     /// What the client's scans have read.
@@ -88,6 +90,7 @@ impl ClientContext {
             transaction: None,
             cursors: BTreeMap::new(),
             statement_time: database.now(),
+            given: Vec::new(),
             planning: Duration::ZERO,
             reads: Arc::default(),
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
@@ -172,6 +175,7 @@ impl ClientContext {
             now: self.now(),
             parameter_types: parameter_types.to_vec(),
             info: self.info(),
+            given: self.given.clone(),
         }
     }
 

@@ -71,7 +71,10 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     });
     if !created.await? {
         skipping(context, "relation", &shape.name);
-    } else if statement.on_commit.is_none() {
+        return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
+    }
+    statement.columns.iter().filter_map(scale_notice).for_each(|notice| context.notice(notice));
+    if statement.on_commit.is_none() {
         // Temporary tables are gone before their keys hurt.
         match context.catalog().table(&shape.keyspace, &shape.name).cloned() {
             _ if statement.primary_key.is_none() => context.notice(no_key_notice(&draft)),
@@ -320,6 +323,19 @@ fn at_position(error: Error, position: Option<usize>) -> Error {
         Some(position) => error.at(position),
         None => error,
     }
+}
+
+/// What a `numeric` that says no precision keeps, which in PostgreSQL is all digits.
+pub(super) fn scale_notice(column: &ColumnDefinition) -> Option<Notice> {
+    let bare = matches!(column.type_text.to_lowercase().as_str(), "numeric" | "decimal" | "dec");
+    let ColumnType::Decimal { precision, scale } = column.column_type else { return None };
+    bare.then(|| {
+        let message = format!(
+            "column \"{}\" of type {} keeps {scale} digits after the point: others are rounded away",
+            column.name, column.type_text
+        );
+        Notice::plain(message).with_hint(format!("Declare more or fewer: numeric({precision}, 20)."))
+    })
 }
 
 /// The notice for a table without a key, naming a better one.

@@ -3,8 +3,10 @@
 //! - `run`: a statement's way from its text to its family.
 //! - `named`: SQL's PREPARE, EXECUTE and DEALLOCATE.
 
+mod merge;
 mod named;
 mod run;
+mod with;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -71,7 +71,13 @@ impl Session {
 fn can_be_prepared(statement: &Statement) -> bool {
     matches!(
         statement,
-        Statement::Query(_) | Statement::Hbase(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        Statement::Query(_)
+            | Statement::Hbase(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::Merge(_)
+            | Statement::With(_)
     )
 }
 

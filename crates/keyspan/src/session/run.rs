@@ -225,6 +225,8 @@ impl Session {
             Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
             Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
             Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,
+            Statement::Merge(statement) => Box::pin(self.merge(statement, parameters)).await,
+            Statement::With(statement) => Box::pin(self.with(statement, prepared, parameters)).await,
             Statement::Query(_) => Box::pin(select::run(context, prepared, parameters)).await,
             Statement::Hbase(_) => Err(Error::internal("a command that was not translated")),
             Statement::Explain(statement) => self.explain(statement, prepared, parameters).await,
@@ -268,7 +270,7 @@ impl Session {
             let outcome = Box::pin(self.run_prepared(explained, parameters)).await?;
             lines.extend(explain::measured(outcome, began).await?);
         }
-        explain::answer(lines)
+        explain::answer(statement, lines)
     }
 
     async fn discard(&mut self, what: Discard) -> Result<Outcome> {

@@ -46,6 +46,7 @@ pub fn functions() -> Vec<Overload> {
         Ok(Value::Boolean(steps(&v[1])?.iter().flatten().all(|name| exists(&value, name))))
     });
     add("jsonb_order", &[B], C::Blob, |_, v| Ok(Value::Blob(tree(&v[0])?.order())));
+    add("jsonb_canonical", &[B], C::Jsonb, |_, v| Ok(Value::Text(tree(&v[0])?.canonical().to_string())));
     add("jsonb_pretty", &[B], C::Text, |_, v| Ok(Value::Text(pretty(&tree(&v[0])?, 0))));
     all
 }

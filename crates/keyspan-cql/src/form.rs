@@ -1,0 +1,291 @@
+//! Forms of SQL that `sqlparser` does not read, as others that it does.
+//!
+//! | text | is made |
+//! |---|---|
+//! | `(TABLE a) UNION TABLE b` | `(SELECT * FROM a) UNION SELECT * FROM b` |
+//! | `GROUPING SETS (a, GROUPING SETS (b, ROLLUP (c, d)))` | `GROUPING SETS (a, b, (c, d), (c), ())` |
+//! | `CUBE ((a, b), c)`, `ROLLUP ((a, b), c)` | GROUPING SETS of what they stand for |
+//! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
+
+use keyspan_model::{Error, ErrorKind, Result};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use crate::budget::bare;
+use crate::source::start;
+
+/// The most expressions of a CUBE, as in PostgreSQL.
+const CUBE_MAX: usize = 12;
+
+/// The statement's tokens in those forms.
+///
+/// # Errors
+/// 0A000 for EXCLUDE in a frame; 54001 for a CUBE of more than twelve expressions.
+pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
+    let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
+    let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
+    if groups { grouping(tokens) } else { Ok(tokens) }
+}
+
+/// Whether joins are nested without parentheses: `a JOIN b JOIN c ON … ON …`. NATURAL JOIN and CROSS JOIN take no
+/// condition: beside them only parentheses say what belongs together.
+///
+/// # Errors
+/// 0A000 where NATURAL JOIN stands beside such joins.
+pub(crate) fn nests_joins(tokens: &[TokenWithSpan]) -> Result<bool> {
+    let mut waiting = vec![0_usize];
+    let (mut nested, mut natural) = (None, false);
+    for (at, token) in tokens.iter().enumerate() {
+        match (&token.token, bare(&token.token)) {
+            (Token::LParen, _) => waiting.push(0),
+            (Token::RParen, _) if waiting.len() > 1 => drop(waiting.pop()),
+            (_, Some("join")) => {
+                let mut before = tokens[..at].iter().rev().map_while(|token| bare(&token.token));
+                let before = before.find(|word| !matches!(*word, "left" | "right" | "full" | "inner" | "outer"));
+                natural |= before == Some("natural");
+                if matches!(before, Some("natural" | "cross")) {
+                    continue;
+                }
+                if let Some(count) = waiting.last_mut() {
+                    nested = nested.or((*count > 0).then_some(at));
+                    *count += 1;
+                }
+            }
+            (_, Some("on" | "using" | "match_condition")) => {
+                if let Some(count) = waiting.last_mut() {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            (Token::Comma, _)
+            | (_, Some("where" | "group" | "order" | "select" | "union" | "except" | "intersect")) => {
+                if let Some(count) = waiting.last_mut() {
+                    *count = 0;
+                }
+            }
+            _ => {}
+        }
+    }
+    match nested {
+        Some(at) if natural => {
+            let error = Error::not_supported("NATURAL JOIN beside joins that are nested without parentheses");
+            Err(error.at(start(tokens[at].span) + 1).with_hint("Write parentheses around the inner join."))
+        }
+        nested => Ok(nested.is_some()),
+    }
+}
+
+fn has(tokens: &[TokenWithSpan], word: &str) -> bool {
+    tokens.iter().any(|token| bare(&token.token) == Some(word))
+}
+
+/// `TABLE a` as SELECT, where a query may begin and nothing but a set operation, its clauses or its end follows.
+fn tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if matches!(tokens.first().and_then(|first| bare(&first.token)), Some("create" | "alter" | "drop" | "comment")) {
+        return tokens;
+    }
+    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    let begins = |at: usize| {
+        let before = at.checked_sub(1);
+        let after = before.is_none_or(|at| {
+            tokens[at].token == Token::LParen
+                || matches!(word(at), Some("union" | "except" | "intersect" | "all" | "distinct"))
+        });
+        let mut end = at + 2;
+        while tokens.get(end).is_some_and(|token| token.token == Token::Period) {
+            end += 2;
+        }
+        let ends = match tokens.get(end).map(|token| &token.token) {
+            None | Some(Token::RParen) => true,
+            Some(token) => {
+                matches!(bare(token), Some("union" | "except" | "intersect" | "order" | "limit" | "offset" | "fetch"))
+            }
+        };
+        word(at) == Some("table") && after && ends && matches!(tokens.get(at + 1), Some(next) if is_name(&next.token))
+    };
+    let found: Vec<bool> = (0..tokens.len()).map(begins).collect();
+    let mut out = Vec::with_capacity(tokens.len() + 4);
+    for (token, found) in tokens.into_iter().zip(found) {
+        if found {
+            let span = token.span;
+            out.extend(["select", "*", "from"].map(|word| made(word, span)));
+        } else {
+            out.push(token);
+        }
+    }
+    out
+}
+
+fn is_name(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_some() || word.keyword == Keyword::NoKeyword)
+}
+
+fn made(word: &str, span: Span) -> TokenWithSpan {
+    let token = match word {
+        "*" => Token::Mul,
+        "(" => Token::LParen,
+        ")" => Token::RParen,
+        "," => Token::Comma,
+        word => Token::make_keyword(word),
+    };
+    TokenWithSpan { token, span }
+}
+
+/// Leaves EXCLUDE NO OTHERS out, which is what a frame does anyway.
+fn exclusions(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        let words: [Option<&str>; 3] = std::array::from_fn(|n| tokens.get(at + n).and_then(|next| bare(&next.token)));
+        let frame = matches!(
+            out.last().and_then(|last: &TokenWithSpan| bare(&last.token)),
+            Some("row" | "preceding" | "following")
+        );
+        match words {
+            [Some("exclude"), Some("no"), Some("others")] if frame => at += 3,
+            [Some("exclude"), Some("current" | "group" | "ties"), _] if frame => {
+                let error = Error::not_supported("EXCLUDE in the frame of a window is not supported");
+                let hint = "Subtract the row's own value from the frame's, or join the rows to themselves.";
+                return Err(error.at(start(tokens[at].span) + 1).with_hint(hint));
+            }
+            _ => {
+                out.push(tokens[at].clone());
+                at += 1;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Grouping sets in grouping sets, and tuples in CUBE and ROLLUP, written out.
+fn grouping(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        let Some((kind, open)) = grouping_at(&tokens, at) else {
+            out.push(tokens[at].clone());
+            at += 1;
+            continue;
+        };
+        let Some(close) = closing(&tokens, open) else { return Ok(tokens) };
+        let parts = parts_of(&tokens[open + 1..close]);
+        let plain = |part: &[TokenWithSpan]| grouping_at(part, 0).is_none() && (kind == Kind::Sets || !is_tuple(part));
+        if parts.iter().all(|part| plain(part)) {
+            out.extend_from_slice(&tokens[at..=open]);
+            at = open + 1;
+            continue;
+        }
+        let span = tokens[at].span;
+        out.extend(["grouping", "sets", "("].map(|word| made(word, span)));
+        for (place, set) in sets(&tokens[at..=close])?.into_iter().enumerate() {
+            out.extend((place > 0).then(|| made(",", span)));
+            out.push(made("(", span));
+            out.extend(set);
+            out.push(made(")", span));
+        }
+        out.push(tokens[close].clone());
+        at = close + 1;
+    }
+    Ok(out)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sets,
+    Cube,
+    Rollup,
+}
+
+/// Whether grouping sets begin here, and where their bracket opens.
+fn grouping_at(tokens: &[TokenWithSpan], at: usize) -> Option<(Kind, usize)> {
+    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    let opens = |at: usize| tokens.get(at).is_some_and(|token| token.token == Token::LParen);
+    let behind = |at: usize| match at.checked_sub(1) {
+        // In GROUP BY, or in other grouping sets.
+        Some(before) => matches!(tokens[before].token, Token::Comma | Token::LParen) || word(before) == Some("by"),
+        None => true,
+    };
+    match (word(at), word(at + 1)) {
+        (Some("grouping"), Some("sets")) if opens(at + 2) => Some((Kind::Sets, at + 2)),
+        (Some("cube"), _) if opens(at + 1) && behind(at) => Some((Kind::Cube, at + 1)),
+        (Some("rollup"), _) if opens(at + 1) && behind(at) => Some((Kind::Rollup, at + 1)),
+        _ => None,
+    }
+}
+
+fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 1 => return Some(at),
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What stands between the commas.
+fn parts_of(tokens: &[TokenWithSpan]) -> Vec<&[TokenWithSpan]> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_i64, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth -= 1,
+            Token::Comma if depth == 0 => {
+                parts.push(&tokens[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&tokens[from..]);
+    parts
+}
+
+/// Whether a part is several expressions in parentheses.
+fn is_tuple(part: &[TokenWithSpan]) -> bool {
+    in_parentheses(part).is_some_and(|inner| parts_of(inner).len() > 1)
+}
+
+fn in_parentheses(part: &[TokenWithSpan]) -> Option<&[TokenWithSpan]> {
+    let whole = part.first()?.token == Token::LParen && closing(part, 0)? + 1 == part.len();
+    whole.then(|| &part[1..part.len() - 1])
+}
+
+/// The sets that an item stands for, each as what goes between its parentheses.
+fn sets(item: &[TokenWithSpan]) -> Result<Vec<Vec<TokenWithSpan>>> {
+    let Some((kind, open)) = grouping_at(item, 0) else {
+        return Ok(vec![in_parentheses(item).unwrap_or(item).to_vec()]);
+    };
+    let parts = parts_of(&item[open + 1..item.len() - 1]);
+    if kind == Kind::Sets {
+        let each = parts.into_iter().map(sets).collect::<Result<Vec<_>>>()?;
+        return Ok(each.into_iter().flatten().collect());
+    }
+    let members: Vec<&[TokenWithSpan]> = parts.iter().map(|part| in_parentheses(part).unwrap_or(part)).collect();
+    if kind == Kind::Rollup {
+        return Ok((0..=members.len()).rev().map(|count| together(&members[..count])).collect());
+    }
+    if members.len() > CUBE_MAX {
+        let message = format!("CUBE is limited to {CUBE_MAX} elements");
+        return Err(Error::new(ErrorKind::TooComplex, message).at(start(item[0].span) + 1));
+    }
+    let chosen = |bits: usize| {
+        let members = members.iter().enumerate().filter(|(place, _)| bits & (1 << place) == 0);
+        together(&members.map(|(_, member)| *member).collect::<Vec<_>>())
+    };
+    Ok((0..1_usize << members.len()).map(chosen).collect())
+}
+
+fn together(members: &[&[TokenWithSpan]]) -> Vec<TokenWithSpan> {
+    let mut set: Vec<TokenWithSpan> = Vec::new();
+    for member in members.iter().filter(|member| !member.is_empty()) {
+        if let Some(last) = set.last() {
+            set.push(made(",", last.span));
+        }
+        set.extend_from_slice(member);
+    }
+    set
+}

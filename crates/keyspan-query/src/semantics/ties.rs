@@ -1,0 +1,102 @@
+//! `FETCH FIRST n ROWS WITH TIES`: the rows whose rank in the query's order is not beyond n.
+//!
+//! ```text
+//! SELECT a FROM t ORDER BY b OFFSET 2 FETCH FIRST 3 ROWS WITH TIES
+//! SELECT a FROM t QUALIFY rank() OVER (ORDER BY b) <= 2 + 3 ORDER BY b OFFSET 2
+//! ```
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Value,
+};
+use keyspan_model::{Error, ErrorKind, Result};
+
+use crate::syntax::{call, folded};
+
+/// Keeps the first `rows` rows of the query after its OFFSET, and those that are like the last of them.
+///
+/// # Errors
+/// 42601 without ORDER BY; 0A000 for set operations and DISTINCT.
+pub fn kept(query: &mut Query, rows: Expr) -> Result<()> {
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {
+        return Err(Error::new(ErrorKind::Syntax, "WITH TIES cannot be specified without ORDER BY clause"));
+    };
+    let offset = match &mut query.limit_clause {
+        None => None,
+        Some(LimitClause::LimitOffset { limit: None, offset, .. }) => offset.as_ref().map(|offset| &offset.value),
+        Some(_) => return Err(Error::new(ErrorKind::Syntax, "multiple LIMIT clauses not allowed")),
+    };
+    let last = match offset {
+        Some(offset) => sum(offset.clone(), rows.clone()),
+        None => rows.clone(),
+    };
+    let refused = || {
+        let error = Error::not_supported("FETCH FIRST … WITH TIES over DISTINCT or a set operation is not supported");
+        error.with_hint("Put what it counts into a subquery: SELECT * FROM (…) AS q ORDER BY … FETCH FIRST …")
+    };
+    let SetExpr::Select(select) = query.body.as_mut() else { return Err(refused()) };
+    if select.distinct.is_some() || select.qualify.is_some() {
+        return Err(refused());
+    }
+    let by = orders.iter().map(|order| by_expression(order, select)).collect::<Result<Vec<_>>>()?;
+    // No row is like the last one of none.
+    let some = compared(rows, BinaryOperator::Gt, Expr::Value(Value::Number("0".into(), false).into()));
+    let ranked = compared(rank(by), BinaryOperator::LtEq, last);
+    select.qualify = Some(compared(ranked, BinaryOperator::And, some));
+    Ok(())
+}
+
+/// What ORDER BY sorts by, which in a window is no name or place of an output column.
+fn by_expression(order: &OrderByExpr, select: &Select) -> Result<OrderByExpr> {
+    let label = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => Some(super::label(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    };
+    let item = match &order.expr {
+        Expr::Identifier(name) => {
+            let name = folded(name);
+            select.projection.iter().find(|item| label(item).as_deref() == Some(name.as_str()))
+        }
+        Expr::Value(value) => match &value.value {
+            Value::Number(place, _) => {
+                let before = select.projection.iter().take_while(|item| label(item).is_some()).count();
+                let place = place.parse::<usize>().ok().and_then(|place| place.checked_sub(1));
+                let Some(place) = place.filter(|place| *place < before) else {
+                    let message = "WITH TIES beside ORDER BY a place that a * comes before is not supported";
+                    return Err(Error::not_supported(message).with_hint("Name the column."));
+                };
+                select.projection.get(place)
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let expr = match item {
+        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => expr.clone(),
+        _ => order.expr.clone(),
+    };
+    Ok(OrderByExpr { expr, ..order.clone() })
+}
+
+fn rank(order_by: Vec<OrderByExpr>) -> Expr {
+    let mut rank = call("rank", Vec::new());
+    if let Expr::Function(function) = &mut rank {
+        function.over = Some(ast::WindowType::WindowSpec(ast::WindowSpec {
+            window_name: None,
+            partition_by: Vec::new(),
+            order_by,
+            window_frame: None,
+        }));
+    }
+    rank
+}
+
+fn sum(left: Expr, right: Expr) -> Expr {
+    let (left, right) = (Box::new(Expr::Nested(Box::new(left))), Box::new(Expr::Nested(Box::new(right))));
+    Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Plus, right }))
+}
+
+fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}

@@ -1,0 +1,230 @@
+//! MERGE: which rows its clauses take is found on one snapshot, then each clause writes, in one transaction.
+//!
+//! ```text
+//! source ─▶ rows ─┬─ MATCHED ─▶ keys of the table's rows ─▶ UPDATE, DELETE of these keys, joined with the source again
+//!                 └─ NOT MATCHED ─▶ values ─▶ INSERT … ON CONFLICT DO NOTHING: fewer rows than values is 23505
+//! ```
+//!
+//! A clause never sees what another wrote: keys and values are found before the first write. UPDATE and DELETE read the
+//! newest state of their rows once more, with the rows locked, as they always do.
+
+use std::collections::HashSet;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Field;
+use keyspan_cql::{ConflictAction, Insert, InsertSource, Merge, MergeAction, OnConflict, Statement, ast, quoted};
+use keyspan_model::array::{coerce, value_at};
+use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_query::GivenRelation;
+
+use super::Session;
+use crate::dml;
+use crate::given::relation;
+use crate::merge::{self, Clause};
+use crate::names;
+use crate::outcome::{Outcome, Rows, Tag};
+use crate::query;
+use crate::row::TableHandle;
+use crate::transaction_control;
+
+/// The name of the rows that a clause writes; no table has it.
+const ROWS: &str = "\u{1}merge";
+
+/// What a clause is to write.
+struct Found {
+    clause: Clause,
+    rows: GivenRelation,
+    count: u64,
+}
+
+impl Session {
+    /// MERGE.
+    pub(super) async fn merge(&mut self, statement: &Merge, parameters: &[Value]) -> Result<Outcome> {
+        let own = transaction_control::begin_several(&mut self.context)?;
+        let before = self.context.given.len();
+        let done = self.merged(statement, parameters).await;
+        self.context.given.truncate(before);
+        self.end_several(own, done).await
+    }
+
+    async fn merged(&mut self, statement: &Merge, parameters: &[Value]) -> Result<Outcome> {
+        self.context.snapshot()?;
+        let statement = &self.with_source(statement, parameters).await?;
+        let table = names::table(&self.context.catalog(), &self.context.settings.search_path(), &statement.table)?;
+        let handle = self.context.handle(table.clone());
+        if handle.table.has_counters() || !handle.table.has_key() {
+            let error = Error::not_supported("MERGE into a table with counters or without a key is not supported");
+            return Err(error.with_hint("Write UPDATE and INSERT … SELECT in a transaction."));
+        }
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        for (clause, written) in merge::clauses(statement, &table)?.into_iter().zip(&statement.clauses) {
+            let rows = match (&clause, &written.action) {
+                (Clause::Nothing, _) => continue,
+                (Clause::Insert(insert), _) => self.values(insert, parameters).await?,
+                (Clause::Update(update), _) => {
+                    let keys = self.keys(statement, &handle, update.filter.clone(), parameters).await?;
+                    each_once(&handle, &keys, &mut seen)?;
+                    keys
+                }
+                (Clause::Delete(delete), MergeAction::Delete) => {
+                    let keys = self.keys(statement, &handle, delete.filter.clone(), parameters).await?;
+                    each_once(&handle, &keys, &mut seen)?;
+                    keys
+                }
+                _ => return Err(Error::internal("a clause of MERGE that is another")),
+            };
+            let count = rows.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+            all.push(Found { clause, rows, count });
+        }
+        let mut written = 0;
+        for found in all.into_iter().filter(|found| found.count > 0) {
+            written += self.clause(&handle, found, parameters).await?;
+            transaction_control::next_write(&mut self.context);
+        }
+        Ok(Outcome::done(Tag::counted("MERGE", written)))
+    }
+
+    /// The statement with the rows of its source under the source's name, if that is a query: they are read once.
+    async fn with_source(&mut self, statement: &Merge, parameters: &[Value]) -> Result<Merge> {
+        let ast::TableFactor::Derived { alias: Some(alias), .. } = &statement.source else {
+            return Ok(statement.clone());
+        };
+        let name = names::fold_case(&alias.name);
+        let rows = self.read(&merge::select(statement.source.clone(), None)?.query, parameters).await?;
+        let fields = rows.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+        let batches = rows.collect().await?;
+        self.context.given.push(relation(&name, fields, batches)?);
+        Ok(Merge { source: table_factor(&quoted(&name))?, ..statement.clone() })
+    }
+
+    async fn read(&mut self, query: &ast::Query, parameters: &[Value]) -> Result<Rows> {
+        let (schema, stream) = query::run(&mut self.context, query, parameters).await?;
+        Ok(Rows::new(schema, self.context.running.guard_stream(stream)))
+    }
+
+    /// The rows that an INSERT's query has.
+    async fn values(&mut self, insert: &Insert, parameters: &[Value]) -> Result<GivenRelation> {
+        let InsertSource::Query(source) = &insert.source else {
+            return Err(Error::internal("an INSERT of MERGE without a query"));
+        };
+        let rows = self.read(&source.query, parameters).await?;
+        given(rows).await
+    }
+
+    /// The keys of the table's rows that a clause takes.
+    async fn keys(
+        &mut self,
+        statement: &Merge,
+        handle: &TableHandle,
+        filter: Option<ast::Expr>,
+        parameters: &[Value],
+    ) -> Result<GivenRelation> {
+        let alias = quoted(statement.alias.as_ref().unwrap_or(&handle.table.name));
+        let columns: Vec<String> = handle.table.key().map(|key| format!("{alias}.{}", quoted(&key.name))).collect();
+        let text = format!("SELECT {} FROM {}", columns.join(", "), merge::target(statement));
+        let Statement::Query(mut query) = keyspan_cql::parse_one(&text)?.statement else {
+            return Err(Error::internal("a SELECT is not a query"));
+        };
+        if let ast::SetExpr::Select(select) = query.query.body.as_mut() {
+            select.from.push(merge::source(statement));
+            select.selection = filter;
+        }
+        let rows = self.read(&query.query, parameters).await?;
+        given(rows).await
+    }
+
+    /// Writes what a clause has found; how many rows.
+    async fn clause(&mut self, handle: &TableHandle, found: Found, parameters: &[Value]) -> Result<u64> {
+        self.context.given.push(found.rows);
+        let context = &mut self.context;
+        let outcome = match found.clause {
+            Clause::Update(mut update) => {
+                update.from.push(rows()?);
+                update.filter = only_found(handle, update.alias.as_deref(), update.filter)?;
+                Box::pin(dml::update::run(context, &update, parameters)).await
+            }
+            Clause::Delete(mut delete) => {
+                delete.from.push(rows()?);
+                delete.filter = only_found(handle, delete.alias.as_deref(), delete.filter)?;
+                Box::pin(dml::delete::run(context, &delete, parameters)).await
+            }
+            Clause::Insert(mut insert) => {
+                insert.source = InsertSource::Query(merge::select(rows()?.relation, None)?);
+                insert.on_conflict =
+                    Some(OnConflict { columns: Vec::new(), constraint: None, action: ConflictAction::Nothing });
+                Box::pin(dml::insert::run(context, &insert, parameters)).await
+            }
+            Clause::Nothing => Ok(Outcome::done(Tag::counted("MERGE", 0))),
+        };
+        let inserts = matches!(outcome.as_ref().map(|outcome| outcome.tag.command()), Ok("INSERT"));
+        self.context.given.pop();
+        let written = outcome?.tag.rows().unwrap_or(0);
+        if inserts && written < found.count {
+            let name = &handle.table.name;
+            let message = format!("duplicate key value violates unique constraint \"{name}_pkey\"");
+            return Err(Error::new(ErrorKind::Unique, message)
+                .with_detail("MERGE inserts a key twice, or another session has inserted it meanwhile."));
+        }
+        Ok(written)
+    }
+}
+
+/// Rows under the name [`ROWS`], their columns called by their places.
+async fn given(rows: Rows) -> Result<GivenRelation> {
+    let named = |(place, field): (usize, &std::sync::Arc<Field>)| {
+        field.as_ref().clone().with_name(column(place)).with_nullable(true)
+    };
+    let fields = rows.schema().fields().iter().enumerate().map(named).collect();
+    let batches: Vec<RecordBatch> = rows.collect().await?;
+    relation(ROWS, fields, batches)
+}
+
+fn column(place: usize) -> String {
+    format!("\u{1}{place}")
+}
+
+fn rows() -> Result<ast::TableWithJoins> {
+    Ok(ast::TableWithJoins { relation: table_factor(&format!("\"{ROWS}\""))?, joins: Vec::new() })
+}
+
+fn table_factor(name: &str) -> Result<ast::TableFactor> {
+    let Statement::Query(query) = keyspan_cql::parse_one(&format!("SELECT * FROM {name}"))?.statement else {
+        return Err(Error::internal("a SELECT is not a query"));
+    };
+    match *query.query.body {
+        ast::SetExpr::Select(mut select) if select.from.len() == 1 => Ok(select.from.remove(0).relation),
+        _ => Err(Error::internal("a SELECT without FROM")),
+    }
+}
+
+/// The condition of a clause, for rows whose keys it has found.
+fn only_found(handle: &TableHandle, alias: Option<&str>, filter: Option<ast::Expr>) -> Result<Option<ast::Expr>> {
+    let alias = quoted(alias.unwrap_or(&handle.table.name));
+    let equal = |(place, key): (usize, &keyspan_model::ColumnDef)| {
+        format!("{alias}.{} = \"{ROWS}\".\"{}\"", quoted(&key.name), column(place))
+    };
+    let equal: Vec<String> = handle.table.key().enumerate().map(equal).collect();
+    let keys = keyspan_cql::parse_expression(&equal.join(" AND "))?;
+    Ok(Some(match filter {
+        Some(filter) => merge::both(keys, filter),
+        None => keys,
+    }))
+}
+
+/// 21000 where a row of the table is taken twice.
+fn each_once(handle: &TableHandle, keys: &GivenRelation, seen: &mut HashSet<crate::locks::RowName>) -> Result<()> {
+    let types: Vec<_> = handle.table.key().map(|key| key.ty).collect();
+    for batch in &keys.batches {
+        let arrays = batch.columns().iter().zip(&types).map(|(array, ty)| coerce(array, *ty));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        for row in 0..batch.num_rows() {
+            let parts = arrays.iter().zip(&types).map(|(array, ty)| value_at(array, row, *ty));
+            if !seen.insert(handle.name(&parts.collect::<Result<Vec<_>>>()?)?) {
+                let error =
+                    Error::new(ErrorKind::CardinalityViolation, "MERGE command cannot affect row a second time");
+                return Err(error.with_hint("Ensure that not more than one source row matches any one target row."));
+            }
+        }
+    }
+    Ok(())
+}
