@@ -110,8 +110,8 @@ fn writing_command(statement: &Statement) -> Option<&'static str> {
 
 /// The first command of a WITH that writes.
 fn with_command(with: &With) -> Option<&'static str> {
-    let statements = with.parts.iter().map(|part| &part.body).chain([&with.statement]);
-    statements.filter_map(|parsed| writing_command(&parsed.statement)).next()
+    let mut statements = with.parts.iter().map(|part| &part.body).chain([&with.statement]);
+    statements.find_map(|parsed| writing_command(&parsed.statement))
 }
 
 /// The modes with the session's defaults for what is not said.

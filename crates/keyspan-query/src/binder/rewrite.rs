@@ -381,7 +381,7 @@ fn is_same(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// `SELECT a AS k … ORDER BY t.k`: an output column that hides a column of FROM that ORDER BY names gets a name of its own.
+/// `SELECT a AS k … ORDER BY t.k`: an output column that hides a column which ORDER BY names gets a name of its own.
 fn order_by_hidden(query: &mut Query, labels: &Labels) {
     let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return };
     let mut named = BTreeSet::new();
