@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
 use crate::source::start;
-use crate::statement::{self, CreateTableAs, ObjectName, Statement, cql_tails};
+use crate::statement::{self, CreateTableAs, ObjectName, OnCommit, Statement, cql_tails};
 
 /// A query; with INTO it makes a table.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -25,12 +25,8 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     }
 }
 
-/// `SELECT … INTO table FROM …` as CREATE TABLE AS.
+/// `SELECT … INTO [TEMPORARY] table FROM …` as CREATE TABLE AS.
 fn made_table(into: SelectInto, query: statement::Query, offset: usize) -> Result<Statement> {
-    if into.temporary {
-        let error = Error::not_supported("temporary tables are not supported").at(offset + 1);
-        return Err(error.with_hint("Create a table in a keyspace of its own and drop it afterwards."));
-    }
     let folded = |name: &Ident| match name.quote_style {
         Some(_) => name.value.clone(),
         None => name.value.to_lowercase(),
@@ -47,6 +43,7 @@ fn made_table(into: SelectInto, query: statement::Query, offset: usize) -> Resul
         options: Vec::new(),
         query,
         with_data: true,
+        on_commit: into.temporary.then_some(OnCommit::PreserveRows),
     })))
 }
 

@@ -184,9 +184,18 @@ fn families() {
         ("ALTER TABLE t ALTER f SET GC max_versions = 3 OR max_age = '30m'", "max_age: Some(1800000000), both: false"),
         ("CREATE TABLE t (family int PRIMARY KEY, gc text)", "name: \"gc\""),
         ("CREATE TABLE t (k int PRIMARY KEY, n counter, counter int)", "type_text: \"counter\""),
-        ("CREATE TABLE t (k int PRIMARY KEY, s set<int>)", "kind: Set, qualifier: Int, value: Boolean"),
-        ("ALTER TABLE t ADD l list<varchar>", "kind: List, qualifier: BigInt, value: Text"),
-        ("CREATE TABLE t (k int PRIMARY KEY, m map<text, frozen<list<int>>>, set int)", "kind: Map, qualifier: Text"),
+        (
+            "CREATE TABLE t (k int PRIMARY KEY, s set<int>)",
+            "kind: Set, qualifier: [QualifierPart { name: \"qualifier\", column_type: Int, descending: false }], value: Boolean",
+        ),
+        (
+            "ALTER TABLE t ADD l list<varchar>",
+            "kind: List, qualifier: [QualifierPart { name: \"qualifier\", column_type: BigInt, descending: false }], value: Text",
+        ),
+        (
+            "CREATE TABLE t (k int PRIMARY KEY, m map<text, frozen<list<int>>>, set int)",
+            "kind: Map, qualifier: [QualifierPart { name: \"qualifier\", column_type: Text",
+        ),
         ("UPDATE t SET s = s + {1, 2} WHERE k = 1", "change: Append, value: Set(["),
         ("UPDATE t SET \"S\" = \"S\" - {} WHERE k = 1", "change: Remove, value: Map([])"),
         ("UPDATE t SET l = [1] + l, m['a'] = 2 WHERE k = 1", "change: Prepend, value: List(["),

@@ -47,6 +47,7 @@ fn clause(merge: &Merge, table: &TableDef, place: usize) -> Result<Clause> {
             filter,
             condition: None,
             returning: None,
+            upserts: false,
         }),
         MergeAction::Delete => Clause::Delete(Delete {
             columns: Vec::new(),

@@ -23,7 +23,7 @@ use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{advice, explain, given, hbase, merge, names, point, query, select, set, show, transaction_control};
+use crate::{advice, explain, given, hbase, merge, names, point, query, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {

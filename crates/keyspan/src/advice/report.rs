@@ -71,7 +71,8 @@ impl Survey<'_> {
             found.extend(self.many_versions(family).await?);
             found.extend(self.fixed_qualifiers(family, rows).await?);
         }
-        for index in &table.indexes {
+        // A unique index is there for its constraint, too.
+        for index in table.indexes.iter().filter(|index| index.unique.is_none()) {
             for column in table.columns.iter().filter(|column| index.columns.contains(&column.id)) {
                 found.extend(self.coarse_index(&index.name, &column.name, rows).await?);
             }

@@ -52,19 +52,6 @@ impl TargetRows {
     }
 }
 
-/// Reads the target's rows, lets `decide` turn them into mutations, and writes these; begins again when another write
-/// has changed the rows in between. `decide` must not have effects beyond its answer.
-pub(crate) async fn change<T>(
-    context: &mut ClientContext,
-    handle: &TableHandle,
-    target: &WriteTarget,
-    families: &FamilyInput,
-    parameters: &[Value],
-    decide: impl FnMut(&TargetRows) -> Result<(Vec<Mutation>, T)>,
-) -> Result<T> {
-    Ok(change_seen(context, handle, target, families, None, parameters, decide).await?.answer)
-}
-
 /// Asks for the state with what a statement has written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct After;
@@ -77,7 +64,9 @@ pub(crate) struct Changed<T> {
     pub(crate) after: Option<Arc<dyn Snapshot>>,
 }
 
-/// As [`change`], and tells the states before and, where it is wanted, after.
+/// Reads the target's rows, lets `decide` turn them into mutations, and writes these; begins again when another write
+/// has changed the rows in between. `decide` must not have effects beyond its answer. Tells the states before and, where
+/// it is wanted, after.
 pub(crate) async fn change_seen<T>(
     context: &mut ClientContext,
     handle: &TableHandle,

@@ -89,3 +89,22 @@ async fn a_copy_of_named_families_takes_the_last_row_of_each_key() {
     assert_eq!(error(&mut s, "SELECT f FROM t WHERE k = 5 / 0").await.sqlstate(), "22012");
     assert_eq!(rows(&mut s, "SELECT count(*) FROM t").await, ["2"]);
 }
+
+#[tokio::test]
+async fn a_copy_of_families_is_refused_for_what_must_be_unique() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, email text UNIQUE, s set<text>)").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 'a', {'x'})").await;
+    for around in [["", ""], ["BEGIN", "ROLLBACK"], ["SET copy_commit_rows = 1", "RESET copy_commit_rows"]] {
+        for data in [&b"2\ta\t{y}\n"[..], b"2\tb\t{y}\n3\tb\t{z}\n"] {
+            run(&mut s, around[0]).await;
+            let failed = copy_in(&mut s, "COPY t FROM STDIN", data).await.expect_err("refused");
+            assert_eq!(failed.sqlstate(), "23505", "{around:?}");
+            run(&mut s, around[1]).await;
+            assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1 a {x}"], "{around:?}");
+        }
+    }
+    assert_eq!(copy_in(&mut s, "COPY t FROM STDIN", b"1\ta\t{z}\n2\tb\t{y}\n").await.expect("rows"), 2);
+    assert_eq!(rows(&mut s, "SELECT * FROM t ORDER BY k").await, ["1 a {z}", "2 b {y}"]);
+    assert_eq!(error(&mut s, "INSERT INTO t (k, email) VALUES (3, 'b')").await.sqlstate(), "23505");
+}
