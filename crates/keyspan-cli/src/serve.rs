@@ -34,7 +34,7 @@ pub struct ConfigArguments {
 /// Runs `keyspan config`. What is wrong is told after all has been shown.
 pub fn show(arguments: &ConfigArguments) -> Result<()> {
     let config = arguments.server.read()?;
-    write!(std::io::stdout(), "{config}version          {}\n", env!("CARGO_PKG_VERSION"))?;
+    writeln!(std::io::stdout(), "{config}version          {}", env!("CARGO_PKG_VERSION"))?;
     checked(&config)
 }
 

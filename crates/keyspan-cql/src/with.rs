@@ -30,10 +30,13 @@ pub(crate) fn writes(reader: &Reader) -> bool {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
             _ if write && depth == 0 => return true,
-            _ if write && depth == 1 && *reader.token(at - 1) == Token::LParen => {
-                if at >= 2 && matches!(reader.word(at - 2), Some("as" | "materialized")) {
-                    return true;
-                }
+            _ if write
+                && depth == 1
+                && *reader.token(at - 1) == Token::LParen
+                && at >= 2
+                && matches!(reader.word(at - 2), Some("as" | "materialized")) =>
+            {
+                return true;
             }
             _ if depth == 0 && matches!(reader.word(at), Some("select" | "values" | "table")) => return false,
             _ => {}

@@ -144,7 +144,7 @@ async fn labels_are_postgres_and_may_repeat() {
         ("SELECT avg FROM (SELECT avg(heat) FROM readings) s", vec!["avg"]),
         ("SELECT count(*), sensor FROM readings GROUP BY sensor ORDER BY count, sensor", vec!["count", "sensor"]),
         ("SELECT * FROM (SELECT site, site FROM readings LIMIT 1) s", vec!["site", "site"]),
-        ("SELECT site AS a, sensor AS a FROM readings ORDER BY a LIMIT 1", vec!["a", "a"]),
+        ("SELECT site AS a, sensor AS a FROM readings ORDER BY 1 LIMIT 1", vec!["a", "a"]),
         ("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x", vec!["x"]),
     ] {
         let answer = bench.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

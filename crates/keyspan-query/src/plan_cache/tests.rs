@@ -242,7 +242,9 @@ async fn a_limit_that_is_a_parameter_is_part_of_the_shape() {
         let parameters = [Value::Int(sensor), Value::BigInt(limit)];
         let expected = answer(&bench, &new, &parameters, &bench.context).await;
         assert_eq!(answer(&bench, &planned, &parameters, &bench.context).await, expected, "{parameters:?}");
-        assert!(bench.session.ready(&planned, &parameters, &bench.context).await.is_some(), "{parameters:?}");
+        // No rows is a plan of its own, which is made at once.
+        let ready = bench.session.ready(&planned, &parameters, &bench.context).await;
+        assert_eq!(ready.is_some(), limit > 0, "{parameters:?}");
     }
     assert!(plan("SELECT ts FROM readings ORDER BY ts, site LIMIT 2 OFFSET $1").await.limited.is_none());
 }

@@ -40,7 +40,7 @@ fn runs<'a>(bytes: &'a [u8], width: usize, count: usize, mut take: impl FnMut(Ru
         } else {
             // The last group may be cut short.
             let bytes = input.take_up_to((header >> 1).checked_mul(width)?);
-            let whole = if width == 0 { left } else { bytes.len() * GROUP / width };
+            let whole = (bytes.len() * GROUP).checked_div(width).unwrap_or(left);
             let count = (header >> 1).checked_mul(GROUP)?.min(left).min(whole);
             take(Run::Packed { bytes, count });
             left -= count;

@@ -28,6 +28,9 @@ use crate::outcome::Notice;
 /// Bytes of a piece at least.
 const PIECE: usize = 2 << 20;
 
+/// Rows of a piece, and those of it that are no right rows.
+type ParsedRows = (Vec<RecordBatch>, Vec<Rejected>);
+
 /// Reads the data of one COPY FROM.
 pub struct CopyParser {
     layout: Arc<InputLayout>,
@@ -41,7 +44,7 @@ pub struct CopyParser {
     start: Start,
     /// How much of it is whole rows, and what follows them.
     cut: (usize, Start),
-    parsing: VecDeque<JoinHandle<Result<(Vec<RecordBatch>, Vec<Rejected>)>>>,
+    parsing: VecDeque<JoinHandle<Result<ParsedRows>>>,
     /// Reads what is not cut any more.
     tail: Option<Parser>,
     rejects: Rejects,

@@ -162,8 +162,7 @@ impl FamilyPart {
         let is_last = |(cell, row): (usize, &u64)| last.get(encoded.value(cell)).map(|(last, _)| last == row);
         let keep: BooleanArray = self.rows.iter().enumerate().map(is_last).collect();
         let columns = self.relation.given_key().iter();
-        let fields =
-            columns.map(|column| field(column)).chain([self.family.value.ty.field(&self.family.value.name, true)]);
+        let fields = columns.map(field).chain([self.family.value.ty.field(&self.family.value.name, true)]);
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays)?;
         let batch = if keep.true_count() == keep.len() { batch } else { filter_record_batch(&batch, &keep)? };
         let columns = self.relation.given_key().iter().map(|column| column.id).chain([self.family.value.id]).collect();
