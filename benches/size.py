@@ -5,8 +5,9 @@
 cpu (hostname, region, rack, ts, ten gauges; key (hostname, ts)), all rows of a moment before those of the next, as they
 come. Every run of a query draws other hosts and windows, the same for both; answers are compared. `first` is the first
 run after a start of both programs, when nothing of the rows is decoded; `others` is the median of the runs after it.
-DuckDB has two threads and 1 GB. --keep leaves the rows and both databases in a folder, for another run. --compact
-merges everything first. Prints milliseconds. Needs psycopg, duckdb and pyarrow.
+DuckDB has two threads and 1 GB. --keep leaves the rows and both databases in a folder, for another run. A server is
+started for each query and ended before windows become quiet, so the slices stay as they were loaded; --compact lets them
+grow first, as they would by themselves in a server that runs on. Prints milliseconds. Needs psycopg, duckdb and pytz.
 """
 
 import argparse
@@ -17,10 +18,10 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import time
 
 import duckdb
-import psycopg
+
+from servers import plain, started, stop, timed
 
 PORT = 5581
 GAUGES = [f"usage_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split()]
@@ -93,38 +94,11 @@ def generated(path, hosts, hours):
 
 
 def load(program, path):
-    begin = time.perf_counter()
-    files = sorted(path.glob("*.parquet"))
-    command = [program, "import", "--data", path / "data", "--into", "cpu", "--create", "--key", "(hostname),ts"]
-    subprocess.run([*command, files[0]], check=True, stdout=subprocess.DEVNULL)
-    for file in files[1:]:
-        subprocess.run([program, "import", "--data", path / "data", "--into", "cpu", file], check=True, stdout=subprocess.DEVNULL)
-    print(f"loaded in {time.perf_counter() - begin:.0f} s")
-
-
-def started(program, path):
-    command = [program, "serve", "--data", path / "data", "--listen", f"127.0.0.1:{PORT}"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(600):
-        try:
-            connection = psycopg.connect(f"postgresql://me@127.0.0.1:{PORT}/db", autocommit=True)
-            connection.execute("SET TimeZone = 'UTC'")
-            return server, connection
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    raise SystemExit("the server does not answer")
-
-
-
-def timed(run):
-    begin = time.perf_counter()
-    rows = run()
-    return (time.perf_counter() - begin) * 1000, rows
-
-
-def plain(rows):
-    number = lambda value: f"{value:.8g}" if isinstance(value, float) else str(value)
-    return sorted(tuple(number(value) for value in row) for row in rows)
+    first, *others = sorted(path.glob("*.parquet"))
+    command = [program, "import", "--data", path / "data", "--into", "cpu"]
+    subprocess.run([*command, "--create", "--key", "(hostname),ts", first], check=True, stdout=subprocess.DEVNULL)
+    for file in others:
+        subprocess.run([*command, file], check=True, stdout=subprocess.DEVNULL)
 
 
 def measured(connection, db, sqls):
@@ -157,7 +131,7 @@ def main():
         if not (path / "rows.duckdb").exists():
             generated(path, arguments.hosts, arguments.hours)
         if not (path / "data").exists():
-            load(arguments.keyspan, path)
+            print(f"loaded in {timed(lambda: load(arguments.keyspan, path))[0] / 1000:.0f} s")
         run(arguments, path)
     finally:
         if not arguments.keep:
@@ -167,7 +141,7 @@ def main():
 def run(arguments, path):
     drawn = Drawn(random.Random(arguments.seed), arguments.hosts, arguments.hours)
     if arguments.compact:
-        server, connection = started(arguments.keyspan, path)
+        server, connection = started(arguments.keyspan, path / "data", PORT)
         print(f"compacted in {timed(lambda: connection.execute('COMPACT'))[0] / 1000:.0f} s")
         stop(server, connection)
     ratios = []
@@ -176,7 +150,7 @@ def run(arguments, path):
         if arguments.only not in name:
             continue
         # A start for each, or the first run of one would find decoded what another has read.
-        server, connection = started(arguments.keyspan, path)
+        server, connection = started(arguments.keyspan, path / "data", PORT)
         db = duck(path)
         try:
             sqls = [query(drawn) for _ in range(arguments.runs)]
@@ -187,12 +161,6 @@ def run(arguments, path):
         ratios.append(later / other_later)
         print(f"| {name} | {first:.1f} | {other_first:.1f} | {later:.2f} | {other_later:.2f} | {ratios[-1]:.2f} |", flush=True)
     print(f"geometric mean of others: {math.exp(statistics.fmean(map(math.log, ratios))):.2f}")
-
-
-def stop(server, connection):
-    connection.close()
-    server.terminate()
-    server.wait()
 
 
 if __name__ == "__main__":

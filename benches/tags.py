@@ -15,10 +15,10 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import time
 
 import duckdb
-import psycopg
+
+from servers import plain, started, stop, timed
 
 PORT = 5579
 GAUGES = [f"usage_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split()]
@@ -91,31 +91,10 @@ def generated(path, hosts, hours):
     return db
 
 
-def started(program, path):
-    data = path / "data"
+def load(program, path):
     for table, key in [("tags", "id"), ("cpu", "(tags_id),ts")]:
-        command = [program, "import", "--data", data, "--into", table, "--create", "--key", key, path / f"{table}.parquet"]
+        command = [program, "import", "--data", path / "data", "--into", table, "--create", "--key", key, path / f"{table}.parquet"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    server = subprocess.Popen([program, "serve", "--data", data, "--listen", f"127.0.0.1:{PORT}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(200):
-        try:
-            connection = psycopg.connect(f"postgresql://me@127.0.0.1:{PORT}/db", autocommit=True)
-            connection.execute("SET TimeZone = 'UTC'")
-            return server, connection
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    raise SystemExit("the server does not answer")
-
-
-def timed(run):
-    begin = time.perf_counter()
-    rows = run()
-    return (time.perf_counter() - begin) * 1000, rows
-
-
-def plain(rows):
-    number = lambda value: round(value, 6) if isinstance(value, float) else str(value)
-    return sorted(tuple(number(value) for value in row) for row in rows)
 
 
 def main():
@@ -129,7 +108,8 @@ def main():
     path = pathlib.Path(tempfile.mkdtemp(prefix="keyspan-tags-"))
     try:
         db = generated(path, arguments.hosts, arguments.hours)
-        server, connection = started(arguments.keyspan, path)
+        load(arguments.keyspan, path)
+        server, connection = started(arguments.keyspan, path / "data", PORT)
         drawn = Drawn(random.Random(arguments.seed), arguments.hosts, arguments.hours)
         ratios = []
         print("| ms | Keyspan | DuckDB | ratio |\n|---|---|---|---|")
@@ -148,8 +128,7 @@ def main():
             print(f"| {name} | {own:.2f} | {other:.2f} | {own / other:.2f} |", flush=True)
         mean = math.exp(statistics.mean(math.log(ratio) for ratio in ratios))
         print(f"| geometric mean | | | **{mean:.2f}** |")
-        server.terminate()
-        server.wait()
+        stop(server, connection)
     finally:
         shutil.rmtree(path)
 

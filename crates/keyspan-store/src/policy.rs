@@ -40,15 +40,15 @@ use crate::window::{WHOLE, Window, times_of};
 
 /// Most segments that may overlap in one key of a window before some are merged.
 pub const MAX_DEPTH: usize = 4;
-/// Rows that a base window is sized for; by powers of two, so that it holds between half and as many.
+/// Rows that a base window is sized for; by powers of two, so that it holds between half of them and all.
 const WINDOW_ROWS: u64 = 1_000_000;
 /// Most windows that one merge or flush writes at the same time.
 const MAX_OPEN_WINDOWS: i64 = 16;
 /// Small runs are merged into a level only when together they are at least one n-th of it.
 const LEVEL_SHARE: u64 = 4;
-/// A window grows into one of 2^n windows of its length ...
+/// A window grows by this many levels at a time: into one that is 8 times as long.
 const GROWTH: u32 = 3;
-/// ... so often.
+/// How often it grows.
 const GROWTHS: u32 = 2;
 /// A window is at most this part of the life of its rows, if all of them expire.
 const LIFE_SHARE: i64 = 8;
@@ -67,11 +67,13 @@ pub struct Pick {
 }
 
 /// What the policy is told of the segments besides their records.
-#[derive(Clone, Debug, Default)]
-pub struct Activity {
+#[derive(Clone, Debug)]
+pub struct Situation {
     /// Segments that have come so lately that others may follow them.
     pub fresh: BTreeSet<SegmentId>,
-    /// Whether all is to be merged that can be ([`keyspan_seam::Store::compact`]), and nobody waits for quiet.
+    /// Bytes that the outcome of a merge may take beside its inputs.
+    pub room: u64,
+    /// Whether all is to be merged that can be, fresh or not ([`keyspan_seam::Store::compact`]).
     pub all: bool,
 }
 
@@ -119,25 +121,28 @@ pub fn output_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
     (level..63).find(fits).unwrap_or(WHOLE)
 }
 
-/// The level of the window, at least of this level, that the rows of one segment are in.
-pub fn own_level(relation: &RelationDef, extent: &Extent, level: u32) -> u32 {
-    times(relation, extent).map_or(WHOLE, |(first, last)| Window::around(first, last, level).level)
+/// The window, at least of this level, that the rows of one segment are in.
+pub fn window_around(relation: &RelationDef, extent: &Extent, level: u32) -> Window {
+    match times(relation, extent) {
+        Some((first, last)) => Window::around(first, last, level),
+        None => Window { level: WHOLE, number: 0 },
+    }
 }
 
 /// The next merge, if one should be done: where too many runs overlap, else of the largest window that may grow.
-pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], activity: &Activity) -> Option<Pick> {
+pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], situation: &Situation) -> Option<Pick> {
     let base = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
     let groups = windows(relation, segments, base);
     let deepest = groups.iter().map(|group| (depth(group), group)).max_by_key(|(depth, _)| *depth)?;
-    let inputs = match deepest {
-        (depth, group) if depth > MAX_DEPTH && !activity.all => Some((smallest(group, depth), base)),
+    let chosen = match deepest {
+        (depth, group) if depth > MAX_DEPTH && !situation.all => Some((smallest(group, depth), base)),
         // Runs in the open window, or of an older grid, which may stand across windows of every level.
-        (depth, group) if depth > 1 && activity.all => {
-            grown(relation, segments, base, activity).or_else(|| Some((overlapping(group), base)))
+        (depth, group) if depth > 1 && situation.all => {
+            grown(relation, segments, base, situation).or_else(|| Some((overlapping(group), base)))
         }
-        _ => grown(relation, segments, base, activity),
+        _ => grown(relation, segments, base, situation),
     };
-    let (inputs, level) = inputs.filter(|(inputs, _)| inputs.len() > 1)?;
+    let (inputs, level) = chosen.filter(|(inputs, _)| inputs.len() > 1 && bytes(inputs) <= situation.room)?;
     let level = output_level(relation, inputs.iter().map(|input| &input.meta.all), level);
     Some(Pick { inputs: inputs.iter().map(|input| input.id).collect(), level })
 }
@@ -147,13 +152,13 @@ fn grown<'a>(
     relation: &RelationDef,
     segments: &'a [SegmentRecord],
     base: u32,
-    activity: &Activity,
+    situation: &Situation,
 ) -> Option<(Vec<&'a SegmentRecord>, u32)> {
     let newest = segments.iter().filter_map(|segment| times(relation, &segment.meta.all)).map(|times| times.1).max();
     let closed = |window: &Window| {
         newest.is_some_and(|newest| window.level < WHOLE && Window::of(newest, window.level).number > window.number)
     };
-    let quiet = |group: &[&SegmentRecord]| !group.iter().any(|segment| activity.fresh.contains(&segment.id));
+    let quiet = |group: &[&SegmentRecord]| !group.iter().any(|segment| situation.fresh.contains(&segment.id));
     let longest = longest_level(segments.iter().map(|segment| &segment.meta.all));
     let larger = (1..=GROWTHS).rev().map(|growths| base + growths * GROWTH).filter(|level| *level <= longest);
     for level in larger.chain([base]) {
@@ -164,7 +169,8 @@ fn grown<'a>(
                 }
                 group.truncate(MOST_INPUTS);
             }
-            if closed(&window) && (quiet(&group) || activity.all) && worth_merging(&group, activity.all) {
+            let may_grow = closed(&window) && (quiet(&group) || situation.all) && bytes(&group) <= situation.room;
+            if may_grow && worth_merging(&group, situation.all) {
                 return Some((group, level));
             }
         }
@@ -206,6 +212,10 @@ pub fn expired(relation: &RelationDef, segments: &[SegmentRecord], elsewhere: &[
     dropped
 }
 
+fn bytes(segments: &[&SegmentRecord]) -> u64 {
+    segments.iter().map(|segment| segment.meta.bytes).sum()
+}
+
 fn times(relation: &RelationDef, extent: &Extent) -> Option<(i64, i64)> {
     let at = relation.window?;
     let (least, greatest) = extent.columns.get(at)?;
@@ -215,10 +225,7 @@ fn times(relation: &RelationDef, extent: &Extent) -> Option<(i64, i64)> {
 /// The segments of each window. One that stands across several windows of this level, from a time when the grid was
 /// coarser, makes one window of them all.
 fn windows<'a>(relation: &RelationDef, segments: &'a [SegmentRecord], level: u32) -> Vec<Vec<&'a SegmentRecord>> {
-    let window = |segment: &SegmentRecord| match times(relation, &segment.meta.all) {
-        Some((first, last)) => Window::around(first, last, level),
-        None => Window { level: WHOLE, number: 0 },
-    };
+    let window = |segment: &SegmentRecord| window_around(relation, &segment.meta.all, level);
     let mut all: Vec<(Window, &SegmentRecord)> = segments.iter().map(|segment| (window(segment), segment)).collect();
     all.sort_by_key(|(window, segment)| (std::cmp::Reverse(window.level), segment.id));
     let mut groups: BTreeMap<Window, Vec<&SegmentRecord>> = BTreeMap::new();
@@ -284,10 +291,7 @@ fn inside_windows<'a>(
 ) -> BTreeMap<Window, Vec<&'a SegmentRecord>> {
     let mut groups: BTreeMap<Window, Vec<&SegmentRecord>> = BTreeMap::new();
     for segment in segments.iter().filter(|segment| segment.meta.all.rows > 0) {
-        let window = match times(relation, &segment.meta.all) {
-            Some((first, last)) => Window::around(first, last, level),
-            None => Window { level: WHOLE, number: 0 },
-        };
+        let window = window_around(relation, &segment.meta.all, level);
         if window.level == level {
             groups.entry(window).or_default().push(segment);
         }

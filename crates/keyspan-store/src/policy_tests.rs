@@ -42,6 +42,11 @@ fn record(relation: &RelationDef, id: u64, seq: (u64, u64), time: (i64, i64), ro
     }
 }
 
+/// Nothing has come lately, and there is room.
+fn quiet() -> Situation {
+    Situation { fresh: BTreeSet::new(), room: u64::MAX, all: false }
+}
+
 /// A store that only counts.
 struct Store {
     relation: Arc<RelationDef>,
@@ -70,13 +75,13 @@ impl Store {
         let newest = self.segments.iter().map(|segment| segment.meta.seq.1).max();
         let fresh = |segment: &&SegmentRecord| Some(segment.meta.seq.1) == newest;
         let fresh = self.segments.iter().filter(fresh).map(|segment| segment.id).collect();
-        self.rest(Activity { fresh, ..Activity::default() });
+        self.rest(Situation { fresh, ..quiet() });
     }
 
     /// Merges until there is nothing more to merge.
-    fn rest(&mut self, activity: Activity) {
+    fn rest(&mut self, situation: Situation) {
         for _ in 0..1_000 {
-            let Some(pick) = pick(&self.relation, &self.segments, &activity) else { return };
+            let Some(pick) = pick(&self.relation, &self.segments, &situation) else { return };
             self.merge(pick);
         }
         panic!("the policy never comes to rest");
@@ -167,7 +172,7 @@ fn rows_in_order_of_time_come_together_and_are_merged_at_most_three_times() {
         loaded.put(&[(hour * HOUR, (hour + 1) * HOUR - 1, 360_000)], 6, Some((7, 7)));
         loaded.written += 360_000;
     }
-    loaded.rest(Activity::default());
+    loaded.rest(quiet());
     assert!(loaded.segments_of_a_series() <= 20, "{}", loaded.segments_of_a_series());
     assert!(loaded.merged <= loaded.written * 3, "{} merged of {}", loaded.merged, loaded.written);
 }
@@ -221,13 +226,14 @@ fn a_window_grows_only_when_it_is_closed_and_quiet() {
     let mut store = Store::new();
     store.put(&[(0, HOUR, 1_000_000)], 6, Some((1, 1)));
     store.put(&[(0, HOUR, 1_000_000)], 6, Some((2, 2)));
-    let pick = |store: &Store, activity: &Activity| pick(&store.relation, &store.segments, activity);
-    assert_eq!(pick(&store, &Activity::default()), None, "rows may still come");
+    let pick = |store: &Store, situation: &Situation| pick(&store.relation, &store.segments, situation);
+    assert_eq!(pick(&store, &quiet()), None, "rows may still come");
     store.put(&[(9 * HOUR, 10 * HOUR, 1_000_000)], 6, Some((3, 3)));
-    let fresh =
-        Activity { fresh: store.segments.iter().map(|segment| segment.id).take(1).collect(), ..Activity::default() };
+    let fresh = Situation { fresh: store.segments.iter().map(|segment| segment.id).take(1).collect(), ..quiet() };
     assert_eq!(pick(&store, &fresh), None);
-    assert_eq!(pick(&store, &Activity::default()).expect("closed and quiet").inputs.len(), 2);
+    assert_eq!(pick(&store, &quiet()).expect("closed and quiet").inputs.len(), 2);
+    assert_eq!(pick(&store, &Situation { room: 19_999_999, ..quiet() }), None, "not as many bytes as its inputs have");
+    assert!(pick(&store, &Situation { room: 20_000_000, ..quiet() }).is_some());
 }
 
 #[test]
@@ -250,7 +256,7 @@ fn compacting_everything_leaves_nothing_that_meets() {
         store.flush(&[(hour * HOUR / 2, hour * HOUR / 2 + HOUR, 100_000)]);
     }
     let mut merges = 0;
-    while let Some(pick) = pick(&store.relation, &store.segments, &Activity { all: true, ..Activity::default() }) {
+    while let Some(pick) = pick(&store.relation, &store.segments, &Situation { all: true, ..quiet() }) {
         store.merge(pick);
         merges += 1;
         assert!(merges < 10);

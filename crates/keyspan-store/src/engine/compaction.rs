@@ -11,7 +11,7 @@ use super::flush::tombstone_key;
 use super::version::RelationVersion;
 use super::write::Inputs;
 use crate::manifest::{Edit, TombstoneKey};
-use crate::policy::{Activity, Pick, expired, own_level, pick, window_level, worth_freeing};
+use crate::policy::{Pick, Situation, expired, pick, window_around, window_level, worth_freeing};
 use crate::run::{Extent, SortedRun, SpanTombstone, SpanTombstones};
 use crate::segment::{Segment, SegmentRecord};
 
@@ -34,8 +34,7 @@ impl Core {
         while let Some(relation) = self.relation_version(id) {
             let records: Vec<SegmentRecord> =
                 relation.flushed_segments().map(|segment| segment.record().clone()).collect();
-            let pick = pick(&relation.definition, &records, &self.activity(&relation, all));
-            let pick = match pick.filter(|pick| self.has_room_for(pick, &records, all)) {
+            let pick = match pick(&relation.definition, &records, &self.situation(&relation, all)) {
                 Some(pick) => pick,
                 None => match self.pick_deleted(&relation, all)? {
                     Some(pick) => pick,
@@ -50,21 +49,16 @@ impl Core {
         Ok(())
     }
 
-    /// What has come lately.
-    fn activity(&self, relation: &RelationVersion, all: bool) -> Activity {
+    /// What has come lately, and how much room there is: a large merge must not be what fills the disk.
+    fn situation(&self, relation: &RelationVersion, all: bool) -> Situation {
         let fresh = relation.flushed_segments().filter(|segment| segment.age() < self.options.quiet);
-        Activity { fresh: fresh.map(|segment| segment.id()).collect(), all }
-    }
-
-    /// Whether the disk has room for the outcome of a merge beside its inputs: a large one must not be what fills it.
-    fn has_room_for(&self, pick: &Pick, records: &[SegmentRecord], all: bool) -> bool {
-        if all {
-            return true;
-        }
-        let inputs = records.iter().filter(|record| pick.inputs.contains(&record.id));
-        let bytes: u64 = inputs.map(|record| record.meta.bytes).sum();
         let free = self.files.free_space().ok().flatten().unwrap_or(u64::MAX);
-        !self.disk_low.load(Ordering::Relaxed) && free.saturating_sub(self.options.free_space_mark) > bytes
+        let room = match self.disk_low.load(Ordering::Relaxed) {
+            _ if all => u64::MAX,
+            true => 0,
+            false => free.saturating_sub(self.options.free_space_mark),
+        };
+        Situation { fresh: fresh.map(|segment| segment.id()).collect(), room, all }
     }
 
     /// The next segment to free of deleted rows, if there is one.
@@ -79,8 +73,8 @@ impl Core {
         };
         let Some(segment) = relation.flushed_segments().find(worth) else { return Ok(None) };
         let extents = relation.segments.iter().map(|segment| &segment.record().meta.all);
-        let level =
-            own_level(&relation.definition, &segment.record().meta.all, window_level(&relation.definition, extents));
+        let level = window_level(&relation.definition, extents);
+        let level = window_around(&relation.definition, &segment.record().meta.all, level).level;
         Ok(Some(Pick { inputs: vec![segment.id()], level }))
     }
 

@@ -31,6 +31,8 @@ mod staging;
 pub(crate) mod tests;
 mod tiers;
 mod version;
+#[cfg(test)]
+mod window_tests;
 mod worker;
 mod write;
 

@@ -195,7 +195,7 @@ impl Core {
         let mut looked_at = false;
         while !work.closing && !work.merge && work.compact.is_empty() && !looked_at {
             // Windows become quiet with nothing happening.
-            looked_at = self.wake.wait_for(&mut work, self.options.quiet).timed_out();
+            looked_at = self.wake.wait_for(&mut work, self.options.quiet.max(TICK)).timed_out();
         }
         work.merge = false;
         if work.closing {

@@ -89,11 +89,11 @@ impl<R: PageReader> PageBlocks<R> {
             }
             (Encoding::BYTE_STREAM_SPLIT, _, ColumnType::Double) => {
                 let values = joined::<8>(bytes, present)?.into_iter().map(f64::from_le_bytes).collect();
-                split(Arc::new(Float64Array::new(spread(values, nulls.as_ref()).into(), nulls)))
+                of_split(Arc::new(Float64Array::new(spread(values, nulls.as_ref()).into(), nulls)))
             }
             (Encoding::BYTE_STREAM_SPLIT, _, ColumnType::Real) => {
                 let values = joined::<4>(bytes, present)?.into_iter().map(f32::from_le_bytes).collect();
-                split(Arc::new(Float32Array::new(spread(values, nulls.as_ref()).into(), nulls)))
+                of_split(Arc::new(Float32Array::new(spread(values, nulls.as_ref()).into(), nulls)))
             }
             _ => Ok(None),
         }
@@ -106,7 +106,7 @@ impl<R: PageReader> PageBlocks<R> {
     }
 }
 
-fn split(array: ArrayRef) -> Result<Option<Coded>> {
+fn of_split(array: ArrayRef) -> Result<Option<Coded>> {
     Coded::of_split(array).map(Some).map_err(|error| broken(&error.to_string()))
 }
 

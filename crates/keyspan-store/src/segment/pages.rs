@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use keyspan_model::{Error, Result};
 use parking_lot::Mutex;
+use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as PageResult};
 use zstd::bulk::Decompressor;
@@ -150,15 +151,14 @@ impl PageReader for FilePages {
         let num_values = header.values;
         Ok(Some(match header.kind {
             PageKind::Dictionary => {
-                let encoding = parquet::basic::Encoding::PLAIN;
-                Page::DictionaryPage { buf, num_values, encoding, is_sorted: false }
+                Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false }
             }
             PageKind::Data { encoding, levels } => Page::DataPage {
                 buf,
                 num_values,
                 encoding,
                 def_level_encoding: levels,
-                rep_level_encoding: parquet::basic::Encoding::RLE,
+                rep_level_encoding: Encoding::RLE,
                 statistics: None,
             },
         }))

@@ -1,0 +1,85 @@
+//! Windows of time in an open store: old slices become one segment, the rows stay the same.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use keyspan_model::{CellWrite, ColumnRole, ColumnType, Mutation, RowWrite, Stamp, TableDef, Value};
+
+use super::tests::{START, options, read, table, write};
+use super::*;
+use crate::files::MemoryFiles;
+
+const HOUR: i64 = 3_600_000_000;
+/// Rows live so long that a window may have eight hours, and has 256 minutes.
+const LIFE: u32 = 64 * 3600;
+const HOURS: i64 = 60;
+
+/// `t (p text, c bigint, at timestamp, v bigint, primary key (p, c, at))`, with windows by `at`.
+fn timed(store: &EmbeddedStore) -> TableDef {
+    let mut next = (*store.catalog()).clone();
+    next.version += 1;
+    let mut timed = table(&mut next, "t");
+    let mut at = timed.columns[1].clone();
+    (at.id, at.name, at.ty) = (next.new_column_id(), "at".into(), ColumnType::Timestamp);
+    at.role = ColumnRole::Clustering { descending: false };
+    timed.window = Some(at.id);
+    timed.columns.push(at);
+    next.tables.insert(timed.id, Arc::new(timed.clone()));
+    block_on(store.change(next.version - 1, next, None)).expect("creates");
+    timed
+}
+
+fn row(table: &TableDef, p: &str, hour: i64) -> Mutation {
+    Mutation::Row(RowWrite {
+        relation: table.rows,
+        key: vec![Value::Text(p.into()), Value::BigInt(hour), Value::Timestamp(START + hour * HOUR)],
+        marker: true,
+        cells: vec![(table.columns[2].id, CellWrite::Value(Value::BigInt(hour * 10)))],
+        stamp: Stamp::Server(0),
+        ttl: LIFE,
+    })
+}
+
+/// A slice an hour of two series, flushed, and what the store has after its workers have had their turn.
+fn sliced(quiet: Duration) -> (Arc<EmbeddedStore>, TableDef, usize) {
+    let options = StoreOptions { threads: false, background: true, quiet, ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), options).expect("opens");
+    let table = timed(&store);
+    for hour in 0..HOURS {
+        write(&store, vec![row(&table, "a", hour), row(&table, "b", hour)]);
+        block_on(store.flush()).expect("flushes");
+    }
+    (0..3).for_each(|_| {
+        store.core.ask_for_merge();
+        store.tick().expect("merges");
+    });
+    let segments = store.stats().relations.iter().map(|relation| relation.segments).sum();
+    (store, table, segments)
+}
+
+fn rows() -> Vec<(String, i64, Option<i64>)> {
+    let of = |p: &'static str| (0..HOURS).map(move |hour| (p.to_string(), hour, Some(hour * 10)));
+    of("a").chain(of("b")).collect()
+}
+
+#[test]
+fn slices_that_are_closed_and_quiet_become_windows_and_nothing_else_changes() {
+    let (store, table, segments) = sliced(Duration::ZERO);
+    // 15 windows of four or five hours, and the open one as it came.
+    assert!((14..=21).contains(&segments), "{segments} segments");
+    assert_eq!(read(&store, &table), rows());
+    let merged = store.core.compactions.load(Ordering::Relaxed);
+    store.core.ask_for_merge();
+    store.tick().expect("rests");
+    assert_eq!(store.core.compactions.load(Ordering::Relaxed), merged, "windows are merged once");
+}
+
+#[test]
+fn slices_that_have_just_come_stay_until_all_is_to_be_merged() {
+    let (store, table, segments) = sliced(Duration::from_secs(3600));
+    assert_eq!(segments, HOURS as usize);
+    block_on(store.compact()).expect("merges");
+    let segments: usize = store.stats().relations.iter().map(|relation| relation.segments).sum();
+    assert!(segments <= 21, "{segments} segments");
+    assert_eq!(read(&store, &table), rows());
+}
