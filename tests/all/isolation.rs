@@ -4,7 +4,7 @@ use keyspan::{Database, Session};
 use keyspan_model::{ColumnType, ErrorKind, Value, array};
 use keyspan_tests::random::Random;
 
-async fn number(session: &mut Session, sql: &str) -> i64 {
+pub(crate) async fn number(session: &mut Session, sql: &str) -> i64 {
     let batches = session.query(sql, &[]).await.unwrap().collect().await.unwrap();
     let batch = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
     match array::value_at(batch.column(0), 0, ColumnType::BigInt).unwrap() {
@@ -156,4 +156,28 @@ async fn a_deadlock_is_broken_and_named() {
     let failures: Vec<_> = [first, second.await.unwrap()].into_iter().filter_map(Result::err).collect();
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert_eq!(failures[0].kind, ErrorKind::Deadlock);
+}
+
+/// On a disk, where a change of the catalog waits for its sync while others are made from the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_change_the_catalog_at_once_all_succeed() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::open(directory.path()).unwrap();
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let mut session = database.session();
+            tokio::spawn(async move {
+                for round in 0..5 {
+                    session.execute(&format!("CREATE TABLE t{task}_{round} (k int PRIMARY KEY, v int)")).await?;
+                    session.execute(&format!("CREATE INDEX ON t{task}_{round} (v)")).await?;
+                    session.execute(&format!("DROP TABLE t{task}_{round}")).await?;
+                }
+                Ok::<(), keyspan::Error>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    assert!(database.catalog().tables.is_empty());
 }

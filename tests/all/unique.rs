@@ -1,17 +1,10 @@
 //! Unique values under concurrency: of several sessions that write one value, one has it, and every other is told.
 
 use keyspan::{Database, Error, Options, Session, StoreOptions};
-use keyspan_model::{ColumnType, ErrorKind, Value, array};
+use keyspan_model::ErrorKind;
 use keyspan_tests::random::Random;
 
-async fn number(session: &mut Session, sql: &str) -> i64 {
-    let batches = session.query(sql, &[]).await.unwrap().collect().await.unwrap();
-    let batch = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
-    match array::value_at(batch.column(0), 0, ColumnType::BigInt).unwrap() {
-        Value::BigInt(number) => number,
-        other => panic!("{other:?}"),
-    }
-}
+use crate::isolation::number;
 
 /// Rows that share their value with another.
 const SHARED: &str = "SELECT (count(email) - count(DISTINCT email))::bigint FROM people";
@@ -158,6 +151,12 @@ async fn a_transaction_that_began_before_the_constraint_fails_at_its_commit() {
         .unwrap();
     one.execute("BEGIN; INSERT INTO people VALUES (2, 'a')").await.unwrap();
     two.execute("ALTER TABLE people ADD UNIQUE (email)").await.unwrap();
+    assert_eq!(one.execute("COMMIT").await.unwrap_err().sqlstate(), "40001");
+    assert_eq!(number(&mut one, "SELECT count(*) FROM people").await, 1);
+    // What it writes after the change has entries, what it has written before has none.
+    one.execute("BEGIN; INSERT INTO people VALUES (2, 'z')").await.unwrap();
+    two.execute("ALTER TABLE people ADD CONSTRAINT again UNIQUE (email)").await.unwrap();
+    one.execute("INSERT INTO people VALUES (3, 'c')").await.unwrap();
     assert_eq!(one.execute("COMMIT").await.unwrap_err().sqlstate(), "40001");
     assert_eq!(number(&mut one, "SELECT count(*) FROM people").await, 1);
 }

@@ -114,7 +114,7 @@ impl CopyIn {
             }
         };
         let cells = GatheredCells::new(self.intake.target(), &families, self.stamp, self.intake.ttl, replaced);
-        let gather = Gather::new(self.database.store(), self.intake.target(), self.stamp);
+        let gather = Gather::new(self.database.store(), self.intake.target());
         self.gather = gather.with_cells(cells);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl CopyIn {
 
     /// What was taken since the last time: how many rows, and what writes them.
     async fn gathered(&mut self) -> Result<(u64, Vec<Mutation>)> {
-        let next = Gather::new(self.database.store(), self.intake.target(), self.stamp);
+        let next = Gather::new(self.database.store(), self.intake.target());
         let gather = std::mem::replace(&mut self.gather, next);
         self.cells_asked = false;
         Ok((gather.rows(), gather.finish().await?))
@@ -241,7 +241,7 @@ impl Session {
         let mut copy = CopyIn {
             database: self.context.database.clone(),
             schema: intake.schema(),
-            gather: Gather::new(self.context.database.store(), intake.target(), timing.stamp),
+            gather: Gather::new(self.context.database.store(), intake.target()),
             intake,
             filter: None,
             commit_every: 0,

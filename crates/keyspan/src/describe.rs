@@ -37,7 +37,7 @@ pub(crate) fn table(table: &TableDef) -> String {
     if !table.columns.iter().any(|column| column.hidden) {
         parts.push(primary_key(table));
     }
-    let constraints = table.indexes.iter().filter(|index| is_constraint(index));
+    let constraints = table.indexes.iter().filter(|index| index.is_constraint());
     parts.extend(
         constraints.map(|index| format!("CONSTRAINT {} UNIQUE {}", quoted(&index.name), columns(table, index))),
     );
@@ -62,11 +62,6 @@ fn columns(table: &TableDef, index: &IndexDef) -> String {
     };
     let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
     format!("({})", columns.join(", "))
-}
-
-/// Whether an index is shown as a constraint of its table.
-pub(crate) fn is_constraint(index: &IndexDef) -> bool {
-    index.unique.as_ref().is_some_and(|unique| unique.constraint)
 }
 
 /// The type of a family and its rule.
@@ -205,7 +200,7 @@ pub(crate) fn keyspace_row(definition: &KeyspaceDef) -> Vec<String> {
 /// The rows of DESCRIBE of a table and its indexes.
 pub(crate) fn table_rows(definition: &TableDef) -> Vec<Vec<String>> {
     let own = vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(definition)];
-    let indexes = definition.indexes.iter().filter(|index| !is_constraint(index));
+    let indexes = definition.indexes.iter().filter(|index| !index.is_constraint());
     let indexes = indexes.map(|index| index_row(definition, index));
     std::iter::once(own).chain(indexes).collect()
 }

@@ -15,6 +15,8 @@ use keyspan_cql::{
 };
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef};
 
+use crate::names::parse_query;
+
 /// What a clause is.
 #[derive(Debug)]
 pub(crate) enum Clause {
@@ -120,10 +122,7 @@ fn fires(merge: &Merge, place: usize) -> Result<ast::Expr> {
 
 /// `NOT EXISTS (SELECT 1 FROM table WHERE condition)`.
 fn unmatched(merge: &Merge) -> Result<ast::Expr> {
-    let Statement::Query(query) = keyspan_cql::parse_one(&format!("SELECT 1 FROM {}", target(merge)))?.statement else {
-        return Err(Error::internal("a SELECT is not a query"));
-    };
-    let mut subquery = query.query;
+    let mut subquery = parse_query(&format!("SELECT 1 FROM {}", target(merge)))?;
     if let ast::SetExpr::Select(select) = subquery.body.as_mut() {
         select.selection = Some(merge.on.clone());
     }

@@ -163,10 +163,10 @@ pub(crate) fn sequence_default(keyspace: &str, name: &str) -> String {
     format!("nextval('{path}'::regclass)")
 }
 
-/// The parser of stored queries.
+/// The query that a text of ours is: a stored one, or one that is made of names.
 pub(crate) fn parse_query(sql: &str) -> Result<Box<ast::Query>> {
     match keyspan_cql::parse_one(sql)?.statement {
         Statement::Query(query) => Ok(query.query),
-        _ => Err(Error::internal("a stored query is not a query")),
+        _ => Err(Error::internal("a text is not the query that it should be")),
     }
 }

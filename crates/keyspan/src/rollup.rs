@@ -143,7 +143,7 @@ async fn write(store: &Arc<dyn Store>, rollup: &RollupDef, read: Refresh) -> Res
             None => {
                 let names: Vec<String> = changed.schema().fields().iter().map(|field| field.name().clone()).collect();
                 let intake = Intake::new(TableHandle::new(rows.clone()), &names, Arc::new(Zone::Fixed(0)))?;
-                let gather = Gather::new(store, intake.target(), stamp);
+                let gather = Gather::new(store, intake.target());
                 target.insert((intake, gather))
             }
         };

@@ -135,7 +135,7 @@ fn files(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Resul
 fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Result<String> {
     Ok(match names::expect(catalog, &context.settings.search_path(), name)? {
         TableOrView::Table(table) => {
-            let indexes = table.indexes.iter().filter(|index| !describe::is_constraint(index));
+            let indexes = table.indexes.iter().filter(|index| !index.is_constraint());
             let indexes = indexes.map(|index| describe::index(&table, index));
             let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).collect();
             all.join("\n")

@@ -258,9 +258,8 @@ pub(crate) fn begin_several(context: &mut ClientContext) -> Result<bool> {
     match context.transaction {
         Some(_) => next_write(context),
         None => {
-            return Err(Error::not_supported(
-                "this store keeps no transactions, which a statement of several writes needs",
-            ));
+            let message = "this store keeps no transactions, which a statement of several writes needs";
+            return Err(Error::not_supported(message).with_hint("Write the statements one by one."));
         }
     }
     Ok(own)

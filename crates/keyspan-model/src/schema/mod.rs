@@ -227,6 +227,13 @@ pub struct UniqueDef {
     pub constraint: bool,
 }
 
+impl IndexDef {
+    /// Whether it was declared as a constraint.
+    pub fn is_constraint(&self) -> bool {
+        self.unique.as_ref().is_some_and(|unique| unique.constraint)
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

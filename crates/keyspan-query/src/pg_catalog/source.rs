@@ -220,7 +220,7 @@ impl Source {
 
     /// The UNIQUE constraints, and their tables.
     pub fn uniques(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
-        self.indexes().filter(|(_, index)| index.unique.as_ref().is_some_and(|unique| unique.constraint))
+        self.indexes().filter(|(_, index)| index.is_constraint())
     }
 
     /// The secondary index with this OID.

@@ -43,7 +43,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use keyspan_model::{Applied, Catalog, Error, RelationDef, RelationId, Result, Stamp, WriteBatch};
+use keyspan_model::{Applied, Catalog, Error, ErrorKind, RelationDef, RelationId, Result, Stamp, WriteBatch};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -267,7 +267,13 @@ impl Store for EmbeddedStore {
         }
         let prepared = PreparedBatch::change(base, next, batch)?;
         let catalog = prepared.change.as_ref().map(|(_, schema)| schema.catalog.clone());
-        self.enter(prepared).await?;
+        if let Err(error) = self.enter(prepared).await {
+            if error.kind == ErrorKind::Serialization {
+                // What was in its way may wait for its sync: who tries again is to see it.
+                self.apply(WriteBatch::default()).await?;
+            }
+            return Err(error);
+        }
         self.core.nudge();
         self.core.ask_for_index();
         catalog.ok_or_else(|| Error::internal("a change without a catalog"))

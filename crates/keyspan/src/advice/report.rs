@@ -72,7 +72,7 @@ impl Survey<'_> {
             found.extend(self.fixed_qualifiers(family, rows).await?);
         }
         // A unique index is there for its constraint, too.
-        for index in table.indexes.iter().filter(|index| index.unique.is_none()) {
+        for index in table.indexes.iter().filter(|index| index.unique.is_none() && index.columns.len() == 1) {
             for column in table.columns.iter().filter(|column| index.columns.contains(&column.id)) {
                 found.extend(self.coarse_index(&index.name, &column.name, rows).await?);
             }
@@ -137,9 +137,9 @@ impl Survey<'_> {
         if family.gc.max_versions == Some(1) {
             return Ok(None);
         }
-        let keys = self.keys();
-        let cells = self.cells(family);
-        let sql = format!("SELECT max(n) FROM (SELECT count(*) AS n FROM {cells} GROUP BY {keys}, qualifier) AS c");
+        let parts = family.qualifier.iter().map(|part| quoted(&part.name)).collect::<Vec<_>>().join(", ");
+        let (keys, cells) = (self.keys(), self.cells(family));
+        let sql = format!("SELECT max(n) FROM (SELECT count(*) AS n FROM {cells} GROUP BY {keys}, {parts}) AS c");
         let versions = self.number(&sql).await?;
         if versions < MANY_VERSIONS {
             return Ok(None);
@@ -152,7 +152,9 @@ impl Survey<'_> {
 
     /// A qualifier that nearly every row has is a column.
     async fn fixed_qualifiers(&mut self, family: &FamilyDef, rows: i64) -> Result<Option<Finding>> {
-        if rows < ROWS_MIN || !matches!(family.qualifier[0].ty, ColumnType::Text | ColumnType::Ascii) {
+        let of_text = matches!(family.qualifier_type(), ColumnType::Text | ColumnType::Ascii);
+        // No column can be a variant.
+        if rows < ROWS_MIN || !of_text || family.value.ty.is_variant() {
             return Ok(None);
         }
         let keys = self.keys();

@@ -33,7 +33,10 @@ impl ClientContext {
     pub(super) async fn keep_unique(&mut self, handle: &TableHandle, mutations: &[Mutation]) -> Result<Kept> {
         let mut rows = WrittenRow::all(handle, mutations)?;
         let snapshot = self.newest()?;
-        let read = unique::complete(handle, &snapshot, &mut rows).await?;
+        // With those of the statements before it in a BATCH, which it does not see.
+        let batched = self.transaction.as_ref().and_then(|transaction| transaction.batched()).unwrap_or_default();
+        let writes = WriteBatch { mutations: [batched, mutations].concat(), ..WriteBatch::default() };
+        let read = unique::complete(handle, &snapshot.with_writes(&writes)?, &mut rows).await?;
         let mut kept = Kept {
             mutations: Vec::with_capacity(rows.len()),
             unchanged: read.iter().map(|key| handle.unchanged(key, snapshot.seq())).collect(),

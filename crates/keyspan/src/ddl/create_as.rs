@@ -95,7 +95,7 @@ async fn gather(
     let names: Vec<String> = shape.columns.iter().map(|column| column.name.clone()).collect();
     let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
     let mut intake = Intake::new(TableHandle::new(table), &names, zone)?.numbered_from(1);
-    let mut gather = Gather::new(context.database.store(), intake.target(), stamp);
+    let mut gather = Gather::new(context.database.store(), intake.target());
     if statement.with_data {
         let mut batches = query::execute(context, planned, parameters).await?;
         while let Some(batch) = batches.next().await {

@@ -125,7 +125,7 @@ async fn rewrite(
     let mut order = KeyOrder { handle: TableHandle::new(keyed.clone()), last: None };
     let mut intake = Intake::new(TableHandle::new(keyed), &columns, zone)?;
     intake.ttl = 0;
-    let mut gather = Gather::new(context.database.store(), intake.target(), stamp);
+    let mut gather = Gather::new(context.database.store(), intake.target());
     let query = names::parse_query(&sorted_rows(table, &order.handle.table))?;
     let query_context = context.query_context(snapshot.clone(), &[]);
     let (_, rows) = query::run_on(context, &query, &[], query_context).await?;

@@ -23,7 +23,8 @@ pub(super) fn keyspace_for(
     match &name.keyspace {
         Some(named) if named != "pg_temp" && *named != own => {
             let message = "cannot create temporary relation in non-temporary schema";
-            Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(name.position))
+            let error = Error::new(ErrorKind::InvalidTableDefinition, message).at(name.position);
+            Err(error.with_hint("Leave the schema out, or write pg_temp."))
         }
         _ => Ok(own),
     }

@@ -118,41 +118,38 @@ fn add_index(catalog: &mut Catalog, table: &mut TableDef, new: NewIndex) -> Resu
 pub(super) async fn add(context: &mut ClientContext, name: &ObjectName, definition: &UniqueDefinition) -> Result<()> {
     let new = |table: &TableDef| {
         let columns = columns(table, &definition.columns).map_err(|error| error.at(definition.position))?;
-        Ok(Some(NewIndex { name: definition.name.clone(), columns, constraint: true }))
+        Ok(NewIndex { name: definition.name.clone(), columns, constraint: true })
     };
     build(context, name, new).await
 }
 
 /// `CREATE UNIQUE INDEX`.
 pub(super) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
-    let mut skipped = None;
+    let done = Outcome::done(Tag::plain("CREATE INDEX"));
     let catalog = context.catalog();
     let table = names::table(&catalog, &context.settings.search_path(), &statement.table)?;
     let columns = index_columns(&table, statement)?;
     if let Some(name) = index::exists(&catalog, &table, statement, &columns) {
-        skipped = Some(name);
-    } else {
-        if let Some(name) = &statement.name {
-            let named = ObjectName { name: name.clone(), ..statement.table.clone() };
-            check_free(&catalog, &table.keyspace, &named).map_err(|error| Error { position: None, ..error })?;
-        }
-        let new = |table: &TableDef| {
-            let columns = index_columns(table, statement)?;
-            Ok(Some(NewIndex { name: statement.name.clone(), columns, constraint: false }))
-        };
-        build(context, &statement.table, new).await?;
-    }
-    if let Some(name) = skipped {
         skipping(context, "relation", &name);
+        return Ok(done);
     }
-    Ok(Outcome::done(Tag::plain("CREATE INDEX")))
+    if let Some(name) = &statement.name {
+        let named = ObjectName { name: name.clone(), ..statement.table.clone() };
+        check_free(&catalog, &table.keyspace, &named).map_err(|error| Error { position: None, ..error })?;
+    }
+    let new = |table: &TableDef| {
+        let columns = index_columns(table, statement)?;
+        Ok(NewIndex { name: statement.name.clone(), columns, constraint: false })
+    };
+    build(context, &statement.table, new).await?;
+    Ok(done)
 }
 
 /// Makes the index that `new` says together with the entries of all rows.
 async fn build(
     context: &mut ClientContext,
     name: &ObjectName,
-    new: impl Fn(&TableDef) -> Result<Option<NewIndex>>,
+    new: impl Fn(&TableDef) -> Result<NewIndex>,
 ) -> Result<()> {
     check_caps(context)?;
     let path = context.settings.search_path();
@@ -160,7 +157,7 @@ async fn build(
         let before = context.catalog();
         let table = names::table(&before, &path, name)?;
         context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
-        let Some(new) = new(&table)? else { return Ok(()) };
+        let new = new(&table)?;
         let (mut next, mut changed) = ((*before).clone(), (*table).clone());
         let index = add_index(&mut next, &mut changed, new)?;
         changed.version += 1;
@@ -188,7 +185,7 @@ async fn entries(
     let (handle, stamp) = (TableHandle::new(table), context.server_stamp());
     let own = handle.uniques.iter().find(|own| own.index.id == index.id);
     let own = own.ok_or_else(|| Error::internal("a unique index without its relation"))?;
-    let mut gather = Gather::of(context.database.store(), std::iter::once(&own.entries), stamp);
+    let mut gather = Gather::of(context.database.store(), std::iter::once(&own.entries));
     let mut sorted = SortedValues::begin(context, &handle, own, snapshot).await?;
     while let Some(batch) = sorted.next().await? {
         if batch.num_rows() > 0 {
@@ -209,14 +206,14 @@ pub(super) fn empty(catalog: &mut Catalog, table: &mut TableDef) {
 /// Whether there was a constraint of this name to drop.
 pub(super) fn drop_constraint(table: &mut TableDef, name: &str) -> bool {
     let before = table.indexes.len();
-    let is_named = |index: &IndexDef| index.name == name && index.unique.as_ref().is_some_and(|own| own.constraint);
+    let is_named = |index: &IndexDef| index.name == name && index.is_constraint();
     table.indexes.retain(|index| !is_named(index));
     table.indexes.len() < before
 }
 
 /// 2BP01 for the index of a constraint, which is dropped with it.
 pub(super) fn check_no_constraint(table: &TableDef, index: &IndexDef) -> Result<()> {
-    if !index.unique.as_ref().is_some_and(|unique| unique.constraint) {
+    if !index.is_constraint() {
         return Ok(());
     }
     let (name, table) = (&index.name, &table.name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
-use keyspan_cql::{Delete, Statement, ast, quoted};
+use keyspan_cql::{Delete, ast, quoted};
 use keyspan_model::array::value_at;
 use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, Span, SpanDelete, TableDef, Value};
 use keyspan_query::{KeyMatch, KeyPart, cells_table, key_of};
@@ -17,7 +17,7 @@ use keyspan_query::{KeyMatch, KeyPart, cells_table, key_of};
 use super::{existing, using};
 use crate::context::ClientContext;
 use crate::locks::HeldLocks;
-use crate::names::{columns_of, fold_case};
+use crate::names::{columns_of, fold_case, parse_query};
 use crate::outcome::{Outcome, Tag};
 use crate::query;
 use crate::row::TableHandle;
@@ -143,16 +143,14 @@ async fn found_spans(
     let key = handle.table.key().map(|column| format!("{alias}.{}", quoted(&column.name))).collect::<Vec<_>>();
     let from = format!("cells({}, {})", text(&format!("{}.{}", table.keyspace, table.name)), text(family));
     let sql = format!("SELECT {} FROM {from} AS {alias}", key.join(", "));
-    let Statement::Query(mut query) = keyspan_cql::parse_one(&sql)?.statement else {
-        return Err(Error::internal("a SELECT is not a query"));
-    };
-    if let ast::SetExpr::Select(select) = &mut *query.query.body {
+    let mut query = parse_query(&sql)?;
+    if let ast::SetExpr::Select(select) = &mut *query.body {
         select.selection = statement.filter.clone();
     }
     let snapshot = context.newest()?;
     let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
     let query_context = context.query_context(snapshot, &types);
-    let (_, stream) = query::run_on(context, &query.query, parameters, query_context).await?;
+    let (_, stream) = query::run_on(context, &query, parameters, query_context).await?;
     let mut stream = context.running.guard_stream(stream);
     let (mut newest, mut cells): (BTreeMap<Vec<u8>, Version>, u64) = (BTreeMap::new(), 0);
     while let Some(batch) = stream.next().await {

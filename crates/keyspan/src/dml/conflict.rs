@@ -272,7 +272,7 @@ fn arbiters(handle: &TableHandle, clause: &OnConflict) -> Result<Arbiters> {
         if *constraint == table.key_name() {
             return Ok(Arbiters::KEY);
         }
-        let named = indexes().find(|(_, own)| own.index.name == *constraint && is_constraint(own));
+        let named = indexes().find(|(_, own)| own.index.name == *constraint && own.index.is_constraint());
         if let Some((place, _)) = named {
             return Ok(Arbiters { key: false, uniques: vec![place] });
         }
@@ -300,10 +300,6 @@ fn arbiters(handle: &TableHandle, clause: &OnConflict) -> Result<Arbiters> {
     let hint = unique.map(|columns| format!("ON CONFLICT ({})", columns.join(", "))).collect::<Vec<_>>();
     let hint = format!("Unique are the primary key and what is declared so: {}.", hint.join(", "));
     Err(Error::new(ErrorKind::InvalidColumnReference, message).with_hint(hint))
-}
-
-fn is_constraint(index: &UniqueIndex) -> bool {
-    index.index.unique.as_ref().is_some_and(|unique| unique.constraint)
 }
 
 async fn update(

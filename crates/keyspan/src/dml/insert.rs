@@ -1,5 +1,5 @@
-//! INSERT: an upsert. It is blind (reads nothing) unless a clause, a CHECK or `write_semantics = postgres` needs the
-//! old rows.
+//! INSERT: an upsert. It is blind (reads nothing) unless a clause, a CHECK, a unique index or
+//! `write_semantics = postgres` needs the old rows.
 
 use std::collections::HashMap;
 
@@ -458,7 +458,7 @@ async fn columnar(
     intake.ttl = timing.ttl;
     let families = intake.families();
     let timing = if families.is_empty() { timing } else { timing.replacing() };
-    let mut gather = Gather::new(context.database.store(), handle, timing.stamp);
+    let mut gather = Gather::new(context.database.store(), handle);
     if !families.is_empty() {
         let replaced = existing::with_cells(context, &families).await?;
         gather = gather.with_cells(GatheredCells::new(handle, &families, timing.stamp, timing.ttl, replaced));

@@ -4,7 +4,7 @@
 //! the key, `family:qualifier`, the time of the write, the value as text.
 
 use keyspan_cql::{HbaseCommand, quoted};
-use keyspan_model::{ColumnType, FamilyDef, Result, TableDef};
+use keyspan_model::{ColumnType, Error, FamilyDef, Result, TableDef};
 
 use super::argument::{self, Arguments};
 use super::filter::{CellNames, Filter};
@@ -195,7 +195,8 @@ impl<'a> Selection<'a> {
             for column in self.table.columns.iter().filter(|column| !column.is_key() && !column.hidden) {
                 arms.push(self.cells_of_column(&column.name, column.ty)?);
             }
-            for family in &self.table.families {
+            // Elements of collections have no versions, and are no cells.
+            for family in self.table.families.iter().filter(|family| !family.kind.is_collection()) {
                 arms.push(self.cells_of_family(family, None)?);
             }
         }
@@ -206,6 +207,11 @@ impl<'a> Selection<'a> {
     }
 
     fn cells_of_family(&self, family: &FamilyDef, qualifier: Option<&str>) -> Result<String> {
+        if family.kind.is_collection() || family.several_parts {
+            let what = if family.several_parts { "qualifiers of several parts" } else { "a collection" };
+            let error = Error::not_supported(format!("versions and filters of \"{}\", {what}", family.name));
+            return Err(error.with_hint(format!("Query cells('{}', '{}').", self.table.name, family.name)));
+        }
         let mut conditions = self.rows_limited();
         if let Some(qualifier) = qualifier {
             conditions.push(format!("qualifier = {}", literal(qualifier)));

@@ -113,7 +113,9 @@ fn typed_prefix(table: &TableDef, prefix: &str) -> Option<String> {
 /// key stands before all rows that begin with it, as it does in HBase.
 pub(super) fn bound(table: &TableDef, text: &str, start: bool, reversed: bool) -> String {
     let key: Vec<&ColumnDef> = table.key().collect();
-    let parts: Vec<&str> = text.splitn(key.len().max(1), '#').filter(|part| !part.is_empty()).collect();
+    let mut parts: Vec<&str> = text.splitn(key.len().max(1), '#').collect();
+    // `a#` is as good as `a`.
+    while parts.pop_if(|part| part.is_empty()).is_some() {}
     let whole = parts.len() == key.len();
     let operator = match (start, reversed) {
         (true, false) => ">=",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use keyspan_model::array::batch_bytes;
-use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
+use keyspan_model::{BatchWrite, Mutation, RelationDef, Result};
 use keyspan_seam::{Load, Store};
 
 use super::{GatheredCells, Writes};
@@ -21,7 +21,6 @@ const IN_MEMORY: usize = 16 << 20;
 /// Collects rows. If it is dropped before [`Gather::finish`], nothing of them is written.
 pub(crate) struct Gather {
     store: Arc<dyn Store>,
-    stamp: Stamp,
     /// For the rows, for the static columns of their partitions, and for the entries of unique indexes.
     parts: Vec<Part>,
     cells: Option<GatheredCells>,
@@ -45,23 +44,19 @@ impl std::fmt::Debug for Gather {
 
 impl Gather {
     /// For rows of this table, which may be one that is yet to be made.
-    pub(crate) fn new(store: &Arc<dyn Store>, target: &TableHandle, stamp: Stamp) -> Gather {
+    pub(crate) fn new(store: &Arc<dyn Store>, target: &TableHandle) -> Gather {
         let statics = target.statics.iter().map(|statics| &statics.relation);
         let entries = target.uniques.iter().map(|index| &index.entries);
-        Gather::of(store, std::iter::once(&target.relation).chain(statics).chain(entries), stamp)
+        Gather::of(store, std::iter::once(&target.relation).chain(statics).chain(entries))
     }
 
     /// For these relations.
-    pub(crate) fn of<'a>(
-        store: &Arc<dyn Store>,
-        relations: impl Iterator<Item = &'a Arc<RelationDef>>,
-        stamp: Stamp,
-    ) -> Gather {
+    pub(crate) fn of<'a>(store: &Arc<dyn Store>, relations: impl Iterator<Item = &'a Arc<RelationDef>>) -> Gather {
         let part = |relation: &Arc<RelationDef>| {
             let relation = RelationDef::clone(relation);
             Part { relation, pending: Vec::new(), bytes: 0, load: None }
         };
-        Gather { store: store.clone(), stamp, parts: relations.map(part).collect(), cells: None, rows: 0 }
+        Gather { store: store.clone(), parts: relations.map(part).collect(), cells: None, rows: 0 }
     }
 
     /// Also takes cells of families.
@@ -74,7 +69,7 @@ impl Gather {
         self.rows
     }
 
-    /// Takes rows with the stamp of the statement: the writes of one batch, that of the rows first.
+    /// Takes the writes of one batch, that of the rows first. All of a relation have one stamp.
     pub(crate) async fn push(&mut self, writes: Writes) -> Result<()> {
         let Writes { rows, wholes } = writes;
         self.rows += rows.first().map_or(0, |write| write.batch.num_rows() as u64);
@@ -83,7 +78,7 @@ impl Gather {
         }
         for write in rows {
             if let Some(part) = self.parts.iter_mut().find(|part| part.relation.id == write.relation) {
-                part.push(write, &self.store, self.stamp).await?;
+                part.push(write, &self.store).await?;
             }
         }
         Ok(())
@@ -106,10 +101,11 @@ impl Gather {
 }
 
 impl Part {
-    async fn push(&mut self, write: BatchWrite, store: &Arc<dyn Store>, stamp: Stamp) -> Result<()> {
+    async fn push(&mut self, write: BatchWrite, store: &Arc<dyn Store>) -> Result<()> {
         if let Some(load) = &mut self.load {
             return load.write(write).await;
         }
+        let stamp = write.stamp;
         self.bytes += batch_bytes(&write.batch);
         self.pending.push(write);
         if self.bytes < IN_MEMORY {

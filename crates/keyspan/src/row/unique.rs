@@ -60,7 +60,7 @@ pub(crate) struct Holder {
 #[derive(Debug)]
 pub(crate) struct WrittenRow {
     key: Vec<Value>,
-    /// What is written; after [`complete`] also what the row has besides, where an index needs it.
+    /// What is written; after [`complete`] what the row then has, where an index needs more than that.
     row: NewRow,
     /// The places of the unique indexes that the write is about.
     about: Vec<usize>,
@@ -315,33 +315,29 @@ fn of_batch(handle: &TableHandle, write: &BatchWrite) -> Result<Vec<(Vec<Value>,
     (0..write.batch.num_rows()).map(row).collect()
 }
 
-/// Reads what the rows have besides, where an index is also about columns that are not written. Answers the keys of the
-/// rows that were read.
+/// Reads what the rows have after the write, where an index is about several columns: others may not be written, or keep
+/// a value with a later timestamp. Answers the keys of the rows that were read.
 pub(crate) async fn complete(
     handle: &TableHandle,
-    snapshot: &Arc<dyn Snapshot>,
+    after: &Arc<dyn Snapshot>,
     rows: &mut [WrittenRow],
 ) -> Result<Vec<Vec<Value>>> {
-    let open = |row: &WrittenRow| {
-        let mut places = row.about.iter().flat_map(|index| &handle.uniques[*index].places);
-        places.any(|place| row.row[*place].is_none())
-    };
+    let values = |index: &UniqueIndex| index.places.iter().filter(|place| **place >= handle.key_len()).count();
+    let open = |row: &WrittenRow| row.about.iter().any(|index| values(&handle.uniques[*index]) > 1);
     let mut open: Vec<&mut WrittenRow> = rows.iter_mut().filter(|row| open(row)).collect();
     if open.is_empty() {
         return Ok(Vec::new());
     }
     let keys: Vec<Vec<Value>> = open.iter().map(|row| row.key.clone()).collect();
-    let found = handle.read(snapshot, &keys).await?;
-    let mut old = HashMap::with_capacity(found.num_rows());
+    let found = handle.read(after, &keys).await?;
+    let mut then = HashMap::with_capacity(found.num_rows());
     for row in 0..found.num_rows() {
         let values = handle.values(&found, row)?;
-        old.insert(handle.name(&values[..handle.key_len()])?.1, values);
+        then.insert(handle.name(&values[..handle.key_len()])?.1, values);
     }
     for written in &mut open {
-        if let Some(old) = old.get(&handle.name(&written.key)?.1) {
-            written.row.iter_mut().zip(old).for_each(|(new, old)| {
-                new.get_or_insert_with(|| old.clone());
-            });
+        if let Some(values) = then.remove(&handle.name(&written.key)?.1) {
+            written.row = values.into_iter().map(Some).collect();
         }
     }
     Ok(keys)

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Field;
-use keyspan_cql::{ConflictAction, Insert, InsertSource, Merge, MergeAction, OnConflict, Statement, ast, quoted};
+use keyspan_cql::{ColumnName, ConflictAction, Delete, Insert, InsertSource, Merge, OnConflict, Update, ast, quoted};
 use keyspan_model::array::{coerce, value_at};
 use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::GivenRelation;
@@ -26,6 +26,7 @@ use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
 use crate::row::TableHandle;
 use crate::transaction_control;
+use crate::violation::Uniqueness;
 
 /// The name of the rows that a clause writes; no table has it.
 const ROWS: &str = "\u{1}merge";
@@ -57,21 +58,15 @@ impl Session {
             return Err(error.with_hint("Write UPDATE and INSERT … SELECT in a transaction."));
         }
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
-        for (clause, written) in merge::clauses(statement, &table)?.into_iter().zip(&statement.clauses) {
-            let rows = match (&clause, &written.action) {
-                (Clause::Nothing, _) => continue,
-                (Clause::Insert(insert), _) => self.values(insert, parameters).await?,
-                (Clause::Update(update), _) => {
-                    let keys = self.keys(statement, &handle, update.filter.clone(), parameters).await?;
+        for clause in merge::clauses(statement, &table)? {
+            let rows = match &clause {
+                Clause::Nothing => continue,
+                Clause::Insert(insert) => self.values(insert, parameters).await?,
+                Clause::Update(Update { filter, .. }) | Clause::Delete(Delete { filter, .. }) => {
+                    let keys = self.keys(statement, &handle, filter.clone(), parameters).await?;
                     each_once(&handle, &keys, &mut seen)?;
                     keys
                 }
-                (Clause::Delete(delete), MergeAction::Delete) => {
-                    let keys = self.keys(statement, &handle, delete.filter.clone(), parameters).await?;
-                    each_once(&handle, &keys, &mut seen)?;
-                    keys
-                }
-                _ => return Err(Error::internal("a clause of MERGE that is another")),
             };
             let count = rows.batches.iter().map(|batch| batch.num_rows() as u64).sum();
             all.push(Found { clause, rows, count });
@@ -122,14 +117,12 @@ impl Session {
         let alias = quoted(statement.alias.as_ref().unwrap_or(&handle.table.name));
         let columns: Vec<String> = handle.table.key().map(|key| format!("{alias}.{}", quoted(&key.name))).collect();
         let text = format!("SELECT {} FROM {}", columns.join(", "), merge::target(statement));
-        let Statement::Query(mut query) = keyspan_cql::parse_one(&text)?.statement else {
-            return Err(Error::internal("a SELECT is not a query"));
-        };
-        if let ast::SetExpr::Select(select) = query.query.body.as_mut() {
+        let mut query = names::parse_query(&text)?;
+        if let ast::SetExpr::Select(select) = query.body.as_mut() {
             select.from.push(merge::source(statement));
             select.selection = filter;
         }
-        let rows = self.read(&query.query, parameters).await?;
+        let rows = self.read(&query, parameters).await?;
         given(rows).await
     }
 
@@ -150,8 +143,13 @@ impl Session {
             }
             Clause::Insert(mut insert) => {
                 insert.source = InsertSource::Query(merge::select(rows()?.relation, None)?);
-                insert.on_conflict =
-                    Some(OnConflict { columns: Vec::new(), constraint: None, action: ConflictAction::Nothing });
+                let columns = handle.table.key().map(|column| ColumnName {
+                    name: column.name.clone(),
+                    qualifier: None,
+                    position: insert.table.position,
+                });
+                let columns = columns.collect();
+                insert.on_conflict = Some(OnConflict { columns, constraint: None, action: ConflictAction::Nothing });
                 Box::pin(dml::insert::run(context, &insert, parameters)).await
             }
             Clause::Nothing => Ok(Outcome::done(Tag::counted("MERGE", 0))),
@@ -160,10 +158,8 @@ impl Session {
         self.context.given.pop();
         let written = outcome?.tag.rows().unwrap_or(0);
         if inserts && written < found.count {
-            let name = &handle.table.name;
-            let message = format!("duplicate key value violates unique constraint \"{name}_pkey\"");
-            return Err(Error::new(ErrorKind::Unique, message)
-                .with_detail("MERGE inserts a key twice, or another session has inserted it meanwhile."));
+            let error = Uniqueness::of_key(&handle.table).comes_twice();
+            return Err(error.with_detail("MERGE inserts a key twice, or another session has inserted it meanwhile."));
         }
         Ok(written)
     }
@@ -188,10 +184,7 @@ fn rows() -> Result<ast::TableWithJoins> {
 }
 
 fn table_factor(name: &str) -> Result<ast::TableFactor> {
-    let Statement::Query(query) = keyspan_cql::parse_one(&format!("SELECT * FROM {name}"))?.statement else {
-        return Err(Error::internal("a SELECT is not a query"));
-    };
-    match *query.query.body {
+    match *names::parse_query(&format!("SELECT * FROM {name}"))?.body {
         ast::SetExpr::Select(mut select) if select.from.len() == 1 => Ok(select.from.remove(0).relation),
         _ => Err(Error::internal("a SELECT without FROM")),
     }

@@ -251,9 +251,9 @@ impl Transaction {
         WriteBatch { mutations, unchanged: Vec::new(), relaxed: true }
     }
 
-    /// Notes the relations of a table's unique indexes.
+    /// Notes the relations of a table's unique indexes. The first time counts: earlier writes have no other entries.
     pub(crate) fn note_uniques(&mut self, rows: RelationId, entries: Vec<RelationId>) {
-        self.uniques.insert(rows, entries);
+        self.uniques.entry(rows).or_insert(entries);
     }
 
     /// What is written, with the relations of its unique indexes.
