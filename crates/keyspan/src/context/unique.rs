@@ -35,8 +35,7 @@ impl ClientContext {
         let snapshot = self.newest()?;
         // With those of the statements before it in a BATCH, which it does not see.
         let batched = self.transaction.as_ref().and_then(|transaction| transaction.batched()).unwrap_or_default();
-        let writes = WriteBatch { mutations: [batched, mutations].concat(), ..WriteBatch::default() };
-        let read = unique::complete(handle, &snapshot.with_writes(&writes)?, &mut rows).await?;
+        let read = unique::complete(handle, &snapshot, &[batched, mutations], &mut rows).await?;
         let mut kept = Kept {
             mutations: Vec::with_capacity(rows.len()),
             unchanged: read.iter().map(|key| handle.unchanged(key, snapshot.seq())).collect(),

@@ -24,6 +24,7 @@ use super::table::check_counters;
 use super::{Check, install, option, unique};
 use crate::context::ClientContext;
 use crate::dml::existing;
+use crate::dml::remembered::Neighbours;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
 use crate::row::TableHandle;
@@ -122,7 +123,7 @@ async fn rewrite(
     check_lasting(context, table, snapshot).await?;
     let columns: Vec<String> = keyed.columns.iter().map(|column| column.name.clone()).collect();
     let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
-    let mut order = KeyOrder { handle: TableHandle::new(keyed.clone()), last: None };
+    let mut order = KeyOrder { handle: TableHandle::new(keyed.clone()), neighbours: Neighbours::default() };
     let mut intake = Intake::new(TableHandle::new(keyed), &columns, zone)?;
     intake.ttl = 0;
     let mut gather = Gather::new(context.database.store(), intake.target());
@@ -188,7 +189,7 @@ async fn check_lasting(context: &ClientContext, table: &TableDef, snapshot: &Arc
 /// Looks at keys that come in order.
 struct KeyOrder {
     handle: TableHandle,
-    last: Option<Vec<u8>>,
+    neighbours: Neighbours,
 }
 
 impl KeyOrder {
@@ -204,13 +205,9 @@ impl KeyOrder {
     /// 23505 if two rows have one key.
     fn check(&mut self, rows: &RecordBatch) -> Result<()> {
         let keys = self.handle.encoded_keys(&rows.columns()[..self.handle.key_len()])?;
-        for row in 0..keys.len() {
-            let before = if row == 0 { self.last.as_deref() } else { Some(keys.value(row - 1)) };
-            if before == Some(keys.value(row)) {
-                return Err(Uniqueness::of_key(&self.handle.table).repeated(&self.handle.key(rows, row)?));
-            }
+        match self.neighbours.repeated(&keys) {
+            Some(row) => Err(Uniqueness::of_key(&self.handle.table).repeated(&self.handle.key(rows, row)?)),
+            None => Ok(()),
         }
-        self.last = keys.iter().next_back().flatten().map(<[u8]>::to_vec).or(self.last.take());
-        Ok(())
     }
 }

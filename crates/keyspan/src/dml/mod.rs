@@ -22,6 +22,7 @@ pub(crate) mod insert;
 mod json;
 pub(crate) mod new_keys;
 pub(crate) mod new_values;
+pub(crate) mod remembered;
 pub(crate) mod returning;
 pub(crate) mod rights;
 pub(crate) mod shape;

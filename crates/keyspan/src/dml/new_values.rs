@@ -5,35 +5,29 @@
 //! at the end ─▶ (too many to remember: all rows sorted, the same side by side? 23505) ─▶ nobody has claimed them since
 //! ```
 //!
-//! The rule: memory does not grow with the rows beyond [`REMEMBERED_MAX`] hashes, and what others write between the
-//! first look and the statement's own write is found by the store (40001).
+//! The rule: memory does not grow with the rows beyond what is [`Remembered`], and what others write between the first
+//! look and the statement's own write is found by the store (40001).
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::RecordBatch;
 use futures::StreamExt;
 use keyspan_cql::quoted;
 use keyspan_model::{BatchWrite, Mutation, Result, Span, Stamp, Unchanged, Value, WriteBatch};
 use keyspan_seam::{BatchStream, ReadAt, Snapshot};
 
+use super::remembered::{Neighbours, Remembered};
 use crate::context::{ClientContext, ROWS_LOCKED_MAX};
 use crate::row::TableHandle;
 use crate::row::unique::{self, Claim, UniqueIndex, WrittenRow};
 use crate::violation::Uniqueness;
 use crate::{names, query};
 
-/// Values whose hashes are kept, 24 bytes each.
-const REMEMBERED_MAX: usize = 1 << 20;
-
 /// Looks at the values of a statement's rows.
 pub(crate) struct NewValues {
     handle: TableHandle,
     snapshot: Arc<dyn Snapshot>,
     stamp: Stamp,
-    hashers: [RandomState; 2],
     /// One for each unique index.
     parts: Vec<Part>,
     /// The keys of rows that were read; none if they are too many.
@@ -43,16 +37,11 @@ pub(crate) struct NewValues {
 /// What has come of one index.
 #[derive(Default)]
 struct Part {
-    /// Hashes of the values so far, each with that of its row, unless they were too many.
-    seen: HashMap<u128, u128>,
-    too_many: bool,
+    /// The values so far, and whose they are.
+    all: Remembered,
     /// The values, while they are few.
-    values: Vec<Vec<Value>>,
-    /// The least and the greatest values, encoded and as values.
-    ends: Option<(End, End)>,
+    few: Vec<Vec<Value>>,
 }
-
-type End = (Vec<u8>, Vec<Value>);
 
 impl std::fmt::Debug for NewValues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,7 +63,6 @@ impl NewValues {
             handle: handle.clone(),
             snapshot: context.newest()?,
             stamp: context.server_stamp(),
-            hashers: Default::default(),
             parts: handle.uniques.iter().map(|_| Part::default()).collect(),
             read: Some(Vec::new()),
         }))
@@ -86,8 +74,9 @@ impl NewValues {
     /// 23505 if values of the rows are another row's, or came before.
     pub(crate) async fn check(&mut self, writes: &[BatchWrite]) -> Result<Vec<BatchWrite>> {
         let Some(write) = writes.first() else { return Ok(Vec::new()) };
-        let mut rows = WrittenRow::all(&self.handle, &[Mutation::Batch(write.clone())])?;
-        let read = unique::complete(&self.handle, &self.snapshot, &mut rows).await?;
+        let mutations = [Mutation::Batch(write.clone())];
+        let mut rows = WrittenRow::all(&self.handle, &mutations)?;
+        let read = unique::complete(&self.handle, &self.snapshot, &[&mutations], &mut rows).await?;
         match &mut self.read {
             Some(keys) if keys.len() + read.len() <= ROWS_LOCKED_MAX => keys.extend(read),
             keys => *keys = None,
@@ -104,7 +93,7 @@ impl NewValues {
             if let Some(holder) = holders.iter().find(|holder| holder.row != claims[holder.claim].row) {
                 return Err(taken(&claims[holder.claim]));
             }
-            if let Some(claim) = claims.iter().find(|claim| !self.parts[place].add(&self.hashers, claim)) {
+            if let Some(claim) = claims.iter().find(|claim| !self.parts[place].add(claim)) {
                 return Err(taken(claim));
             }
             entries.push(index.entries(&handle, &claims, self.stamp)?);
@@ -123,21 +112,18 @@ impl NewValues {
             None => unchanged.push(Unchanged { relation: self.handle.relation.id, span: Span::all(), seq }),
         }
         for (index, part) in self.handle.uniques.iter().zip(&self.parts) {
-            if part.too_many {
+            if part.all.may_repeat() {
                 let batch = WriteBatch { mutations: mutations.to_vec(), ..WriteBatch::default() };
                 let after = self.snapshot.with_writes(&batch)?;
                 let mut sorted = SortedValues::begin(context, &self.handle, index, after).await?;
                 while sorted.next().await?.is_some() {}
             }
-            match &part.ends {
-                _ if part.values.len() <= ROWS_LOCKED_MAX => {
-                    unchanged.extend(part.values.iter().map(|values| index.unchanged(values, seq)));
+            match part.few.len() <= ROWS_LOCKED_MAX {
+                true => unchanged.extend(part.few.iter().map(|values| index.unchanged(values, seq))),
+                false => {
+                    let spans = part.all.span().into_iter();
+                    unchanged.extend(spans.map(|span| Unchanged { relation: index.entries.id, span, seq }));
                 }
-                Some(((_, least), (_, greatest))) => {
-                    let span = Span { start: Bound::Included(least.clone()), end: Bound::Included(greatest.clone()) };
-                    unchanged.push(Unchanged { relation: index.entries.id, span, seq });
-                }
-                None => {}
             }
         }
         Ok(unchanged)
@@ -154,28 +140,11 @@ impl NewValues {
 
 impl Part {
     /// Takes the values of a row; false if another row had them before.
-    fn add(&mut self, hashers: &[RandomState; 2], claim: &Claim) -> bool {
-        let hash = |bytes: &[u8]| hashers.iter().fold(0, |all, hasher| all << 64 | u128::from(hasher.hash_one(bytes)));
-        if !self.too_many {
-            let row = hash(&claim.row);
-            if self.seen.insert(hash(&claim.encoded), row).is_some_and(|earlier| earlier != row) {
-                return false;
-            }
-            if self.seen.len() > REMEMBERED_MAX {
-                (self.seen, self.too_many) = (HashMap::new(), true);
-            }
+    fn add(&mut self, claim: &Claim) -> bool {
+        if self.few.len() <= ROWS_LOCKED_MAX {
+            self.few.push(claim.values.clone());
         }
-        if self.values.len() <= ROWS_LOCKED_MAX {
-            self.values.push(claim.values.clone());
-        }
-        let end = || (claim.encoded.clone(), claim.values.clone());
-        match &mut self.ends {
-            None => self.ends = Some((end(), end())),
-            Some((_, greatest)) if claim.encoded > greatest.0 => *greatest = end(),
-            Some((least, _)) if claim.encoded < least.0 => *least = end(),
-            Some(_) => {}
-        }
-        true
+        self.all.add(&claim.encoded, &claim.values, &claim.row)
     }
 }
 
@@ -184,8 +153,7 @@ pub(crate) struct SortedValues<'a> {
     handle: &'a TableHandle,
     index: &'a UniqueIndex,
     rows: BatchStream,
-    encoder: keyspan_model::KeyEncoder,
-    last: Option<Vec<u8>>,
+    neighbours: Neighbours,
 }
 
 impl<'a> SortedValues<'a> {
@@ -199,8 +167,8 @@ impl<'a> SortedValues<'a> {
         let query_context = context.query_context(snapshot, &[]);
         let query = names::parse_query(&sorted_rows(handle, index))?;
         let (_, rows) = query::run_on(context, &query, &[], query_context).await?;
-        let encoder = keyspan_model::KeyEncoder::new(&index.entries.key);
-        Ok(SortedValues { handle, index, rows: context.running.guard_stream(rows), encoder, last: None })
+        let rows = context.running.guard_stream(rows);
+        Ok(SortedValues { handle, index, rows, neighbours: Neighbours::default() })
     }
 
     /// The next rows: the columns of entries.
@@ -210,17 +178,13 @@ impl<'a> SortedValues<'a> {
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(batch) = self.rows.next().await else { return Ok(None) };
         let batch = batch?;
-        let keys = self.encoder.encode_batch(&batch.columns()[..self.index.entries.key.len()])?;
-        for row in 0..keys.len() {
-            let before = if row == 0 { self.last.as_deref() } else { Some(keys.value(row - 1)) };
-            if before == Some(keys.value(row)) {
-                let columns = self.index.entries.key.iter().zip(batch.columns());
-                let values = columns.map(|(column, array)| keyspan_model::value_at(array, row, column.ty));
-                let values = values.collect::<Result<Vec<_>>>()?;
-                return Err(Uniqueness::of_index(&self.handle.table, &self.index.index).repeated(&values));
-            }
+        let columns = &batch.columns()[..self.index.entries.key.len()];
+        if let Some(row) = self.neighbours.repeated(&self.index.encode_batch(columns)?) {
+            let columns = self.index.entries.key.iter().zip(columns);
+            let values = columns.map(|(column, array)| keyspan_model::value_at(array, row, column.ty));
+            let values = values.collect::<Result<Vec<_>>>()?;
+            return Err(Uniqueness::of_index(&self.handle.table, &self.index.index).repeated(&values));
         }
-        self.last = keys.iter().next_back().flatten().map(<[u8]>::to_vec).or(self.last.take());
         Ok(Some(batch))
     }
 }

@@ -11,12 +11,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::datatypes::Schema;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnId, Error, ErrorKind, IndexDef, KeyEncoder, Mutation, RelationDef,
-    RelationId, Result, RowWrite, ScanColumn, Span, Stamp, TableDef, Unchanged, Value,
+    RelationId, Result, RowWrite, ScanColumn, Span, Stamp, TableDef, Unchanged, Value, WriteBatch,
 };
 use keyspan_seam::Snapshot;
 
@@ -99,6 +99,11 @@ impl UniqueIndex {
         let about = rows.iter().filter(|row| row.about.contains(&place));
         let claim = |row: &WrittenRow| self.claim(handle, &super::or_null(&row.row)).transpose();
         about.filter_map(claim).collect()
+    }
+
+    /// The encoded values of rows whose first columns are those of the index.
+    pub(crate) fn encode_batch(&self, columns: &[ArrayRef]) -> Result<BinaryArray> {
+        self.encoder.encode_batch(columns)
     }
 
     /// The name of a claim's values among locks.
@@ -315,11 +320,12 @@ fn of_batch(handle: &TableHandle, write: &BatchWrite) -> Result<Vec<(Vec<Value>,
     (0..write.batch.num_rows()).map(row).collect()
 }
 
-/// Reads what the rows have after the write, where an index is about several columns: others may not be written, or keep
-/// a value with a later timestamp. Answers the keys of the rows that were read.
+/// Reads what the rows have after these writes, where an index is about several columns: others may not be written, or
+/// keep a value with a later timestamp. Answers the keys of the rows that were read.
 pub(crate) async fn complete(
     handle: &TableHandle,
-    after: &Arc<dyn Snapshot>,
+    before: &Arc<dyn Snapshot>,
+    writes: &[&[Mutation]],
     rows: &mut [WrittenRow],
 ) -> Result<Vec<Vec<Value>>> {
     let values = |index: &UniqueIndex| index.places.iter().filter(|place| **place >= handle.key_len()).count();
@@ -329,7 +335,8 @@ pub(crate) async fn complete(
         return Ok(Vec::new());
     }
     let keys: Vec<Vec<Value>> = open.iter().map(|row| row.key.clone()).collect();
-    let found = handle.read(after, &keys).await?;
+    let after = before.with_writes(&WriteBatch { mutations: writes.concat(), ..WriteBatch::default() })?;
+    let found = handle.read(&after, &keys).await?;
     let mut then = HashMap::with_capacity(found.num_rows());
     for row in 0..found.num_rows() {
         let values = handle.values(&found, row)?;
