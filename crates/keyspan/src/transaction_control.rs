@@ -324,10 +324,10 @@ fn chain_if(context: &mut ClientContext, chain: bool, modes: TransactionModes) -
 /// Writes everything in one step. Whatever happens, the transaction is over.
 async fn finish(context: &mut ClientContext) -> Result<()> {
     let Some(mut transaction) = context.transaction.take() else { return Ok(()) };
-    if let Some(keyspace) = context.settings.temporary() {
-        transaction.end_temporary(keyspace, &context.database.store().catalog());
-    }
     let committed = context.database.store().catalog();
+    if let Some(keyspace) = context.settings.temporary() {
+        transaction.end_temporary(keyspace, &committed);
+    }
     let known = transaction.uniques().try_for_each(|(rows, known)| unique::check_known(&committed, rows, known));
     let ended = transaction.end(context.settings.relaxed_durability());
     let Ended { catalog, mut batch, locks, settings: before, local } = ended;

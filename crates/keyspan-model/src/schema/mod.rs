@@ -6,6 +6,8 @@
 //! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
 //! change.
 
+mod family;
+mod index;
 pub mod rights;
 pub mod sequence;
 pub mod temporary;
@@ -17,8 +19,9 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
-use crate::types::{ColumnType, Nested, TypeId, TypeName, UserType};
-use crate::value::Value;
+use crate::types::{ColumnType, TypeId, TypeName, UserType};
+pub use family::{FamilyDef, FamilyKind, GcRule};
+pub use index::{IndexDef, UniqueDef};
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
 
@@ -99,139 +102,6 @@ pub struct Check {
     pub name: String,
     /// Source text of the condition.
     pub sql: String,
-}
-
-/// What old versions of a family's cell are kept. `None` fields set no limit; both set means either removes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GcRule {
-    /// Newest versions kept per cell.
-    pub max_versions: Option<u32>,
-    /// Age in microseconds after which a version goes.
-    pub max_age: Option<i64>,
-    /// Whether a version goes only when both limits say so (Bigtable's intersection).
-    pub both: bool,
-}
-
-/// What a family was declared as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FamilyKind {
-    /// `family<qualifier, value>`: dynamic columns with versions.
-    #[default]
-    Family,
-    /// `map<key, value>`.
-    Map,
-    /// `set<element>`: the elements are the qualifiers.
-    Set,
-    /// `list<element>`: the qualifiers are positions, which nobody sees.
-    List,
-}
-
-impl FamilyKind {
-    /// Whether it is one of CQL's collections: one version of each element.
-    pub fn is_collection(self) -> bool {
-        self != FamilyKind::Family
-    }
-
-    fn is_family(&self) -> bool {
-        !self.is_collection()
-    }
-}
-
-/// A family of dynamic columns, or a collection: a relation of its own, keyed by row key and qualifier, and a family by
-/// write timestamp descending, too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FamilyDef {
-    /// The family's relation. Its name on disk is one that programs do not know which have no families, so that they
-    /// refuse the table.
-    #[serde(rename = "cells")]
-    pub relation: RelationId,
-    /// Unique in its table.
-    pub name: String,
-    /// Parts of a qualifier in order.
-    pub qualifier: Vec<KeyColumn>,
-    /// Column that holds the cell's value.
-    pub value: ValueColumn,
-    /// Which versions are kept.
-    pub gc: GcRule,
-    /// What it was declared as.
-    #[serde(default, skip_serializing_if = "FamilyKind::is_family")]
-    pub kind: FamilyKind,
-    /// Whether a qualifier has several parts. Programs that know but one refuse the table by this field's name.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub several_parts: bool,
-}
-
-impl FamilyDef {
-    /// Whether this is a part of the qualifier, or the value.
-    pub fn has_column(&self, id: ColumnId) -> bool {
-        self.value.id == id || self.qualifier.iter().any(|part| part.id == id)
-    }
-
-    /// The type of a qualifier as one value: of several parts a tuple.
-    pub fn qualifier_type(&self) -> ColumnType {
-        match self.qualifier.as_slice() {
-            [only] => only.ty,
-            parts => ColumnType::nested(Nested::Tuple(parts.iter().map(|part| part.ty).collect())),
-        }
-    }
-
-    /// The parts of a qualifier, as keys have them.
-    pub fn qualifier_parts(&self, qualifier: &Value) -> Vec<Value> {
-        match qualifier {
-            Value::Tuple(parts) if self.several_parts => parts.clone(),
-            only => vec![only.clone()],
-        }
-    }
-
-    /// The type of the whole as a value, where it has one: a set or list is an array, or a list of nested values.
-    pub fn array_type(&self) -> Option<ColumnType> {
-        match self.kind {
-            FamilyKind::Set => Some(ColumnType::frozen_list(self.qualifier_type())),
-            FamilyKind::List => Some(ColumnType::frozen_list(self.value.ty)),
-            FamilyKind::Family | FamilyKind::Map => None,
-        }
-    }
-
-    /// The type of the whole as clients get and write it: an array, or a JSON object.
-    pub fn whole_type(&self) -> ColumnType {
-        self.array_type().unwrap_or(ColumnType::Jsonb)
-    }
-}
-
-/// A secondary index: runs of the table get value indexes of its columns. A unique one refuses rows, too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IndexDef {
-    /// Never reused.
-    pub id: TableId,
-    /// Unique in the table's keyspace, tables, views and sequences included.
-    pub name: String,
-    /// Its columns, each indexed on its own; at least one.
-    pub columns: Vec<ColumnId>,
-    /// Of a unique index: what holds it. A program that knows no unique indexes refuses the table.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unique: Option<UniqueDef>,
-}
-
-/// What holds a unique index: a relation from values to the row that has them. An entry whose row is gone, or has other
-/// values now, says nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UniqueDef {
-    /// The relation of the entries.
-    pub entries: RelationId,
-    /// Whether it was declared as a constraint, not as an index.
-    pub constraint: bool,
-}
-
-impl IndexDef {
-    /// Whether it was declared as a constraint.
-    pub fn is_constraint(&self) -> bool {
-        self.unique.as_ref().is_some_and(|unique| unique.constraint)
-    }
 }
 
 /// A table.

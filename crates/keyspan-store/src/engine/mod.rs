@@ -191,6 +191,15 @@ impl EmbeddedStore {
         Ok(entered.applied)
     }
 
+    /// Waits until everything applied so far is durable.
+    async fn synced(&self) -> Result<()> {
+        let synced = self.core.log().synced();
+        if !self.core.options.threads {
+            self.core.log().step();
+        }
+        synced.await.unwrap_or_else(|_| Err(Error::internal("the commit log ended without an answer")))
+    }
+
     /// Without threads: does the background work that is due. Blocks.
     pub fn tick(&self) -> Result<()> {
         self.core.tick()
@@ -270,7 +279,7 @@ impl Store for EmbeddedStore {
         if let Err(error) = self.enter(prepared).await {
             if error.kind == ErrorKind::Serialization {
                 // What was in its way may wait for its sync: who tries again is to see it.
-                self.apply(WriteBatch::default()).await?;
+                self.synced().await?;
             }
             return Err(error);
         }

@@ -93,6 +93,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Commit>,
+    /// Who wants to hear when the queue before them is durable.
+    waiting: Vec<oneshot::Sender<Result<()>>>,
     /// Invariant: once set, nothing is written and every commit is answered with this.
     failed: Option<Error>,
     closing: bool,
@@ -149,6 +151,20 @@ impl CommitLog {
         state.queue.push_back(commit);
         drop(state);
         self.shared.work.notify_one();
+    }
+
+    /// Answers when everything that was pushed so far is durable.
+    pub fn synced(&self) -> oneshot::Receiver<Result<()>> {
+        let (answer, synced) = oneshot::channel();
+        let mut state = self.shared.state.lock();
+        let refused = state.failed.clone().or_else(|| state.closing.then(closed));
+        match refused {
+            Some(error) => drop(answer.send(Err(error))),
+            None => state.waiting.push(answer),
+        }
+        drop(state);
+        self.shared.work.notify_one();
+        synced
     }
 
     /// Whether a write or sync has failed: nothing can be committed until the store is opened again.
@@ -268,17 +284,29 @@ struct Current {
 /// What to do next.
 struct Group {
     commits: Vec<Commit>,
+    waiting: Vec<oneshot::Sender<Result<()>>>,
     sync: bool,
     closing: bool,
 }
 
+impl Group {
+    fn answers(self) -> impl Iterator<Item = oneshot::Sender<Result<()>>> {
+        self.commits.into_iter().filter_map(|commit| commit.answer).chain(self.waiting)
+    }
+}
+
 impl State {
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.waiting.is_empty()
+    }
+
     fn take_group(&mut self, overdue: bool) -> Group {
         let commits: Vec<Commit> = self.queue.drain(..).collect();
-        let waited = commits.iter().any(|commit| !commit.relaxed);
+        let waiting = std::mem::take(&mut self.waiting);
+        let waited = !waiting.is_empty() || commits.iter().any(|commit| !commit.relaxed);
         let sync = waited || overdue || self.closing || self.sync_wanted;
         self.sync_wanted = false;
-        Group { commits, sync, closing: self.closing }
+        Group { commits, waiting, sync, closing: self.closing }
     }
 }
 
@@ -287,7 +315,7 @@ impl Writer {
         loop {
             let group = self.next_group();
             let closing = group.closing;
-            if !self.carry_out(group) || closing && self.shared.state.lock().queue.is_empty() {
+            if !self.carry_out(group) || closing && self.shared.state.lock().is_idle() {
                 return;
             }
         }
@@ -307,10 +335,10 @@ impl Writer {
     /// Writes and acknowledges; returns false if it failed: then every later call fails too.
     fn carry_out(&mut self, group: Group) -> bool {
         if let Err(error) = self.write(&group) {
-            self.fail(group.commits, &error);
+            self.fail(group, &error);
             return false;
         }
-        for answer in group.commits.into_iter().filter_map(|commit| commit.answer) {
+        for answer in group.answers() {
             let _ = answer.send(Ok(()));
         }
         true
@@ -320,7 +348,7 @@ impl Writer {
         let mut state = self.shared.state.lock();
         loop {
             let overdue = self.dirty.is_some_and(|since| since.elapsed() >= RELAXED_SYNC);
-            if !state.queue.is_empty() || state.closing || overdue || state.sync_wanted {
+            if !state.is_idle() || state.closing || overdue || state.sync_wanted {
                 return state.take_group(overdue);
             }
             match self.dirty {
@@ -436,7 +464,7 @@ impl Writer {
     }
 
     /// Poisons the log: it is unknown what the disk holds beyond `durable`.
-    fn fail(&self, commits: Vec<Commit>, cause: &Error) {
+    fn fail(&self, group: Group, cause: &Error) {
         let error = Error::new(
             ErrorKind::LogPoisoned,
             "the commit log could not be written, and no write is taken until a restart",
@@ -446,10 +474,10 @@ impl Writer {
         tracing::error!(%cause, "the commit log failed");
         let mut state = self.shared.state.lock();
         state.failed = Some(error.clone());
-        let waiting: Vec<Commit> = commits.into_iter().chain(state.queue.drain(..)).collect();
+        let later = state.take_group(false);
         drop(state);
         self.shared.done.notify_all();
-        for answer in waiting.into_iter().filter_map(|commit| commit.answer) {
+        for answer in group.answers().chain(later.answers()) {
             let _ = answer.send(Err(error.clone()));
         }
     }
