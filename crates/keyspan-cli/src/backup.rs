@@ -7,7 +7,7 @@ use keyspan::{ErrorKind, Options};
 
 use crate::client::Remote;
 use crate::failure::{Failure, Result};
-use crate::open::{self, Place};
+use crate::open::{self, Found, Place};
 
 /// Write a backup of a database; a running server goes on meanwhile.
 #[derive(Args, Debug)]
@@ -24,14 +24,12 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let to = std::path::absolute(&arguments.to)?;
     let runtime = open::runtime()?;
-    let place = arguments.place.found()?;
-    match (&place.data, &place.url) {
-        (Some(data), _) => {
+    match arguments.place.found()? {
+        Found::Data(data) => {
             let _within = runtime.enter();
-            stopped(&runtime, data, &to)
+            stopped(&runtime, &data, &to)
         }
-        (_, Some(url)) => runtime.block_on(running(url, &to)),
-        _ => Err(Failure::new("either --data or --url is needed")),
+        Found::Url(url) => runtime.block_on(running(&url, &to)),
     }
 }
 

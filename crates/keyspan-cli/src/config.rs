@@ -137,6 +137,7 @@ impl Config {
         flags: &[(&'static str, Option<String>)],
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config> {
+        let environment = |name: &str| environment(name).filter(|value| !value.is_empty());
         let file = file.map(Path::to_path_buf).or_else(|| environment("KEYSPAN_CONFIG").map(PathBuf::from));
         let in_file = match &file {
             Some(path) => {
@@ -149,7 +150,7 @@ impl Config {
         let mut values = BTreeMap::new();
         for Setting { name, default } in SETTINGS {
             let flag = flags.iter().find(|(flag, _)| flag == name).and_then(|(_, value)| value.clone());
-            let variable = environment(&format!("KEYSPAN_{}", name.to_uppercase())).filter(|value| !value.is_empty());
+            let variable = environment(&format!("KEYSPAN_{}", name.to_uppercase()));
             let value = flag
                 .map(|value| (value, Origin::Flag))
                 .or_else(|| variable.map(|value| (value, Origin::Environment)))
@@ -292,6 +293,8 @@ mod tests {
         assert_eq!(config.get("memory"), Some("2GB"));
         assert_eq!((config.get("data"), config.get("max_connections")), (Some("/d"), Some("7")));
         assert_eq!((config.get("listen"), config.get("hba")), (Some("127.0.0.1:5433"), None));
+        let unset = Config::read(None, &[], &|_| Some(String::new())).expect("a config");
+        assert_eq!((unset.get("data"), unset.get("log")), (None, Some("info")));
         let shown = config.to_string();
         let file = format!("data             /d              {}, line 2\n", path.display());
         assert!(shown.starts_with(&file) && shown.contains("KEYSPAN_MEMORY") && shown.contains("--log"), "{shown}");

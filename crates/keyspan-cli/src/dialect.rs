@@ -1,5 +1,7 @@
 //! How the CSV files of users are written, and how texts in them are to be read: the arguments of import and export.
 
+use std::io::{self, Write};
+
 use clap::{Args, ValueEnum};
 use keyspan::copy::Reading;
 use keyspan::{CopyFormat, CopyHeader, CopyOptions};
@@ -49,6 +51,11 @@ impl Dialect {
         }
     }
 
+    /// Whether any of it was said.
+    pub fn is_said(&self) -> bool {
+        self.delimiter.or(self.quote).or(self.escape).is_some() || self.header == Header::No
+    }
+
     /// Takes the delimiter from the first line of a file, if none was said and no comma stands there.
     pub fn sniff(&mut self, line: &str) {
         if self.delimiter.is_some() || line.contains(',') {
@@ -57,6 +64,22 @@ impl Dialect {
         let count = |delimiter: char| line.matches(delimiter).count();
         self.delimiter = ['\t', ';', '|'].into_iter().filter(|c| count(*c) > 0).max_by_key(|c| count(*c));
     }
+}
+
+/// Writes a cell of CSV, in quotes where it needs them or they are wanted.
+pub fn write_cell(cell: &[u8], delimiter: char, quotes: bool, out: &mut dyn Write) -> io::Result<()> {
+    let mut encoded = [0; 4];
+    let delimiter = delimiter.encode_utf8(&mut encoded).as_bytes();
+    let is_special = cell.iter().any(|byte| b"\"\n\r".contains(byte));
+    if !quotes && !is_special && !cell.windows(delimiter.len()).any(|bytes| bytes == delimiter) {
+        return out.write_all(cell);
+    }
+    out.write_all(b"\"")?;
+    for (index, piece) in cell.split(|byte| *byte == b'"').enumerate() {
+        out.write_all(if index == 0 { b"" } else { b"\"\"" })?;
+        out.write_all(piece)?;
+    }
+    out.write_all(b"\"")
 }
 
 /// One character; `tab` and `\t` are one, too.
@@ -147,6 +170,20 @@ mod tests {
         assert_eq!((sniffed("a,b;c"), sniffed("one")), (None, None));
         assert_eq!((character("tab"), character("|")), (Ok('\t'), Ok('|')));
         assert!(character("::").is_err() && character("é").is_err());
+    }
+
+    #[test]
+    fn cells_have_quotes_where_they_need_them() {
+        let written = |cell: &[u8], delimiter, quotes| {
+            let mut out = Vec::new();
+            write_cell(cell, delimiter, quotes, &mut out).expect("written");
+            out
+        };
+        assert_eq!(written(b"a;b", ',', false), b"a;b");
+        assert_eq!(written(b"a;b", ';', false), b"\"a;b\"");
+        assert_eq!(written("1→2".as_bytes(), '→', false), "\"1→2\"".as_bytes());
+        assert_eq!(written(b"\"\xff\"\"", ',', false), b"\"\"\"\xff\"\"\"\"\"");
+        assert_eq!((written(b"", ',', true), written(b"", ',', false)), (b"\"\"".to_vec(), Vec::new()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use clap::Args;
 use futures::executor::block_on;
 use keyspan::CopyOptions;
 use keyspan::copy::CopyParser;
+use tokio::signal::ctrl_c;
 use tokio::task::unconstrained;
 
 use crate::client::{Client, Embedded, Remote};
@@ -52,31 +53,48 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         (Some(query), _) => query.trim().trim_end_matches(';').to_string(),
         (None, table) => format!("SELECT * FROM {}", table.as_deref().unwrap_or_default()),
     };
-    let mut csv = CopyOptions { null: arguments.null.clone(), ..arguments.dialect.options() };
-    if arguments.to.to_string_lossy().contains(".tsv") {
-        csv.delimiter.get_or_insert('\t');
-    }
+    let csv = arguments.csv(format)?;
     let runtime = open::runtime()?;
     let mut client = arguments.place.open(&runtime)?;
     let mut target = Target::create(&arguments.to, format)?;
     let result = runtime.block_on(async {
-        match &mut client {
-            Client::Embedded(client) => write_embedded(client, &query, format, &csv, target.writer()).await,
-            Client::Remote(client) => write_remote(client, &query, format, &csv, target.writer()).await,
+        tokio::select! {
+            written = write(&mut client, &query, format, &csv, target.writer()) => written,
+            _ = ctrl_c() => Err(Failure::new("canceled").context("nothing was exported")),
         }
     });
     let closed = {
         let _within = runtime.enter();
         client.close()
     };
-    match result {
-        Ok(rows) => target.keep(rows)?,
-        Err(failure) => {
-            target.discard();
-            return Err(failure);
-        }
-    }
+    target.end(result)?;
     closed
+}
+
+impl Arguments {
+    /// How CSV is written.
+    fn csv(&self, format: FileFormat) -> Result<CopyOptions> {
+        format.check(&self.dialect)?;
+        if format != FileFormat::Csv && self.null.is_some() {
+            return Err(Failure::new("--null is for CSV").with_hint("The other formats have nulls of their own."));
+        }
+        let options = self.dialect.options();
+        let delimiter = options.delimiter.or(FileFormat::delimiter(&self.to));
+        Ok(CopyOptions { null: self.null.clone(), delimiter, ..options })
+    }
+}
+
+async fn write(
+    client: &mut Client,
+    query: &str,
+    format: FileFormat,
+    csv: &CopyOptions,
+    out: &mut (dyn Write + Send),
+) -> Result<u64> {
+    match client {
+        Client::Embedded(client) => write_embedded(client, query, format, csv, out).await,
+        Client::Remote(client) => write_remote(client, query, format, csv, out).await,
+    }
 }
 
 async fn write_embedded(
@@ -93,6 +111,8 @@ async fn write_embedded(
     while let Some(batch) = rows.next_batch().await? {
         writer.write(&batch)?;
         count += batch.num_rows() as u64;
+        // So that Ctrl-C is seen.
+        tokio::task::yield_now().await;
     }
     writer.finish()?;
     Ok(count)
@@ -181,20 +201,24 @@ impl Target {
         &mut self.writer
     }
 
-    fn keep(self, rows: u64) -> Result<()> {
-        self.writer.finish()?;
-        let Some((partial, path)) = self.paths else { return Ok(()) };
-        std::fs::rename(&partial, &path)?;
-        println!("{}: {} rows, {} bytes", path.display(), grouped(rows), grouped(std::fs::metadata(&path)?.len()));
-        Ok(())
-    }
-
-    fn discard(self) {
-        if let Some((partial, _)) = self.paths {
+    /// Keeps the file if all rows are written, and nothing of it otherwise.
+    fn end(self, written: Result<u64>) -> Result<()> {
+        let Target { writer, paths } = self;
+        let kept = written.and_then(|rows| keep(writer, paths.as_ref(), rows));
+        if let (Err(_), Some((partial, _))) = (&kept, &paths) {
             // What cannot be deleted is plainly named as partial.
             let _ = std::fs::remove_file(partial);
         }
+        kept
     }
+}
+
+fn keep(writer: Compressed, paths: Option<&(PathBuf, PathBuf)>, rows: u64) -> Result<()> {
+    writer.finish()?;
+    let Some((partial, path)) = paths else { return Ok(()) };
+    std::fs::rename(partial, path).map_err(|error| Failure::from(error).context(path.display()))?;
+    println!("{}: {} rows, {} bytes", path.display(), grouped(rows), grouped(std::fs::metadata(path)?.len()));
+    Ok(())
 }
 
 /// A file that may be compressed.

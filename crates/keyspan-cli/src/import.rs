@@ -20,6 +20,7 @@ use tokio::signal::ctrl_c;
 use crate::client::{Client, CopyData, Embedded, Remote, columns_of};
 use crate::dialect::{Dialect, Names, ReadingArguments};
 use crate::failure::{Failure, Result};
+use crate::input::Input;
 use crate::look::Given;
 use crate::open::{self, Place};
 use crate::progress::Progress;
@@ -84,8 +85,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     given.reading = arguments.reading.reading()?;
     given.tolerant = on_error != OnError::Stop;
     let source = Source::open(&files, arguments.format, &arguments.dialect, &given, arguments.create)?;
-    let rejects = Rejects::new(&on_error)?.map(|rejects| Arc::new(Mutex::new(rejects)));
-    let reader = Reader { reading: given.reading, rejects };
+    let rejects = Rejects::new(&on_error, source.inputs().iter().map(Input::path))?;
+    let reader = Reader { reading: given.reading, rejects: rejects.map(|rejects| Arc::new(Mutex::new(rejects))) };
     reader.check(source.format)?;
     let types = if arguments.create { Some(source.types()?) } else { None };
     if arguments.dry_run {
@@ -110,6 +111,9 @@ async fn load(
     reader: Reader,
     client: &mut Client,
 ) -> Result<String> {
+    if let Some(rejects) = &reader.rejects {
+        rejects.lock().unwrap_or_else(PoisonError::into_inner).begin()?;
+    }
     let mut target = match types {
         Some(types) => Target::made(&arguments.into, client, &source, types, arguments.key.as_deref()).await?,
         None => Target::existing(&arguments.into, client).await,
@@ -157,7 +161,7 @@ impl Work {
             columns: source.names().iter().map(|name| (name.clone(), target::type_of(&columns, name))).collect(),
             required: columns.into_iter().filter(|column| column.required).map(|column| column.name).collect(),
             csv,
-            zone: "UTC".to_string(),
+            zone: String::new(),
         };
         Work {
             reader,
@@ -209,6 +213,7 @@ impl Work {
             let set = format!("SET copy_commit_rows = {}", self.commit_rows);
             client.execute(&set).await?;
         }
+        self.wanted.zone = client.time_zone().await?;
         // What a server reads as it is need not be read here.
         let as_it_is =
             self.source.format == FileFormat::Csv && !self.reader.changes() && self.source.inputs().len() == 1;

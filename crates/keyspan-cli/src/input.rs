@@ -65,6 +65,14 @@ impl Input {
         }
     }
 
+    /// Fails for a file that cannot be read.
+    pub fn check(&self) -> Result<()> {
+        match &self.place {
+            Place::File(path) => File::open(path).map(drop).map_err(|error| Failure::from(error).context(self.name())),
+            _ => Ok(()),
+        }
+    }
+
     /// Its name, if it tells a format.
     pub fn path(&self) -> &Path {
         match &self.place {

@@ -1,14 +1,51 @@
 //! Lines of JSON objects: as the rows of COPY's text format, one line for each object, or with their lists and objects as
 //! texts.
 //!
-//! The rule: a value keeps its text, so that it is read as the same text of a CSV file would be. A line that is no object
-//! gives no row and is told.
+//! The rule: a value keeps its text, so that it is read as the same text of a CSV file would be: numbers keep all their
+//! digits. A line that is no object gives no row and is told.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use keyspan::copy::Rejected;
-use serde_json::Value as Json;
+use keyspan::text::json_string;
+use serde::de::{Error, IgnoredAny};
+use serde_json::Deserializer;
+
+/// The members of an object by name, their values as they are written. Of a name that stands twice the last one counts.
+pub fn members(line: &[u8]) -> serde_json::Result<BTreeMap<String, &str>> {
+    let line = std::str::from_utf8(line).map_err(Error::custom)?.trim();
+    // All of it is right: what follows only finds where the values are.
+    serde_json::from_str::<BTreeMap<String, IgnoredAny>>(line)?;
+    let mut members = BTreeMap::new();
+    let mut rest = behind(line, 0);
+    loop {
+        let mut names = Deserializer::from_str(rest).into_iter::<String>();
+        let Some(Ok(name)) = names.next() else { return Ok(members) };
+        let value = behind(rest, names.byte_offset());
+        let mut values = Deserializer::from_str(value).into_iter::<IgnoredAny>();
+        values.next();
+        let end = values.byte_offset();
+        members.insert(name, value[..end].trim());
+        rest = behind(value, end);
+    }
+}
+
+/// What follows the brace, colon or comma that stands at or after a place.
+fn behind(text: &str, at: usize) -> &str {
+    text[at..].trim_start().get(1..).unwrap_or_default()
+}
+
+/// The text of a value: of a string what it says, of others how they are written. None for null.
+pub fn text_of(value: &str) -> serde_json::Result<Option<Cow<'_, str>>> {
+    match value.as_bytes() {
+        b"null" => Ok(None),
+        [b'"', ..] => Ok(Some(Cow::Owned(serde_json::from_str(value)?))),
+        _ => Ok(Some(Cow::Borrowed(value))),
+    }
+}
 
 /// What became of lines that gave no row.
 #[derive(Debug, Default)]
@@ -64,9 +101,9 @@ impl<R: BufRead> JsonText<R> {
         while self.lines.read_until(b'\n', &mut bytes)? > 0 {
             self.line += 1;
             let content = bytes.trim_ascii();
-            match serde_json::from_slice::<serde_json::Map<String, Json>>(content) {
-                Ok(object) => {
-                    write_row(&self.columns, &object, &mut self.row);
+            match members(content).and_then(|object| row(&self.columns, &object)) {
+                Ok(row) => {
+                    self.row = row;
                     return Ok(());
                 }
                 Err(error) => self.omit(content, &error)?,
@@ -91,18 +128,19 @@ impl<R: BufRead> JsonText<R> {
     }
 }
 
-fn write_row(columns: &[String], object: &serde_json::Map<String, Json>, row: &mut Vec<u8>) {
+fn row(columns: &[String], object: &BTreeMap<String, &str>) -> serde_json::Result<Vec<u8>> {
+    let mut row = Vec::new();
     for (index, column) in columns.iter().enumerate() {
         if index > 0 {
             row.push(b'\t');
         }
-        match object.get(column) {
-            None | Some(Json::Null) => row.extend_from_slice(b"\\N"),
-            Some(Json::String(text)) => escape(text, row),
-            Some(other) => escape(&other.to_string(), row),
+        match object.get(column).map_or(Ok(None), |value| text_of(value))? {
+            None => row.extend_from_slice(b"\\N"),
+            Some(text) => escape(&text, &mut row),
         }
     }
     row.push(b'\n');
+    Ok(row)
 }
 
 fn escape(text: &str, row: &mut Vec<u8>) {
@@ -150,14 +188,18 @@ impl<R: BufRead> Flattened<R> {
         if self.line.trim_ascii().is_empty() {
             return Ok(());
         }
-        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&self.line)?;
-        for (_, value) in object.iter_mut().filter(|(name, _)| self.nested.contains(name)) {
-            if !value.is_null() {
-                *value = serde_json::Value::String(value.to_string());
+        let mut line = String::new();
+        for (index, (name, value)) in members(&self.line)?.into_iter().enumerate() {
+            line.push(if index == 0 { '{' } else { ',' });
+            json_string(&name, &mut line);
+            line.push(':');
+            match value != "null" && self.nested.contains(&name) {
+                true => json_string(value, &mut line),
+                false => line.push_str(value),
             }
         }
-        self.line = serde_json::to_vec(&object)?;
-        self.line.push(b'\n');
+        line.push_str(if line.is_empty() { "{}\n" } else { "}\n" });
+        self.line = line.into_bytes();
         Ok(())
     }
 }
@@ -185,12 +227,29 @@ mod tests {
         let mut rows = String::new();
         let mut reader = JsonText::new(lines.as_bytes(), columns.clone(), true, Arc::clone(&omitted));
         reader.read_to_string(&mut rows).expect("rows");
-        assert_eq!(rows, "x\\ty\\\\\t1.5\n\\N\t[1,null]\n");
+        assert_eq!(rows, "x\\ty\\\\\t1.5\n\\N\t[1, null]\n");
         let mut omitted = omitted.lock().expect("no panic");
         assert_eq!((omitted.line_of(1), omitted.line_of(2)), (1, 4));
         let rejected = omitted.take_rejected();
         assert_eq!((rejected.len(), rejected[0].line, rejected[0].content.as_slice()), (1, 3, b"nonsense".as_slice()));
         let mut strict = JsonText::new(lines.as_bytes(), columns, false, Arc::default());
         assert!(strict.read_to_string(&mut String::new()).is_err());
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let line =
+            r#" { "a" : 12345678901234567.89,"b":1.10, "c": 1e400, "a": -0.0, "d": {"x": [1.0, "}"]}, "e": "1.50" } "#;
+        let members = members(line.as_bytes()).expect("an object");
+        let wanted = [("a", "-0.0"), ("b", "1.10"), ("c", "1e400"), ("d", r#"{"x": [1.0, "}"]}"#), ("e", r#""1.50""#)];
+        assert_eq!(members.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>(), wanted);
+        assert!(super::members(b"{}").expect("an object").is_empty());
+        for wrong in ["{\"a\": 1 2}", "{\"a\": 01}", "[1]", "{\"a\": 1} x", "{\"a\"}", ""] {
+            assert!(super::members(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let mut line = String::new();
+        let object = "{\"n\": {\"v\": 1.10}, \"v\": 12345678901234567.89}";
+        Flattened::new(object.as_bytes(), vec!["n".to_string()]).read_to_string(&mut line).expect("reads");
+        assert_eq!(line, "{\"n\":\"{\\\"v\\\": 1.10}\",\"v\":12345678901234567.89}\n");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The rule: what is not of its column's type is told with its line, column and value, and with the argument that goes on.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -10,12 +12,12 @@ use futures::executor::block_on;
 use keyspan::copy::{CopyParser, Reading};
 use keyspan::text::ArrayText;
 use keyspan::{ColumnType, CopyHeader, CopyOptions, Value};
-use serde_json::Value as Json;
 
 use crate::advice::Sample;
 use crate::dialect::Names;
 use crate::failure::{Failure, Result};
 use crate::infer::{Class, Seen};
+use crate::json_text::{members, text_of};
 
 /// Bytes of CSV that are read at a time.
 const PIECE: usize = 1 << 18;
@@ -152,11 +154,12 @@ impl Look {
         while lines.read_until(b'\n', &mut bytes)? > 0 {
             line += 1;
             if !bytes.trim_ascii().is_empty() {
-                match serde_json::from_slice(&bytes) {
-                    Ok(object) => look.add_object(given, &object, line),
+                match members(&bytes).and_then(|object| look.add_object(given, &object, line)) {
                     // It is left out when the rows are read.
-                    Err(_) if given.tolerant => {}
-                    Err(error) => return Err(Failure::new(format!("line {line} is not a JSON object: {error}"))),
+                    Err(error) if !given.tolerant => {
+                        return Err(Failure::new(format!("line {line} is not a JSON object: {error}")));
+                    }
+                    _ => {}
                 }
             }
             bytes.clear();
@@ -164,7 +167,7 @@ impl Look {
         Ok(look)
     }
 
-    fn add_object(&mut self, given: &Given, object: &serde_json::Map<String, Json>, line: u64) {
+    fn add_object(&mut self, given: &Given, object: &BTreeMap<String, &str>, line: u64) -> serde_json::Result<()> {
         let sampled = self.sample.room() > 0;
         if sampled {
             self.sample.begin_row();
@@ -175,12 +178,13 @@ impl Look {
                 let called = given.names.of(name);
                 self.columns.push(Column::new(name, &called, given.of(&called)));
             }
-            let Some((class, text)) = json_class(value, &self.reading) else { continue };
+            let Some((class, text)) = json_class(value, &self.reading)? else { continue };
             self.columns[at].add(class, line, &text);
             if sampled {
                 self.sample.add(at, &text);
             }
         }
+        Ok(())
     }
 
     /// At the first rows of a file whose columns have types.
@@ -230,11 +234,13 @@ impl Look {
         self.columns.iter().map(|column| column.name.clone()).collect()
     }
 
-    /// The type that a column's JSON values are read as, before they are cast; `None`: they are taken as texts.
-    pub fn read_type(&self, column: usize) -> Option<ColumnType> {
+    /// The type that a column's JSON values are read as, before they are cast; `None`: they are taken as texts. Numbers
+    /// with a fraction are `double` only for a column that is made so: one that is there may keep more of their digits.
+    pub fn read_type(&self, column: usize, create: bool) -> Option<ColumnType> {
         use ColumnType as T;
         let column = &self.columns[column];
-        let simple = |ty: &T| matches!(ty, T::Boolean | T::BigInt | T::VarInt | T::Double | T::Json);
+        let simple =
+            |ty: &T| matches!(ty, T::Boolean | T::BigInt | T::VarInt | T::Json) || (create && *ty == T::Double);
         let ty = column.seen.ty().ok().filter(simple);
         ty.filter(|ty| *ty == T::Json || column.given.is_none())
     }
@@ -312,21 +318,20 @@ impl Column {
 }
 
 /// A JSON value's class and text; `None` for null.
-fn json_class(value: &Json, reading: &Reading) -> Option<(Class, String)> {
-    Some(match value {
-        Json::Null => return None,
-        Json::Bool(truth) => (Class::Boolean, truth.to_string()),
-        Json::Number(number) if number.is_i64() => (Class::Integer, number.to_string()),
-        Json::Number(number) if number.is_u64() => (Class::Huge, number.to_string()),
-        Json::Number(number) => (Class::Double, number.to_string()),
-        Json::String(text) if reading.is_null(text) => return None,
-        Json::String(text) if *reading != Reading::default() => {
-            let text = reading.guessed(text);
-            (if reading.decimal_comma { Class::of_text(&text) } else { Class::of_string(&text) }, text.into_owned())
+fn json_class<'a>(value: &'a str, reading: &Reading) -> serde_json::Result<Option<(Class, Cow<'a, str>)>> {
+    let Some(text) = text_of(value)? else { return Ok(None) };
+    let class = match value.as_bytes().first() {
+        Some(b'"') if reading.is_null(&text) => return Ok(None),
+        Some(b'"') if *reading != Reading::default() => {
+            let text = reading.guessed(&text).into_owned();
+            let class = if reading.decimal_comma { Class::of_text(&text) } else { Class::of_string(&text) };
+            return Ok(Some((class, Cow::Owned(text))));
         }
-        Json::String(text) => (Class::of_string(text), text.clone()),
-        nested => (Class::Json, nested.to_string()),
-    })
+        Some(b'"') => Class::of_string(&text),
+        Some(b'{' | b'[') => Class::Json,
+        _ => Class::of_text(&text),
+    };
+    Ok(Some((class, text)))
 }
 
 fn line_ends(text: &str) -> u64 {

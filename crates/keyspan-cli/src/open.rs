@@ -22,6 +22,15 @@ pub struct Place {
     pub url: Option<String>,
 }
 
+/// The place that was said.
+#[derive(Debug)]
+pub enum Found {
+    /// A directory.
+    Data(PathBuf),
+    /// A server.
+    Url(String),
+}
+
 /// A runtime with a thread for each core.
 pub fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
@@ -29,30 +38,33 @@ pub fn runtime() -> Result<Runtime> {
 
 impl Place {
     /// The place that was said: by flags, the environment, or the file of settings. Ends the program where nobody has.
-    pub fn found(&self) -> Result<Place> {
-        if self.data.is_some() || self.url.is_some() {
-            return Ok(self.clone());
+    pub fn found(&self) -> Result<Found> {
+        if let Some(data) = &self.data {
+            return Ok(Found::Data(data.clone()));
         }
-        let url = std::env::var("KEYSPAN_URL").ok().filter(|url| !url.is_empty());
-        let data = if url.is_some() { None } else { Config::without_flags()?.path("data") };
-        if url.is_none() && data.is_none() {
-            let kind = clap::error::ErrorKind::MissingRequiredArgument;
-            let told = "one of --data DIR and --url URL is needed, or KEYSPAN_DATA or KEYSPAN_URL in the environment\n";
-            clap::Error::raw(kind, told).exit();
+        let variable = || std::env::var("KEYSPAN_URL").ok().filter(|url| !url.is_empty());
+        if let Some(url) = self.url.clone().or_else(variable) {
+            return Ok(Found::Url(url));
         }
-        Ok(Place { data, url })
+        match Config::without_flags()?.path("data") {
+            Some(data) => Ok(Found::Data(data)),
+            None => {
+                let kind = clap::error::ErrorKind::MissingRequiredArgument;
+                let told =
+                    "one of --data DIR and --url URL is needed, or KEYSPAN_DATA or KEYSPAN_URL in the environment\n";
+                clap::Error::raw(kind, told).exit()
+            }
+        }
     }
 
     /// Opens the directory or connects to the server.
     pub fn open(&self, runtime: &Runtime) -> Result<Client> {
-        let found = self.found()?;
-        match (&found.data, &found.url) {
-            (Some(data), _) => {
-                let embedded = Embedded::new(database(data, Options::default())?);
-                Ok(Client::Embedded(Box::new(embedded.at(data))))
+        match self.found()? {
+            Found::Data(data) => {
+                let embedded = Embedded::new(database(&data, Options::default())?);
+                Ok(Client::Embedded(Box::new(embedded.at(&data))))
             }
-            (_, Some(url)) => Ok(Client::Remote(Box::new(runtime.block_on(Remote::connect(url))?))),
-            _ => Err(Failure::new("either --data or --url is needed")),
+            Found::Url(url) => Ok(Client::Remote(Box::new(runtime.block_on(Remote::connect(&url))?))),
         }
     }
 }

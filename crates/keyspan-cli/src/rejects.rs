@@ -4,10 +4,11 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use keyspan::copy::Rejected;
 
+use crate::dialect::write_cell;
 use crate::failure::{Failure, Result};
 use crate::progress::grouped;
 
@@ -42,28 +43,48 @@ impl OnError {
 }
 
 /// Takes the rows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rejects {
-    file: Option<(PathBuf, BufWriter<File>)>,
+    /// Where they are written to, if they are.
+    path: Option<PathBuf>,
+    file: Option<BufWriter<File>>,
     count: u64,
     /// The first of them.
     told: Vec<String>,
 }
 
 impl Rejects {
-    /// As `--on-error` says; none if an error ends the import.
-    pub fn new(on_error: &OnError) -> Result<Option<Rejects>> {
-        let file = match on_error {
+    /// As `--on-error` says, of the rows of these files; none if an error ends the import.
+    ///
+    /// # Errors
+    /// One of the files is the one that they would be written to.
+    pub fn new<'a>(on_error: &OnError, mut inputs: impl Iterator<Item = &'a Path>) -> Result<Option<Rejects>> {
+        let path = match on_error {
             OnError::Stop => return Ok(None),
             OnError::Skip => None,
-            OnError::Reject(path) => {
-                let file = File::create(path).map_err(|error| Failure::from(error).context(path.display()))?;
-                let mut file = BufWriter::new(file);
-                writeln!(file, "file,line,column,reason,row")?;
-                Some((path.clone(), file))
-            }
+            OnError::Reject(path) => Some(path),
         };
-        Ok(Some(Rejects { file, count: 0, told: Vec::new() }))
+        let is =
+            |path: &Path, other: &Path| path.canonicalize().is_ok_and(|path| other.canonicalize().ok() == Some(path));
+        if let Some(path) = path
+            && inputs.any(|input| is(path, input))
+        {
+            let failure =
+                Failure::new(format!("--on-error reject {0}: {0} is one of the files to import", path.display()));
+            return Err(failure.with_hint("Name another file: its content is replaced."));
+        }
+        Ok(Some(Rejects { path: path.cloned(), ..Rejects::default() }))
+    }
+
+    /// The import begins: makes the file.
+    pub fn begin(&mut self) -> Result<()> {
+        if let Some(path) = &self.path {
+            let file = File::create(path).map_err(|error| Failure::from(error).context(path.display()))?;
+            let mut file = BufWriter::new(file);
+            writeln!(file, "file,line,column,reason,row")?;
+            self.file = Some(file);
+        }
+        Ok(())
     }
 
     /// Takes rows of a file.
@@ -75,11 +96,15 @@ impl Rejects {
                 let place = if column.is_empty() { String::new() } else { format!(", column {column}") };
                 self.told.push(format!("{input}, line {}{place}: {}", row.line, row.reason));
             }
-            if let Some((_, file)) = &mut self.file {
-                let content = String::from_utf8_lossy(&row.content);
+            if let Some(file) = &mut self.file {
                 let line = row.line.to_string();
-                let cells = [input, &line, &column, &row.reason, &content].map(quoted);
-                writeln!(file, "{}", cells.join(","))?;
+                for cell in [input, &line, &column, &row.reason] {
+                    write_cell(cell.as_bytes(), ',', false, file)?;
+                    file.write_all(b",")?;
+                }
+                // As it stands in the file, which may be what is wrong with it.
+                write_cell(&row.content, ',', false, file)?;
+                file.write_all(b"\n")?;
             }
         }
         Ok(())
@@ -87,14 +112,14 @@ impl Rejects {
 
     /// Tells the first of them, and answers what is said of all, if there are any.
     pub fn finish(&mut self) -> Result<Option<String>> {
-        if let Some((_, file)) = &mut self.file {
+        if let Some(file) = &mut self.file {
             file.flush()?;
         }
         if self.count == 0 {
             return Ok(None);
         }
         let rows = if self.count == 1 { "1 row was".to_string() } else { format!("{} rows were", grouped(self.count)) };
-        let place = self.file.as_ref().map(|(path, _)| format!(", see {}", path.display())).unwrap_or_default();
+        let place = self.path.as_ref().map(|path| format!(", see {}", path.display())).unwrap_or_default();
         self.lines().iter().for_each(|line| eprintln!("{line}"));
         Ok(Some(format!("{rows} left out{place}")))
     }
@@ -103,14 +128,6 @@ impl Rejects {
         let more = self.count - self.told.len() as u64;
         let told = self.told.iter().map(|told| format!("NOTICE:  left out: {told}"));
         told.chain((more > 0).then(|| format!("NOTICE:  and {} more", grouped(more)))).collect()
-    }
-}
-
-/// A cell of csv.
-fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
     }
 }
 
@@ -132,22 +149,24 @@ mod tests {
     fn rows_are_written_with_line_and_reason() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("r.csv");
-        let mut rejects = Rejects::new(&OnError::Reject(path.clone())).expect("a file").expect("rejects");
+        std::fs::write(&path, "earlier").expect("written");
+        let on_error = OnError::Reject(path.clone());
+        assert!(Rejects::new(&on_error, [folder.path().join("./r.csv").as_path()].into_iter()).is_err());
+        let mut rejects = Rejects::new(&on_error, std::iter::empty()).expect("no input").expect("rejects");
+        assert_eq!(std::fs::read(&path).expect("reads"), b"earlier");
+        rejects.begin().expect("a file");
         let row = |line| Rejected {
             line,
             column: Some("v".into()),
             value: Some("x".into()),
             reason: "no number: \"x\"".into(),
-            content: b"1,x".to_vec(),
+            content: b"1,\xff".to_vec(),
         };
         rejects.add("a.csv", (1..8).map(row).collect()).expect("written");
         let (said, told) = (rejects.finish().expect("written"), rejects.lines());
         assert_eq!(said.expect("a line"), format!("7 rows were left out, see {}", path.display()));
         assert_eq!((told.len(), told[5].as_str()), (6, "NOTICE:  and 2 more"));
-        let text = std::fs::read_to_string(path).expect("reads");
-        assert!(
-            text.starts_with("file,line,column,reason,row\na.csv,1,v,\"no number: \"\"x\"\"\",\"1,x\"\n"),
-            "{text}"
-        );
+        let written = std::fs::read(path).expect("reads");
+        assert!(written.starts_with(b"file,line,column,reason,row\na.csv,1,v,\"no number: \"\"x\"\"\",\"1,\xff\"\n"));
     }
 }

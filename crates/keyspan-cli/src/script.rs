@@ -259,16 +259,21 @@ pub fn variable(text: &str) -> Option<Variable> {
 
 /// Whether a text has nothing but blanks, comments and semicolons.
 pub fn is_blank(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
-    while !rest.is_empty() {
+    after_comments(text).is_empty()
+}
+
+/// A text from its first character on that is no blank, comment or semicolon.
+pub fn after_comments(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
         let taken = match rest.as_bytes() {
             [b'-', b'-', ..] | [b'/', b'/', ..] => rest.find('\n').unwrap_or(rest.len()),
             [b'/', b'*', ..] => 2 + comment(&rest.as_bytes()[2..], 1).0,
-            _ => return false,
+            _ => return rest,
         };
-        rest = rest[taken..].trim_start_matches(|c: char| c.is_whitespace() || c == ';');
+        rest = &rest[taken..];
     }
-    true
 }
 
 /// Words are taken whole, so that the `e` at the end of `name'…'` begins no string.

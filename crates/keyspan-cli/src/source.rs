@@ -46,11 +46,7 @@ impl FileFormat {
         if let Some(format) = said {
             return Ok(format);
         }
-        let mut name = path.to_string_lossy().to_ascii_lowercase();
-        for compression in [".gz", ".zst"] {
-            name = name.strip_suffix(compression).map(str::to_string).unwrap_or(name);
-        }
-        match Path::new(&name).extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+        match extension(path).as_str() {
             "csv" | "tsv" => Ok(FileFormat::Csv),
             "ndjson" | "jsonl" | "json" => Ok(FileFormat::Ndjson),
             "parquet" | "pq" => Ok(FileFormat::Parquet),
@@ -60,10 +56,31 @@ impl FileFormat {
         }
     }
 
+    /// What stands between the values of a CSV file by its name, if that tells.
+    pub fn delimiter(path: &Path) -> Option<char> {
+        (extension(path) == "tsv").then_some('\t')
+    }
+
+    /// Fails for what only CSV has.
+    pub fn check(self, dialect: &Dialect) -> Result<()> {
+        if self == FileFormat::Csv || !dialect.is_said() {
+            return Ok(());
+        }
+        let failure = Failure::new("--delimiter, --quote, --escape and --header are for CSV");
+        Err(failure.with_hint("Leave them out, or say --format csv."))
+    }
+
     /// Whether its values are texts, or types of their own.
     pub fn is_text(self) -> bool {
         matches!(self, FileFormat::Csv | FileFormat::Ndjson)
     }
+}
+
+/// The extension of a file's name before that of a compression, in lower case.
+fn extension(path: &Path) -> String {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let name = [".gz", ".zst"].iter().find_map(|compression| name.strip_suffix(compression)).unwrap_or(&name);
+    Path::new(name).extension().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Files to import.
@@ -100,8 +117,13 @@ impl Source {
     ) -> Result<Source> {
         let done = Arc::default();
         let inputs = Input::find(paths, &done)?;
-        let Some(first) = inputs.first() else { return Err(Failure::new("no file is named")) };
+        let Some(first) = inputs.first() else {
+            let failure = Failure::new("no file is named");
+            return Err(failure.with_hint("Name the files before the arguments; - is standard input."));
+        };
         let format = FileFormat::of(said, first.path())?;
+        format.check(dialect)?;
+        inputs.iter().try_for_each(Input::check)?;
         let mut source = Source {
             format,
             dialect: dialect.clone(),
@@ -126,7 +148,7 @@ impl Source {
             FileFormat::Csv => self.find_csv_columns()?,
             FileFormat::Ndjson => {
                 self.look = Look::at_ndjson(given, self.all_lines()?)?;
-                (self.schema, self.nested) = json_schema(&self.look);
+                (self.schema, self.nested) = json_schema(&self.look, create);
             }
             FileFormat::Parquet | FileFormat::Arrow => self.find_typed_columns()?,
         }
@@ -152,9 +174,7 @@ impl Source {
         for at in 0..self.inputs.len() {
             let mut reader = self.inputs[at].look()?;
             if at == 0 {
-                if self.inputs[0].path().to_string_lossy().contains(".tsv") {
-                    self.dialect.delimiter.get_or_insert('\t');
-                }
+                self.dialect.delimiter = self.dialect.delimiter.or(FileFormat::delimiter(self.inputs[0].path()));
                 let first = reader.fill_buf()?.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 self.dialect.sniff(&String::from_utf8_lossy(first));
             }
@@ -352,10 +372,10 @@ fn header(file: impl Read, dialect: &Dialect) -> Result<SchemaRef> {
 }
 
 /// How the lines of NDJSON files are read: the columns, and the names of those with lists and objects.
-fn json_schema(look: &Look) -> (SchemaRef, Vec<String>) {
+fn json_schema(look: &Look, create: bool) -> (SchemaRef, Vec<String>) {
     let (mut fields, mut nested) = (Vec::new(), Vec::new());
     for (at, name) in look.sources().into_iter().enumerate() {
-        let ty = look.read_type(at);
+        let ty = look.read_type(at, create);
         if ty == Some(ColumnType::Json) {
             nested.push(name.clone());
         }
@@ -381,7 +401,7 @@ mod tests {
         let batches = source.batches(&source.inputs[0]).expect("batches");
         let batches: Vec<RecordBatch> = batches.collect::<Result<_>>().expect("rows");
         let column = batches[0].column_by_name("j").expect("a column").as_string::<i32>().clone();
-        assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\":1}"), Some("{\"b\":[null]}"), None]);
+        assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\": 1}"), Some("{\"b\": [null]}"), None]);
         assert_eq!(source.nested, ["j"]);
     }
 
@@ -390,6 +410,9 @@ mod tests {
         let format = |name: &str| FileFormat::of(None, Path::new(name)).ok();
         assert_eq!(format("a.CSV.gz"), Some(FileFormat::Csv));
         assert_eq!(format("a.json.zst"), Some(FileFormat::Ndjson));
+        let delimiter = |name: &str| FileFormat::delimiter(Path::new(name));
+        assert_eq!((delimiter("a.TSV.gz"), delimiter("a.tsv")), (Some('\t'), Some('\t')));
+        assert_eq!((delimiter("a.tsv.csv"), delimiter("x.tsv/a.csv")), (None, None));
         assert_eq!((format("a.feather"), format("a.gz"), format("-")), (Some(FileFormat::Arrow), None, None));
     }
 }

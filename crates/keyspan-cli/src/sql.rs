@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Result};
 use crate::open::{self, Place};
-use crate::output::{Expanded, Format, Out, Printer, Style};
+use crate::output::{Expanded, Format, Out, Printer, Style, columns_of_terminal};
 use crate::shell::Shell;
 
 /// Run SQL and CQL statements, or type them in a shell with psql's commands.
@@ -57,7 +57,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let runtime = open::runtime()?;
     let client = arguments.place.open(&runtime)?;
-    let mut shell = Shell::new(runtime, client, Printer::new(arguments.style()?));
+    let mut shell = Shell::new(runtime, client, Printer::new(arguments.style(arguments.is_conversation())?));
     let result = arguments.prepare(&mut shell).and_then(|()| work(arguments, &mut shell));
     let closed = shell.close();
     result.and(closed)
@@ -65,14 +65,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn work(arguments: &Arguments, shell: &mut Shell) -> Result<()> {
     if arguments.command.is_empty() && arguments.file.is_empty() {
-        let stdin = std::io::stdin();
-        if stdin.is_terminal() && std::io::stdout().is_terminal() {
+        if arguments.is_conversation() {
             if !arguments.no_start_file {
                 shell.run_start_file()?;
             }
             return shell.converse();
         }
-        return shell.run_script(&mut stdin.lock());
+        return shell.run_script(&mut std::io::stdin().lock());
     }
     for text in &arguments.command {
         shell.run_script(&mut text.as_bytes())?;
@@ -87,20 +86,31 @@ fn work(arguments: &Arguments, shell: &mut Shell) -> Result<()> {
 }
 
 impl Arguments {
-    fn style(&self) -> Result<Style> {
+    /// Whether a person types the statements.
+    fn is_conversation(&self) -> bool {
+        self.command.is_empty()
+            && self.file.is_empty()
+            && std::io::stdin().is_terminal()
+            && std::io::stdout().is_terminal()
+    }
+
+    /// As the flags say. In a conversation wide rows have a line for each column, unless a flag says otherwise.
+    fn style(&self, is_conversation: bool) -> Result<Style> {
         let mut style = Style::new(match (self.csv, self.no_align) {
             (true, _) => Format::Csv,
             (_, true) => Format::Unaligned,
             _ => self.format,
         });
         style.tuples_only = self.tuples_only;
-        if self.expanded {
-            style.expanded = Expanded::On;
-        }
+        style.expanded = match (self.expanded, is_conversation) {
+            (true, _) => Expanded::On,
+            (false, true) => Expanded::Wider(columns_of_terminal()),
+            (false, false) => Expanded::Off,
+        };
         for option in &self.pset {
             let (name, value) =
                 option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
-            style.set(name, value, crate::output::columns_of_terminal())?;
+            style.set(name, value, columns_of_terminal())?;
         }
         Ok(style)
     }
@@ -119,5 +129,28 @@ impl Arguments {
             shell.printer.redirect(Out::to(output)?);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn flags_come_before_what_a_conversation_does() {
+        let expanded = |flags: &[&str], is_conversation| {
+            let program = Program::parse_from([&["sql", "--data", "x"], flags].concat());
+            program.arguments.style(is_conversation).expect("a style").expanded
+        };
+        assert!(matches!(expanded(&[], true), Expanded::Wider(_)));
+        assert_eq!(expanded(&[], false), Expanded::Off);
+        assert_eq!((expanded(&["-x"], true), expanded(&["-P", "expanded=off"], true)), (Expanded::On, Expanded::Off));
     }
 }

@@ -4,7 +4,7 @@
 
 use keyspan::{ColumnType, quoted};
 
-use crate::client::{Client, Column, Sink};
+use crate::client::Client;
 use crate::failure::{Failure, Result};
 use crate::look::parsed_type;
 use crate::progress::grouped;
@@ -40,7 +40,7 @@ impl<'a> Target<'a> {
         key: Option<&str>,
     ) -> Result<Target<'a>> {
         let statement = create_table(name, source.names(), &types, key);
-        let created = client.run(&statement, &mut Cell::default(), &mut ()).await;
+        let created = client.rows(&statement).await;
         created.map_err(|failure| failure.context("creating the table"))?;
         let mut notices = source.look().notices();
         let of_statement = client.take_notices();
@@ -66,9 +66,7 @@ impl<'a> Target<'a> {
              WHERE attrelid = {}::pg_catalog.regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             literal(self.name)
         );
-        let mut columns = Columns::default();
-        self.client.run(&query, &mut columns, &mut ()).await?;
-        Ok(columns.0)
+        Ok(self.client.rows(&query).await?.rows.into_iter().map(TableColumn::from_row).collect())
     }
 
     /// Columns in which a quoted nothing is no value: those of a new table that are not of texts.
@@ -107,8 +105,8 @@ impl<'a> Target<'a> {
             return failure;
         }
         let statement = format!("DROP TABLE {}", self.name);
-        match self.client.run(&statement, &mut Cell::default(), &mut ()).await {
-            Ok(()) => failure,
+        match self.client.rows(&statement).await {
+            Ok(_) => failure,
             Err(error) => failure.context(format_args!("table {} is left without rows ({})", self.name, error.message)),
         }
     }
@@ -126,12 +124,10 @@ impl<'a> Target<'a> {
     }
 
     async fn count(&mut self) -> Option<u64> {
-        let mut cell = Cell::default();
-        let statement = format!("SELECT count(*) FROM {}", self.name);
         // Whoever may only write cannot count.
-        self.client.run(&statement, &mut cell, &mut ()).await.ok()?;
+        let counted = self.client.rows(&format!("SELECT count(*) FROM {}", self.name)).await.ok()?;
         self.client.take_notices();
-        cell.0?.parse().ok()
+        counted.value()?.parse().ok()
     }
 }
 
@@ -162,68 +158,22 @@ pub struct TableColumn {
     pub required: bool,
 }
 
-/// The type that a column's texts are read as. Those whose values nest, or that are not there, are left to the database.
-pub fn type_of(columns: &[TableColumn], name: &str) -> ColumnType {
-    columns.iter().find(|column| column.name == name).map_or(ColumnType::Text, |column| column.ty)
-}
-
-/// Collects columns.
-#[derive(Default)]
-struct Columns(Vec<TableColumn>);
-
-impl Sink for Columns {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<Column>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, cells: Vec<Option<String>>) -> std::io::Result<()> {
+impl TableColumn {
+    /// Of its name, its type and whether it takes no nulls.
+    fn from_row(cells: Vec<Option<String>>) -> TableColumn {
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (name, ty, required) = (cells.next(), cells.next(), cells.next());
         let ty = parsed_type(&ty.unwrap_or_default()).ok().filter(|ty| ty.is_scalar());
-        self.0.push(TableColumn {
+        TableColumn {
             name: name.unwrap_or_default(),
             ty: ty.unwrap_or(ColumnType::Text),
             required: required.as_deref() == Some("t"),
-        });
-        Ok(())
-    }
-
-    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn done(&mut self, _: &str) -> std::io::Result<()> {
-        Ok(())
+        }
     }
 }
 
-/// The first value of an answer.
-#[derive(Default)]
-struct Cell(Option<String>);
-
-impl Sink for Cell {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<Column>) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, cells: Vec<Option<String>>) -> std::io::Result<()> {
-        self.0 = cells.into_iter().next().flatten();
-        Ok(())
-    }
-
-    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn done(&mut self, _: &str) -> std::io::Result<()> {
-        Ok(())
-    }
+/// The type that a column's texts are read as. Those whose values nest, or that are not there, are left to the
+/// database.
+pub fn type_of(columns: &[TableColumn], name: &str) -> ColumnType {
+    columns.iter().find(|column| column.name == name).map_or(ColumnType::Text, |column| column.ty)
 }

@@ -35,15 +35,53 @@ pub struct Column {
 /// Takes the answer of one statement, piece by piece.
 pub trait Sink {
     /// Whether cells are wanted as JSON values, not as texts.
-    fn wants_json(&self) -> bool;
+    fn wants_json(&self) -> bool {
+        false
+    }
     /// The columns; called first, and only for statements that return rows.
-    fn columns(&mut self, columns: Vec<Column>) -> io::Result<()>;
+    fn columns(&mut self, _columns: Vec<Column>) -> io::Result<()> {
+        Ok(())
+    }
     /// A row; none is null.
-    fn row(&mut self, cells: Vec<Option<String>>) -> io::Result<()>;
+    fn row(&mut self, _cells: Vec<Option<String>>) -> io::Result<()> {
+        Ok(())
+    }
     /// The data of a COPY TO STDOUT.
-    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn bytes(&mut self, _bytes: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
     /// The statement is done; its command tag.
-    fn done(&mut self, tag: &str) -> io::Result<()>;
+    fn done(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An answer that is kept.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// The columns' labels.
+    pub names: Vec<String>,
+    /// The rows; none is null.
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+impl Table {
+    /// The first value.
+    pub fn value(self) -> Option<String> {
+        self.rows.into_iter().next()?.into_iter().next()?
+    }
+}
+
+impl Sink for Table {
+    fn columns(&mut self, columns: Vec<Column>) -> io::Result<()> {
+        self.names = columns.into_iter().map(|column| column.name).collect();
+        Ok(())
+    }
+
+    fn row(&mut self, cells: Vec<Option<String>>) -> io::Result<()> {
+        self.rows.push(cells);
+        Ok(())
+    }
 }
 
 /// Gives the data of a COPY FROM STDIN.
@@ -132,6 +170,13 @@ impl Client {
                 },
             }
         }
+    }
+
+    /// Runs one statement and keeps its answer.
+    pub async fn rows(&mut self, statement: &str) -> Result<Table> {
+        let mut table = Table::default();
+        self.run_interruptibly(statement, &mut table, &mut ()).await?;
+        Ok(table)
     }
 
     /// What stops the running statement.

@@ -12,6 +12,7 @@ use tokio_postgres::{AsyncMessage, Config, NoTls, SimpleQueryMessage};
 
 use super::{Canceller, Column, CopyData, Kind, Names, Sink, notice_text};
 use crate::failure::{Failure, Result};
+use crate::script::after_comments;
 
 /// The tables that a shell completes.
 const NAMES: &str = "SELECT table_name, column_name FROM information_schema.columns \
@@ -99,6 +100,12 @@ impl Remote {
         Ok(messages.saturating_sub(beside))
     }
 
+    /// The session's time zone, in which times without one are.
+    pub async fn time_zone(&self) -> Result<String> {
+        let told = self.client.simple_query("SHOW TimeZone").await?;
+        Ok(first_value(&told).unwrap_or("UTC").to_string())
+    }
+
     /// The columns of a query and their types, where the server tells them exactly.
     pub async fn columns(&mut self, query: &str) -> Result<Vec<(String, Option<ColumnType>)>> {
         let prepared = self.client.prepare(query).await?;
@@ -114,11 +121,8 @@ impl Remote {
             let known = ty != &Type::NUMERIC || modifier >= 0;
             let named = format!("SELECT pg_catalog.format_type({}, {modifier})", ty.oid());
             let told = if known { self.client.simple_query(&named).await? } else { Vec::new() };
-            let name = told.iter().find_map(|message| match message {
-                SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            });
-            columns.push((column.name().to_string(), name.and_then(ColumnType::parse_canonical)));
+            let ty = first_value(&told).and_then(ColumnType::parse_canonical);
+            columns.push((column.name().to_string(), ty));
         }
         Ok(columns)
     }
@@ -157,22 +161,14 @@ impl Remote {
 
     pub(super) async fn place(&mut self) -> String {
         let user = self.client.simple_query("SELECT current_user").await.unwrap_or_default();
-        let user = user.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0),
-            _ => None,
-        });
-        let user = user.map(|user| format!(" as user \"{user}\"")).unwrap_or_default();
+        let user = first_value(&user).map(|user| format!(" as user \"{user}\"")).unwrap_or_default();
         format!("You are connected{user} to {}.", self.place)
     }
 
     pub(super) async fn is_keyspan(&mut self) -> bool {
         if self.is_keyspan.is_none() {
             let told = self.client.simple_query("SELECT version()").await.unwrap_or_default();
-            let named = |message: &SimpleQueryMessage| match message {
-                SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|version| version.contains("Keyspan")),
-                _ => false,
-            };
-            self.is_keyspan = Some(told.iter().any(named));
+            self.is_keyspan = Some(first_value(&told).is_some_and(|version| version.contains("Keyspan")));
         }
         self.is_keyspan == Some(true)
     }
@@ -198,6 +194,14 @@ impl Remote {
         names.relations.dedup();
         names
     }
+}
+
+/// The first value of an answer.
+fn first_value(told: &[SimpleQueryMessage]) -> Option<&str> {
+    told.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    })
 }
 
 /// Gives bytes to a sink.
@@ -230,7 +234,11 @@ fn connected_to(config: &Config) -> String {
 
 /// Whether a statement may answer rows whose types matter.
 fn has_columns(text: &str) -> bool {
-    let lower = text.trim_start_matches(|c: char| c.is_whitespace() || c == '(').to_ascii_lowercase();
+    let mut statement = after_comments(text);
+    while let Some(inner) = statement.strip_prefix('(') {
+        statement = after_comments(inner);
+    }
+    let lower = statement.to_ascii_lowercase();
     let first = lower.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
     let writes = matches!(first, "insert" | "update" | "delete" | "merge") && lower.contains("returning");
     writes || matches!(first, "select" | "with" | "values" | "table" | "execute" | "fetch")
@@ -253,7 +261,7 @@ enum CopyOf {
 
 /// Which way the data of a COPY goes; none for other statements.
 fn copy_of(text: &str) -> Option<CopyOf> {
-    let lower = text.to_ascii_lowercase();
+    let lower = after_comments(text).to_ascii_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     if words.next() != Some("copy") {
         return None;
@@ -267,16 +275,22 @@ fn copy_of(text: &str) -> Option<CopyOf> {
 
 /// A command tag: the protocol's library tells only the number in it.
 fn tag(statement: &str, rows: u64) -> String {
-    let upper = statement.trim_start().to_ascii_uppercase();
-    let mut words = upper.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
-    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    match first {
+    let (first, rest) = word(statement);
+    let (second, _) = word(rest);
+    match first.as_str() {
         "INSERT" => format!("INSERT 0 {rows}"),
         "UPDATE" | "DELETE" | "COPY" | "FETCH" | "MOVE" => format!("{first} {rows}"),
         "SELECT" | "WITH" | "VALUES" | "TABLE" | "SCAN" => format!("SELECT {rows}"),
         "CREATE" | "DROP" | "ALTER" | "TRUNCATE" => format!("{first} {second}"),
         _ => first.to_string(),
     }
+}
+
+/// The word that begins a text behind its comments, in upper case, and what follows.
+fn word(text: &str) -> (String, &str) {
+    let text = after_comments(text).trim_start_matches(|c: char| !c.is_alphabetic());
+    let (word, rest) = text.split_at(text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len()));
+    (word.to_ascii_uppercase(), rest)
 }
 
 fn kind(ty: &Type) -> Kind {
@@ -315,6 +329,12 @@ mod tests {
         assert_eq!(beside_rows("copy t to stdout (format csv, header off)"), 0);
         assert!(has_columns(" (SELECT 1)") && has_columns("INSERT INTO t VALUES (1) RETURNING a"));
         assert!(!has_columns("CREATE TABLE t (a int)") && !has_columns("insert into t values (1)"));
+        for before in ["-- copy stdin\n", "/* select */ ", "// a comment of CQL\n; "] {
+            assert!(has_columns(&format!("{before}SELECT 1")) && has_columns(&format!("({before}SELECT 1)")));
+            assert!(matches!(copy_of(&format!("{before}COPY t FROM STDIN")), Some(CopyOf::In)));
+            assert!(copy_of(&format!("{before}SELECT 1")).is_none());
+            assert_eq!(tag(&format!("{before}DROP {before}TABLE t"), 0), "DROP TABLE");
+        }
         assert_eq!(tag("create table t (a int)", 0), "CREATE TABLE");
         assert_eq!(tag("  insert into t values (1)", 1), "INSERT 0 1");
     }

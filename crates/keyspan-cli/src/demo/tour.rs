@@ -1,9 +1,8 @@
 //! The tour: questions that show what the key is good for, each with its time.
 
-use std::io;
 use std::time::Instant;
 
-use crate::client::{Client, Column, Sink};
+use crate::client::{Client, Table};
 use crate::failure::Result;
 use crate::output::Printer;
 use crate::progress::seconds;
@@ -96,13 +95,11 @@ async fn compare_languages(client: &mut Client, number: usize) -> Result<()> {
     for (language, statement) in LANGUAGES {
         println!("{:>18}: {statement}", language);
         let started = Instant::now();
-        let mut answer = Lines::default();
-        client.run(statement, &mut answer, &mut ()).await?;
+        let answer = client.rows(statement).await?;
         let took = seconds(started.elapsed());
-        let mut plan = Lines::default();
-        client.run(&format!("EXPLAIN {statement}"), &mut plan, &mut ()).await?;
+        let plan = client.rows(&format!("EXPLAIN {statement}")).await?;
         println!("{:>18}  {} rows, {took}", "", answer.rows.len());
-        plans.push(spans_of(&plan.rows));
+        plans.push(spans_of(plan));
     }
     let same = plans.windows(2).all(|pair| pair[0] == pair[1]);
     println!("\n{}", if same { "The three read the same spans:" } else { "What each of them reads:" });
@@ -112,40 +109,12 @@ async fn compare_languages(client: &mut Client, number: usize) -> Result<()> {
 }
 
 /// The lines of a plan that tell what is read.
-fn spans_of(plan: &[String]) -> String {
-    let scan = plan.iter().flat_map(|lines| lines.lines()).filter(|line| line.contains("span"));
+fn spans_of(plan: Table) -> String {
+    let lines: Vec<String> = plan.rows.into_iter().flatten().flatten().collect();
+    let scan = lines.iter().flat_map(|lines| lines.lines()).filter(|line| line.contains("span"));
     scan.map(str::trim).collect::<Vec<_>>().join("\n")
 }
 
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
-}
-
-/// Keeps the first cell of every row.
-#[derive(Default)]
-struct Lines {
-    rows: Vec<String>,
-}
-
-impl Sink for Lines {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<Column>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, cells: Vec<Option<String>>) -> io::Result<()> {
-        self.rows.push(cells.into_iter().next().flatten().unwrap_or_default());
-        Ok(())
-    }
-
-    fn bytes(&mut self, _: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn done(&mut self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::Rows;
 use super::style::Style;
 use crate::client::Column;
+use crate::dialect::write_cell;
 
 pub(super) struct Csv {
     separator: char,
@@ -22,17 +23,16 @@ impl Csv {
     }
 
     fn line<'a>(&self, cells: impl Iterator<Item = Option<&'a str>>, out: &mut dyn Write) -> io::Result<()> {
-        let special = [self.separator, '"', '\n', '\r'];
         for (index, cell) in cells.enumerate() {
             if index > 0 {
                 write!(out, "{}", self.separator)?;
             }
             match cell {
                 None => out.write_all(self.null.as_bytes())?,
-                Some(text) if text == self.null || text == "\\." || text.contains(special) => {
-                    write!(out, "\"{}\"", text.replace('"', "\"\""))?;
+                Some(text) => {
+                    let quotes = text == self.null || text == "\\.";
+                    write_cell(text.as_bytes(), self.separator, quotes, out)?;
                 }
-                Some(text) => out.write_all(text.as_bytes())?,
             }
         }
         out.write_all(b"\n")

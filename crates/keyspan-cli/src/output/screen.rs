@@ -85,7 +85,7 @@ impl Write for Out {
         match self {
             Out::Screen(screen) => screen.write(bytes),
             Out::File(file) => file.write(bytes),
-            Out::Program(piped) => piped.input.as_mut().map_or(Ok(bytes.len()), |input| input.write(bytes)),
+            Out::Program(piped) => piped.write(bytes),
         }
     }
 
@@ -93,7 +93,7 @@ impl Write for Out {
         match self {
             Out::Screen(screen) => screen.flush(),
             Out::File(file) => file.flush(),
-            Out::Program(piped) => piped.input.as_mut().map_or(Ok(()), Write::flush),
+            Out::Program(piped) => piped.flush(),
         }
     }
 }
@@ -109,7 +109,7 @@ pub fn columns_of_terminal() -> usize {
     console::Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns))
 }
 
-/// A program that reads what is written.
+/// A program that reads what is written. One that ends before the answer, as `head` does, has read what it needs.
 pub struct Piped {
     input: Option<BufWriter<std::process::ChildStdin>>,
     child: Child,
@@ -126,6 +126,30 @@ impl Piped {
         drop(self.input.take());
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(Failure::new(format!("the program ended with {status}"))) }
+    }
+}
+
+impl Piped {
+    /// Does something with the program's input, until nobody reads it.
+    fn with_input<T>(&mut self, read: T, work: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> io::Result<T> {
+        match self.input.as_mut().map(|input| work(input)) {
+            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.input = None;
+                Ok(read)
+            }
+            Some(result) => result,
+            None => Ok(read),
+        }
+    }
+}
+
+impl Write for Piped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.with_input(bytes.len(), |input| input.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.with_input((), |input| input.flush())
     }
 }
 
@@ -190,11 +214,14 @@ impl Paged {
     }
 }
 
-/// `$KEYSPAN_PAGER`, `$PSQL_PAGER`, `$PAGER`, or less, which cuts long lines instead of folding them.
+/// less cuts long lines instead of folding them. Containers may not have it.
+const PAGER: &str = "if command -v less >/dev/null; then LESS=${LESS--FRSX} less; else cat; fi";
+
+/// `$KEYSPAN_PAGER`, `$PSQL_PAGER`, `$PAGER`, or less.
 fn pager_command() -> String {
     let named = ["KEYSPAN_PAGER", "PSQL_PAGER", "PAGER"].into_iter().filter_map(|name| std::env::var(name).ok());
     let mut named = named.filter(|command| !command.trim().is_empty());
-    named.next().unwrap_or_else(|| "LESS=${LESS--FRSX} less".to_string())
+    named.next().unwrap_or_else(|| PAGER.to_string())
 }
 
 impl Write for Screen {
@@ -285,5 +312,30 @@ impl Drop for Watch {
             let _ = thread.join();
         }
         self.activity.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_less_shows_answers_all_the_same() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink("/bin/cat", folder.path().join("cat")).expect("a link");
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(PAGER).env("PATH", folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().expect("a shell");
+        child.stdin.take().expect("its input").write_all(b"rows\n").expect("written");
+        assert_eq!(child.wait_with_output().expect("ends").stdout, b"rows\n");
+    }
+
+    #[test]
+    fn a_program_that_stops_reading_is_no_error() {
+        let mut out = Out::to("|true").expect("a program");
+        for _ in 0..1000 {
+            out.write_all(&[b'x'; 4096]).expect("written");
+        }
+        out.close().expect("it ended well");
     }
 }

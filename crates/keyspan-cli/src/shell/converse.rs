@@ -32,9 +32,6 @@ impl Shell {
             let _ = editor.load_history(history);
         }
         self.is_conversation = true;
-        if self.printer.style.expanded == Expanded::Off {
-            self.printer.style.expanded = Expanded::Wider(columns_of_terminal());
-        }
         if !self.variables.is_quiet() {
             println!("keyspan {} — \\? for help, \\q to quit", env!("CARGO_PKG_VERSION"));
         }

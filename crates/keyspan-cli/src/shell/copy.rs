@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::Shell;
-use crate::client::{Column, CopyData, Sink};
+use crate::client::{CopyData, Sink};
 use crate::failure::{Failure, Result};
 use crate::output::Out;
 
@@ -19,26 +19,26 @@ impl Shell {
             let failure = Failure::new("\\copy needs a table or a query, FROM or TO, and a file");
             return Err(failure.with_hint("\\copy readings FROM 'readings.csv' (FORMAT csv, HEADER)"));
         };
-        if is_from {
-            let statement = format!("COPY {before} FROM STDIN {options}");
-            return self.copy_from(&statement, place, data);
-        }
-        let statement = format!("COPY {before} TO STDOUT {options}");
-        let out = match &place {
-            Place::File(file) => Out::to(file)?,
-            Place::Program(command) => Out::to(&format!("|{command}"))?,
-            Place::Standard => {
-                return self.copied(|shell| {
-                    shell.runtime.block_on(shell.client.run_interruptibly(&statement, &mut shell.printer, &mut ()))
-                });
-            }
+        let result = match is_from {
+            true => self.copy_from(&format!("COPY {before} FROM STDIN {options}"), place, data),
+            false => self.copy_to(&format!("COPY {before} TO STDOUT {options}"), place),
         };
-        let mut target = Target { out, tag: String::new(), activity: self.printer.activity.clone() };
-        let result = self
-            .copied(|shell| shell.runtime.block_on(shell.client.run_interruptibly(&statement, &mut target, &mut ())));
-        let closed = target.out.close();
-        result.and(closed)?;
-        self.say(&target.tag)
+        self.noted(result)
+    }
+
+    fn copy_to(&mut self, statement: &str, place: Place) -> Result<()> {
+        let out = match place {
+            Place::File(file) => Out::to(&file)?,
+            Place::Program(command) => Out::to(&format!("|{command}"))?,
+            Place::Standard => return self.send(statement, &mut ()),
+        };
+        let mut target = Target { out, tag: String::new() };
+        self.attended(!self.variables.is_quiet(), |shell| {
+            let result = shell.runtime.block_on(shell.client.run_interruptibly(statement, &mut target, &mut ()));
+            let closed = target.out.close();
+            result.and(closed)?;
+            Ok(shell.printer.done(&target.tag)?)
+        })
     }
 
     fn copy_from(&mut self, statement: &str, place: Place, data: &mut dyn CopyData) -> Result<()> {
@@ -49,21 +49,7 @@ impl Shell {
             Place::Program(command) => Box::new(Program::new(&command)?),
             Place::Standard => Box::new(Given(data)),
         };
-        self.copied(|shell| {
-            let run = shell.client.run_interruptibly(statement, &mut shell.printer, &mut *source);
-            shell.runtime.block_on(run)
-        })
-    }
-
-    /// Runs a COPY, with what is said about it.
-    fn copied(&mut self, run: impl FnOnce(&mut Shell) -> Result<()>) -> Result<()> {
-        let watch = self.printer.activity.watched();
-        let result = run(self);
-        drop(watch);
-        for notice in self.client.take_notices() {
-            eprintln!("{notice}");
-        }
-        result
+        self.send(statement, &mut *source)
     }
 }
 
@@ -214,24 +200,10 @@ impl CopyData for Given<'_> {
 struct Target {
     out: Out,
     tag: String,
-    activity: std::sync::Arc<crate::output::Activity>,
 }
 
 impl Sink for Target {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, _: Vec<Column>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: Vec<Option<String>>) -> io::Result<()> {
-        Ok(())
-    }
-
     fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.activity.rows(1);
         self.out.write_all(bytes)
     }
 

@@ -271,6 +271,10 @@ impl Shell {
 
     /// `\c`: another server, or another keyspace of this one.
     fn connect(&mut self, words: &[String]) -> Result<()> {
+        if words.len() > 1 {
+            let failure = Failure::new(format!("\\c takes a keyspace or a URL, and not \"{}\", too", words[1]));
+            return Err(failure.with_hint("To be another user, or elsewhere: \\c postgres://USER@HOST:PORT"));
+        }
         match words.first().map(String::as_str) {
             Some(url) if url.contains("://") => {
                 let remote = self.runtime.block_on(crate::client::Remote::connect(url))?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Shell, told};
-use crate::client::{Column, CopyData, Sink};
+use crate::client::{CopyData, Table};
 use crate::failure::{Failure, Result};
 use crate::output::{Out, Style};
 use crate::script;
@@ -19,31 +19,57 @@ impl Shell {
         }
         self.previous = statement.to_string();
         let result = self.run(statement, data);
-        let error = result.as_ref().err().map(|failure| failure.message.clone());
-        self.variables.note(self.printer.count(), error.as_deref());
-        result.map_err(|failure| told(failure, Some(statement)))
+        self.noted(result).map_err(|failure| self.told(failure, statement))
+    }
+
+    /// Reports the failure of a statement.
+    fn told(&self, failure: Failure, statement: &str) -> Failure {
+        let failure = told(failure, Some(statement));
+        if self.variables.echoes_errors() && !failure.is_closed_output() {
+            eprintln!("STATEMENT:  {statement}");
+        }
+        failure
     }
 
     fn run(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<()> {
         let started = Instant::now();
-        let watch = self.printer.activity.watched();
-        let tags = self.printer.tags;
-        self.printer.tags &= !self.variables.is_quiet();
-        let result = self.runtime.block_on(self.client.run_interruptibly(statement, &mut self.printer, data));
-        self.printer.tags = tags;
-        drop(watch);
-        for notice in self.client.take_notices() {
-            eprintln!("{notice}");
-        }
-        if let Err(failure) = result {
-            let left = failure.is_closed_output() && self.printer.out().was_left();
-            self.printer.interrupt()?;
-            return if left { Ok(()) } else { Err(failure) };
-        }
+        self.send(statement, data)?;
         if self.timing {
             self.printer.say(&timing(started.elapsed()))?;
         }
         Ok(())
+    }
+
+    /// Sends a statement and prints its answer.
+    pub(super) fn send(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<()> {
+        self.attended(!self.variables.is_quiet(), |shell| {
+            shell.runtime.block_on(shell.client.run_interruptibly(statement, &mut shell.printer, data))
+        })
+    }
+
+    /// Runs what sends a statement: shows how long it takes, tells its notices, and leaves no half of an answer. Who
+    /// leaves the pager has seen enough.
+    pub(super) fn attended(&mut self, tags: bool, send: impl FnOnce(&mut Shell) -> Result<()>) -> Result<()> {
+        let watch = self.printer.activity.watched();
+        let before = self.printer.tags;
+        self.printer.tags &= tags;
+        let result = send(self);
+        self.printer.tags = before;
+        drop(watch);
+        for notice in self.client.take_notices() {
+            eprintln!("{notice}");
+        }
+        let Err(failure) = result else { return Ok(()) };
+        let left = failure.is_closed_output() && self.printer.out().was_left();
+        self.printer.interrupt()?;
+        if left { Ok(()) } else { Err(failure) }
+    }
+
+    /// Notes what became of a statement in the variables that tell it.
+    pub(super) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        let error = result.as_ref().err().map(|failure| failure.message.as_str());
+        self.variables.note(self.printer.count(), error);
+        result
     }
 
     /// Runs a statement with its answer in another place and form, if one is given: `\g`.
@@ -68,21 +94,25 @@ impl Shell {
 
     /// Runs a statement of the shell's own, which is not timed and has no tag.
     pub(super) fn run_quietly(&mut self, statement: &str) -> Result<()> {
-        let tags = std::mem::take(&mut self.printer.tags);
-        let result = self.runtime.block_on(self.client.run_interruptibly(statement, &mut self.printer, &mut ()));
-        self.printer.tags = tags;
-        if let Err(failure) = result {
-            let left = failure.is_closed_output() && self.printer.out().was_left();
-            self.printer.interrupt()?;
-            return if left { Ok(()) } else { Err(failure) };
-        }
-        Ok(())
+        self.attended(false, |shell| {
+            shell.runtime.block_on(shell.client.run_interruptibly(statement, &mut shell.printer, &mut ()))
+        })
     }
 
     /// The rows of a statement of the shell's own.
     pub(super) fn rows(&mut self, statement: &str) -> Result<Table> {
+        self.runtime.block_on(self.client.rows(statement))
+    }
+
+    /// The rows of a statement of the user's.
+    fn answer(&mut self, statement: &str) -> Result<Table> {
+        self.previous = statement.to_string();
         let mut table = Table::default();
-        self.runtime.block_on(self.client.run_interruptibly(statement, &mut table, &mut ()))?;
+        let result = self.attended(false, |shell| {
+            shell.runtime.block_on(shell.client.run_interruptibly(statement, &mut table, &mut ()))
+        });
+        self.variables.note(table.rows.len() as u64, result.as_ref().err().map(|failure| failure.message.as_str()));
+        result.map_err(|failure| self.told(failure, statement))?;
         Ok(table)
     }
 
@@ -96,11 +126,12 @@ impl Shell {
 
     /// `\gset`: each column of the only row becomes a variable.
     pub(super) fn set_from(&mut self, statement: &str, prefix: &str) -> Result<()> {
-        self.previous = statement.to_string();
-        let table = self.rows(statement).map_err(|failure| told(failure, Some(statement)))?;
+        let table = self.answer(statement)?;
         let [row] = table.rows.as_slice() else {
             let found = if table.rows.is_empty() { "no rows" } else { "more than one row" };
-            return Err(Failure::new(format!("{found} returned for \\gset")));
+            let failure = Failure::new(format!("{found} returned for \\gset"));
+            self.variables.note(0, Some(&failure.message));
+            return Err(failure);
         };
         for (name, cell) in table.names.iter().zip(row) {
             match cell {
@@ -108,14 +139,12 @@ impl Shell {
                 None => self.variables.unset(&format!("{prefix}{name}")),
             }
         }
-        self.variables.note(1, None);
         Ok(())
     }
 
     /// `\gexec`: each cell of the answer is a statement.
     pub(super) fn execute_cells(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<()> {
-        let table = self.rows(statement).map_err(|failure| told(failure, Some(statement)))?;
-        for cell in table.rows.into_iter().flatten().flatten() {
+        for cell in self.answer(statement)?.rows.into_iter().flatten().flatten() {
             self.execute(&cell, data)?;
         }
         self.previous = statement.to_string();
@@ -131,37 +160,6 @@ fn timing(took: Duration) -> String {
         short if short < 1.0 => line,
         long if long < 60.0 => format!("{line} (00:{long:06.3})"),
         long => format!("{line} ({:02}:{:06.3})", (long / 60.0) as u64, long % 60.0),
-    }
-}
-
-/// An answer that is kept.
-#[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) names: Vec<String>,
-    pub(super) rows: Vec<Vec<Option<String>>>,
-}
-
-impl Sink for Table {
-    fn wants_json(&self) -> bool {
-        false
-    }
-
-    fn columns(&mut self, columns: Vec<Column>) -> std::io::Result<()> {
-        self.names = columns.into_iter().map(|column| column.name).collect();
-        Ok(())
-    }
-
-    fn row(&mut self, cells: Vec<Option<String>>) -> std::io::Result<()> {
-        self.rows.push(cells);
-        Ok(())
-    }
-
-    fn bytes(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn done(&mut self, _: &str) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

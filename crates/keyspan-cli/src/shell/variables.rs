@@ -61,6 +61,11 @@ impl Variables {
         matches!(self.0.get("ECHO").map(String::as_str), Some("all" | "queries"))
     }
 
+    /// Whether statements that fail are shown.
+    pub fn echoes_errors(&self) -> bool {
+        self.0.get("ECHO").is_some_and(|echo| echo == "errors")
+    }
+
     /// Notes what became of a statement: `:ROW_COUNT`, `:ERROR`, `:LAST_ERROR_MESSAGE`.
     pub fn note(&mut self, rows: u64, error: Option<&str>) {
         let mut put = |name: &str, value: String| self.0.insert(name.to_string(), value);

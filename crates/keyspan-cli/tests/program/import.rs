@@ -182,6 +182,7 @@ fn files_of_other_dialects_are_read() {
         for (wrong, told) in [
             (["--map", "x=y"], "no column \"x\""),
             (["--date-format", "%Q"], "not a format of dates"),
+            (["--timestamp-format", "%d.%m.%Y %I:%M"], "does not tell all of a date or a time"),
             (["--on-error", "maybe"], "stop, skip or reject FILE"),
         ] {
             assert!(place.import("z.csv", "a\n1\n", &wrong).unwrap_err().contains(told), "{wrong:?}");
@@ -218,6 +219,18 @@ fn rows_that_do_not_fit_are_skipped_or_rejected() {
         assert!(out.contains("2 rows") && out.contains("4 rows were left out"), "{out}");
         assert_eq!(place.types(), "k,bigint;v,double precision;at,date;");
         place.drop_table();
+        // What is there of earlier rejects goes only when an import begins.
+        let written = fs::read(&rejects).unwrap();
+        let reject = ["--on-error", "reject", rejects.to_str().unwrap()];
+        place.create("x.csv", csv, &[&["--dry-run"], reject.as_slice()].concat()).unwrap();
+        let file = place.folder.path().join("x.csv");
+        let elsewhere = ["import", file.to_str().unwrap(), "--into", "t", "--url", "postgres://127.0.0.1:1"];
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_keyspan"));
+        assert!(!program.args(elsewhere).args(reject).output().unwrap().status.success());
+        assert_eq!(fs::read(&rejects).unwrap(), written);
+        let itself = ["--on-error", "reject", file.to_str().unwrap()];
+        assert!(place.create("x.csv", csv, &itself).unwrap_err().contains("is one of the files to import"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), csv);
     }
 }
 
@@ -269,4 +282,84 @@ fn a_proposal_makes_nothing() {
     assert_eq!(out, "CREATE TABLE t (sensor text, at timestamp without time zone, v bigint);\n");
     assert!(told.contains("--key 'sensor, at'"), "{told}");
     assert_eq!(place.types(), "");
+}
+
+#[test]
+fn numbers_of_json_keep_their_digits() {
+    let ndjson = "{\"k\": 1, \"t\": 1.10, \"d\": 12345678901234567.89, \"j\": [1.0, 1e400]}\n\
+        {\"k\": 2, \"t\": 2.50, \"d\": 0.10, \"j\": {}}\n";
+    for place in Place::both() {
+        let table = "CREATE TABLE t (k int PRIMARY KEY, t text, d decimal(20,2), j json)";
+        for more in [["--on-error", "skip"].as_slice(), &[]] {
+            assert!(place.run(&["sql", "-c", table]).status.success());
+            place.import("x.ndjson", ndjson, more).unwrap();
+            let rows = "1,1.10,12345678901234567.89,\"[1.0, 1e400]\"\n2,2.50,0.10,{}\n";
+            assert_eq!(place.query("SELECT * FROM t ORDER BY k"), rows, "{more:?}");
+            place.drop_table();
+        }
+        let huge = "{\"k\": 123456789012345678901234567890, \"v\": 1.50}\n{\"k\": 2, \"v\": 2}\n";
+        place.create("x.ndjson", huge, &["--type", "v=text"]).unwrap();
+        assert_eq!(place.types(), "k,numeric;v,text;");
+        assert_eq!(place.query("SELECT * FROM t ORDER BY k DESC"), "123456789012345678901234567890,1.50\n2,2\n");
+        place.drop_table();
+    }
+}
+
+#[test]
+fn times_without_a_zone_are_in_the_sessions() {
+    let mut place = Place::served();
+    place.arguments[1] += "?options=-c%20timezone%3DAsia/Kolkata";
+    let more = ["--type", "at=timestamptz", "--key", "at"];
+    let ways: [&[&str]; 3] = [&[], &["--on-error", "skip"], &["--timestamp-format", "%d.%m.%Y %H:%M"]];
+    for (way, text) in ways.into_iter().zip(["2024-01-25 10:00", "2024-01-25 10:00", "25.01.2024 10:00"]) {
+        place.create("x.csv", &format!("at\n{text}\n"), &[more.as_slice(), way].concat()).unwrap();
+        assert_eq!(place.query("SELECT at FROM t"), "2024-01-25 10:00:00+05:30\n", "{way:?}");
+        place.drop_table();
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let place = Place::embedded();
+    let path = |name: &str| place.folder.path().join(name).display().to_string();
+    let error = |arguments: &[&str]| {
+        let output = place.run(&[&["import", "--into", "t"], arguments].concat());
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    fs::write(path("a.csv"), "k\n1\n").unwrap();
+    let told = error(&[&path("a.csv"), &path("b.csv")]);
+    assert!(told.starts_with(&format!("ERROR:  {}: No such file", path("b.csv"))), "{told}");
+    let told = error(&[]);
+    assert!(told.contains("no file is named") && told.contains("HINT:"), "{told}");
+    fs::write(path("a.ndjson"), "{\"k\": 1}\n").unwrap();
+    let told = error(&[&path("a.ndjson"), "--delimiter", ";"]);
+    assert!(told.contains("are for CSV"), "{told}");
+}
+
+#[test]
+fn an_export_that_ends_early_leaves_nothing() {
+    for place in Place::both() {
+        let path = |name: &str| place.folder.path().join(name).display().to_string();
+        fs::create_dir_all(path("x.csv/full")).unwrap();
+        assert!(!place.run(&["export", "--query", "SELECT 1 AS a", "--to", &path("x.csv")]).status.success());
+        assert!(!place.folder.path().join("x.csv.partial").exists());
+        for (file, more) in [("x.parquet", ["--null", "NA"]), ("x.ndjson", ["--delimiter", ";"])] {
+            let output =
+                place.run(&[["export", "--query", "SELECT 1 AS a", "--to", &path(file)].as_slice(), &more].concat());
+            assert!(String::from_utf8_lossy(&output.stderr).contains("for CSV"), "{file}");
+        }
+        let query = "SELECT a.x FROM generate_series(1, 100000) AS a(x), generate_series(1, 100000) AS b(y)";
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_keyspan"));
+        program.args(["export", "--query", query, "--to", &path("long.csv")]).args(&place.arguments);
+        let mut child = program.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let partial = place.folder.path().join("long.csv.partial");
+        while fs::metadata(&partial).map_or(0, |file| file.len()) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        assert!(!partial.exists() && !place.folder.path().join("long.csv").exists());
+    }
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 pub struct Place {
     pub folder: TempDir,
     /// `--data DIR` or `--url URL`.
-    arguments: [String; 2],
+    pub arguments: [String; 2],
     server: Option<Child>,
 }
 

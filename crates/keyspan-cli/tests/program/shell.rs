@@ -39,6 +39,8 @@ fn variables_and_commands_stand_beside_statements() {
         assert!(!place.script(wrong, &[]).contains("two"));
         let printed = place.script(wrong, &["-v", "ON_ERROR_STOP=off"]);
         assert!(printed.contains("two") && printed.contains("\"missing\" does not exist"), "{printed}");
+        let printed = place.script("\\c one two\n", &[]);
+        assert!(printed.starts_with("ERROR:  \\c takes a keyspace or a URL") && printed.contains("HINT:"), "{printed}");
         let printed = place.script("BEGIN;\nSELECT missing FROM r;\n", &[]);
         assert!(printed.contains("\"missing\" does not exist"), "{printed}");
     }
@@ -118,7 +120,8 @@ fn tables_are_listed_and_described() {
         assert!(printed.contains("Table \"public.r\"") && printed.contains("    \"r_note\" "), "{printed}");
         assert!(place.script("\\d seen\n", &[]).contains("View \"public.seen\""));
         assert!(place.script("\\d+ r\n", &[]).contains("CREATE TABLE"));
-        assert!(place.script("\\d missing\n", &[]).contains("ERROR:  "));
+        let printed = place.script("\\d missing\n", &[]);
+        assert!(printed.starts_with("ERROR:  ") && printed.contains("\"missing\""), "{printed}");
         assert!(place.script("\\conninfo\n", &[]).starts_with("You are connected "));
     }
 }
@@ -141,6 +144,75 @@ fn the_files_of_a_table_say_whether_they_are_settled() {
         assert!(listed.contains(",no,others may have newer versions of its rows"), "{listed}");
         assert!(listed.contains("(in memory),rows,1,0,no,not written out yet"), "{listed}");
         place.script("CHECKPOINT; COMPACT;\n", &[]);
+        let listed = files(&[]);
+        assert!(listed.contains(",yes,") && !listed.contains(",no,"), "{listed}");
         assert!(place.script("\\! true\nSHOW FILES FROM missing;\n", &[]).contains("does not exist"));
+    }
+}
+
+#[test]
+fn a_program_that_stops_reading_ends_no_script() {
+    for place in Place::both() {
+        let path = |name: &str| place.folder.path().join(name).display().to_string();
+        let all = "SELECT x FROM generate_series(1, 50000) AS g(x)";
+        let script = format!(
+            "\\pset format csv\n{all} \\g |head -1 > {g}\n\\echo g :ROW_COUNT\n\
+             \\o |head -1 > {o}\n{all};\n\\o\n\\echo o\n\
+             \\copy ({all}) TO PROGRAM 'head -1 > {copy}'\n\\echo copy :ROW_COUNT\n\
+             SELECT 1\n\\w |true\n\\r\n\\echo w\n",
+            g = path("g"),
+            o = path("o"),
+            copy = path("copy")
+        );
+        assert_eq!(place.script(&script, &["-q"]), "g 50000\no\ncopy 50000\nw\n");
+        let read = ["g", "o", "copy"].map(|name| fs::read_to_string(path(name)).unwrap());
+        assert_eq!(read, ["x\n", "x\n", "1\n"]);
+    }
+}
+
+#[test]
+fn comments_before_a_statement_change_nothing() {
+    for place in Place::both() {
+        place.script(TABLE, &[]);
+        let printed = place.script("-- report\nSELECT 1 AS n;\n/* ( */ (SELECT 2 AS n);\n", &["--format", "json"]);
+        assert_eq!(printed, "[{\"n\":1}]\n[{\"n\":2}]\n");
+        let script =
+            "-- rows\nCOPY r (s, n) FROM STDIN;\nz\t9\n\\.\n-- out\nCOPY (SELECT 1) TO STDOUT;\n-- t\nDROP TABLE r;\n";
+        assert_eq!(place.script(script, &[]), "COPY 1\n1\nDROP TABLE\n");
+    }
+}
+
+#[test]
+fn variables_tell_of_copies_and_of_answers_that_are_taken() {
+    for place in Place::both() {
+        place.script(TABLE, &[]);
+        let told = |script: &str| {
+            let script = format!("SELECT 1 AS a, 2 AS b \\gset\n{script}\n\\echo :ERROR :ROW_COUNT\n");
+            place.script(&script, &["-v", "ON_ERROR_STOP=off", "-q", "-At"])
+        };
+        let out = place.folder.path().join("out").display().to_string();
+        assert_eq!(told(&format!("\\copy r TO '{out}'")), "false 3\n");
+        assert_eq!(told("\\copy r (s, n) FROM PROGRAM 'echo c,5' csv"), "false 1\n");
+        for fails in [
+            "\\copy missing TO STDOUT",
+            "\\copy r FROM '/nonexistent'",
+            "SELECT missing \\gset",
+            "SELECT 1 AS a WHERE false \\gset",
+            "SELECT missing \\gexec",
+            "SELECT 'SELECT missing' \\gexec",
+        ] {
+            assert!(told(fails).starts_with("true 0\nERROR:  "), "{fails}: {}", told(fails));
+        }
+        // What a COPY began to print does not hide the next tag.
+        let copy = "\\copy (SELECT 1 / (x - 20000) FROM generate_series(1, 30000) AS g(x)) TO STDOUT";
+        let script = &format!("{copy}\nDELETE FROM r WHERE s = 'c';\n");
+        let printed = place.script(script, &["-v", "ON_ERROR_STOP=off"]);
+        assert!(
+            printed.contains("DELETE ") && printed.contains("division by zero"),
+            "{}",
+            &printed[printed.len() - 200..]
+        );
+        let printed = place.script("\\set ECHO errors\nSELECT missing;\n", &[]);
+        assert!(printed.ends_with("STATEMENT:  SELECT missing;\n"), "{printed}");
     }
 }

@@ -30,4 +30,4 @@ mod tests;
 pub use encoder::{CopyCells, CopyEncoder};
 pub use reader::CopyParser;
 pub use reading::Reading;
-pub use rejects::{Rejected, Tolerance};
+pub use rejects::Rejected;

@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use std::fmt::Write;
+
+use chrono::format::{Fixed, Item, Numeric, StrftimeItems};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 /// How the texts of a file are to be read.
@@ -25,13 +28,17 @@ impl Reading {
     /// Checks the formats.
     ///
     /// # Errors
-    /// 22023 for a format with a directive that there is not.
+    /// 22023 for a format with a directive that there is not, and for one that does not tell all of a date or a time.
     pub fn check(&self) -> Result<()> {
         for format in self.date_format.iter().chain(&self.timestamp_format) {
-            let mut items = chrono::format::StrftimeItems::new(format);
-            if items.any(|item| item == chrono::format::Item::Error) {
-                let error = Error::new(ErrorKind::InvalidParameter, format!("\"{format}\" is not a format of dates"));
+            let wrong = |what: &str| Error::new(ErrorKind::InvalidParameter, format!("\"{format}\" {what}"));
+            if StrftimeItems::new(format).any(|item| item == Item::Error) {
+                let error = wrong("is not a format of dates");
                 return Err(error.with_hint("Formats are strftime's, as %d/%m/%Y %H:%M:%S."));
+            }
+            if !is_whole(format) {
+                let error = wrong("does not tell all of a date or a time");
+                return Err(error.with_hint("A date needs its year, %H needs %M, and %I needs %p, too."));
             }
         }
         Ok(())
@@ -94,7 +101,29 @@ fn time_of(text: &str, format: &str) -> Option<String> {
     let local =
         || NaiveDateTime::parse_from_str(text, format).map(|time| time.format("%Y-%m-%d %H:%M:%S%.f").to_string());
     let date = || NaiveDate::parse_from_str(text, format).map(|date| date.format("%Y-%m-%d").to_string());
-    instant.ok().or_else(|| local().ok()).or_else(|| date().ok())
+    // What tells more than a day is not cut down to one.
+    instant.ok().or_else(|| local().ok()).or_else(|| if has_time(format) { None } else { date().ok() })
+}
+
+/// Whether a format tells a time of a day, or the zone of one.
+fn has_time(format: &str) -> bool {
+    use Numeric::{Hour, Hour12, Minute, Nanosecond, Second};
+    StrftimeItems::new(format).any(|item| match item {
+        Item::Numeric(Hour | Hour12 | Minute | Second | Nanosecond, _) => true,
+        Item::Fixed(fixed) => {
+            use Fixed::{LongMonthName, LongWeekdayName, ShortMonthName, ShortWeekdayName};
+            !matches!(fixed, ShortMonthName | LongMonthName | ShortWeekdayName | LongWeekdayName)
+        }
+        _ => false,
+    })
+}
+
+/// Whether what is written in a format can be read again: it may leave out what a date or a time needs.
+fn is_whole(format: &str) -> bool {
+    let mut text = String::new();
+    let is_written = write!(text, "{}", DateTime::<Utc>::UNIX_EPOCH.format(format)).is_ok();
+    // A few directives are only for reading.
+    !is_written || time_of(text.trim(), format).is_some()
 }
 
 /// A number with a decimal comma; points stand between groups of three digits.
@@ -151,5 +180,21 @@ mod tests {
         let instant = zoned.written("2024-01-25 10:00:00 +0530", ColumnType::Timestamp).expect("a time");
         assert_eq!(instant, "2024-01-25 10:00:00+05:30");
         assert!(Reading { date_format: Some("%Q".into()), ..Reading::default() }.check().is_err());
+    }
+
+    #[test]
+    fn a_time_is_not_cut_down_to_a_day() {
+        for format in
+            ["%d.%m.%Y %I:%M", "%Y-%m-%d %H", "%Y-%m-%d %H:%S", "%Y-%m-%d %M", "%Y-%m-%d %z", "%d.%m.", "%H:%M"]
+        {
+            let reading = Reading { timestamp_format: Some(format.into()), ..Reading::default() };
+            assert_eq!(reading.check().expect_err(format).sqlstate(), "22023");
+        }
+        assert_eq!(time_of("25.01.2024 10:30", "%d.%m.%Y %I:%M"), None);
+        for format in
+            ["%d.%m.%Y %I:%M %p", "%Y%m%d", "%s", "%c", "%+", "%Y-%m-%dT%H:%M:%S%.f%#z", "%G-W%V-%u", "%e %B %y"]
+        {
+            Reading { timestamp_format: Some(format.into()), ..Reading::default() }.check().expect(format);
+        }
     }
 }
