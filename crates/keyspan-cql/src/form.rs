@@ -2,25 +2,46 @@
 //!
 //! | text | is made |
 //! |---|---|
-//! | `(TABLE a) UNION TABLE b` | `(SELECT * FROM a) UNION SELECT * FROM b` |
+//! | `TABLE a` | `SELECT * FROM a` |
 //! | `GROUPING SETS (a, GROUPING SETS (b, ROLLUP (c, d)))` | `GROUPING SETS (a, b, (c, d), (c), ())` |
 //! | `CUBE ((a, b), c)`, `ROLLUP ((a, b), c)` | GROUPING SETS of what they stand for |
 //! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
 
 use keyspan_model::{Error, ErrorKind, Result};
-use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use crate::budget::bare;
+use crate::keyword::is_reserved;
 use crate::source::start;
 
 /// The most expressions of a CUBE, as in PostgreSQL.
 const CUBE_MAX: usize = 12;
 
+/// The most sets of one GROUPING SETS, as in PostgreSQL.
+const SETS_MAX: usize = 4096;
+
+/// Words before a TABLE that begins no query: `CREATE TEMP TABLE`, `GRANT … ON TABLE`, `SELECT … INTO TABLE`.
+const NAMES_TABLES: &[&str] = &[
+    "create",
+    "temp",
+    "temporary",
+    "unlogged",
+    "into",
+    "alter",
+    "drop",
+    "truncate",
+    "on",
+    "desc",
+    "describe",
+    "advise",
+    "flush",
+    "compact",
+];
+
 /// The statement's tokens in those forms.
 ///
 /// # Errors
-/// 0A000 for EXCLUDE in a frame; 54001 for a CUBE of more than twelve expressions.
+/// 0A000 for EXCLUDE in a frame; 54001 for a CUBE of more than twelve expressions and for too many grouping sets.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
@@ -79,29 +100,16 @@ fn has(tokens: &[TokenWithSpan], word: &str) -> bool {
     tokens.iter().any(|token| bare(&token.token) == Some(word))
 }
 
-/// `TABLE a` as SELECT, where a query may begin and nothing but a set operation, its clauses or its end follows.
+/// `TABLE a` as SELECT, wherever a query may begin: not where a statement or a type of object is named.
 fn tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    if matches!(tokens.first().and_then(|first| bare(&first.token)), Some("create" | "alter" | "drop" | "comment")) {
-        return tokens;
-    }
-    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    let named = |at: usize| {
+        let before = at.checked_sub(1).map(|before| &tokens[before].token);
+        before == Some(&Token::Period) || before.and_then(bare).is_some_and(|word| NAMES_TABLES.contains(&word))
+    };
     let begins = |at: usize| {
-        let before = at.checked_sub(1);
-        let after = before.is_none_or(|at| {
-            tokens[at].token == Token::LParen
-                || matches!(word(at), Some("union" | "except" | "intersect" | "all" | "distinct"))
-        });
-        let mut end = at + 2;
-        while tokens.get(end).is_some_and(|token| token.token == Token::Period) {
-            end += 2;
-        }
-        let ends = match tokens.get(end).map(|token| &token.token) {
-            None | Some(Token::RParen) => true,
-            Some(token) => {
-                matches!(bare(token), Some("union" | "except" | "intersect" | "order" | "limit" | "offset" | "fetch"))
-            }
-        };
-        word(at) == Some("table") && after && ends && matches!(tokens.get(at + 1), Some(next) if is_name(&next.token))
+        bare(&tokens[at].token) == Some("table")
+            && tokens.get(at + 1).is_some_and(|next| is_name(&next.token))
+            && !named(at)
     };
     let found: Vec<bool> = (0..tokens.len()).map(begins).collect();
     let mut out = Vec::with_capacity(tokens.len() + 4);
@@ -117,7 +125,7 @@ fn tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 }
 
 fn is_name(token: &Token) -> bool {
-    matches!(token, Token::Word(word) if word.quote_style.is_some() || word.keyword == Keyword::NoKeyword)
+    matches!(token, Token::Word(word) if word.quote_style.is_some() || !is_reserved(&word.value))
 }
 
 fn made(word: &str, span: Span) -> TokenWithSpan {
@@ -171,6 +179,7 @@ fn grouping(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         let parts = parts_of(&tokens[open + 1..close]);
         let plain = |part: &[TokenWithSpan]| grouping_at(part, 0).is_none() && (kind == Kind::Sets || !is_tuple(part));
         if parts.iter().all(|part| plain(part)) {
+            check_cube(kind, parts.len(), &tokens[at])?;
             out.extend_from_slice(&tokens[at..=open]);
             at = open + 1;
             continue;
@@ -260,23 +269,38 @@ fn sets(item: &[TokenWithSpan]) -> Result<Vec<Vec<TokenWithSpan>>> {
         return Ok(vec![in_parentheses(item).unwrap_or(item).to_vec()]);
     };
     let parts = parts_of(&item[open + 1..item.len() - 1]);
-    if kind == Kind::Sets {
-        let each = parts.into_iter().map(sets).collect::<Result<Vec<_>>>()?;
-        return Ok(each.into_iter().flatten().collect());
+    check_cube(kind, parts.len(), &item[0])?;
+    let members = || parts.iter().map(|part| in_parentheses(part).unwrap_or(part)).collect::<Vec<_>>();
+    match kind {
+        Kind::Sets => parts.iter().try_fold(Vec::new(), |mut all, part| {
+            all.extend(sets(part)?);
+            if all.len() > SETS_MAX {
+                let message = format!("too many grouping sets present (maximum {SETS_MAX})");
+                return Err(Error::new(ErrorKind::TooComplex, message).at(start(item[0].span) + 1));
+            }
+            Ok(all)
+        }),
+        Kind::Rollup => {
+            let members = members();
+            Ok((0..=members.len()).rev().map(|count| together(&members[..count])).collect())
+        }
+        Kind::Cube => {
+            let members = members();
+            let chosen = |bits: usize| {
+                let chosen = members.iter().enumerate().filter(|(place, _)| bits & (1 << place) == 0);
+                together(&chosen.map(|(_, member)| *member).collect::<Vec<_>>())
+            };
+            Ok((0..1_usize << members.len()).map(chosen).collect())
+        }
     }
-    let members: Vec<&[TokenWithSpan]> = parts.iter().map(|part| in_parentheses(part).unwrap_or(part)).collect();
-    if kind == Kind::Rollup {
-        return Ok((0..=members.len()).rev().map(|count| together(&members[..count])).collect());
+}
+
+fn check_cube(kind: Kind, members: usize, at: &TokenWithSpan) -> Result<()> {
+    if kind != Kind::Cube || members <= CUBE_MAX {
+        return Ok(());
     }
-    if members.len() > CUBE_MAX {
-        let message = format!("CUBE is limited to {CUBE_MAX} elements");
-        return Err(Error::new(ErrorKind::TooComplex, message).at(start(item[0].span) + 1));
-    }
-    let chosen = |bits: usize| {
-        let members = members.iter().enumerate().filter(|(place, _)| bits & (1 << place) == 0);
-        together(&members.map(|(_, member)| *member).collect::<Vec<_>>())
-    };
-    Ok((0..1_usize << members.len()).map(chosen).collect())
+    let message = format!("CUBE is limited to {CUBE_MAX} elements");
+    Err(Error::new(ErrorKind::TooComplex, message).at(start(at.span) + 1))
 }
 
 fn together(members: &[&[TokenWithSpan]]) -> Vec<TokenWithSpan> {

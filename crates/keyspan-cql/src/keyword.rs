@@ -33,6 +33,7 @@ pub(crate) const FIRST: &[&str] = &[
     "GRANT",
     "INSERT",
     "LISTEN",
+    "MERGE",
     "MOVE",
     "NOTIFY",
     "PREPARE",

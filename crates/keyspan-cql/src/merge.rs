@@ -39,8 +39,12 @@ fn clause(reader: &mut Reader) -> Result<MergeClause> {
     reader.expect("when")?;
     let matched = !reader.eat("not");
     reader.expect("matched")?;
-    if reader.at("by") {
-        return Err(reader.not_supported("WHEN NOT MATCHED BY is not supported"));
+    if !matched && reader.at_all(&["by", "source"]) {
+        let error = reader.not_supported("WHEN NOT MATCHED BY SOURCE is not supported");
+        return Err(error.with_hint("Write DELETE or UPDATE … WHERE NOT EXISTS (SELECT …) as a statement of its own."));
+    }
+    if !matched {
+        reader.eat_all(&["by", "target"]);
     }
     let condition = if reader.eat("and") { Some(reader.expression()?) } else { None };
     reader.expect("then")?;
@@ -62,7 +66,8 @@ fn clause(reader: &mut Reader) -> Result<MergeClause> {
 
 fn insert(reader: &mut Reader) -> Result<MergeAction> {
     if reader.at_all(&["default", "values"]) {
-        return Err(reader.not_supported("INSERT DEFAULT VALUES in MERGE is not supported"));
+        let error = reader.not_supported("INSERT DEFAULT VALUES in MERGE is not supported");
+        return Err(error.with_hint("Write INSERT (column, …) VALUES (DEFAULT, …)."));
     }
     let columns = if *reader.token(0) == Token::LParen { reader.parenthesized(target)? } else { Vec::new() };
     let overriding = reader.eat_all(&["overriding", "system", "value"]);

@@ -171,7 +171,9 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
         _ if role::at(reader) => role::create(reader),
         (Some("table"), _) | (Some("unlogged" | "temp" | "temporary"), Some("table")) => table::create(reader),
-        (Some("local" | "global"), Some("temp" | "temporary")) => table::create(reader),
+        (Some("local" | "global"), Some("temp" | "temporary")) if reader.word(3) == Some("table") => {
+            table::create(reader)
+        }
         (Some("sequence"), _) => sequence::create(reader),
         (Some("type"), _) => user_type::create(reader),
         (Some("view"), _) => view::create(reader),

@@ -17,7 +17,7 @@ pub(crate) fn prepare(reader: &mut Reader, parse: ParseStatement) -> Result<Stat
     let has_types = *reader.token(0) == Token::LParen;
     let types = if has_types { reader.parenthesized(|reader| types::read(reader)?.known())? } else { Vec::new() };
     reader.expect("as")?;
-    if !reader.at_query() && !matches!(reader.word(0), Some("insert" | "update" | "delete")) {
+    if !reader.at_query() && !matches!(reader.word(0), Some("insert" | "update" | "delete" | "merge")) {
         return Err(reader.unexpected());
     }
     Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(reader.nested(parse)?) }))

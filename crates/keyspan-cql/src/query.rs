@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{Ident, Query, SelectInto, SetExpr, Visit, Visitor};
+use sqlparser::ast::{Query, SelectInto, SetExpr, Visit, Visitor};
 use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
 use crate::source::start;
-use crate::statement::{self, CreateTableAs, ObjectName, OnCommit, Statement, cql_tails};
+use crate::statement::{self, CreateTableAs, ObjectName, OnCommit, Statement, cql_tails, folded};
 
 /// A query; with INTO it makes a table.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -27,13 +27,8 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
 
 /// `SELECT … INTO [TEMPORARY] table FROM …` as CREATE TABLE AS.
 fn made_table(into: SelectInto, query: statement::Query, offset: usize) -> Result<Statement> {
-    let folded = |name: &Ident| match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    };
-    let mut parts: Vec<String> = into.name.0.iter().filter_map(|part| part.as_ident().map(folded)).collect();
-    let name = parts.pop().unwrap_or_default();
-    let name = ObjectName { keyspace: parts.pop(), database: parts.pop(), name, position: offset + 1 };
+    let parts: Vec<String> = into.name.0.iter().filter_map(|part| part.as_ident().map(folded)).collect();
+    let name = ObjectName::of_parts(parts, offset + 1)?;
     Ok(Statement::CreateTableAs(Box::new(CreateTableAs {
         name,
         if_not_exists: false,

@@ -215,12 +215,7 @@ impl<'a> Reader<'a> {
             parts.push(word.value.clone());
             self.skip();
         }
-        if parts.len() > 3 {
-            let message = format!("improper qualified name (too many dotted names): {}", parts.join("."));
-            return Err(syntax(message, position - 1));
-        }
-        let name = parts.pop().unwrap_or_default();
-        Ok(ObjectName { keyspace: parts.pop(), database: parts.pop(), name, position })
+        ObjectName::of_parts(parts, position)
     }
 
     /// One or more of something, with commas between.
@@ -311,7 +306,6 @@ impl<'a> Reader<'a> {
             Some("select" | "with") => true,
             // These may be a column's name in a list.
             Some("values") => *self.token(n + 1) == Token::LParen,
-            Some("table") => matches!(self.token(n + 1), Token::Word(_)),
             _ => false,
         }
     }

@@ -117,7 +117,7 @@ fn definitions() {
         ("TRUNCATE TABLE a, b", "Truncate"),
     ]);
     refuses(&[
-        ("CREATE TEMP VIEW v AS SELECT 1", ErrorKind::NotSupported, "temporary views and sequences are", 1),
+        ("CREATE TEMP VIEW v AS SELECT 1", ErrorKind::NotSupported, "temporary views are", 1),
         ("CREATE TABLE t (a int) ON COMMIT DROP", ErrorKind::InvalidTableDefinition, "temporary tables", 24),
         ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::InvalidTableDefinition, ": list<int>", 29),
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),
@@ -259,6 +259,45 @@ fn writes() {
         ("COPY t FROM PROGRAM 'x'", ErrorKind::NotSupported, "PROGRAM", 13),
         ("INSERT INTO t VALUES (1", ErrorKind::Syntax, "syntax error at end of input", 24),
     ]);
+}
+
+#[test]
+fn what_is_refused_says_what_to_write_instead() {
+    let merge = "MERGE INTO t USING s ON t.k = s.k WHEN NOT MATCHED";
+    for (sql, hint) in [
+        (&*format!("{merge} BY SOURCE THEN DELETE"), "NOT EXISTS"),
+        (&*format!("{merge} BY TARGET THEN INSERT DEFAULT VALUES"), "VALUES (DEFAULT, …)"),
+        ("WITH x AS (MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE) SELECT 1", "Run MERGE by itself"),
+        ("WITH x AS (DELETE FROM t) CREATE TABLE n (k int)", "CREATE TABLE … AS takes WITH"),
+        ("CREATE TEMP SEQUENCE s", "Write CREATE SEQUENCE"),
+        ("CREATE TEMPORARY VIEW v AS SELECT 1", "Write CREATE VIEW"),
+        ("CREATE LOCAL TEMP VIEW v AS SELECT 1", "Write CREATE VIEW"),
+        ("CREATE TABLE t (k int PRIMARY KEY, v variant)", "family<text, variant>"),
+        ("CREATE TABLE t (k int PRIMARY KEY, s set<variant>)", "family<text, variant>"),
+        ("CREATE TABLE t (k int PRIMARY KEY, f family<variant, text>)", "family<text, variant>"),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert_eq!(error.kind, ErrorKind::NotSupported, "{sql}: {error}");
+        assert!(error.hint.as_deref().is_some_and(|own| own.contains(hint)), "{sql}: {:?}", error.hint);
+        assert!(error.position.is_some(), "{sql}");
+    }
+    assert_eq!(parse("MERG INTO t").expect_err("misspelled").hint.as_deref(), Some("Perhaps you meant MERGE."));
+}
+
+#[test]
+fn grouping_sets_are_counted_while_they_are_made() {
+    let names = |from: u8| (from..from + 12).map(|c| char::from(c).to_string()).collect::<Vec<_>>().join(", ");
+    let cube = format!("CUBE ({})", names(b'a'));
+    assert!(parse(&format!("SELECT 1 FROM t GROUP BY GROUPING SETS ({cube})")).is_ok());
+    let many = vec![cube.clone(); 1000].join(", ");
+    for sets in [many.as_str(), &format!("{cube}, z"), &format!("GROUPING SETS ({cube}), ROLLUP (a, b)")] {
+        let error = parse(&format!("SELECT 1 FROM t GROUP BY GROUPING SETS ({sets})")).expect_err("too many");
+        assert_eq!(error.message, "too many grouping sets present (maximum 4096)");
+    }
+    for cube in ["CUBE (a, b, c, d, e, f, g, h, i, j, k, l, m)", "CUBE ((a, b), b, c, d, e, f, g, h, i, j, k, l, m)"] {
+        let error = parse(&format!("SELECT 1 FROM t GROUP BY {cube}")).expect_err("too many");
+        assert_eq!(error.message, "CUBE is limited to 12 elements");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::query::refuse_writes;
 use crate::reader::{ParseStatement, Reader};
-use crate::statement::{InsertSource, Parsed, Query, Statement, With, WithPart, cql_tails};
+use crate::statement::{InsertSource, Parsed, Query, Statement, With, WithPart, cql_tails, folded};
 
 const WRITES: [&str; 4] = ["insert", "update", "delete", "merge"];
 
@@ -24,7 +24,9 @@ pub(crate) fn writes(reader: &Reader) -> bool {
     }
     let (mut depth, mut at) = (0_usize, 1);
     loop {
-        let write = reader.word(at).is_some_and(|word| WRITES.contains(&word));
+        // `WITH merge AS (…)` is a name.
+        let name = depth == 0 && (*reader.token(at + 1) == Token::LParen || reader.word(at + 1) == Some("as"));
+        let write = !name && reader.word(at).is_some_and(|word| WRITES.contains(&word));
         match reader.token(at) {
             Token::EOF => return false,
             Token::LParen => depth += 1,
@@ -38,7 +40,7 @@ pub(crate) fn writes(reader: &Reader) -> bool {
             {
                 return true;
             }
-            _ if depth == 0 && matches!(reader.word(at), Some("select" | "values" | "table")) => return false,
+            _ if depth == 0 && !name && matches!(reader.word(at), Some("select" | "values")) => return false,
             _ => {}
         }
         at += 1;
@@ -56,6 +58,7 @@ pub(crate) fn statement(reader: &mut Reader, parse: ParseStatement) -> Result<St
     reader.expect("with")?;
     let recursive = reader.eat("recursive");
     let named = reader.list(|reader| part(reader, parse))?;
+    let position = reader.position();
     let mut inner = reader.nested(parse)?;
     if let Statement::Insert(insert) = &mut inner.statement
         && let InsertSource::Query(source) = &mut insert.source
@@ -75,7 +78,11 @@ pub(crate) fn statement(reader: &mut Reader, parse: ParseStatement) -> Result<St
         | Statement::Delete(_)
         | Statement::Merge(_)
         | Statement::Query(_) => Ok(Statement::With(Box::new(With { parts, statement: Box::new(inner) }))),
-        _ => Err(Error::not_supported("WITH stands before a query, INSERT, UPDATE, DELETE or MERGE")),
+        _ => {
+            let error =
+                Error::not_supported("WITH stands before a query, INSERT, UPDATE, DELETE or MERGE").at(position);
+            Err(error.with_hint("CREATE TABLE … AS takes WITH behind AS, if nothing in it writes."))
+        }
     }
 }
 
@@ -104,7 +111,8 @@ fn part(reader: &mut Reader, parse: ParseStatement) -> Result<Named> {
     reader.eat("materialized");
     reader.expect_token(&Token::LParen)?;
     if reader.at("merge") {
-        return Err(reader.not_supported("MERGE in WITH is not supported"));
+        let error = reader.not_supported("MERGE in WITH is not supported");
+        return Err(error.with_hint("Run MERGE by itself, or write INSERT … ON CONFLICT … RETURNING in WITH."));
     }
     let body = Box::new(reader.nested(parse)?);
     reader.expect_token(&Token::RParen)?;
@@ -128,10 +136,6 @@ fn prepend(query: &mut ast::Query, named: Vec<Named>, recursive: bool) {
 
 /// A named query as a statement. A recursive one is `WITH RECURSIVE name AS (…) SELECT * FROM name`.
 fn of_query(cte: ast::Cte, recursive: bool) -> Result<WithPart> {
-    let folded = |name: &ast::Ident| match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    };
     let name = folded(&cte.alias.name);
     let columns = cte.alias.columns.iter().map(|column| folded(&column.name)).collect();
     let query = match recursive {

@@ -60,6 +60,7 @@ kinds! {
     NumericOverflow "22003" "A number out of the type's range.",
     DivisionByZero "22012" "Division by zero.",
     InvalidFrameOffset "22013" "The offset of a window frame is negative or NULL.",
+    InvalidRowCount "2201W" "A LIMIT that is negative.",
     NullValueNotAllowed "22004" "A NULL where a function takes none.",
     InvalidDatetime "22007" "Text that is not a date or time.",
     DatetimeOverflow "22008" "A date or time out of range.",

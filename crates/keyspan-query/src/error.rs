@@ -125,6 +125,11 @@ fn missing_column(field: &Column, valid: &[Column]) -> Error {
 }
 
 fn near(error: Error, name: &str, valid: &[Column]) -> Error {
+    if name.starts_with("writetime(") || name.starts_with("ttl(") {
+        let hint = "WRITETIME and TTL take columns outside of the key. Of a family, read written_at and TTL(value) FROM \
+                    cells('table', 'family').";
+        return error.with_hint(hint);
+    }
     let Some(near) = nearest(name, valid.iter().map(|column| column.name.as_str())) else { return error };
     let full = valid.iter().find(|column| column.name == near).and_then(|column| column.relation.as_ref());
     let full = full.map_or_else(|| near.to_owned(), |relation| format!("{}.{near}", relation.table()));
@@ -133,6 +138,7 @@ fn near(error: Error, name: &str, valid: &[Column]) -> Error {
 
 /// Texts of DataFusion and Arrow, by what they contain; the first that fits decides.
 const TEXTS: &[(&str, ErrorKind)] = &[
+    ("LIMIT must be >= 0", ErrorKind::InvalidRowCount),
     ("Aggregate functions are not allowed", ErrorKind::Grouping),
     ("must appear in the GROUP BY", ErrorKind::Grouping),
     ("must be in GROUP BY", ErrorKind::Grouping),
@@ -187,9 +193,15 @@ fn text_error(message: &str) -> Error {
             ErrorKind::CardinalityViolation,
             "more than one row returned by a subquery used as an expression",
         ),
+        Some(ErrorKind::InvalidRowCount) => negative_limit(),
         Some(kind) => Error::new(kind, first_line(message)),
         None => Error::new(ErrorKind::Syntax, first_line(message)),
     }
+}
+
+/// 2201W, in PostgreSQL's words.
+pub(crate) fn negative_limit() -> Error {
+    Error::new(ErrorKind::InvalidRowCount, "LIMIT must not be negative")
 }
 
 /// `Invalid function 'f'.\nDid you mean 'g'?`

@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use crate::syntax::QUERY;
+
 /// The rule; it runs before subqueries become joins.
 #[derive(Debug)]
 pub struct NotInAsExists;
@@ -77,7 +79,7 @@ fn not_exists(own: InSubquery, schema: &DFSchema) -> Result<Expr> {
     let Subquery { mut subquery, mut outer_ref_columns, spans } = own.subquery;
     if subquery.exists(|node| Ok(matches!(node, LogicalPlan::Limit(_))))? {
         // What cannot be asked below a LIMIT stays above it, where two columns may have one name.
-        let named = LogicalPlanBuilder::from(subquery).alias(TableReference::bare("\u{1}q"))?;
+        let named = LogicalPlanBuilder::from(subquery).alias(TableReference::bare(QUERY))?;
         subquery = Arc::new(named.build()?);
     }
     let found = Expr::Column(subquery.schema().columns().swap_remove(0));

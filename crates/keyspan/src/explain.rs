@@ -143,6 +143,10 @@ async fn describe(
             let lines = plan_lines(context, &create.query.query, parameters, options).await?;
             Ok(indented(format!("Create Table {}", create.name), lines))
         }
+        (_, Statement::With(_) | Statement::Merge(_)) => {
+            let error = Error::not_supported("EXPLAIN of MERGE and of writes in WITH is not supported");
+            Err(error.with_hint("Explain their queries and writes, each as a statement of its own."))
+        }
         _ => Err(Error::new(
             ErrorKind::Syntax,
             "EXPLAIN shows plans of SELECT, INSERT, UPDATE, DELETE and CREATE TABLE AS",

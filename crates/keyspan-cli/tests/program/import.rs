@@ -133,7 +133,7 @@ fn files_as_programs_write_them() {
         place.create("x.ndjson", ndjson, &["--key", "id"]).unwrap();
         assert_eq!(place.types(), "id,numeric;j,json;m,text;n,text;z,boolean;");
         let rows = place.query("SELECT id, j, m, n, z FROM t ORDER BY id");
-        assert_eq!(rows, "2,\"[1,2]\",x,,t\n18446744073709551615,\"{\"\"a\"\":[1]}\",1,,\n");
+        assert_eq!(rows, "2,\"[1, 2]\",x,,t\n18446744073709551615,\"{\"\"a\"\": [1]}\",1,,\n");
         place.drop_table();
         place.create("x.csv", ",b\n0,x\n", &[]).unwrap();
         assert_eq!(place.types(), "column1,bigint;b,text;");

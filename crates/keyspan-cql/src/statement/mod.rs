@@ -19,6 +19,7 @@ mod write;
 
 use std::fmt;
 
+use keyspan_model::Result;
 use sqlparser::ast;
 
 pub use define::*;
@@ -28,6 +29,8 @@ pub use rights::*;
 pub use sequence::*;
 pub use session::*;
 pub use write::*;
+
+use crate::source::syntax;
 
 /// One statement of the input, with what an error message or a stored definition needs to know about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +63,26 @@ pub struct ObjectName {
     pub name: String,
     /// Where the name begins in the input: characters from 1.
     pub position: usize,
+}
+
+impl ObjectName {
+    /// The name of these parts, of which the last is the object's own. `position` counts from 1.
+    ///
+    /// # Errors
+    /// 42601 for more than three parts.
+    pub(crate) fn of_parts(mut parts: Vec<String>, position: usize) -> Result<ObjectName> {
+        if parts.len() > 3 {
+            let message = format!("improper qualified name (too many dotted names): {}", parts.join("."));
+            return Err(syntax(message, position - 1));
+        }
+        let name = parts.pop().unwrap_or_default();
+        Ok(ObjectName { keyspace: parts.pop(), database: parts.pop(), name, position })
+    }
+}
+
+/// A name of a tree as it is looked up: in lower case unless quoted.
+pub(crate) fn folded(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 impl fmt::Display for ObjectName {

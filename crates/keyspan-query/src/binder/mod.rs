@@ -16,10 +16,11 @@
 //! | planning | `semantics::planner`: operators, literals, casts and calls by their types | types are known, from the leaves up |
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
-//! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. `token`: the arguments of
-//!   `token()`, in walk 5.
+//! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
+//!   arguments of `token()`, and `order_by`: what ORDER BY names.
 
 mod names;
+mod order_by;
 mod rewrite;
 mod token;
 
@@ -83,7 +84,7 @@ fn plan_under(
     let attempt = |effort: Effort| {
         let resolve = |name: &ast::ObjectName| {
             let (schema, name) = parts_of(name)?;
-            if schema.is_none() && context.given(&name).is_some() {
+            if schema.is_none() && scope.given(&name).is_some() {
                 return None;
             }
             match find(context.snapshot.catalog(), scope.search_path, schema.as_deref(), &name)? {

@@ -44,19 +44,26 @@ pub struct Scope<'a> {
     pub(crate) search_path: &'a [String],
     /// How many views deep the query stands.
     depth: usize,
+    /// Rows that names stand for before tables do; a view has none.
+    given: &'a [GivenRelation],
     reading: Reading,
 }
 
 impl<'a> Scope<'a> {
     /// That of a statement.
     pub fn of(context: &'a QueryContext, reading: &Reading) -> Scope<'a> {
-        Scope { search_path: &context.search_path, depth: 0, reading: reading.clone() }
+        Scope { search_path: &context.search_path, depth: 0, given: &context.given, reading: reading.clone() }
     }
 
     /// That of a view's query: the search path is the one it was created with, and it reads as its owner.
     pub fn within<'b>(&self, view: &'b ViewDef, catalog: &Catalog) -> Scope<'b> {
         let reading = self.reading.within(view, catalog);
-        Scope { search_path: &view.search_path, depth: self.depth + 1, reading }
+        Scope { search_path: &view.search_path, depth: self.depth + 1, given: &[], reading }
+    }
+
+    /// The rows that are given under this name; the last of several.
+    pub fn given(&self, name: &str) -> Option<&'a GivenRelation> {
+        self.given.iter().rev().find(|given| given.name == name)
     }
 }
 
@@ -119,11 +126,6 @@ impl Names<'_> {
         // Pseudo columns are not among them: nothing is mentioned.
         let schema = self.get_table_source(reference).map_err(from_datafusion)?.schema();
         Ok(schema.fields().iter().map(|field| (field.name().clone(), ColumnType::of_field(field))).collect())
-    }
-
-    /// Rows that are given to the statement under this name, of which views know nothing.
-    fn given(&self, schema: Option<&str>, name: &str) -> Option<&GivenRelation> {
-        if self.scope.depth > 0 || schema.is_some() { None } else { self.context.given(name) }
     }
 
     fn system_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
@@ -247,7 +249,7 @@ pub fn rollup_of(
     context: &QueryContext,
     view: &ViewDef,
 ) -> Result<Option<RollupTable>> {
-    let scope = Scope { search_path: &view.search_path, depth: 0, reading: Reading::default() };
+    let scope = Scope { search_path: &view.search_path, depth: 0, given: &[], reading: Reading::default() };
     let names = Names::new(parser, state, context, scope, Mentions::default());
     view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
@@ -255,7 +257,7 @@ pub fn rollup_of(
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         let (schema, table) = (name.schema(), name.table());
-        if let Some(given) = self.given(schema, table) {
+        if let (None, Some(given)) = (schema, self.scope.given(table)) {
             let rows = MemTable::try_new(Arc::clone(&given.schema), vec![given.batches.clone()])?;
             return Ok(provider_as_source(Arc::new(rows)));
         }

@@ -3,16 +3,13 @@
 //! Values take the types of the key's columns, since the token is that of their bytes: `token(k) > token(5)`. Texts of
 //! errors are Cassandra's. Where a SELECT reads several tables, the function takes what it is given.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    self, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    TableFactor, VisitMut, VisitorMut,
+    self, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select, TableFactor,
 };
 use keyspan_model::{ColumnDef, ColumnRole, Error, ErrorKind, Result, TableDef};
 
 use super::rewrite::Resolve;
-use crate::syntax::folded;
+use crate::syntax::{change_own, folded};
 
 /// Checks the calls of a SELECT, those of its subqueries left aside.
 ///
@@ -25,67 +22,37 @@ pub fn check(select: &mut Select, resolve: Resolve<'_>) -> Result<()> {
         return Ok(());
     }
     let Some(table) = resolve(name) else { return Ok(()) };
-    match select.visit(&mut Tokens { table: &table, depth: 0 }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+    change_own(select, |expr| token(expr, &table))
+}
+
+fn token(expr: &mut Expr, table: &TableDef) -> Result<()> {
+    let Expr::Function(function) = expr else { return Ok(()) };
+    let [part] = function.name.0.as_slice() else { return Ok(()) };
+    let is_token = part.as_ident().is_some_and(|name| folded(name) == "token");
+    match &mut function.args {
+        FunctionArguments::List(list) if is_token => call(&mut list.args, table),
+        _ => Ok(()),
     }
 }
 
-struct Tokens<'a> {
-    table: &'a TableDef,
-    /// How many subqueries deep.
-    depth: usize,
-}
-
-impl VisitorMut for Tokens<'_> {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        ControlFlow::Continue(())
+fn call(args: &mut [FunctionArg], table: &TableDef) -> Result<()> {
+    let key: Vec<&ColumnDef> = table.columns.iter().filter(|column| column.role == ColumnRole::Partition).collect();
+    let named: Vec<Option<String>> = args.iter().map(column_name).collect();
+    if let Some(names) = named.iter().cloned().collect::<Option<Vec<String>>>() {
+        return check_columns(&key, &names);
     }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
+    if args.len() != key.len() {
+        let (required, given) = (key.len(), args.len());
+        let message =
+            format!("Invalid number of arguments in call to function token: {required} required but {given} provided");
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        let [part] = function.name.0.as_slice() else { return ControlFlow::Continue(()) };
-        let is_token = part.as_ident().is_some_and(|name| folded(name) == "token");
-        match &mut function.args {
-            FunctionArguments::List(list) if is_token && self.depth == 0 => match self.call(&mut list.args) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            },
-            _ => ControlFlow::Continue(()),
+    for ((arg, name), column) in args.iter_mut().zip(named).zip(key) {
+        if let (FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)), None) = (arg, name) {
+            *expr = cast(std::mem::replace(expr, Expr::Value(ast::Value::Null.into())), column);
         }
     }
-}
-
-impl Tokens<'_> {
-    fn call(&self, args: &mut [FunctionArg]) -> Result<()> {
-        let key: Vec<&ColumnDef> =
-            self.table.columns.iter().filter(|column| column.role == ColumnRole::Partition).collect();
-        let named: Vec<Option<String>> = args.iter().map(column_name).collect();
-        if let Some(names) = named.iter().cloned().collect::<Option<Vec<String>>>() {
-            return check_columns(&key, &names);
-        }
-        if args.len() != key.len() {
-            let (required, given) = (key.len(), args.len());
-            let message = format!(
-                "Invalid number of arguments in call to function token: {required} required but {given} provided"
-            );
-            return Err(Error::new(ErrorKind::InvalidParameter, message));
-        }
-        for ((arg, name), column) in args.iter_mut().zip(named).zip(key) {
-            if let (FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)), None) = (arg, name) {
-                *expr = cast(std::mem::replace(expr, Expr::Value(ast::Value::Null.into())), column);
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn check_columns(key: &[&ColumnDef], names: &[String]) -> Result<()> {

@@ -130,13 +130,6 @@ pub struct GivenRelation {
     pub batches: Vec<RecordBatch>,
 }
 
-impl QueryContext {
-    /// The given relation of this name; the last of several.
-    pub fn given(&self, name: &str) -> Option<&GivenRelation> {
-        self.given.iter().rev().find(|given| given.name == name)
-    }
-}
-
 /// What one execution of a statement sees. An extension of the session's configuration.
 #[derive(Debug)]
 pub struct StatementContext {

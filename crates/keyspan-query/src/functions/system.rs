@@ -9,6 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
 use crate::context::SettingChange;
+use crate::error::negative_limit;
 use crate::interrupt;
 
 use ColumnType as C;
@@ -29,9 +30,18 @@ fn count<'a>(values: impl Iterator<Item = &'a Value>) -> Result<Value> {
 /// Marks a CTE that is named several times: its number, and whether its rows are to be computed once in any case.
 pub const MARK_OF_SHARED: &str = "shared_rows";
 
+/// A number of rows as it is: 2201W for a negative one.
+pub const ROW_COUNT: &str = "row_count";
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
-    let mut all = vec![Overload::new(MARK_OF_SHARED, &[N, B], C::Boolean, |_, _| Ok(Value::Boolean(true))).volatile()];
+    let mut all = vec![
+        Overload::new(MARK_OF_SHARED, &[N, B], C::Boolean, |_, _| Ok(Value::Boolean(true))).volatile(),
+        Overload::new(ROW_COUNT, &[N], C::BigInt, |_, v| match v[0] {
+            Value::BigInt(..0) => Err(negative_limit()),
+            _ => Ok(v[0].clone()),
+        }),
+    ];
     let counted = |name, code: Code| Overload::new(name, &[Parameter::Any], C::Int, code).variadic().with_nulls();
     all.push(counted("num_nulls", |_, v| count(v.iter().filter(|value| value.is_null()))));
     all.push(counted("num_nonnulls", |_, v| count(v.iter().filter(|value| !value.is_null()))));

@@ -5,8 +5,10 @@ use keyspan_model::{ColumnType as C, Result, Value};
 
 use super::overload::{Call, Overload, Parameter};
 
-/// The number that a variant holds, of whatever type.
+/// The number that a variant holds, of whatever type; NULL for one that no numeric is.
 pub const NUMBER: &str = "variant_number";
+/// The number that a variant holds, to be compared: beyond the numerics, the greatest or the least of them.
+pub const COMPARED: &str = "variant_compared";
 /// The number that a variant holds, as a double.
 pub const DOUBLE: &str = "variant_double";
 /// The text that a variant holds.
@@ -27,6 +29,7 @@ pub fn functions() -> Vec<Overload> {
     vec![
         new("variant_type", &[ANY], C::Text, |_, v| Ok(held(v).map_or(Value::Null, |(_, ty)| Value::Text(ty.name())))),
         new(NUMBER, &[ANY], NUMERIC, number),
+        new(COMPARED, &[ANY], NUMERIC, compared),
         new(DOUBLE, &[ANY], C::Double, number),
         new(TEXT, &[ANY], C::Text, |_, v| Ok(of(v, C::Text))),
         new(BOOLEAN, &[ANY], C::Boolean, |_, v| Ok(of(v, C::Boolean))),
@@ -49,4 +52,27 @@ fn number(call: &Call<'_>, values: &[Value]) -> Result<Value> {
         return Ok(Value::Null);
     }
     Ok(value.clone().cast(call.result).unwrap_or(Value::Null))
+}
+
+/// NaN is more than any number, as in PostgreSQL.
+fn compared(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let greatest = Value::Decimal(10_i128.pow(u32::from(DECIMAL_DIGITS)) - 1, DECIMAL_SCALE);
+    let least = Value::Decimal(1 - 10_i128.pow(u32::from(DECIMAL_DIGITS)), DECIMAL_SCALE);
+    Ok(match (number(call, values)?, held(values)) {
+        (Value::Null, Some((Value::Real(own), _))) => {
+            if *own < 0.0 {
+                least
+            } else {
+                greatest
+            }
+        }
+        (Value::Null, Some((Value::Double(own), _))) => {
+            if *own < 0.0 {
+                least
+            } else {
+                greatest
+            }
+        }
+        (number, _) => number,
+    })
 }

@@ -7,13 +7,10 @@
 //! cume_dist(v)       (rows before v or like it + 1) / (rows + 1)
 //! ```
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr};
 use keyspan_model::{Error, ErrorKind, Result};
-use std::ops::ControlFlow;
 
-use super::subquery::parsed;
+use super::filled::{filled, parsed};
 use crate::syntax::parts_of;
 
 /// Whether an expression is such a call.
@@ -39,7 +36,8 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
     let text = match name.as_str() {
         "rank" => "(1 + count(*) FILTER (WHERE b))",
         "dense_rank" if pairs.len() > 1 => {
-            return Err(Error::not_supported("dense_rank() WITHIN GROUP by several expressions is not supported"));
+            let error = Error::not_supported("dense_rank() WITHIN GROUP by several expressions is not supported");
+            return Err(error.with_hint("Count rows of SELECT DISTINCT … that come before, or write rank()."));
         }
         "dense_rank" => {
             "(1 + count(DISTINCT x) FILTER (WHERE b) + CASE WHEN count(*) FILTER (WHERE (x IS NULL) AND b) > 0 THEN 1 \
@@ -51,16 +49,12 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
         }
         _ => "((count(*) FILTER (WHERE b OR e) + 1)::float8 / (count(*) FILTER (WHERE w) + 1))",
     };
-    let mut counted = parsed(text)?;
     let filter = function.filter.as_deref();
-    let mut fill = Fill {
-        first: pairs.first().map(|(order, _)| order.expr.clone()),
-        before: filtered(filter, before(&pairs)?)?,
-        equal: filtered(filter, equal(&pairs)?)?,
-        all: filtered(filter, parsed("true")?)?,
-    };
-    let _ = VisitMut::visit(&mut counted, &mut fill);
-    Ok(Some(counted))
+    let before = filtered(filter, before(&pairs)?)?;
+    let equal = filtered(filter, equal(&pairs)?)?;
+    let all = filtered(filter, parsed("true")?)?;
+    let first = &pairs[0].0.expr;
+    filled(text, &[("b", &before), ("e", &equal), ("w", &all), ("x", first)]).map(Some)
 }
 
 /// The values of the row, one for each sort expression.
@@ -97,8 +91,7 @@ fn before(pairs: &[(&OrderByExpr, &Expr)]) -> Result<Expr> {
              ELSE x {sign} v END)",
             !nulls_first
         ),
-        &order.expr,
-        value,
+        &[("x", &order.expr), ("v", value)],
     )?;
     if rest.is_empty() {
         return Ok(strictly);
@@ -111,7 +104,7 @@ fn equal(pairs: &[(&OrderByExpr, &Expr)]) -> Result<Expr> {
 }
 
 fn alike(order: &OrderByExpr, value: &Expr) -> Result<Expr> {
-    filled("(x IS NOT DISTINCT FROM v)", &order.expr, value)
+    filled("(x IS NOT DISTINCT FROM v)", &[("x", &order.expr), ("v", value)])
 }
 
 fn filtered(filter: Option<&Expr>, condition: Expr) -> Result<Expr> {
@@ -122,61 +115,9 @@ fn filtered(filter: Option<&Expr>, condition: Expr) -> Result<Expr> {
 }
 
 fn both(left: Expr, right: Expr) -> Result<Expr> {
-    filled("((x) AND (v))", &left, &right)
+    filled("(x AND v)", &[("x", &left), ("v", &right)])
 }
 
 fn either(left: Expr, right: Expr) -> Result<Expr> {
-    filled("((x) OR (v))", &left, &right)
-}
-
-/// An expression of this text over two others.
-fn filled(text: &str, x: &Expr, v: &Expr) -> Result<Expr> {
-    let mut expr = parsed(text)?;
-    let _ = VisitMut::visit(&mut expr, &mut Operands { x, v });
-    Ok(expr)
-}
-
-struct Operands<'a> {
-    x: &'a Expr,
-    v: &'a Expr,
-}
-
-impl VisitorMut for Operands<'_> {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(name) if name.value == "x" => *expr = Expr::Nested(Box::new(self.x.clone())),
-            Expr::Identifier(name) if name.value == "v" => *expr = Expr::Nested(Box::new(self.v.clone())),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Puts the conditions for `b`, `e` and `w`, and the first sort expression for `x`.
-struct Fill {
-    first: Option<Expr>,
-    before: Expr,
-    equal: Expr,
-    all: Expr,
-}
-
-impl VisitorMut for Fill {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Identifier(name) = &*expr else { return ControlFlow::Continue(()) };
-        let part = match name.value.as_str() {
-            "b" => Some(&self.before),
-            "e" => Some(&self.equal),
-            "w" => Some(&self.all),
-            "x" => self.first.as_ref(),
-            _ => None,
-        };
-        if let Some(part) = part.cloned() {
-            *expr = Expr::Nested(Box::new(part));
-        }
-        ControlFlow::Continue(())
-    }
+    filled("(x OR v)", &[("x", &left), ("v", &right)])
 }

@@ -8,12 +8,12 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArguments, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor, VisitMut,
+    self, Expr, FunctionArguments, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::relation::{Fill, ORDINALITY, numbers};
-use super::subquery::parsed;
+use super::filled::filled;
+use super::relation::{ORDINALITY, numbers};
 use crate::functions::json::{ELEMENT_TEXTS, ELEMENTS, KEYS, MEMBER_TEXTS, MEMBERS};
 use crate::syntax::{folded, parts_of};
 
@@ -54,7 +54,7 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
     };
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     match only(&list.args) {
-        Some(value) => filled(&text, value).map(Some),
+        Some(value) => filled(&text, &[("v", value)]).map(Some),
         None => Ok(None),
     }
 }
@@ -64,12 +64,6 @@ fn only(args: &[ast::FunctionArg]) -> Option<&Expr> {
         [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value))] => Some(value),
         _ => None,
     }
-}
-
-fn filled(text: &str, value: &Expr) -> Result<Expr> {
-    let mut expr = parsed(text)?;
-    let _ = expr.visit(&mut Fill { value: value.clone() });
-    Ok(expr)
 }
 
 /// Whether an expression is such a call of one value per row.
@@ -113,7 +107,7 @@ pub fn relation(call: &Expr, numbered: bool, alias: &mut Option<TableAlias>) -> 
         }
         _ => return Ok(None),
     };
-    match filled(&text, value)? {
+    match filled(&text, &[("v", value)])? {
         Expr::Subquery(query) => Ok(Some(query)),
         other => Err(Error::internal(format!("{other} is no subquery"))),
     }

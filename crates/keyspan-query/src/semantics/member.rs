@@ -14,15 +14,15 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Expr as Planned, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, TableFactor, UnaryOperator, Visit, VisitMut, Visitor,
-    VisitorMut,
+    self, Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, TableFactor, UnaryOperator, Visit, Visitor,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::call::{missing, types_of};
 use super::cast::implicit;
-use super::subquery::{Fill, exists, parsed};
-use crate::syntax::{folded, parts_of};
+use super::filled::over;
+use super::subquery::exists;
+use crate::syntax::{change_own, folded, parts_of};
 use crate::types::{Ty, fail, field_type, type_of};
 use crate::types::{common_type, number_rank};
 
@@ -37,11 +37,7 @@ const LOOKED_UP: &str = "
 /// # Errors
 /// None that a user can cause.
 pub fn look_up(query: &mut Query) -> Result<()> {
-    let mut members = Members { depth: 0 };
-    let mut visit = |expr: &mut Expr| match VisitMut::visit(expr, &mut members) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    };
+    let visit = |expr: &mut Expr| change_own(expr, computed);
     if let Some(ast::OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by {
         orders.iter_mut().try_for_each(|order| visit(&mut order.expr))?;
     }
@@ -71,43 +67,19 @@ pub fn look_up(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-struct Members {
-    depth: usize,
-}
-
-impl VisitorMut for Members {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        ControlFlow::Continue(())
+/// EXISTS and IN as values that are computed.
+fn computed(expr: &mut Expr) -> Result<()> {
+    if let Some(counted) = exists(expr) {
+        *expr = counted;
     }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
+    let Expr::InSubquery { expr: value, subquery, negated } = &*expr else { return Ok(()) };
+    // A tuple has no list to be looked up in; another row of the outer query would have another list.
+    if matches!(value.as_ref(), Expr::Tuple(_)) || names_outer_tables(subquery) {
+        return Ok(());
     }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let (0, Some(counted)) = (self.depth, exists(expr)) {
-            *expr = counted;
-        }
-        let (0, Expr::InSubquery { expr: value, subquery, negated }) = (self.depth, &*expr) else {
-            return ControlFlow::Continue(());
-        };
-        // A tuple has no list to be looked up in; another row of the outer query would have another list.
-        if matches!(value.as_ref(), Expr::Tuple(_)) || names_outer_tables(subquery) {
-            return ControlFlow::Continue(());
-        }
-        let mut found = match parsed(LOOKED_UP) {
-            Ok(found) => found,
-            Err(error) => return ControlFlow::Break(error),
-        };
-        let _ = VisitMut::visit(&mut found, &mut Fill { value, query: subquery });
-        let found = Box::new(Expr::Nested(Box::new(found)));
-        *expr = if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: found } } else { *found };
-        ControlFlow::Continue(())
-    }
+    let found = Box::new(Expr::Nested(Box::new(over(LOOKED_UP, subquery, &[("x", value)])?)));
+    *expr = if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: found } } else { *found };
+    Ok(())
 }
 
 /// Whether a query names, with a qualifier, a column of a table that is not its own.

@@ -38,6 +38,7 @@ mod array;
 mod call;
 mod cast;
 mod correct;
+mod filled;
 mod frame;
 mod hypothetical;
 mod json_rows;
@@ -82,11 +83,12 @@ use datafusion::sql::sqlparser::ast::{self, VisitMut};
 use keyspan_model::Result;
 
 pub use correct::corrected;
+pub(crate) use filled::parsed;
 pub use label::label;
 pub use mark::merged as merged_column;
 pub use nested::json_of_nested;
 pub use nested_types::TypeNames;
-pub(crate) use subquery::{expand, parsed};
+pub(crate) use subquery::expand;
 pub use union::UnionRelation;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).

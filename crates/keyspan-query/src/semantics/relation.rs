@@ -13,13 +13,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArguments, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor, VisitMut,
-    VisitorMut,
+    self, Expr, FunctionArg, FunctionArguments, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor,
 };
 use keyspan_model::{Error, Result};
 
+use super::filled::{filled, parsed};
 use super::json_rows;
-use super::subquery::parsed;
 use crate::family::{ARGUMENTS, CELLS, HISTORY};
 use crate::functions::expand::NUMBERED;
 use crate::functions::pattern::{MATCHES, SPLIT};
@@ -89,13 +88,11 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
     let expands = schema.as_deref() == Some(EXPAND.0) && function == EXPAND.1;
     let shown = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());
     let text = if expands { "(SELECT (e).x AS x, (e).n AS n FROM (SELECT v AS e) AS e)" } else { "(SELECT v AS c)" };
-    let Expr::Subquery(mut subquery) = parsed(text)? else { return Ok(()) };
     let lists = lists_of(&value, &function);
     let value = series(&value).unwrap_or(value);
+    let Expr::Subquery(mut subquery) = filled(text, &[("v", &value)])? else { return Ok(()) };
     if !expands {
         columns(&mut subquery, &shown, value, lists, numbered)?;
-    } else {
-        let _ = subquery.visit(&mut Fill { value });
     }
     let mut alias = alias.take().unwrap_or(TableAlias { explicit: true, name: shown, columns: Vec::new(), at: None });
     if numbered && alias.columns.len() == 1 {
@@ -197,11 +194,7 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
     };
     if numbered {
         let numbers = match lists.first() {
-            Some(list) => {
-                let mut numbers = parsed(&numbers("v"))?;
-                let _ = numbers.visit(&mut Fill { value: list.clone() });
-                numbers
-            }
+            Some(list) => filled(&numbers("v"), &[("v", list)])?,
             None => parsed("1::bigint")?,
         };
         items.push((numbers, Ident::new(ORDINALITY)));
@@ -244,21 +237,4 @@ fn written(name: &ast::ObjectName, args: &[FunctionArg]) -> Expr {
         }
     }
     value
-}
-
-/// Puts the call in the place of `v`.
-pub(super) struct Fill {
-    /// The call.
-    pub(super) value: Expr,
-}
-
-impl VisitorMut for Fill {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Identifier(name) if name.value == "v" && name.quote_style.is_none()) {
-            *expr = self.value.clone();
-        }
-        ControlFlow::Continue(())
-    }
 }

@@ -1,4 +1,5 @@
-//! `(a, b) IN (SELECT x, y …)`, which DataFusion does not plan: as EXISTS.
+//! IN over a subquery as EXISTS: of rows, `(a, b) IN (SELECT x, y …)`, which DataFusion does not plan, and of values
+//! where its plan forgets what is unknown.
 //!
 //! ```text
 //! WHERE (a, b) IN (q)        EXISTS (SELECT 1 FROM q WHERE a = q.x AND b = q.y)
@@ -9,14 +10,14 @@
 //! So is `x IN (SELECT y …)` of one value where it matters that it is unknown and not false: `(x NOT IN (q)) IS NULL`,
 //! `NOT (x IN (q) AND …)`. There DataFusion's join forgets it.
 
-use std::ops::ControlFlow;
-
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator,
 };
-use keyspan_model::{Error, Result};
+use keyspan_model::{Error, ErrorKind, Result};
 
-use super::subquery::{derived, parsed};
+use super::filled::parsed;
+use super::subquery::derived;
+use crate::syntax::{QUERY, change_own};
 
 /// Changes the conditions that a WHERE or HAVING is made of, where only what is true counts.
 ///
@@ -39,10 +40,7 @@ fn true_or_not(expr: &mut Expr) -> Result<()> {
         Expr::Nested(inner) => true_or_not(inner),
         Expr::InSubquery { .. } => Ok(()),
         Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } if is_member(inner) => Ok(()),
-        other => match VisitMut::visit(other, &mut Answered { depth: 0 }) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        },
+        other => change_own(other, answer),
     }
 }
 
@@ -53,34 +51,12 @@ fn is_member(expr: &Expr) -> bool {
     }
 }
 
-/// Gives every IN of one query all three answers.
-struct Answered {
-    depth: usize,
-}
-
-impl VisitorMut for Answered {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        ControlFlow::Continue(())
+/// IN with all three answers; leaves anything else.
+fn answer(expr: &mut Expr) -> Result<()> {
+    if let Expr::InSubquery { expr: value, subquery, negated } = &*expr {
+        *expr = answered(value, subquery, *negated)?;
     }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let (0, Expr::InSubquery { expr: value, subquery, negated }) = (self.depth, &*expr) else {
-            return ControlFlow::Continue(());
-        };
-        match answered(value, subquery, *negated) {
-            Ok(answered) => *expr = answered,
-            Err(error) => return ControlFlow::Break(error),
-        }
-        ControlFlow::Continue(())
-    }
+    Ok(())
 }
 
 fn condition(expr: &mut Expr) -> Result<()> {
@@ -91,7 +67,8 @@ fn condition(expr: &mut Expr) -> Result<()> {
         }
         Expr::Nested(inner) => condition(inner),
         Expr::InSubquery { expr: value, subquery, negated } => {
-            if let (Expr::Tuple(_), Some(equal)) = (value.as_ref(), equal(value)) {
+            if matches!(value.as_ref(), Expr::Tuple(_)) {
+                let equal = equal(value)?;
                 let found = if *negated { Expr::IsNotFalse(Box::new(equal)) } else { equal };
                 *expr = exists(subquery, value, found, *negated)?;
             }
@@ -114,7 +91,7 @@ pub fn anywhere(expr: &Expr) -> Result<Option<Expr>> {
 }
 
 fn answered(value: &Expr, subquery: &Query, negated: bool) -> Result<Expr> {
-    let Some(equal) = equal(value) else { return Err(Error::internal("a row without values")) };
+    let equal = equal(value)?;
     let answers = if negated { "false WHEN u THEN NULL ELSE true" } else { "true WHEN u THEN NULL ELSE false" };
     let mut case = parsed(&format!("CASE WHEN e THEN {answers} END"))?;
     if let Expr::Case { conditions, .. } = &mut case
@@ -144,11 +121,11 @@ fn parts_of(value: &Expr) -> &[Expr] {
     }
 }
 
-/// The query's name, which no table of an enclosing query has.
-const QUERY: &str = "\u{1}q";
-
 /// Whether all parts of a row equal the query's columns.
-fn equal(value: &Expr) -> Option<Expr> {
+///
+/// # Errors
+/// 42601 for an empty row.
+fn equal(value: &Expr) -> Result<Expr> {
     let parts = parts_of(value);
     let pairs = parts.iter().enumerate().map(|(place, part)| Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(part.clone()))),
@@ -159,7 +136,8 @@ fn equal(value: &Expr) -> Option<Expr> {
         ])),
     });
     let both = |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) };
-    pairs.reduce(both).map(|equal| Expr::Nested(Box::new(equal)))
+    let equal = pairs.reduce(both).ok_or_else(|| Error::new(ErrorKind::Syntax, "a row in IN has no values"))?;
+    Ok(Expr::Nested(Box::new(equal)))
 }
 
 fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result<Expr> {

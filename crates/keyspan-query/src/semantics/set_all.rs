@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{Error, Result};
 
-use super::subquery::{derived, parsed};
+use super::filled::parsed;
+use super::subquery::derived;
 
 /// The row's number among its equals.
 const NUMBER: &str = "\u{1}number";

@@ -20,10 +20,9 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor,
     Value, VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
+use super::filled::{over, parsed};
 use super::{hypothetical, json_rows, like_any, member, recursive, relation, row_member, set_all, ties, user, with};
 use crate::asof;
 use crate::pg_catalog;
@@ -68,7 +67,6 @@ impl VisitorMut for Expander {
         }
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
-            table_as_select(body);
             if let Err(error) = set_all::numbered(body) {
                 return ControlFlow::Break(error);
             }
@@ -147,16 +145,6 @@ impl VisitorMut for Expander {
     }
 }
 
-/// `TABLE t` as SELECT * FROM t.
-fn table_as_select(body: &mut SetExpr) {
-    let SetExpr::Table(table) = body else { return };
-    let parts = [table.schema_name.as_ref(), table.table_name.as_ref()].into_iter().flatten();
-    let name = parts.map(|part| part.as_str()).collect::<Vec<_>>().join(".");
-    if let Ok(Expr::Subquery(query)) = parsed(&format!("(SELECT * FROM {name})")) {
-        *body = *query.body;
-    }
-}
-
 /// The query of an expression as a relation, if it is a set operation: types of relations are settled.
 fn as_relation(query: &mut Query) -> ControlFlow<Error> {
     let mut body = query.body.as_ref();
@@ -179,12 +167,6 @@ fn as_relation(query: &mut Query) -> ControlFlow<Error> {
         Ok(other) => ControlFlow::Break(Error::internal(format!("{other} is no subquery"))),
         Err(error) => ControlFlow::Break(error),
     }
-}
-
-/// An expression from its text.
-pub fn parsed(text: &str) -> Result<Expr> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| Error::internal(format!("{text}: {error}")))
 }
 
 /// A query as the relation `q`, its columns named so.
@@ -221,7 +203,8 @@ fn name_column(factor: &mut TableFactor) {
 fn fetch(query: &mut Query) -> Result<()> {
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
     if fetch.percent {
-        return Err(Error::not_supported("FETCH FIRST … PERCENT is not supported"));
+        let error = Error::not_supported("FETCH FIRST … PERCENT is not supported");
+        return Err(error.with_hint("Number the rows: … WHERE percent_rank() OVER (ORDER BY …) in a subquery."));
     }
     let rows = fetch.quantity.unwrap_or_else(|| number("1"));
     if fetch.with_ties {
@@ -356,9 +339,7 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
         }
     };
     let text = text.replace("x op", &format!("x {op}"));
-    let mut expanded = parsed(&text)?;
-    let _ = expanded.visit(&mut Fill { value: left, query });
-    Ok(Some(expanded))
+    over(&text, query, &[("x", left)]).map(Some)
 }
 
 /// Whether [`collected`] changes an expression.
@@ -376,32 +357,5 @@ fn collected(expr: &Expr) -> Result<Option<Expr>> {
     if pg_catalog::lists_policies(query) {
         return parsed("'{}'::text[]").map(Some);
     }
-    let mut list = parsed("coalesce((SELECT array_agg(c) FROM q), '{}')")?;
-    let _ = list.visit(&mut Fill { value: &Expr::Value(Value::Null.into()), query });
-    Ok(Some(list))
-}
-
-/// Puts the value for `x` and the subquery, its column named `c`, for `q`.
-pub(super) struct Fill<'a> {
-    pub(super) value: &'a Expr,
-    pub(super) query: &'a Query,
-}
-
-impl VisitorMut for Fill<'_> {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if matches!(expr, Expr::Identifier(name) if name.value == "x") {
-            *expr = Expr::Nested(Box::new(self.value.clone()));
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        let TableFactor::Table { name, .. } = factor else { return ControlFlow::Continue(()) };
-        if parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == "q") {
-            *factor = derived(self.query, &["c"]);
-        }
-        ControlFlow::Continue(())
-    }
+    over("coalesce((SELECT array_agg(c) FROM q), '{}')", query, &[]).map(Some)
 }

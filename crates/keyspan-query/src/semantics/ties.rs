@@ -11,12 +11,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
+use crate::functions::ROW_COUNT;
 use crate::syntax::{call, folded};
 
 /// Keeps the first `rows` rows of the query after its OFFSET, and those that are like the last of them.
 ///
 /// # Errors
-/// 42601 without ORDER BY; 0A000 for set operations and DISTINCT.
+/// 42601 without ORDER BY; 0A000 for set operations and DISTINCT; when it runs, 2201W for a negative number.
 pub fn kept(query: &mut Query, rows: Expr) -> Result<()> {
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {
         return Err(Error::new(ErrorKind::Syntax, "WITH TIES cannot be specified without ORDER BY clause"));
@@ -40,7 +41,8 @@ pub fn kept(query: &mut Query, rows: Expr) -> Result<()> {
     }
     let by = orders.iter().map(|order| by_expression(order, select)).collect::<Result<Vec<_>>>()?;
     // No row is like the last one of none.
-    let some = compared(rows, BinaryOperator::Gt, Expr::Value(Value::Number("0".into(), false).into()));
+    let some =
+        compared(call(ROW_COUNT, vec![rows]), BinaryOperator::Gt, Expr::Value(Value::Number("0".into(), false).into()));
     let ranked = compared(rank(by), BinaryOperator::LtEq, last);
     select.qualify = Some(compared(ranked, BinaryOperator::And, some));
     Ok(())

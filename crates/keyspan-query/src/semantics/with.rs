@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, CteAsMaterialized, Expr, Query, SetExpr};
 use keyspan_model::Result;
 
-use super::subquery::{derived, parsed};
+use super::filled::parsed;
+use super::subquery::derived;
 use crate::functions::MARK_OF_SHARED;
 use crate::syntax::{folded, parts_of};
 

@@ -1,12 +1,17 @@
 //! Names, keywords and calls in the tree of a statement, for all that changes or reads it.
 
 mod keywords;
+mod own;
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
 };
 
 pub use keywords::{Keyword, keywords, quote_ident};
+pub use own::change_own;
+
+/// The name of a subquery that is made, which no table of an enclosing query has.
+pub const QUERY: &str = "\u{1}q";
 
 /// A name as it is looked up: folded to lower case unless quoted.
 pub fn folded(name: &Ident) -> String {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::{AlterType, AlterTypeAction, CreateTable, CreateType, Drop, ObjectName};
+use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{
     Catalog, ColumnType, Error, ErrorKind, Nested, Object, Result, TableDef, TableId, TypeField, TypeName, UserType,
     nearest,
@@ -240,10 +241,14 @@ fn resolved(catalog: &Catalog, keyspace: &str, ty: ColumnType) -> Result<ColumnT
         let own = name.keyspace.as_deref().unwrap_or(keyspace);
         match catalog.user_type(own, &name.name) {
             Some(found) => Ok(ColumnType::nested(Nested::User((**found).clone()))),
+            None if is_temporary(keyspace) && catalog.types.values().any(|known| known.name == name.name) => {
+                Err(in_temporary(&name.name))
+            }
             None => Err(catalog.undefined_type(name)),
         }
     })?;
     let foreign = |part: ColumnType| match part.as_nested() {
+        Some(Nested::User(user)) if is_temporary(keyspace) => Err(in_temporary(&user.name)),
         Some(Nested::User(user)) if user.keyspace != keyspace => Err(Error::new(
             ErrorKind::InvalidTableDefinition,
             format!(
@@ -257,10 +262,17 @@ fn resolved(catalog: &Catalog, keyspace: &str, ty: ColumnType) -> Result<ColumnT
     resolved.rebuilt(&foreign)
 }
 
+/// A user type belongs to its keyspace, and there are none in that of a session.
+fn in_temporary(name: &str) -> Error {
+    Error::not_supported(format!("user type \"{name}\" in a temporary table is not supported"))
+        .with_hint("Write frozen<tuple<…>>, or a column for each field.")
+}
+
 /// Resolves the names of user types in a table's columns.
 ///
 /// # Errors
-/// 42704 for one that there is not, 42P16 for one of another keyspace, and for what cannot be in a key.
+/// 42704 for one that there is not, 42P16 for one of another keyspace, and for what cannot be in a key; 0A000 in a
+/// temporary table.
 pub(super) fn settle(catalog: &Catalog, table: &mut TableDef) -> Result<()> {
     let keyspace = table.keyspace.clone();
     for ty in table.types_mut().filter(|ty| !ty.is_scalar()) {

@@ -1,5 +1,6 @@
 //! A statement's way: parsed, prepared, and routed to its family.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -203,60 +204,66 @@ impl Session {
     async fn route(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let context = &mut self.context;
         match prepared.statement() {
-            Statement::CreateKeyspace(statement) => ddl::keyspace::create(context, statement).await,
-            Statement::AlterKeyspace(statement) => ddl::keyspace::alter(context, statement).await,
-            Statement::CreateTable(statement) => ddl::table::create(context, statement).await,
-            Statement::CreateTableAs(statement) => ddl::create_as::run(context, statement, parameters).await,
-            Statement::CreateView(statement) => ddl::view::create(context, statement).await,
-            Statement::AlterTable(statement) => ddl::alter::run(context, statement).await,
-            Statement::Drop(statement) => ddl::drop::run(context, statement).await,
-            Statement::Truncate(statement) => ddl::drop::truncate(context, statement).await,
-            Statement::CreateIndex(statement) => ddl::index::create(context, statement).await,
-            Statement::Comment(statement) => ddl::comment::run(context, statement).await,
-            Statement::CreateType(statement) => ddl::user_type::create(context, statement).await,
-            Statement::AlterType(statement) => ddl::user_type::alter(context, statement).await,
-            Statement::CreateSequence(statement) => ddl::sequence::create(context, statement).await,
-            Statement::AlterSequence(statement) => ddl::sequence::alter(context, statement).await,
-            Statement::CreateRole(statement) => ddl::role::create(context, statement).await,
-            Statement::AlterRole(statement) => ddl::role::alter(context, statement).await,
-            Statement::DropRole(statement) => ddl::role::drop(context, statement).await,
-            Statement::GrantRoles(statement) => ddl::grant::roles(context, statement).await,
-            Statement::GrantRights(statement) => ddl::grant::rights(context, statement).await,
-            Statement::Insert(statement) => dml::insert::run(context, statement, parameters).await,
-            Statement::Update(statement) => dml::update::run(context, statement, parameters).await,
-            Statement::Delete(statement) => dml::delete::run(context, statement, parameters).await,
-            Statement::Merge(statement) => Box::pin(self.merge(statement, parameters)).await,
-            Statement::With(statement) => Box::pin(self.with(statement, prepared, parameters)).await,
-            Statement::Query(_) => Box::pin(select::run(context, prepared, parameters)).await,
+            Statement::CreateKeyspace(statement) => on_heap(move || ddl::keyspace::create(context, statement)).await,
+            Statement::AlterKeyspace(statement) => on_heap(move || ddl::keyspace::alter(context, statement)).await,
+            Statement::CreateTable(statement) => on_heap(move || ddl::table::create(context, statement)).await,
+            Statement::CreateTableAs(statement) => {
+                on_heap(move || ddl::create_as::run(context, statement, parameters)).await
+            }
+            Statement::CreateView(statement) => on_heap(move || ddl::view::create(context, statement)).await,
+            Statement::AlterTable(statement) => on_heap(move || ddl::alter::run(context, statement)).await,
+            Statement::Drop(statement) => on_heap(move || ddl::drop::run(context, statement)).await,
+            Statement::Truncate(statement) => on_heap(move || ddl::drop::truncate(context, statement)).await,
+            Statement::CreateIndex(statement) => on_heap(move || ddl::index::create(context, statement)).await,
+            Statement::Comment(statement) => on_heap(move || ddl::comment::run(context, statement)).await,
+            Statement::CreateType(statement) => on_heap(move || ddl::user_type::create(context, statement)).await,
+            Statement::AlterType(statement) => on_heap(move || ddl::user_type::alter(context, statement)).await,
+            Statement::CreateSequence(statement) => on_heap(move || ddl::sequence::create(context, statement)).await,
+            Statement::AlterSequence(statement) => on_heap(move || ddl::sequence::alter(context, statement)).await,
+            Statement::CreateRole(statement) => on_heap(move || ddl::role::create(context, statement)).await,
+            Statement::AlterRole(statement) => on_heap(move || ddl::role::alter(context, statement)).await,
+            Statement::DropRole(statement) => on_heap(move || ddl::role::drop(context, statement)).await,
+            Statement::GrantRoles(statement) => on_heap(move || ddl::grant::roles(context, statement)).await,
+            Statement::GrantRights(statement) => on_heap(move || ddl::grant::rights(context, statement)).await,
+            Statement::Insert(statement) => on_heap(move || dml::insert::run(context, statement, parameters)).await,
+            Statement::Update(statement) => on_heap(move || dml::update::run(context, statement, parameters)).await,
+            Statement::Delete(statement) => on_heap(move || dml::delete::run(context, statement, parameters)).await,
+            Statement::Merge(statement) => on_heap(move || self.merge(statement, parameters)).await,
+            Statement::With(statement) => on_heap(move || self.with(statement, prepared, parameters)).await,
+            Statement::Query(_) => on_heap(move || select::run(context, prepared, parameters)).await,
             Statement::Hbase(_) => Err(Error::internal("a command that was not translated")),
-            Statement::Explain(statement) => self.explain(statement, prepared, parameters).await,
+            Statement::Explain(statement) => on_heap(move || self.explain(statement, prepared, parameters)).await,
             Statement::Show(statement) => show::run(context, statement),
             Statement::Describe(statement) => show::describe(context, statement),
             Statement::Use(keyspace) => set::use_keyspace(context, keyspace),
             Statement::Set(statement) => set::set(context, statement),
             Statement::Reset(name) => set::reset(context, name.as_deref()),
-            Statement::Discard(what) => self.discard(*what).await,
+            Statement::Discard(what) => on_heap(move || self.discard(*what)).await,
             Statement::SetTransaction(statement) => transaction_control::set(context, statement),
             Statement::Begin(modes) => transaction_control::begin(context, *modes),
             Statement::BeginBatch(statement) => transaction_control::begin_batch(context, statement, parameters),
-            Statement::ApplyBatch => transaction_control::apply_batch(context, prepared.schema.as_ref()).await,
-            Statement::Commit(end) => transaction_control::commit(context, end.chain).await,
+            Statement::ApplyBatch => {
+                on_heap(move || transaction_control::apply_batch(context, prepared.schema.as_ref())).await
+            }
+            Statement::Commit(end) => on_heap(move || transaction_control::commit(context, end.chain)).await,
             Statement::Rollback(end) => transaction_control::rollback(context, end.chain),
             Statement::Savepoint(name) => transaction_control::savepoint(context, name),
             Statement::Release(name) => transaction_control::release(context, name),
             Statement::RollbackTo(name) => transaction_control::rollback_to(context, name),
-            Statement::Prepare(statement) => self.prepare_named(statement).await,
-            Statement::Execute(statement) => self.execute_named(statement, parameters).await,
+            Statement::Prepare(statement) => on_heap(move || self.prepare_named(statement)).await,
+            Statement::Execute(statement) => on_heap(move || self.execute_named(statement, parameters)).await,
             Statement::Deallocate(name) => self.deallocate(name.as_deref()),
-            Statement::DeclareCursor(statement) => cursor_control::declare(context, statement, parameters).await,
-            Statement::Fetch(statement) => cursor_control::fetch(context, statement).await,
+            Statement::DeclareCursor(statement) => {
+                on_heap(move || cursor_control::declare(context, statement, parameters)).await
+            }
+            Statement::Fetch(statement) => on_heap(move || cursor_control::fetch(context, statement)).await,
             Statement::Close(name) => cursor_control::close(context, name.as_deref()),
-            Statement::Copy(statement) => copy::statement::run(context, statement, parameters).await,
+            Statement::Copy(statement) => on_heap(move || copy::statement::run(context, statement, parameters)).await,
             Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
                 maintain::channel(context, prepared.statement())
             }
-            Statement::Advise(tables) => advice::run(context, tables).await,
-            Statement::Maintain(statement) => maintain::run(context, statement).await,
+            Statement::Advise(tables) => on_heap(move || advice::run(context, tables)).await,
+            Statement::Maintain(statement) => on_heap(move || maintain::run(context, statement)).await,
         }
     }
 
@@ -280,4 +287,11 @@ impl Session {
         }
         Ok(outcome)
     }
+}
+
+/// A future on the heap. It is made in here: in the frame of [`Session::route`] there would be room for one of each kind,
+/// and statements run within others.
+#[inline(never)]
+fn on_heap<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
 }
