@@ -58,21 +58,10 @@ fn number(call: &Call<'_>, values: &[Value]) -> Result<Value> {
 fn compared(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let greatest = Value::Decimal(10_i128.pow(u32::from(DECIMAL_DIGITS)) - 1, DECIMAL_SCALE);
     let least = Value::Decimal(1 - 10_i128.pow(u32::from(DECIMAL_DIGITS)), DECIMAL_SCALE);
+    let beyond = |is_less: bool| if is_less { least } else { greatest };
     Ok(match (number(call, values)?, held(values)) {
-        (Value::Null, Some((Value::Real(own), _))) => {
-            if *own < 0.0 {
-                least
-            } else {
-                greatest
-            }
-        }
-        (Value::Null, Some((Value::Double(own), _))) => {
-            if *own < 0.0 {
-                least
-            } else {
-                greatest
-            }
-        }
+        (Value::Null, Some((Value::Real(own), _))) => beyond(*own < 0.0),
+        (Value::Null, Some((Value::Double(own), _))) => beyond(*own < 0.0),
         (number, _) => number,
     })
 }

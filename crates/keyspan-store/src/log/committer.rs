@@ -153,7 +153,7 @@ impl CommitLog {
         self.shared.work.notify_one();
     }
 
-    /// Answers when everything that was pushed so far is durable.
+    /// Answers when everything that was pushed so far is durable: [`CommitLog::wait`] for who must not block.
     pub fn synced(&self) -> oneshot::Receiver<Result<()>> {
         let (answer, synced) = oneshot::channel();
         let mut state = self.shared.state.lock();

@@ -397,6 +397,26 @@ fn waiting_commits_share_a_sync() {
 }
 
 #[test]
+fn who_waits_for_the_log_writes_nothing() {
+    let disk = Disk::default();
+    let broken = disk.broken.clone();
+    let log = start(Arc::new(disk), 0, Vec::new(), 1 << 20);
+    let synced = |log: &CommitLog| log.synced().blocking_recv().expect("an answer");
+    synced(&log).expect("nothing waits");
+    assert_eq!(log.durable(), 0);
+    log.push(Commit { record: record(1, 10), relaxed: true, answer: None });
+    synced(&log).expect("syncs");
+    assert_eq!(log.durable(), 1);
+    broken.store(true, Ordering::SeqCst);
+    log.push(Commit { record: record(2, 10), relaxed: true, answer: None });
+    assert_eq!(synced(&log).expect_err("no disk").kind, ErrorKind::LogPoisoned);
+    assert_eq!(synced(&log).expect_err("poisoned").kind, ErrorKind::LogPoisoned);
+    let log = start(Arc::new(MemoryFiles::new()), 0, Vec::new(), 1 << 20);
+    log.close().expect("closes");
+    assert_eq!(synced(&log).expect_err("closed").kind, ErrorKind::Shutdown);
+}
+
+#[test]
 fn a_failed_sync_poisons_the_log_and_is_not_tried_again() {
     let disk = Disk::default();
     let (syncs, broken) = (disk.syncs.clone(), disk.broken.clone());
