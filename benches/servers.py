@@ -6,9 +6,10 @@ import time
 import psycopg
 
 
-def started(program, data, port):
+def started(program, data, port, memory=None):
     """A server over a directory, and a connection to it whose zone is UTC."""
     command = [program, "serve", "--data", data, "--listen", f"127.0.0.1:{port}"]
+    command += ["--memory", memory] if memory else []
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for _ in range(600):
         try:

@@ -12,6 +12,11 @@ use keyspan_model::nearest;
 use toml::de::{DeTable, DeValue};
 
 use crate::failure::{Failure, Result};
+use crate::machine;
+
+/// Bytes of memory where the system does not tell how much there is, and the least that is taken by itself.
+const MEMORY_UNKNOWN: u64 = 1 << 30;
+const LEAST_MEMORY: u64 = 64 << 20;
 
 /// A setting of the server.
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub enum Origin {
     File(usize),
     /// Nobody has said it.
     Default,
+    /// Nobody has said it, and it follows the memory of the machine or of the control group.
+    Machine,
 }
 
 /// What a server is told.
@@ -71,7 +78,8 @@ pub struct ServerArguments {
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// Memory for memtables, decoded blocks and queries together, such as 2GB. The process takes more: up to
-    /// 400 MB in what was measured. [env: KEYSPAN_MEMORY]
+    /// 400 MB in what was measured. [default: a quarter of the machine's, or of the control group's limit]
+    /// [env: KEYSPAN_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = checked_size)]
     memory: Option<String>,
     /// The server's certificate (PEM), for TLS; read again on SIGHUP. [env: KEYSPAN_TLS_CERT]
@@ -155,7 +163,8 @@ impl Config {
                 .map(|value| (value, Origin::Flag))
                 .or_else(|| variable.map(|value| (value, Origin::Environment)))
                 .or_else(|| in_file.get(name).map(|(value, line)| (value.clone(), Origin::File(*line))))
-                .or_else(|| default.map(|value| (value.to_string(), Origin::Default)));
+                .or_else(|| default.map(|value| (value.to_string(), Origin::Default)))
+                .or_else(|| (*name == "memory").then(|| (quarter_of_memory(), Origin::Machine)));
             if let Some(value) = value {
                 values.insert(*name, value);
             }
@@ -197,17 +206,20 @@ impl Config {
 
     /// Each setting with its value and where it comes from.
     pub fn rows(&self) -> Vec<[String; 3]> {
-        let row = |setting: &Setting| match self.values.get(setting.name) {
-            Some((value, origin)) => [setting.name.to_string(), value.clone(), self.origin(setting.name, origin)],
-            None => [setting.name.to_string(), String::new(), "not set".to_string()],
+        let row = |setting: &Setting| {
+            let value = self.get(setting.name).unwrap_or_default().to_string();
+            [setting.name.to_string(), value, self.origin_of(setting.name)]
         };
         SETTINGS.iter().map(row).collect()
     }
 
-    fn origin(&self, name: &str, origin: &Origin) -> String {
-        match origin {
-            Origin::Default => "default".to_string(),
-            other => self.place(name, other).trim_end_matches(&format!(", {name}")).to_string(),
+    /// Where a value comes from.
+    pub fn origin_of(&self, name: &str) -> String {
+        match self.values.get(name).map(|(_, origin)| origin) {
+            None => "not set".to_string(),
+            Some(Origin::Default) => "default".to_string(),
+            Some(Origin::Machine) => "a quarter of the memory there is".to_string(),
+            Some(said) => self.place(name, said).trim_end_matches(&format!(", {name}")).to_string(),
         }
     }
 }
@@ -254,6 +266,12 @@ fn parse(text: &str) -> Result<BTreeMap<&'static str, (String, usize)>> {
     Ok(values)
 }
 
+/// Memory where nobody has said how much: leaves most of a machine to others.
+fn quarter_of_memory() -> String {
+    let bytes = machine::memory().map_or(MEMORY_UNKNOWN, |all| all / 4).max(LEAST_MEMORY);
+    format!("{}MB", bytes >> 20)
+}
+
 /// Bytes of a text such as `512MB`, `2GiB`; a number alone is no size.
 pub fn parse_bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
@@ -295,6 +313,8 @@ mod tests {
         assert_eq!((config.get("listen"), config.get("hba")), (Some("127.0.0.1:5433"), None));
         let unset = Config::read(None, &[], &|_| Some(String::new())).expect("a config");
         assert_eq!((unset.get("data"), unset.get("log")), (None, Some("info")));
+        let memory = unset.parsed("memory", parse_bytes).expect("a size").expect("follows the machine");
+        assert!(memory >= 64 << 20 && unset.to_string().contains("a quarter of the memory there is"), "{unset}");
         let shown = config.to_string();
         let file = format!("data             /d              {}, line 2\n", path.display());
         assert!(shown.starts_with(&file) && shown.contains("KEYSPAN_MEMORY") && shown.contains("--log"), "{shown}");

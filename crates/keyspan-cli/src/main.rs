@@ -19,6 +19,7 @@ mod infer;
 mod input;
 mod json_text;
 mod look;
+mod machine;
 mod metrics;
 mod open;
 mod output;

@@ -7,7 +7,7 @@ use keyspan::{Database, Options};
 use tokio::runtime::Runtime;
 
 use crate::client::{Client, Embedded, Remote};
-use crate::config::Config;
+use crate::config::{Config, parse_bytes};
 use crate::failure::{Failure, Result};
 
 /// Which database a subcommand works on.
@@ -61,7 +61,7 @@ impl Place {
     pub fn open(&self, runtime: &Runtime) -> Result<Client> {
         match self.found()? {
             Found::Data(data) => {
-                let embedded = Embedded::new(database(&data, Options::default())?);
+                let embedded = Embedded::new(database(&data, options(&Config::without_flags()?)?)?);
                 Ok(Client::Embedded(Box::new(embedded.at(&data))))
             }
             Found::Url(url) => Ok(Client::Remote(Box::new(runtime.block_on(Remote::connect(&url))?))),
@@ -74,13 +74,17 @@ pub fn database(data: &Path, options: Options) -> Result<Database> {
     Database::open_with(data, options).map_err(Failure::from)
 }
 
-/// Divides the memory a database may use among memtables, decoded blocks and queries.
-pub fn options_within(memory: Option<usize>) -> Options {
+/// Bytes beyond which memtables gain nothing: what they hold is in the log, which has a limit of its own.
+const MOST_IN_MEMTABLES: usize = 256 << 20;
+
+/// Divides the memory that a database may use: half for queries, up to a quarter for memtables, the rest for decoded
+/// blocks.
+pub fn options(config: &Config) -> Result<Options> {
     let mut options = Options::default();
-    if let Some(memory) = memory {
-        options.store.memory_budget = memory / 4;
-        options.store.cache_budget = memory / 4;
+    if let Some(memory) = config.parsed("memory", parse_bytes)? {
         options.query.memory_limit = memory / 2;
+        options.store.memory_budget = (memory / 4).min(MOST_IN_MEMTABLES);
+        options.store.cache_budget = memory - options.query.memory_limit - options.store.memory_budget;
     }
-    options
+    Ok(options)
 }

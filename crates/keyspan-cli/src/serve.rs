@@ -49,8 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     log_as(config.get("log").unwrap_or("info"))?;
     let runtime = open::runtime()?;
     let _within = runtime.enter();
-    let memory = config.parsed("memory", parse_bytes)?;
-    let database = open::database(&data, open::options_within(memory))?;
+    tracing::info!("memory: {} ({})", config.get("memory").unwrap_or_default(), config.origin_of("memory"));
+    let database = open::database(&data, open::options(&config)?)?;
     let served = runtime.block_on(listen_and_serve(&database, &arguments.server, config));
     let closed = database.close().map_err(Failure::from);
     served.and(closed)

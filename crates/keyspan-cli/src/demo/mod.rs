@@ -10,11 +10,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use keyspan::{Database, ErrorKind, Options, Statement};
+use keyspan::{Database, ErrorKind, Statement};
 use keyspan_pg::{Server, ServerOptions};
 use tokio::runtime::Runtime;
 
 use crate::client::{Client, Embedded};
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 use crate::open;
 use crate::output::{Format, Pager, Printer, Style};
@@ -49,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.fresh {
         delete(&arguments.data)?;
     }
-    let database = open::database(&arguments.data, Options::default())?;
+    let database = open::database(&arguments.data, open::options(&Config::without_flags()?)?)?;
     let result = show(&runtime, &database, arguments);
     let closed = database.close().map_err(Failure::from);
     result.and(closed)

@@ -33,9 +33,6 @@ struct Dictionary {
     values: ArrayRef,
 }
 
-/// Values whose bytes are joined at a time.
-const TILE: usize = 512;
-
 fn broken(what: &str) -> ParquetError {
     ParquetError::General(what.to_string())
 }
@@ -88,11 +85,11 @@ impl<R: PageReader> PageBlocks<R> {
                 Coded::of_codes(&dictionary.values, &codes, nulls).map(Some).map_err(|error| broken(&error.to_string()))
             }
             (Encoding::BYTE_STREAM_SPLIT, _, ColumnType::Double) => {
-                let values = joined::<8>(bytes, present)?.into_iter().map(f64::from_le_bytes).collect();
+                let values = joined_doubles(bytes, present)?;
                 of_split(Arc::new(Float64Array::new(spread(values, nulls.as_ref()).into(), nulls)))
             }
             (Encoding::BYTE_STREAM_SPLIT, _, ColumnType::Real) => {
-                let values = joined::<4>(bytes, present)?.into_iter().map(f32::from_le_bytes).collect();
+                let values = joined_reals(bytes, present)?;
                 of_split(Arc::new(Float32Array::new(spread(values, nulls.as_ref()).into(), nulls)))
             }
             _ => Ok(None),
@@ -159,20 +156,49 @@ fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<
     rows
 }
 
-/// Values whose first bytes stand together, then their second bytes, and so on.
-fn joined<const WIDTH: usize>(bytes: &[u8], count: usize) -> Result<Vec<[u8; WIDTH]>> {
+/// Values whose first bytes stand together, then their second bytes, and so on: eight streams of `count` bytes.
+fn joined_doubles(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
+    let streams = streams::<8>(bytes, count)?;
+    let mut values = Vec::with_capacity(count + 8);
+    for first in (0..count).step_by(8) {
+        // The last rows are filled up with zeros, and cut off again below.
+        let row = |stream: &[u8]| match stream[first..].first_chunk::<8>() {
+            Some(eight) => u64::from_le_bytes(*eight),
+            None => stream[first..].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        values.extend(transposed(streams.map(row)).map(f64::from_bits));
+    }
+    values.truncate(count);
+    Ok(values)
+}
+
+/// As [`joined_doubles`], of four streams.
+fn joined_reals(bytes: &[u8], count: usize) -> Result<Vec<f32>> {
+    let [a, b, c, d] = streams::<4>(bytes, count)?;
+    let low = a.iter().zip(b);
+    let high = c.iter().zip(d);
+    Ok(low.zip(high).map(|((a, b), (c, d))| f32::from_le_bytes([*a, *b, *c, *d])).collect())
+}
+
+fn streams<const WIDTH: usize>(bytes: &[u8], count: usize) -> Result<[&[u8]; WIDTH]> {
     if bytes.len() != count * WIDTH {
         return Err(broken("split floats of another length than their number"));
     }
-    let mut values = vec![[0; WIDTH]; count];
-    // Tiles stay in the nearest cache while a stream after the other is put into them.
-    for (tile, values) in values.chunks_mut(TILE).enumerate() {
-        for byte in 0..WIDTH {
-            let stream = &bytes[byte * count + tile * TILE..][..values.len()];
-            values.iter_mut().zip(stream).for_each(|(value, part)| value[byte] = *part);
+    Ok(std::array::from_fn(|at| &bytes[at * count..(at + 1) * count]))
+}
+
+/// Byte `b` of word `w` becomes byte `w` of word `b`: halves of words change places with those of the words four
+/// further on, then quarters two further on, then bytes of neighbours.
+fn transposed(mut words: [u64; 8]) -> [u64; 8] {
+    let steps = [(4, 0x0000_0000_ffff_ffff), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)];
+    for (apart, low) in steps {
+        for at in (0..8).filter(|at| at & apart == 0) {
+            let other = ((words[at] >> (8 * apart)) ^ words[at + apart]) & low;
+            words[at + apart] ^= other;
+            words[at] ^= other << (8 * apart);
         }
     }
-    Ok(values)
+    words
 }
 
 /// Pages that were read before.
@@ -203,5 +229,28 @@ impl PageReader for PagesInMemory {
     fn skip_next_page(&mut self) -> Result<()> {
         self.0.pop_front();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn split_floats_come_back_to_the_bit() {
+        let mut random = Random::new(11);
+        for count in [1, 3, 7, 8, 9, 64, 1003] {
+            let words: Vec<u64> = (0..count).map(|_| random.below(u64::MAX)).collect();
+            let split = |width: usize| -> Vec<u8> {
+                (0..width).flat_map(|byte| words.iter().map(move |word| word.to_le_bytes()[byte])).collect()
+            };
+            let doubles = joined_doubles(&split(8), count).expect("doubles");
+            assert_eq!(doubles.into_iter().map(f64::to_bits).collect::<Vec<_>>(), words);
+            let reals = joined_reals(&split(4), count).expect("reals");
+            let low: Vec<u32> = words.iter().map(|word| *word as u32).collect();
+            assert_eq!(reals.into_iter().map(f32::to_bits).collect::<Vec<_>>(), low);
+        }
+        assert!(joined_doubles(&[0; 15], 2).is_err() && joined_reals(&[0; 9], 2).is_err());
     }
 }

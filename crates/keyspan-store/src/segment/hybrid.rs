@@ -71,34 +71,43 @@ pub(super) fn codes(page: &[u8], count: usize) -> Option<Vec<u16>> {
 
 /// Whole groups of packed numbers, at least `count` of them.
 fn unpack(bytes: &[u8], width: usize, count: usize, into: &mut Vec<u16>) {
-    let first = into.len();
     match width {
         0 => into.extend(std::iter::repeat_n(0, count)),
         8 => into.extend(bytes.iter().map(|byte| u16::from(*byte))),
-        1..8 => unpack_groups::<8>(bytes, width, into, |word, at| u64::from_le_bytes(word) >> (at * width)),
-        _ => unpack_groups::<16>(bytes, width, into, |word, at| (u128::from_le_bytes(word) >> (at * width)) as u64),
+        1 => unpack_groups::<1>(bytes, into),
+        2 => unpack_groups::<2>(bytes, into),
+        3 => unpack_groups::<3>(bytes, into),
+        4 => unpack_groups::<4>(bytes, into),
+        5 => unpack_groups::<5>(bytes, into),
+        6 => unpack_groups::<6>(bytes, into),
+        7 => unpack_groups::<7>(bytes, into),
+        9 => unpack_groups::<9>(bytes, into),
+        10 => unpack_groups::<10>(bytes, into),
+        11 => unpack_groups::<11>(bytes, into),
+        12 => unpack_groups::<12>(bytes, into),
+        13 => unpack_groups::<13>(bytes, into),
+        14 => unpack_groups::<14>(bytes, into),
+        15 => unpack_groups::<15>(bytes, into),
+        _ => unpack_groups::<16>(bytes, into),
     }
-    let mask = ((1u32 << width) - 1) as u16;
-    into[first..].iter_mut().for_each(|number| *number &= mask);
 }
 
-/// Appends 8 numbers of each group, with whatever stands above their bits; a group is read as one word.
-fn unpack_groups<const WORD: usize>(
-    bytes: &[u8],
-    width: usize,
-    into: &mut Vec<u16>,
-    number: impl Fn([u8; WORD], usize) -> u64,
-) {
-    for start in (0..bytes.len()).step_by(width) {
-        let word = match bytes[start..].first_chunk::<WORD>() {
-            Some(word) => *word,
-            None => {
-                let mut word = [0; WORD];
-                word[..bytes.len() - start].copy_from_slice(&bytes[start..]);
-                word
-            }
+/// Appends 8 numbers of each group, which is read as two words. With the width known every shift is a constant.
+fn unpack_groups<const WIDTH: usize>(bytes: &[u8], into: &mut Vec<u16>) {
+    let mask = ((1u32 << WIDTH) - 1) as u16;
+    for start in (0..bytes.len()).step_by(WIDTH) {
+        let words = match bytes[start..].first_chunk::<16>() {
+            Some(words) => u128::from_le_bytes(*words),
+            None => bytes[start..].iter().rev().fold(0, |word, byte| word << 8 | u128::from(*byte)),
         };
-        let numbers: [u16; GROUP] = std::array::from_fn(|at| number(word, at) as u16);
+        let (low, high) = (words as u64, (words >> 64) as u64);
+        let number = |at: usize| match at * WIDTH {
+            0 => low,
+            shift if shift + WIDTH <= 64 => low >> shift,
+            shift if shift >= 64 => high >> (shift - 64),
+            shift => low >> shift | high << (64 - shift),
+        };
+        let numbers: [u16; GROUP] = std::array::from_fn(|at| number(at) as u16 & mask);
         into.extend_from_slice(&numbers);
     }
 }
