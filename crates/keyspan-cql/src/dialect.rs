@@ -1,6 +1,6 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with seven differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with eight differences.
 //!
-//! CONTAINS is an operator, CQL's literals of collections and user types are expressions (`nested`), geometric types are
+//! CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are expressions (`nested`), geometric types are
 //! off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), BETWEEN may be
 //! SYMMETRIC, joins nest without parentheses where [`crate::form`] finds that they do, and expressions are metered:
 //! `sqlparser` tries a reserved word first as such and then as a name, which takes exponential time on some nested
@@ -18,7 +18,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-use crate::nested;
+use crate::{nested, vector};
 
 /// The function that gives the values of a map, and the elements of a set or list.
 const COLLECTION_VALUES: &str = "collection_values";
@@ -75,8 +75,11 @@ impl Dialect for KeyspanDialect {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        if contains(parser).is_some() {
+        if contains(parser).is_some() || vector::is_ann(parser) {
             return Some(Ok(self.prec_value(Precedence::Like)));
+        }
+        if vector::distance(parser).is_some() {
+            return Some(Ok(self.prec_value(Precedence::PgOther)));
         }
         self.postgres.get_next_precedence(parser)
     }
@@ -111,13 +114,18 @@ impl Dialect for KeyspanDialect {
         }
     }
 
-    /// CQL's CONTAINS; BETWEEN SYMMETRIC; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
+    /// CQL's CONTAINS and ANN OF; distances; BETWEEN SYMMETRIC; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
     /// side.
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         if let Some(key) = contains(parser) {
             (0..if key { 2 } else { 1 }).for_each(|_| parser.advance_token());
             let right = parser.parse_subexpr(self.prec_value(Precedence::Like)).map(nested::tuples);
             return Some(right.map(|right| if key { has_key(expr, right) } else { has_value(expr, right) }));
+        }
+        if let Some((function, tokens, precedence)) = vector::operator(parser) {
+            (0..tokens).for_each(|_| parser.advance_token());
+            let right = parser.parse_subexpr(self.prec_value(precedence));
+            return Some(right.map(|right| nested::call(function, vec![expr.clone(), right])));
         }
         if let Some(negated) = between_symmetric(parser) {
             (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());

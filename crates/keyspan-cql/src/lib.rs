@@ -30,6 +30,7 @@
 //! | `role`, `grant`, `sequence`, `user_type` | roles and rights, sequences, types |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `nested` | literals of values in values |
+//! | `vector` | operators of vectors |
 //! | `insert`, `update`, `delete`, `merge`, `with` | writes; WITH of statements that write |
 //! | `query`, `scan`, `explain`, `describe` | reads |
 //! | `session`, `transaction`, `prepare`, `cursor`, `copy`, `channel`, `maintain` | the rest |
@@ -83,6 +84,7 @@ mod transaction;
 mod types;
 mod update;
 mod user_type;
+mod vector;
 mod view;
 mod with;
 

@@ -86,7 +86,8 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+/// A call of a function.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),

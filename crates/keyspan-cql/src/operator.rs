@@ -52,8 +52,14 @@ const OPERATORS: &[(&str, Token)] = &[
     ("!", Token::ExclamationMark),
 ];
 
+/// pgvector's negative inner product, which `sqlparser` has no token for.
+pub(crate) const INNER_PRODUCT: &str = "<#>";
+
 /// The longest operator that the text begins with, and its length.
 pub(crate) fn operator(text: &str) -> Option<(usize, Token)> {
+    if text.starts_with(INNER_PRODUCT) {
+        return Some((INNER_PRODUCT.len(), Token::CustomBinaryOperator(INNER_PRODUCT.to_owned())));
+    }
     OPERATORS
         .iter()
         .find(|(spelled, _)| text.starts_with(spelled))

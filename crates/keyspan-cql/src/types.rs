@@ -134,7 +134,6 @@ fn refuse(name: &str, position: usize) -> Result<()> {
         }
         "counter" => Error::not_supported("type counter is not yet supported")
             .with_hint("Write bigint and SET n = n + 1: it is atomic."),
-        "vector" => Error::not_supported("type vector<…> is not yet supported").with_hint("Write frozen<list<float>>."),
         "variant" => Error::not_supported("variant is a type of families' values only")
             .with_hint("Use jsonb, or a family<text, variant>."),
         _ => return Ok(()),

@@ -7,6 +7,7 @@ mod cast;
 mod cell;
 mod list;
 mod value;
+mod vector;
 
 use std::sync::Arc;
 
@@ -144,7 +145,9 @@ impl ColumnBuilder {
             (Builder::Duration(builder), Value::Duration(months, days, nanoseconds)) => {
                 builder.append_value(IntervalMonthDayNano::new(*months, *days, *nanoseconds));
             }
-            (Builder::List(builder), Value::List(elements)) => builder.append_value(elements)?,
+            (Builder::List(builder), Value::List(elements)) if self.ty.dimension().is_none() || value.fits(self.ty) => {
+                builder.append_value(elements)?;
+            }
             (Builder::Packed(builder), value) if value.fits(self.ty) => builder.append_value(tie_bytes(value)),
             (_, value) => return Err(wrong_type(self.ty, value)),
         }

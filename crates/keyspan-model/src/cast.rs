@@ -58,6 +58,9 @@ impl Value {
             (value, Nested::Variant) => value.into_variant(),
             (Value::List(elements), Nested::List(element)) => each(elements, *element).map(Value::List),
             (Value::List(elements), Nested::Set(element)) => Value::set(each(elements, *element)?, *element),
+            (Value::List(elements), Nested::Vector(dimension)) => {
+                Value::vector(each(elements, ColumnType::Real)?, usize::from(*dimension))
+            }
             (Value::Map(entries), Nested::Map(key, value)) => {
                 let entries = entries.into_iter().map(|(own, each)| Ok((own.cast(*key)?, each.cast(*value)?)));
                 Value::map(entries.collect::<Result<_>>()?, *key)

@@ -53,6 +53,7 @@ impl Value {
             Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Variant(_) if ty.is_packed() => {
                 nested_text(self, ty, &|at| timestamp_text(at, 0))
             }
+            Value::List(_) if ty.dimension().is_some() => nested_text(self, ty, &|at| timestamp_text(at, 0)),
             // Without a type of its own, as an error shows it.
             Value::Map(_) | Value::Tuple(_) | Value::Variant(_) => {
                 nested_text(self, self.natural_type().unwrap_or(ty), &|at| timestamp_text(at, 0))

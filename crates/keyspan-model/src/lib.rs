@@ -56,7 +56,7 @@ pub use schema::{
     ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
-pub use token::token;
-pub use types::{ColumnType, Nested, TypeField, TypeId, TypeName, UserType};
+pub use token::{serialized, token};
+pub use types::{ColumnType, Nested, Similarity, TypeField, TypeId, TypeName, UserType};
 pub use value::Value;
 pub use value_order::{value_of_order, value_order};

@@ -64,9 +64,10 @@ impl Value {
             // As it stands: a text does not tell that it was a number.
             ty if ty.is_variant() => Value::Text(text.to_owned()).into_variant()?,
             ColumnType::Nested(_) => match ty.element() {
-                // A set of scalars is written as an array, or as JSON.
+                // A set of scalars and a vector are written as an array, or as JSON.
                 Some(element) if !text.trim_start().starts_with('[') => {
                     match Value::parse_zoned(text, ColumnType::list(element), resolve)? {
+                        list if ty.dimension().is_some() => list.cast(ty)?,
                         Value::List(elements) => Value::set(elements, element)?,
                         other => other,
                     }

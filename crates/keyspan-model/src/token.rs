@@ -36,12 +36,13 @@ fn composite(part: &[u8]) -> Vec<u8> {
 }
 
 /// The bytes that Cassandra has for a value.
-fn serialized(value: &Value, ty: ColumnType) -> Vec<u8> {
+pub fn serialized(value: &Value, ty: ColumnType) -> Vec<u8> {
     match (value, ty) {
         (Value::Timestamp(micros), _) => micros.div_euclid(1000).to_be_bytes().to_vec(),
         (Value::Time(micros), _) => micros.wrapping_mul(1000).to_be_bytes().to_vec(),
         (Value::Decimal(digits, _), ColumnType::VarInt) => shortest(*digits),
         (Value::Decimal(digits, scale), _) => decimal(*digits, *scale),
+        (Value::List(elements), ty) if ty.dimension().is_some() => elements.iter().flat_map(tie_bytes).collect(),
         (Value::List(elements), ty) => {
             let element = match ty {
                 ColumnType::List(element) => element.get(),

@@ -6,6 +6,7 @@
 mod element;
 mod nested;
 mod variant;
+mod vector;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 
 pub use element::ElementType;
+pub use vector::{DIMENSIONS_MAX, Similarity};
 pub use nested::{NESTING_MAX, Nested, NestedType, TypeField, TypeId, TypeName, UserType};
 
 /// The key of the Arrow field metadata that holds the name of the Keyspan type.
@@ -92,19 +94,20 @@ impl ColumnType {
         ColumnType::List(ElementType::new(element))
     }
 
-    /// The type of the elements of an array, or of a set that is one in Arrow; `None` for other types.
+    /// The type of the elements of an array, or of a set or vector that is one in Arrow; `None` for other types.
     pub fn element(self) -> Option<ColumnType> {
         match self {
             ColumnType::List(element) => Some(element.get()),
             ColumnType::Nested(nested) => match nested.get() {
                 Nested::Set(element) => Some(*element).filter(|element| element.is_scalar()),
+                Nested::Vector(_) => Some(ColumnType::Real),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    /// The array that a set of scalars is read as; other types as they are.
+    /// The array that a set of scalars or a vector is read as; other types as they are.
     pub fn as_array(self) -> ColumnType {
         self.element().map_or(self, ColumnType::list)
     }
@@ -192,6 +195,7 @@ impl ColumnType {
             "timestamp without time zone" | "localtimestamp" => ColumnType::LocalTimestamp,
             "duration" | "interval" => ColumnType::Duration,
             "inet" => ColumnType::Inet,
+            "vector" => ColumnType::vector_of(arguments)?,
             "json" => ColumnType::Json,
             "jsonb" => ColumnType::Jsonb,
             other => {
@@ -289,6 +293,11 @@ impl ColumnType {
             DataType::Timestamp(_, Some(_)) => ColumnType::Timestamp,
             DataType::Timestamp(_, None) => ColumnType::LocalTimestamp,
             DataType::Interval(_) | DataType::Duration(_) => ColumnType::Duration,
+            DataType::FixedSizeList(item, dimension)
+                if matches!(item.data_type(), DataType::Float16 | DataType::Float32) =>
+            {
+                return usize::try_from(*dimension).ok().and_then(|dimension| ColumnType::vector(dimension).ok());
+            }
             DataType::List(item) => match ColumnType::of_field(item)? {
                 element if element.is_scalar() => ColumnType::list(element),
                 _ => return None,
@@ -389,6 +398,7 @@ const NAMES: &[&str] = &[
     "uuid",
     "varchar",
     "varint",
+    "vector",
 ];
 
 fn decimal(arguments: &[i64]) -> Result<ColumnType> {

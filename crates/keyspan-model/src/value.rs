@@ -168,6 +168,10 @@ impl Value {
                 entries.iter().all(fits) && ascend(&mut entries.iter().map(|(key, _)| key), *key)
             }
             (Value::Variant(held), Nested::Variant) => held.variant_tag().is_some(),
+            (Value::List(elements), Nested::Vector(dimension)) => {
+                let finite = |value: &Value| matches!(value, Value::Real(value) if value.is_finite());
+                elements.len() == usize::from(*dimension) && elements.iter().all(finite)
+            }
             (Value::Tuple(fields), ty) => ty.fields().is_some_and(|types| {
                 // A user type may have got fields since the value was made.
                 let all = types.len() == fields.len() || matches!(ty, Nested::User(_)) && fields.len() < types.len();

@@ -5,6 +5,7 @@
 //! map                {"key": value}              the key as its text, a nested one as its JSON
 //! user type          {"field": value}            fields that are not given are null
 //! variant            the JSON of what it holds
+//! vector             [1, 2.5]
 //! ```
 //!
 //! Rule: [`value_of_json`] reads what [`json_of_value`] writes. What a scalar's JSON is, the caller says.
@@ -39,6 +40,9 @@ pub fn json_of_value(value: &Value, ty: ColumnType, form: &JsonForm<'_>) -> Stri
         (value, ColumnType::Nested(nested)) => match (value, nested.get()) {
             (Value::List(elements), Nested::List(element) | Nested::Set(element)) => {
                 array(elements.iter().map(|each| of(each, *element)).collect())
+            }
+            (Value::List(elements), Nested::Vector(_)) => {
+                array(elements.iter().map(|each| of(each, ColumnType::Real)).collect())
             }
             (Value::Map(entries), Nested::Map(key, value)) => {
                 let entry = |(own, each): &(Value, Value)| {
@@ -162,6 +166,7 @@ fn read_nested(text: &str, ty: ColumnType, nested: &Nested, scalar: ScalarText<'
         Nested::List(element) => Ok(Value::List(items(text, ty, *element, scalar)?)),
         Nested::Set(_) if is_empty_object(text) => Ok(Value::List(Vec::new())),
         Nested::Set(element) => Value::set(items(text, ty, *element, scalar)?, *element),
+        Nested::Vector(dimension) => Value::vector(items(text, ty, ColumnType::Real, scalar)?, usize::from(*dimension)),
         Nested::Map(key, value) => {
             let entries = object(text, ty)?.into_iter().map(|(name, each)| {
                 let own = if key.is_scalar() { scalar(&name, *key)? } else { value_of_json(&name, *key, scalar)? };
@@ -221,6 +226,7 @@ fn not_a(ty: ColumnType, text: &str) -> Error {
         Some(Nested::User(_)) => "It is written {field: value, …}, or in a text as JSON: {\"field\": value, …}.",
         Some(Nested::Tuple(_)) => "A tuple is written (value, …), or in a text as JSON: [value, …].",
         Some(Nested::Variant) => "A variant is a text, a number or a boolean; cast JSON to text.",
+        Some(Nested::Vector(_)) => "A vector is written [number, …], in a text, too.",
         Some(Nested::Set(_)) => "A set is written {element, …}, or in a text as JSON: [element, …].",
         _ => "A list is written [element, …], in a text, too.",
     };
@@ -258,6 +264,28 @@ impl Value {
         elements.sort_by(|a, b| Value::compare_as(element, a, b));
         elements.dedup_by(|a, b| Value::compare_as(element, a, b).is_eq());
         Ok(Value::List(elements))
+    }
+
+    /// The vector of these elements, which are 4-byte floats.
+    ///
+    /// # Errors
+    /// 22000 for another number of elements and for what is not finite, 22004 for a null. The texts are pgvector's.
+    pub fn vector(elements: Vec<Value>, dimension: usize) -> Result<Value> {
+        if elements.len() != dimension {
+            let message = format!("expected {dimension} dimensions, not {}", elements.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let odd = elements.iter().find_map(|element| match element {
+            Value::Real(value) if value.is_finite() => None,
+            Value::Real(value) if value.is_nan() => Some((ErrorKind::InvalidArgument, "NaN not allowed in vector")),
+            Value::Real(_) => Some((ErrorKind::InvalidArgument, "infinite value not allowed in vector")),
+            Value::Null => Some((ErrorKind::NullValueNotAllowed, "null is not supported inside vectors")),
+            _ => Some((ErrorKind::DatatypeMismatch, "a vector has elements of type float")),
+        });
+        match odd {
+            Some((kind, message)) => Err(Error::new(kind, message)),
+            None => Ok(Value::List(elements).canonical()),
+        }
     }
 
     /// The map of these entries: sorted by key, of each key the last.

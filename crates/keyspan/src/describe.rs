@@ -50,6 +50,15 @@ pub(crate) fn table(table: &TableDef) -> String {
 /// The CREATE INDEX of an index of a table.
 pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
     let (keyspace, of) = (quoted(&table.keyspace), quoted(&table.name));
+    if let Some(similarity) = index.similarity {
+        return format!(
+            "CREATE CUSTOM INDEX {} ON {keyspace}.{of} {} USING 'StorageAttachedIndex' \
+             WITH OPTIONS = {{'similarity_function': '{}'}};",
+            quoted(&index.name),
+            columns(table, index),
+            similarity.name()
+        );
+    }
     let unique = if index.unique.is_some() { "UNIQUE " } else { "" };
     format!("CREATE {unique}INDEX {} ON {keyspace}.{of} {};", quoted(&index.name), columns(table, index))
 }

@@ -199,6 +199,7 @@ pub(crate) fn literal_parts(expression: &ast::Expr, ty: ColumnType) -> Option<Ve
     let element = match (ty, ty.as_nested()) {
         (ColumnType::List(element), _) => Some(element.get()),
         (_, Some(Nested::List(element) | Nested::Set(element))) => Some(*element),
+        (_, Some(Nested::Vector(_))) => Some(ColumnType::Real),
         _ => None,
     };
     Some(match (nested_literal(expression)?, ty.as_nested()) {
@@ -230,6 +231,7 @@ fn each_of(parts: Vec<&ast::Expr>, ty: ColumnType) -> Vec<(&ast::Expr, ColumnTyp
 fn assembled(literal: &NestedLiteral<'_>, to: ColumnType, values: Vec<Value>) -> Result<Value> {
     match (literal, to.as_nested()) {
         (_, Some(Nested::Set(element))) => Value::set(values, *element),
+        (_, Some(Nested::Vector(dimension))) => Value::vector(values, usize::from(*dimension)),
         (NestedLiteral::Map(_), Some(Nested::Map(key, _))) => {
             let mut values = values.into_iter();
             let mut entries = Vec::with_capacity(values.len() / 2);

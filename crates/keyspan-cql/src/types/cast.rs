@@ -13,7 +13,7 @@ pub(crate) fn casts(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let begins = |at: usize| {
         let word = tokens.get(at).and_then(|token| bare(&token.token));
         let typed = at.checked_sub(1).map(|before| &tokens[before].token);
-        matches!(word, Some("frozen" | "list" | "set" | "map" | "tuple"))
+        matches!(word, Some("frozen" | "list" | "set" | "map" | "tuple" | "vector"))
             && tokens.get(at + 1).is_some_and(|next| next.token == Token::Lt)
             && typed.is_some_and(|token| *token == Token::DoubleColon || bare(token) == Some("as"))
     };

@@ -1,4 +1,5 @@
-//! CQL's types of types: `frozen<…>`, `list<…>`, `set<…>`, `map<…>`, `tuple<…>`, and the names of user types.
+//! CQL's types of types: `frozen<…>`, `list<…>`, `set<…>`, `map<…>`, `tuple<…>`, `vector<…>`, and the names of user
+//! types.
 //!
 //! Where CQL wants `frozen<…>`, so does this; inside of it, and in tuples, everything is frozen. The texts of errors are
 //! Cassandra's.
@@ -15,7 +16,7 @@ pub(super) fn read(reader: &mut Reader) -> Result<Option<ReadType>> {
     let Some(word) = word(reader) else { return Ok(None) };
     let (from, position) = (reader.offset(), reader.position());
     let column_type = of_word(reader, word, 0).map_err(|error| placed(error, position))?;
-    let thawed = !matches!(word, "frozen" | "tuple");
+    let thawed = !matches!(word, "frozen" | "tuple" | "vector");
     Ok(Some(ReadType { column_type, text: reader.text_from(from), max_length: None, thawed }))
 }
 
@@ -35,7 +36,7 @@ fn placed(error: Error, position: usize) -> Error {
 
 fn word(reader: &Reader) -> Option<&'static str> {
     let word = reader.word(0).filter(|_| *reader.token(1) == Token::Lt)?;
-    ["frozen", "list", "set", "map", "tuple"].into_iter().find(|known| *known == word)
+    ["frozen", "list", "set", "map", "tuple", "vector"].into_iter().find(|known| *known == word)
 }
 
 /// After a look at the word and the bracket.
@@ -53,10 +54,25 @@ fn of_word(reader: &mut Reader, word: &str, depth: usize) -> Result<ColumnType> 
             reader.expect_token(&Token::Comma)?;
             ColumnType::nested(Nested::Map(key, part(reader, depth)?))
         }
+        "vector" => vector(reader)?,
         _ => ColumnType::nested(Nested::Tuple(reader.list(|reader| part(reader, depth))?)),
     };
     reader.close_bracket()?;
     Ok(ty)
+}
+
+/// `float, 3`: in a vector a float has four bytes, as in Cassandra.
+fn vector(reader: &mut Reader) -> Result<ColumnType> {
+    let position = reader.position();
+    let floats = matches!(reader.word(0), Some("float" | "real" | "float4"));
+    let element = super::read(reader)?;
+    if !floats {
+        let error = Error::not_supported(format!("vectors of {} are not supported", element.text)).at(position);
+        return Err(error.with_hint("Write vector<float, n>, or a frozen<list<…>>."));
+    }
+    reader.expect_token(&Token::Comma)?;
+    let dimension = reader.integer()?;
+    ColumnType::vector(usize::try_from(dimension).unwrap_or(0))
 }
 
 fn frozen(reader: &mut Reader, depth: usize) -> Result<ColumnType> {

@@ -10,7 +10,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{self as dt, DataType, TimeUnit};
 
 use super::value::{to_micros, value_at};
-use super::{ColumnBuilder, canonical_floats};
+use super::{ColumnBuilder, canonical_floats, vector};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::checked_json;
 use crate::text::{checked_ascii, checked_timeuuid};
@@ -22,6 +22,11 @@ use crate::value::Value;
 /// Errors as [`Value::cast`].
 pub fn coerce(array: &ArrayRef, to: ColumnType) -> Result<ArrayRef> {
     let wanted = to.arrow();
+    if let Some(dimension) = to.dimension()
+        && let Some(vectors) = vector::coerced(array, dimension)
+    {
+        return vectors;
+    }
     // Every text takes jsonb's form, every nested value is checked.
     if (to == ColumnType::Jsonb || to.as_nested().is_some()) && !matches!(array.data_type(), DataType::Null) {
         return row_by_row(array, to);

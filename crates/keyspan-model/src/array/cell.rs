@@ -5,6 +5,7 @@
 //! map           count(i32)  { part part }*     key and value
 //! tuple, user   part*                          nulls at the end are left out
 //! variant       tag(u8)  bytes                of the type that the tag tells
+//! vector        as a list; a cell of its own is f32*, big endian (`vector`)
 //! part = length(i32; −1: null)  bytes
 //! ```
 //!
@@ -17,13 +18,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder};
 use uuid::Uuid;
 
-use super::{ColumnBuilder, tie_bytes, value_at};
+use super::{ColumnBuilder, tie_bytes, value_at, vector};
 use crate::error::Result;
 use crate::types::{ColumnType, Nested};
 use crate::value::Value;
 
 /// The lists of an array, of the type `list`, each as the bytes of one cell.
 pub fn cells_of_lists(array: &ArrayRef, list: ColumnType) -> Result<BinaryArray> {
+    if list.dimension().is_some() {
+        return vector::cells_of_vectors(array);
+    }
     let mut cells = BinaryBuilder::with_capacity(array.len(), 0);
     for row in 0..array.len() {
         match value_at(array, row, list)? {
@@ -36,6 +40,9 @@ pub fn cells_of_lists(array: &ArrayRef, list: ColumnType) -> Result<BinaryArray>
 
 /// The lists of the type `list` that these cells hold; `None` if one is not what [`cells_of_lists`] writes.
 pub fn lists_of_cells(cells: &BinaryArray, list: ColumnType) -> Option<ArrayRef> {
+    if let Some(dimension) = list.dimension() {
+        return vector::vectors_of_cells(cells, dimension);
+    }
     let mut builder = ColumnBuilder::with_capacity(list, cells.len());
     for cell in cells {
         match cell {
@@ -132,6 +139,7 @@ fn nested_of_cell(bytes: &[u8], ty: &Nested) -> Option<Value> {
             let (tag, own) = bytes.split_first()?;
             Value::Variant(Box::new(value_of_bytes(own, ColumnType::of_variant_tag(*tag)?)?))
         }
+        Nested::Vector(_) => list_of_cell(bytes, ColumnType::Real)?,
         Nested::Named(_) => return None,
     };
     Some(value)

@@ -87,6 +87,10 @@ fn natural_value(array: &dyn Array, row: usize) -> Result<Value> {
             Uuid::from_slice(bytes).map_or_else(|_| Value::Blob(bytes.to_vec()), Value::Uuid)
         }
         DataType::Dictionary(_, _) => return dictionary_value(array, row),
+        DataType::FixedSizeList(..) => {
+            let items = array.as_fixed_size_list().value(row);
+            Value::List((0..items.len()).map(|item| natural_value(&items, item)).collect::<Result<_>>()?)
+        }
         DataType::List(_) => {
             let items = array.as_list::<i32>().value(row);
             Value::List((0..items.len()).map(|item| natural_value(&items, item)).collect::<Result<_>>()?)

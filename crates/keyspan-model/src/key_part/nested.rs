@@ -1,7 +1,8 @@
 //! Nested values in keys: bytes that sort as [`Value::compare_as`] says, and that end by themselves.
 //!
 //! ```text
-//! list, set     { 01 element | 02 }* 00         02: null, after all others
+//! list, set,    { 01 element | 02 }* 00         02: null, after all others
+//! vector
 //! map           { 01 key 01 value }* 00
 //! tuple, user   { 01 | 02 value }* 00           01: null, before all others; nulls at the end are left out
 //! variant       tag value
@@ -44,6 +45,7 @@ fn shape(ty: ColumnType) -> Option<Shape> {
         ColumnType::List(element) => Some(Shape::Elements(element.get())),
         ColumnType::Nested(nested) => Some(match nested.get() {
             Nested::List(element) | Nested::Set(element) => Shape::Elements(*element),
+            Nested::Vector(_) => Shape::Elements(ColumnType::Real),
             Nested::Map(key, value) => Shape::Entries(*key, *value),
             nested => Shape::Fields(nested.parts()),
         }),

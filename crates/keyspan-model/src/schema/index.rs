@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ColumnId, RelationId, TableId};
+use crate::types::Similarity;
 
 /// A secondary index: runs of the table get value indexes of its columns. A unique one refuses rows, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +18,10 @@ pub struct IndexDef {
     /// Of a unique index: what holds it. A program that knows no unique indexes refuses the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueDef>,
+    /// Of an index on a vector: what ANN OF sorts by. Nothing is built for it: the search is exact. A program that knows
+    /// no vectors refuses the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub similarity: Option<Similarity>,
 }
 
 /// What holds a unique index: a relation from values to the row that has them. An entry whose row is gone, or has other

@@ -459,7 +459,8 @@ impl TableDef {
     /// The columns that its indexes are about, each once, but for the first key column: spans answer that one.
     fn indexed(&self) -> Vec<ColumnId> {
         let first = self.key().next().map(|column| column.id);
-        let mut columns: Vec<ColumnId> = self.indexes.iter().flat_map(|index| index.columns.clone()).collect();
+        let built = self.indexes.iter().filter(|index| index.similarity.is_none());
+        let mut columns: Vec<ColumnId> = built.flat_map(|index| index.columns.clone()).collect();
         columns.retain(|column| Some(*column) != first && self.column_by_id(*column).is_some());
         columns.sort_unstable();
         columns.dedup();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! frozen<set<text>>                 an Arrow list, as text[] is: sorted, each element once, no NULL
+//! vector<float, 3>                  an Arrow list, as real[] is: of so many elements, no NULL
 //! everything else                   Arrow's Binary: the bytes of its cell
 //! ```
 //!
@@ -39,6 +40,8 @@ pub enum Nested {
     User(UserType),
     /// A value that keeps a type of its own; only in the cells of families.
     Variant,
+    /// So many finite 4-byte floats.
+    Vector(u16),
     /// A user type by name, before the catalog has said what it is. No column has it.
     Named(TypeName),
 }
@@ -132,6 +135,7 @@ impl Nested {
             Nested::Map(key, value) => vec![*key, *value],
             Nested::Tuple(types) => types.clone(),
             Nested::User(user) => user.fields.iter().map(|field| field.ty).collect(),
+            Nested::Vector(_) => vec![ColumnType::Real],
             Nested::Variant | Nested::Named(_) => Vec::new(),
         }
     }
@@ -172,6 +176,7 @@ impl Nested {
             Nested::Tuple(types) => format!("frozen<tuple<{}>>", list(types)),
             Nested::User(user) => format!("frozen<{}>", quoted(&user.name)),
             Nested::Variant => "variant".to_owned(),
+            Nested::Vector(dimension) => format!("vector<float, {dimension}>"),
             Nested::Named(TypeName { keyspace: Some(keyspace), name }) => {
                 format!("{}.{}", quoted(keyspace), quoted(name))
             }
@@ -211,7 +216,7 @@ impl ColumnType {
         !matches!(self, ColumnType::List(_) | ColumnType::Nested(_))
     }
 
-    /// Whether its Arrow form is the bytes of a cell: all nested types, but not sets of scalars.
+    /// Whether its Arrow form is the bytes of a cell: all nested types, but not sets of scalars and vectors.
     pub fn is_packed(self) -> bool {
         self.as_nested().is_some() && self.element().is_none()
     }

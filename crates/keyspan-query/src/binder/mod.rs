@@ -19,9 +19,11 @@
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
 //!   arguments of `token()`, and `order_by`: what ORDER BY names.
 
+mod ann;
 mod names;
 mod order_by;
 mod rewrite;
+mod stamps;
 mod token;
 
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! Changes to a query's tree before it is planned.
 //!
-//! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out.
-//! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key.
+//! - `WRITETIME(x)`, `TTL(x)` become columns of those names, which tables then have; `*` leaves them out. Those of whole
+//!   collections become subqueries ([`stamps`]).
+//! - `PER PARTITION LIMIT n` becomes a QUALIFY over the partition key; `ANN OF` a similarity ([`ann`]).
 //! - What merges the columns of joins comes before: [`crate::name_resolution`].
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
@@ -15,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
-use super::{order_by, token};
+use super::{ann, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
@@ -94,6 +95,7 @@ pub fn rewrite(
     let mut query = Box::new(query.clone());
     types.resolve(&mut query)?;
     pg_catalog::simplify(&mut query);
+    stamps::of_whole(&mut query, resolve)?;
     semantics::expand(&mut query)?;
     name_resolution::resolve(&mut query, columns)?;
     let mut collector = Collector::default();
@@ -189,11 +191,16 @@ impl VisitorMut for Nested<'_> {
             Err(error) => ControlFlow::Break(error),
         }
     }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        ann::check_place(expr).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+    }
 }
 
 impl Nested<'_> {
     fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
         per_partition_limit(query, self.resolve)?;
+        ann::order(query, self.resolve)?;
         let mut labels = None;
         let mut outermost = true;
         let mut bodies = vec![&mut *query.body];

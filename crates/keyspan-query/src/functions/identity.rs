@@ -1,11 +1,11 @@
-//! UUIDs, CQL's time UUIDs and conversions to and from blobs, and addresses.
+//! UUIDs, CQL's time UUIDs, and addresses.
 
 use keyspan_model::value::timeuuid_time;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use uuid::Uuid;
 
 use super::overload::{Code, Overload, Parameter};
-use super::text::{bytes, text};
+use super::text::bytes;
 use super::time::micros;
 
 use ColumnType as C;
@@ -47,8 +47,14 @@ pub fn functions() -> Vec<Overload> {
     for name in ["to_unix_timestamp", "unixtimestampof", "tounixtimestamp"] {
         add(name, &[TU], C::BigInt, |_, v| Ok(Value::BigInt(time_of(&v[0])?.div_euclid(1000))));
         add(name, &[TZ], C::BigInt, |_, v| Ok(Value::BigInt(micros(&v[0])?.div_euclid(1000))));
+        add(name, &[Is(C::Date)], C::BigInt, |_, v| match v[0].clone().cast(C::Timestamp)? {
+            Value::Timestamp(micros) => Ok(Value::BigInt(micros.div_euclid(1000))),
+            other => Ok(other),
+        });
     }
-    add("to_timestamp", &[Is(C::Date)], C::Timestamp, |_, v| v[0].clone().cast(C::Timestamp));
+    for name in ["to_timestamp", "totimestamp"] {
+        add(name, &[Is(C::Date)], C::Timestamp, |_, v| v[0].clone().cast(C::Timestamp));
+    }
     for name in ["to_date", "todate"] {
         add(name, &[TU], C::Date, |_, v| Value::Timestamp(time_of(&v[0])?).cast(C::Date));
         add(name, &[TZ], C::Date, |_, v| v[0].clone().cast(C::Date));
@@ -90,7 +96,6 @@ pub fn functions() -> Vec<Overload> {
         let address = v4.or_else(|| <[u8; 16]>::try_from(address).ok().map(std::net::IpAddr::from));
         Ok(address.map_or(Value::Null, Value::Inet))
     });
-    blobs(&mut all);
     all
 }
 
@@ -98,60 +103,6 @@ pub fn functions() -> Vec<Overload> {
 fn timeuuid_of_now() -> Uuid {
     let random = Uuid::new_v4().as_u64_pair().1 & 0x3FFF_FFFF_FFFF_FFFF;
     time_uuid(chrono::Utc::now().timestamp_micros(), random | 0x8000_0100_0000_0000)
-}
-
-/// CQL's `bigint_as_blob`, `blob_as_text` and the like: big-endian bytes.
-fn blobs(all: &mut Vec<Overload>) {
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
-    for name in ["text_as_blob", "textasblob"] {
-        add(name, &[Is(C::Text)], C::Blob, |_, v| Ok(Value::Blob(text(&v[0])?.as_bytes().to_vec())));
-    }
-    for name in ["int_as_blob", "intasblob"] {
-        add(name, &[Is(C::Int)], C::Blob, |_, v| {
-            Ok(match v[0] {
-                Value::Int(value) => Value::Blob(value.to_be_bytes().to_vec()),
-                _ => Value::Null,
-            })
-        });
-    }
-    for name in ["bigint_as_blob", "bigintasblob"] {
-        add(name, &[Is(C::BigInt)], C::Blob, |_, v| {
-            Ok(match v[0] {
-                Value::BigInt(value) => Value::Blob(value.to_be_bytes().to_vec()),
-                _ => Value::Null,
-            })
-        });
-    }
-    for name in ["uuid_as_blob", "uuidasblob"] {
-        add(name, &[Is(C::Uuid)], C::Blob, |_, v| {
-            Ok(match &v[0] {
-                Value::Uuid(value) => Value::Blob(value.as_bytes().to_vec()),
-                _ => Value::Null,
-            })
-        });
-    }
-    for name in ["blob_as_text", "blobastext"] {
-        add(name, &[BLOB], C::Text, |_, v| match std::str::from_utf8(bytes(&v[0])?) {
-            Ok(text) => Ok(Value::Text(text.to_owned())),
-            Err(_) => Err(Error::new(ErrorKind::InvalidEncoding, "the bytes are not UTF-8")),
-        });
-    }
-    for name in ["blob_as_int", "blobasint"] {
-        add(name, &[BLOB], C::Int, |_, v| Ok(Value::Int(i32::from_be_bytes(exact(bytes(&v[0])?, C::Int)?))));
-    }
-    for name in ["blob_as_bigint", "blobasbigint"] {
-        add(name, &[BLOB], C::BigInt, |_, v| Ok(Value::BigInt(i64::from_be_bytes(exact(bytes(&v[0])?, C::BigInt)?))));
-    }
-    for name in ["blob_as_uuid", "blobasuuid"] {
-        add(name, &[BLOB], C::Uuid, |_, v| Ok(Value::Uuid(Uuid::from_bytes(exact(bytes(&v[0])?, C::Uuid)?))));
-    }
-}
-
-fn exact<const N: usize>(bytes: &[u8], ty: C) -> Result<[u8; N]> {
-    bytes.try_into().map_err(|_| {
-        let message = format!("a blob of {} bytes is not a valid value of type {}", bytes.len(), ty.postgres_name());
-        Error::new(ErrorKind::InvalidParameter, message)
-    })
 }
 
 fn address(value: &Value, function: impl Fn(&std::net::IpAddr) -> String) -> Result<Value> {

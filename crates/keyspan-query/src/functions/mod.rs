@@ -2,15 +2,17 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `system`, `peers` and `identity`;
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`, `collection`, `masking`, `system`, `peers` and `identity`;
 //! `list` does the same for functions over lists.
 
 pub mod arithmetic;
 pub mod array;
 pub(crate) mod asof;
+mod blob;
 pub(crate) mod bounds;
 pub(crate) mod bucket;
 pub mod cast;
+pub(crate) mod collection;
 pub(crate) mod counter;
 pub(crate) mod expand;
 pub(crate) mod extreme;
@@ -21,6 +23,7 @@ mod identifier;
 mod identity;
 pub(crate) mod json;
 pub(crate) mod list;
+mod masking;
 mod math;
 pub(crate) mod moving;
 pub(crate) mod nested;
@@ -37,6 +40,7 @@ mod term;
 mod text;
 mod time;
 pub(crate) mod variant;
+pub(crate) mod vector;
 mod whole_row;
 
 use std::collections::BTreeMap;
@@ -79,6 +83,10 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             array::functions(),
             nested::functions(),
             variant::functions(),
+            vector::functions(),
+            blob::functions(),
+            collection::functions(),
+            masking::functions(),
         ];
         for overload in tables.into_iter().flatten() {
             catalog.entry(overload.name).or_default().push(overload);

@@ -61,6 +61,8 @@ pub enum Returns {
 
 /// What a function may ask about its surroundings.
 pub struct Call<'a> {
+    /// The function's name.
+    pub name: &'static str,
     /// The session's time zone.
     pub zone: Zone,
     /// The arguments' types.
@@ -277,6 +279,7 @@ impl ScalarUDFImpl for ValueFunction {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let call = Call {
+            name: self.overload.name,
             zone: zone_of(&args.config_options)?,
             types: &self.types,
             result: self.result,
@@ -284,8 +287,12 @@ impl ScalarUDFImpl for ValueFunction {
         };
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         if constant && self.overload.volatility != Volatility::Volatile {
-            let array = self.rows(&call, &args.args, 1)?;
+            let compared = super::vector::whole(self.overload.name, &args.args, 1);
+            let array = compared.unwrap_or_else(|| self.rows(&call, &args.args, 1))?;
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
+        }
+        if let Some(compared) = super::vector::whole(self.overload.name, &args.args, args.number_rows) {
+            return compared.map(ColumnarValue::Array);
         }
         if let Some(steps) = step::whole(self.overload.name, &self.types, &args.args) {
             return steps.map(ColumnarValue::Array);

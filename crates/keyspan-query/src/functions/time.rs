@@ -113,7 +113,7 @@ fn with_zone() -> Vec<Overload> {
         Ok(Value::Timestamp(to_instant(local, call.zone)))
     });
     add("age", &[TZ, TZ], C::Duration, age);
-    for name in ["now", "current_timestamp", "transaction_timestamp", "statement_timestamp"] {
+    for name in ["now", "current_timestamp", "currenttimestamp", "transaction_timestamp", "statement_timestamp"] {
         add(name, &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.now)));
     }
     add("current_timestamp", &[I], C::Timestamp, |call, v| to_digits(Value::Timestamp(call.facts.now), &v[0]));
@@ -121,10 +121,10 @@ fn with_zone() -> Vec<Overload> {
         to_digits(Value::Timestamp(to_local(call.facts.now, call.zone)), &v[0])
     });
     add("localtimestamp", &[], C::LocalTimestamp, |call, _| Ok(Value::Timestamp(to_local(call.facts.now, call.zone))));
-    for name in ["current_date", "today"] {
+    for name in ["current_date", "currentdate", "today"] {
         add(name, &[], C::Date, |call, _| Value::Timestamp(to_local(call.facts.now, call.zone)).cast(C::Date));
     }
-    for name in ["current_time", "localtime"] {
+    for name in ["current_time", "currenttime", "localtime"] {
         add(name, &[], C::Time, |call, _| Value::Timestamp(to_local(call.facts.now, call.zone)).cast(C::Time));
     }
     add("day_offset", &[I], C::Date, |call, v| {

@@ -82,6 +82,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
                 PlannerResult::Original(args) => Expr::ScalarFunction(ScalarFunction { func, args }),
             });
         }
+        name if functions::vector::is_of_two(name) => return super::vector::compared(name, args, schema),
         COMPARE_ANY | COMPARE_ALL => return super::quantified::planned(&name, args, schema),
         "array_has" => {
             let args = super::member::alike(args, schema)?;
@@ -97,6 +98,10 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let known = type_of(&first, schema)?.known();
             let value = datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first)?;
             return Ok(functions::retyped(value, known));
+        }
+        functions::collection::COUNT if args.len() == 1 && matches!(type_of(&args[0], schema)?, Ty::Other(_)) => {
+            let count = datafusion::functions_nested::expr_fn::cardinality(args[0].clone());
+            return Ok(Expr::Cast(Cast::new(Box::new(count), DataType::Int32)));
         }
         "map_keys" | "map_values" if args.len() == 1 => {
             if let Ty::Known(ty) = type_of(&args[0], schema)?

@@ -26,7 +26,7 @@
 //!   EXCEPT ALL and INTERSECT ALL.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
 //!   percentile_disc and mode; `hypothetical`: `rank(v) WITHIN GROUP`. `ties`: FETCH FIRST … WITH TIES.
-//! - `variant`: variants beside values of one type.
+//! - `variant`: variants beside values of one type; `vector`: what similarities and distances compare.
 //! - `access`: fields of rows, subscripts of lists; `nested_types`: the types that casts name, and tuples as values.
 //! - `union`: the types of UNION's columns.
 //! - `outer`: names that only an enclosing query can mean.
@@ -71,6 +71,7 @@ mod ties;
 mod union;
 mod user;
 mod variant;
+mod vector;
 mod window_names;
 mod with;
 

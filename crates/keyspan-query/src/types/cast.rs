@@ -167,6 +167,7 @@ fn exists_nested(from: ColumnType, to: ColumnType) -> bool {
     let list = |ty: C| match (ty, ty.as_nested()) {
         (C::List(element), _) => Some(element.get()),
         (_, Some(Nested::List(element) | Nested::Set(element))) => Some(*element),
+        (_, Some(Nested::Vector(_))) => Some(C::Real),
         _ => None,
     };
     if let (Some(from), Some(to)) = (list(from), list(to)) {
@@ -239,6 +240,11 @@ fn nested_cast(value: Value, from: ColumnType, to: ColumnType, zone: Zone) -> Re
             let cast = elements.into_iter().map(|value| one(value, own, *element)).collect::<Result<_>>()?;
             Value::List(cast).cast(to)
         }
+        (Value::List(elements), Nested::Vector(_)) => {
+            let own = from.element().unwrap_or(ColumnType::Real);
+            let cast = elements.into_iter().map(|value| one(value, own, ColumnType::Real)).collect::<Result<_>>()?;
+            Value::List(cast).cast(to)
+        }
         (Value::Map(entries), Nested::Map(key, value)) => {
             let own = from.as_nested().map(Nested::parts).unwrap_or_default();
             let [from_key, from_value] = own[..] else { return Value::Map(entries).cast(to) };
@@ -291,7 +297,7 @@ fn scalar_json(value: &Value, ty: ColumnType, zone: Zone) -> String {
 pub fn text_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
     match value {
         Value::Variant(held) => text_of(held, held.natural_type().unwrap_or(ColumnType::Text), zone),
-        value if ty.is_packed() && !value.is_null() => {
+        value if (ty.is_packed() || ty.dimension().is_some()) && !value.is_null() => {
             nested_text(value, ty, &|at| timestamp_text(at, zone.offset_at(at)))
         }
         Value::Boolean(value) => value.to_string(),

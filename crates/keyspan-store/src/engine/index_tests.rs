@@ -14,7 +14,7 @@ fn set_index(store: &EmbeddedStore, table: &mut TableDef, indexed: bool) {
     next.version += 1;
     let id = next.new_table_id();
     table.indexes = if indexed {
-        vec![IndexDef { id, name: "i".into(), columns: vec![table.columns[2].id], unique: None }]
+        vec![IndexDef { id, name: "i".into(), columns: vec![table.columns[2].id], unique: None, similarity: None }]
     } else {
         vec![]
     };

@@ -176,6 +176,10 @@ fn nested_sample(ty: &Nested, number: i64) -> Value {
         Nested::Map(key, value) => {
             Value::map(numbers.map(|each| (sample(*key, each), sample(*value, each))).collect(), *key).expect("a map")
         }
+        Nested::Vector(dimension) => {
+            let elements = (0..i64::from(*dimension)).map(|at| Value::Real((number + at) as f32 / 4.0));
+            Value::List(elements.collect())
+        }
         Nested::Variant => Value::BigInt(number).into_variant().expect("a variant"),
         ty => {
             let field = |(at, ty)| if (number + at) % 3 == 0 { Value::Null } else { sample(ty, number + at) };
@@ -230,6 +234,8 @@ pub(crate) fn types() -> Vec<ColumnType> {
         ColumnType::frozen_list(tuple),
         user,
         tuple,
+        ColumnType::vector(3).expect("a type"),
+        ColumnType::frozen_list(ColumnType::vector(2).expect("a type")),
     ];
     scalar.into_iter().chain(lists.map(ColumnType::list)).chain(nested).collect()
 }

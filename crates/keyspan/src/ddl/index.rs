@@ -14,7 +14,7 @@ use keyspan_model::{
 };
 
 use super::table::is_taken;
-use super::{change, check_free, skipping, unique};
+use super::{change, check_free, skipping, unique, vector};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -24,13 +24,17 @@ const METHODS: &[&str] = &["btree", "hash", "brin", "sai", "storageattachedindex
 
 /// `CREATE INDEX`.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
-    check_kind(statement)?;
     if statement.unique {
+        check_kind(statement)?;
         return unique::create(context, statement).await;
     }
     let path = context.settings.search_path();
     let made = change(context, |catalog| {
         let table = names::table(catalog, &path, &statement.table)?;
+        let similarity = vector::similarity(&table, statement)?;
+        if similarity.is_none() {
+            check_kind(statement)?;
+        }
         let columns = columns(&table, &statement.parts)?;
         if let Some(name) = exists(catalog, &table, statement, &columns) {
             return Ok(Err(name));
@@ -44,13 +48,14 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
             None => free_name(&table, &columns, "idx", |name| is_taken(catalog, &table.keyspace, name)),
         };
         let (mut next, id) = ((*table).clone(), catalog.new_table_id());
-        next.indexes.push(IndexDef { id, name, columns: columns.clone(), unique: None });
+        next.indexes.push(IndexDef { id, name, columns: columns.clone(), unique: None, similarity });
         next.version += 1;
         catalog.tables.insert(next.id, Arc::new(next));
-        Ok(Ok((table, columns)))
+        Ok(Ok((table, columns, similarity)))
     });
     match made.await? {
-        Ok((table, columns)) => tell_of_key(context, &table, &columns),
+        Ok((_, _, Some(similarity))) => vector::tell(context, similarity),
+        Ok((table, columns, None)) => tell_of_key(context, &table, &columns),
         Err(name) => skipping(context, "relation", &name),
     }
     Ok(Outcome::done(Tag::plain("CREATE INDEX")))

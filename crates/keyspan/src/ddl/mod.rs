@@ -25,6 +25,7 @@ pub(crate) mod temporary;
 mod unique;
 pub(crate) mod user_type;
 mod validate;
+mod vector;
 pub(crate) mod view;
 
 use keyspan_cql::ObjectName;

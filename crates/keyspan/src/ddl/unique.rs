@@ -109,7 +109,7 @@ fn add_index(catalog: &mut Catalog, table: &mut TableDef, new: NewIndex) -> Resu
         None => index::free_name(table, &new.columns, if new.constraint { "key" } else { "idx" }, taken),
     };
     let unique = Some(UniqueDef { entries: catalog.new_relation_id(), constraint: new.constraint });
-    let index = IndexDef { id: catalog.new_table_id(), name, columns: new.columns, unique };
+    let index = IndexDef { id: catalog.new_table_id(), name, columns: new.columns, unique, similarity: None };
     table.indexes.push(index.clone());
     Ok(index)
 }
