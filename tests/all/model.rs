@@ -177,6 +177,7 @@ fn table(catalog: &mut Catalog, descending: bool) -> TableDef {
         checks: vec![],
         options: BTreeMap::new(),
         indexes: vec![],
+        foreign_keys: vec![],
     }
 }
 

@@ -37,6 +37,51 @@ class Daily(ServerCase):
             self.assertEqual(connection.execute("UPDATE people SET name = 'x' WHERE id = 9").rowcount, 0)
             self.assertEqual(connection.execute("SELECT id, name FROM people").fetchall(), [(1, "ann")])
 
+    def test_a_table_that_a_transaction_makes_is_loaded_in_it(self):
+        with self.connect() as connection, connection.transaction():
+            connection.execute("CREATE TABLE loaded (id serial PRIMARY KEY, v text)")
+            with connection.cursor().copy("COPY loaded (v) FROM STDIN") as copy:
+                copy.write_row(("a",))
+            self.assertEqual(connection.execute("SELECT id, v FROM loaded").fetchall(), [(1, "a")])
+
+    def test_prepared_statements_are_shown(self):
+        listed = "SELECT name, statement, parameter_types, from_sql FROM pg_prepared_statements ORDER BY from_sql, name"
+        with self.connect() as connection:
+            connection.execute("PREPARE mine (int, text) AS SELECT $1, $2")
+            connection.execute("SELECT %s::bigint", (1,), prepare=True)
+            shown = connection.execute(listed, prepare=False).fetchall()
+            self.assertEqual([row[1:] for row in shown], [
+                ("SELECT $1::bigint", ["smallint"], False),
+                ("PREPARE mine (int, text) AS SELECT $1, $2", ["integer", "text"], True),
+            ])
+            connection.execute("DEALLOCATE ALL", prepare=False)
+            self.assertEqual(connection.execute(listed, prepare=False).fetchall(), [])
+
+    def test_a_session_ends_another(self):
+        with self.connect() as one, self.connect() as two:
+            self.assertEqual(one.execute("SELECT pg_terminate_backend(%s)", (two.info.backend_pid,)).fetchone(), (True,))
+            with self.assertRaises(psycopg.errors.AdminShutdown):
+                two.execute("SELECT 1")
+            self.assertEqual(one.execute("SELECT pg_terminate_backend(1234567)").fetchone(), (False,))
+
+    def test_a_session_cancels_the_statement_of_another(self):
+        with self.connect() as one, self.connect() as two:
+            failed = []
+
+            def sleep():
+                try:
+                    two.execute("SELECT pg_sleep(60)")
+                except psycopg.Error as error:
+                    failed.append(error.sqlstate)
+
+            sleeping = threading.Thread(target=sleep)
+            sleeping.start()
+            time.sleep(0.3)
+            self.assertEqual(one.execute("SELECT pg_cancel_backend(%s)", (two.info.backend_pid,)).fetchone(), (True,))
+            sleeping.join(30)
+            self.assertEqual(failed, ["57014"])
+            self.assertEqual(two.execute("SELECT 1").fetchone(), (1,))
+
     def test_of_two_inserts_of_one_key_one_waits_and_fails(self):
         with self.connect(options="-c write_semantics=postgres") as one, self.connect(options="-c write_semantics=postgres") as two:
             one.execute("CREATE TABLE raced (id int PRIMARY KEY)")

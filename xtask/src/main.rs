@@ -10,6 +10,9 @@ use std::time::Instant;
 const PYTHON_PACKAGES: &[&str] =
     &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
 
+/// Of the suites of other projects: the versions whose failures have been looked at.
+const SUITE_PACKAGES: &[&str] = &["psycopg[binary]==3.3.4", "sqlalchemy==2.1.9", "pytest==9.0.2", "anyio", "pproxy"];
+
 const USAGE: &str = "usage: cargo xtask <command>
   ci        everything CI runs: fmt, clippy, docs, tests, drivers
   lint      fmt, clippy, docs
@@ -18,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
   differential  statements beside PostgreSQL 15: KEYSPAN_POSTGRES names it, else Debian's package is started;
             with --regression PostgreSQL's own regression files
+  suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         "test" => test(),
         "drivers" => drivers(),
         "differential" => differential(),
+        "suite" => suite(),
         "settings" => settings(),
         "torture" => torture(),
         _ => Err(USAGE.to_string()),
@@ -83,7 +88,7 @@ fn torture() -> Result<(), String> {
 }
 
 fn drivers() -> Result<(), String> {
-    let python = python()?;
+    let python = python("python", PYTHON_PACKAGES)?;
     // As the tests build it: another set of packages would compile DataFusion again with other features.
     step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     let mut run = Command::new(python);
@@ -102,16 +107,25 @@ fn drivers() -> Result<(), String> {
 
 /// The answers of Keyspan and of PostgreSQL to the same statements; what is given after the name goes to the program.
 fn differential() -> Result<(), String> {
-    let python = python()?;
+    let python = python("python", PYTHON_PACKAGES)?;
     step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     let mut run = Command::new(python);
     run.arg("tests/differential/compare.py").args(std::env::args().skip(2));
     step("differential", run)
 }
 
-/// The interpreter of a virtual environment under `target/` that has the drivers.
-fn python() -> Result<PathBuf, String> {
-    let home = root().join("target/python");
+/// The tests of another project; what is given after the name goes to the program.
+fn suite() -> Result<(), String> {
+    let python = python("suites/python", SUITE_PACKAGES)?;
+    step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
+    let mut run = Command::new(python);
+    run.arg("tests/suites/run.py").args(std::env::args().skip(2));
+    step("suite", run)
+}
+
+/// The interpreter of a virtual environment under `target/` that has these packages.
+fn python(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let home = root().join("target").join(name);
     let interpreter = home.join("bin/python");
     if !interpreter.exists() {
         let mut create = Command::new("python3");
@@ -119,7 +133,7 @@ fn python() -> Result<PathBuf, String> {
         step("python", create)?;
     }
     let mut install = Command::new(&interpreter);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_PACKAGES);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
     step("python packages", install)?;
     Ok(interpreter)
 }

@@ -4,6 +4,7 @@ use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
 use crate::family;
+use crate::foreign_key;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
@@ -65,6 +66,10 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
         actions.push(AlterAction::AddUnique(unique(reader, constraint)?));
         return Ok(());
     }
+    if let Some(key) = foreign_key::of_table(reader, &constraint)? {
+        actions.push(AlterAction::AddForeignKey(key));
+        return Ok(());
+    }
     refuse_constraint(reader)?;
     if reader.at_all(&["primary", "key"]) {
         if reader.word(2) == Some("using") {
@@ -103,7 +108,7 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
     let position = reader.position();
     let mut constraints = Constraints::default();
     let column = column_definition(reader, &mut constraints)?;
-    let Constraints { primary_key, checks, uniques } = constraints;
+    let Constraints { primary_key, checks, uniques, foreign_keys } = constraints;
     if primary_key.is_some() {
         let error = keyspan_model::Error::not_supported(
             "a column of the PRIMARY KEY cannot be added later: rows are stored by it",
@@ -112,7 +117,7 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
             .at(position)
             .with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."));
     }
-    Ok(AlterAction::AddColumn { if_not_exists, column, checks, uniques })
+    Ok(AlterAction::AddColumn { if_not_exists, column, checks, uniques, foreign_keys })
 }
 
 /// `DROP [COLUMN] [IF EXISTS] column [CASCADE]`, CQL's `DROP a, b` and `DROP (a, b)`, `DROP CONSTRAINT name`.

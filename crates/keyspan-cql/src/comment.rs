@@ -5,9 +5,17 @@ use keyspan_model::Result;
 use crate::reader::Reader;
 use crate::statement::{Comment, ObjectName, Statement};
 
-/// `COMMENT ON kind name IS 'text' | NULL`.
+/// `COMMENT ON kind name IS 'text' | NULL`, `COMMENT ON CONSTRAINT name ON table IS …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect_all(&["comment", "on"])?;
+    if reader.eat("constraint") {
+        let constraint = reader.name()?;
+        reader.expect("on")?;
+        reader.eat("domain");
+        let name = reader.object_name()?;
+        let comment = text(reader)?;
+        return Ok(Statement::Comment(Comment { kind: "constraint".into(), name, column: Some(constraint), comment }));
+    }
     let kinds = ["table", "column", "view", "index", "keyspace", "schema", "database"];
     let Some(kind) = reader.eat_any(&kinds) else { return Err(reader.unexpected()) };
     let mut name = reader.object_name()?;
@@ -19,7 +27,11 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         column = Some(name.name);
         name = ObjectName { database: None, keyspace: name.database, name: table, position: name.position };
     }
-    reader.expect("is")?;
-    let comment = if reader.eat("null") { None } else { Some(reader.string()?) };
+    let comment = text(reader)?;
     Ok(Statement::Comment(Comment { kind: kind.to_owned(), name, column, comment }))
+}
+
+fn text(reader: &mut Reader) -> Result<Option<String>> {
+    reader.expect("is")?;
+    if reader.eat("null") { Ok(None) } else { reader.string().map(Some) }
 }

@@ -5,6 +5,7 @@
 //! | `TABLE a` | `SELECT * FROM a` |
 //! | `GROUPING SETS (a, GROUPING SETS (b, ROLLUP (c, d)))` | `GROUPING SETS (a, b, (c, d), (c), ())` |
 //! | `CUBE ((a, b), c)`, `ROLLUP ((a, b), c)` | GROUPING SETS of what they stand for |
+//! | `FETCH FIRST ($1 + 1) ROWS ONLY` | `LIMIT ($1 + 1)` |
 //! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
 
 use keyspan_model::{Error, ErrorKind, Result};
@@ -45,6 +46,7 @@ const NAMES_TABLES: &[&str] = &[
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
+    let tokens = if has(&tokens, "fetch") { fetches(tokens) } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
 }
@@ -137,6 +139,62 @@ fn made(word: &str, span: Span) -> TokenWithSpan {
         word => Token::make_keyword(word),
     };
     TokenWithSpan { token, span }
+}
+
+/// `FETCH FIRST (…) ROWS ONLY` as LIMIT; a number in parentheses without them, which WITH TIES needs.
+fn fetches(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut rest = tokens.as_slice();
+    while let Some((first, others)) = rest.split_first() {
+        let Some((count, last, ties)) = fetch(rest) else {
+            out.push(first.clone());
+            rest = others;
+            continue;
+        };
+        match (ties, count) {
+            (false, count) => {
+                out.extend([made("limit", first.span), made("(", first.span)]);
+                out.extend_from_slice(count);
+                out.push(made(")", first.span));
+                rest = &rest[last..];
+            }
+            (true, [number]) => {
+                out.extend_from_slice(&rest[..2]);
+                out.push(number.clone());
+                rest = &rest[5..];
+            }
+            (true, _) => {
+                out.push(first.clone());
+                rest = others;
+            }
+        }
+    }
+    out
+}
+
+/// What stands in the parentheses of a FETCH that begins here, how many tokens it has with `ROWS ONLY`, and whether it
+/// says WITH TIES instead.
+fn fetch(tokens: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], usize, bool)> {
+    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    let begins = word(0) == Some("fetch") && matches!(word(1), Some("first" | "next"));
+    if !begins || tokens.get(2)?.token != Token::LParen {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let end = tokens.iter().skip(2).position(|token| {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    })? + 2;
+    let rows = matches!(word(end + 1), Some("row" | "rows"));
+    match (word(end + 2), word(end + 3)) {
+        (Some("only"), _) if rows => Some((&tokens[3..end], end + 3, false)),
+        (Some("with"), Some("ties")) if rows => Some((&tokens[3..end], end + 4, true)),
+        _ => None,
+    }
 }
 
 /// Leaves EXCLUDE NO OTHERS out, which is what a frame does anyway.

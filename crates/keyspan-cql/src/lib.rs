@@ -26,7 +26,7 @@
 //! |---|---|
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
-//! | `keyspace`, `table`, `alter`, `view`, `drop`, `index`, `comment` | definitions |
+//! | `keyspace`, `table`, [`foreign_key`], `alter`, `view`, `drop`, `index`, `comment` | definitions |
 //! | `role`, `grant`, `sequence`, `user_type` | roles and rights, sequences, types |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `nested` | literals of values in values |
@@ -51,6 +51,7 @@ mod dialect;
 mod drop;
 mod explain;
 mod family;
+pub mod foreign_key;
 mod form;
 mod grant;
 mod hbase;

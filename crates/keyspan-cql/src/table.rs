@@ -1,19 +1,20 @@
 //! `CREATE TABLE` and `CREATE TABLE AS`.
 //!
 //! CQL's and PostgreSQL's forms in one: compound keys, STATIC and CLUSTERING ORDER beside DEFAULT, CHECK and NOT NULL.
-//! What would change the meaning of a table if it were ignored (REFERENCES) is refused, never dropped.
+//! What would change the meaning of a table if it were ignored (EXCLUDE) is refused, never dropped.
 
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::tokenizer::Token;
 
 use crate::family;
+use crate::foreign_key;
 use crate::keyspace::option;
 use crate::reader::Reader;
 use crate::statement::{
     CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, ColumnSequence, CreateTable, CreateTableAs,
-    FamilyDefinition, ObjectName, OnCommit, PrimaryKey, SequenceOptions, SourceExpression, Statement, TableOption,
-    UniqueDefinition,
+    FamilyDefinition, ForeignKeyDefinition, ObjectName, OnCommit, PrimaryKey, SequenceOptions, SourceExpression,
+    Statement, TableOption, UniqueDefinition,
 };
 use crate::{sequence, types};
 
@@ -23,6 +24,7 @@ pub(crate) struct Constraints {
     pub(crate) primary_key: Option<PrimaryKey>,
     pub(crate) checks: Vec<CheckDefinition>,
     pub(crate) uniques: Vec<UniqueDefinition>,
+    pub(crate) foreign_keys: Vec<ForeignKeyDefinition>,
 }
 
 /// What stands between the parentheses and after them, as it is read.
@@ -67,7 +69,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
     let Body { columns, families, constraints, clustering_order, options, on_commit, .. } = body;
-    let Constraints { primary_key, checks, uniques } = constraints;
+    let Constraints { primary_key, checks, uniques, foreign_keys } = constraints;
     let table = CreateTable {
         name,
         if_not_exists,
@@ -76,6 +78,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         primary_key,
         checks,
         uniques,
+        foreign_keys,
         clustering_order,
         options,
         on_commit,
@@ -96,6 +99,10 @@ fn create_as(reader: &mut Reader, name: ObjectName, if_not_exists: bool, body: B
     if let Some(unique) = body.constraints.uniques.first() {
         let error = Error::not_supported("UNIQUE in CREATE TABLE … AS is not supported").at(unique.position);
         return Err(error.with_hint("Write ALTER TABLE … ADD UNIQUE (…) afterwards."));
+    }
+    if let Some(key) = body.constraints.foreign_keys.first() {
+        let error = Error::not_supported("REFERENCES in CREATE TABLE … AS is not supported").at(key.position);
+        return Err(error.with_hint("Write ALTER TABLE … ADD FOREIGN KEY (…) afterwards."));
     }
     let Body { constraints, clustering_order, options, on_commit, .. } = Body { bare: Vec::new(), ..body };
     let primary_key = constraints.primary_key;
@@ -144,7 +151,7 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
     Ok(())
 }
 
-/// `[CONSTRAINT name] PRIMARY KEY (…) | CHECK (…) | UNIQUE (…)`; false if something else stands here.
+/// `[CONSTRAINT name] PRIMARY KEY (…) | CHECK (…) | UNIQUE (…) | FOREIGN KEY (…) …`; false if something else stands here.
 fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> {
     let name = constraint_name(reader)?;
     if reader.at_all(&["primary", "key"]) {
@@ -155,6 +162,8 @@ fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> 
         all.checks.push(CheckDefinition { name, column: None, check });
     } else if at_unique(reader) {
         all.uniques.push(unique(reader, name)?);
+    } else if let Some(key) = foreign_key::of_table(reader, &name)? {
+        all.foreign_keys.push(key);
     } else {
         refuse_constraint(reader)?;
         return if name.is_some() { Err(reader.unexpected()) } else { Ok(false) };
@@ -257,10 +266,6 @@ pub(crate) fn check(reader: &mut Reader) -> Result<SourceExpression> {
 /// Refuses the constraints that Keyspan cannot keep.
 pub(crate) fn refuse_constraint(reader: &Reader) -> Result<()> {
     let (what, hint) = match (reader.word(0), reader.word(1)) {
-        (Some("references"), _) | (Some("foreign"), Some("key")) => (
-            "REFERENCES is not supported: a write does not look at other tables",
-            "Leave it out and check with a join, or put both rows under one key.",
-        ),
         (Some("exclude"), Some("using")) => ("EXCLUDE is not supported", "Choose a key that cannot overlap."),
         (Some("masked"), Some("with")) => ("MASKED WITH is not supported", "Leave the column out in a view."),
         _ => return Ok(()),
@@ -321,6 +326,8 @@ fn column_constraint(reader: &mut Reader, column: &mut ColumnDefinition, all: &m
         check_nulls(reader)?;
         unique_end(reader)?;
         all.uniques.push(UniqueDefinition { name, columns: vec![column.name.clone()], position });
+    } else if reader.at("references") {
+        all.foreign_keys.push(foreign_key::of_column(reader, name, &column.name)?);
     } else if reader.eat("collate") {
         collation(reader)?;
     } else {

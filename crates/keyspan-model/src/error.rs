@@ -45,6 +45,7 @@ kinds! {
     Windowing "42P20" "A window function where none may stand.",
     WrongObjectType "42809" "A view where a table is needed, or the like.",
     DependentObjects "2BP01" "Something else needs the object.",
+    InvalidForeignKey "42830" "A foreign key that does not fit what it refers to.",
     InvalidTableDefinition "42P16" "The table as declared cannot exist.",
     InvalidColumnReference "42P10" "A column that cannot be used in this place.",
     InvalidName "42602" "Not a usable name.",

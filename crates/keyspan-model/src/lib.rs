@@ -51,9 +51,9 @@ pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_pref
 pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
-    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, GcRule, IndexDef, KeyColumn, KeyspaceDef,
-    Member, RelationDef, RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, UniqueDef, ValueColumn,
-    ViewDef,
+    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
+    ForeignKeyRules, GcRule, IndexDef, KeyColumn, KeyspaceDef, Member, ReferencedKey, RelationDef, RelationId,
+    RelationKind, RollupDef, SegmentId, TableDef, TableId, UniqueDef, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

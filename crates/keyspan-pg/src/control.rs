@@ -45,13 +45,21 @@ impl Canceller {
 pub(crate) struct Control {
     canceller: Canceller,
     requests: watch::Receiver<u64>,
-    phase: watch::Receiver<Phase>,
+    phase: Ending,
+}
+
+/// What ends a connection from outside: the server's shutdown, or another session (`pg_terminate_backend`).
+#[derive(Debug)]
+struct Ending {
+    server: watch::Receiver<Phase>,
+    own: watch::Receiver<bool>,
 }
 
 impl Control {
     /// For a session with this handle, on a server in this phase.
     pub(crate) fn new(handle: CancelHandle, phase: watch::Receiver<Phase>) -> Control {
         let (sender, requests) = watch::channel(0);
+        let phase = Ending { server: phase, own: handle.ending() };
         Control { canceller: Canceller { handle, requests: sender }, requests, phase }
     }
 
@@ -150,8 +158,13 @@ fn canceled() -> Error {
     Error::new(ErrorKind::Canceled, "canceling statement due to user request")
 }
 
-async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
-    if phase.wait_for(|phase| *phase >= wanted).await.is_err() {
+/// Resolves when the server is in this phase, or another session has ended this one.
+async fn reached(ending: &mut Ending, wanted: Phase) {
+    let gone = tokio::select! {
+        reached = ending.server.wait_for(|phase| *phase >= wanted) => reached.is_err(),
+        ended = ending.own.wait_for(|ended| *ended) => ended.is_err(),
+    };
+    if gone {
         // The server is gone without a word; its runtime ends this task.
         std::future::pending::<()>().await;
     }

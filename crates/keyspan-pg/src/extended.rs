@@ -36,6 +36,9 @@ impl Connection {
             None => StoredStatement { statement: None, parameters: Vec::new() },
             Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
         };
+        if !name.is_empty() {
+            self.session.show_statement(&name, &parse.query, &stored.parameters);
+        }
         self.statements.insert(name, stored);
         Ok(self.out.message(&ParseComplete::new())?)
     }
@@ -235,7 +238,11 @@ impl Connection {
     pub(crate) fn close(&mut self, close: &Close) -> Result<(), Failure> {
         let name = close.name.as_deref().unwrap_or_default();
         match close.target_type {
-            b'S' => drop(self.statements.remove(name)),
+            b'S' => {
+                if self.statements.remove(name).is_some() {
+                    self.session.forget_statement(Some(name));
+                }
+            }
             b'P' => drop(self.portals.remove(name)),
             other => return Err(protocol(format!("invalid CLOSE message subtype {other}")).into()),
         }

@@ -42,11 +42,15 @@ impl ScriptedDatabase {
 }
 
 #[derive(Clone, Debug)]
-pub struct ScriptedCancelHandle(watch::Sender<u64>);
+pub struct ScriptedCancelHandle(watch::Sender<u64>, watch::Sender<bool>);
 
 impl ScriptedCancelHandle {
     pub fn cancel(&self) {
         self.0.send_modify(|count| *count += 1);
+    }
+
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.1.subscribe()
     }
 }
 
@@ -175,6 +179,7 @@ pub struct ScriptedSession {
     status: ScriptedTransactionStatus,
     implicit: bool,
     cancels: watch::Sender<u64>,
+    end: watch::Sender<bool>,
     notices: Vec<ScriptedNotice>,
     changes: Vec<(&'static str, String)>,
 }
@@ -187,6 +192,7 @@ impl Default for ScriptedSession {
             status: ScriptedTransactionStatus::Idle,
             implicit: false,
             cancels: watch::Sender::new(0),
+            end: watch::Sender::new(false),
             notices: Vec::new(),
             changes: Vec::new(),
         }
@@ -223,12 +229,16 @@ impl ScriptedSession {
         &self.settings
     }
 
+    pub fn show_statement(&self, _name: &str, _text: &str, _parameters: &[u32]) {}
+
+    pub fn forget_statement(&self, _name: Option<&str>) {}
+
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         (name == "cursor").then(numbers_schema)
     }
 
     pub fn cancel_handle(&self) -> ScriptedCancelHandle {
-        ScriptedCancelHandle(self.cancels.clone())
+        ScriptedCancelHandle(self.cancels.clone(), self.end.clone())
     }
 
     pub fn parse(&self, sql: &str) -> Result<Vec<ScriptedParsed>> {

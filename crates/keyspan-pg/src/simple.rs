@@ -75,9 +75,16 @@ impl Connection {
     /// names. Answers the tag if that was all there was to do.
     pub(crate) fn deallocate(&mut self, parsed: &Parsed) -> Option<String> {
         match &parsed.statement {
-            Statement::Deallocate(Some(name)) => self.statements.remove(name).map(|_| "DEALLOCATE".to_owned()),
+            Statement::Deallocate(Some(name)) => {
+                let found = self.statements.remove(name);
+                found.map(|_| {
+                    self.session.forget_statement(Some(name));
+                    "DEALLOCATE".to_owned()
+                })
+            }
             Statement::Deallocate(None) => {
                 self.statements.clear();
+                self.session.forget_statement(None);
                 None
             }
             _ => None,

@@ -70,8 +70,8 @@ mod tests;
 pub mod types;
 
 pub use context::{
-    AdvisoryKey, AdvisoryRequest, GivenRelation, Peers, QueryContext, QueryParser, Sequences, SessionInfo,
-    SettingChange, ShownLock, ShownSession,
+    AdvisoryKey, AdvisoryRequest, Caller, GivenRelation, Peers, QueryContext, QueryParser, Sequences, SessionInfo,
+    SettingChange, ShownLock, ShownSession, ShownStatement,
 };
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};

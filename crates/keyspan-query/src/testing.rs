@@ -81,6 +81,7 @@ impl Rows {
             checks: Vec::new(),
             options: BTreeMap::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
         });
         catalog.tables.insert(table.id, table.clone());
         catalog.version += 1;

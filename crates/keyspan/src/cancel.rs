@@ -15,13 +15,14 @@ use futures::Stream;
 use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_seam::BatchStream;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep};
 
 /// Cancels whatever a session is running. Clones act on the same session.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle {
     current: Arc<Mutex<Arc<Token>>>,
+    end: Arc<watch::Sender<bool>>,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +37,17 @@ impl CancelHandle {
         let token = self.current.lock().clone();
         token.cancelled.store(true, Ordering::SeqCst);
         token.changed.notify_waiters();
+    }
+
+    /// Cancels the statement, and asks whoever serves the session to end it.
+    pub fn end(&self) {
+        self.end.send_replace(true);
+        self.cancel();
+    }
+
+    /// Whether the session is to end, for whoever serves it.
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.end.subscribe()
     }
 
     /// Begins a statement: earlier calls of [`CancelHandle::cancel`] do not concern it.

@@ -3,8 +3,8 @@
 use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, GcRule, Identity, IndexDef, KeyColumn,
-    KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
+    Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, ForeignKeyDef, GcRule, Identity, IndexDef,
+    KeyColumn, KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -61,6 +61,27 @@ pub(crate) fn index(table: &TableDef, index: &IndexDef) -> String {
     }
     let unique = if index.unique.is_some() { "UNIQUE " } else { "" };
     format!("CREATE {unique}INDEX {} ON {keyspace}.{of} {};", quoted(&index.name), columns(table, index))
+}
+
+/// What adds the foreign keys of a table, each with its name.
+pub(crate) fn foreign_keys(catalog: &Catalog, table: &TableDef) -> Vec<(String, String)> {
+    let names = |names: &mut dyn Iterator<Item = &str>| names.map(quoted).collect::<Vec<_>>().join(", ");
+    let text = |key: &ForeignKeyDef| {
+        let target = catalog.tables.get(&key.table)?;
+        let (columns, references) = (names(&mut key.columns_in(table)), names(&mut key.references_in(target)));
+        let (keyspace, own) = (quoted(&table.keyspace), quoted(&table.name));
+        let (name, rules) = (quoted(&key.name), key.rules.text());
+        let other = format!("{}.{}", quoted(&target.keyspace), quoted(&target.name));
+        let what = format!("FOREIGN KEY ({columns}) REFERENCES {other} ({references}){rules}");
+        Some((key.name.clone(), format!("ALTER TABLE {keyspace}.{own} ADD CONSTRAINT {name} {what};")))
+    };
+    table.foreign_keys.iter().filter_map(text).collect()
+}
+
+/// The rows of DESCRIBE of a table's foreign keys.
+pub(crate) fn foreign_key_rows(catalog: &Catalog, table: &TableDef) -> Vec<Vec<String>> {
+    let row = |(name, text)| vec![table.keyspace.clone(), "foreign_key".into(), name, text];
+    foreign_keys(catalog, table).into_iter().map(row).collect()
 }
 
 /// What an index is on, in parentheses.

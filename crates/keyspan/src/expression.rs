@@ -15,6 +15,7 @@ use keyspan_seam::ReadAt;
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::parameter::parameter_index;
+use crate::transaction::Transaction;
 
 /// Evaluates expressions in a session's time zone.
 #[derive(Clone, Debug)]
@@ -291,6 +292,11 @@ pub(crate) fn compile_typed(
 ) -> Result<CompiledExprs> {
     count(&context.database.counts().compilations);
     let snapshot = context.database.store().snapshot(ReadAt::Acknowledged)?;
+    // Defaults may name what the open transaction has made: the sequence of a table in it.
+    let snapshot = match context.transaction.as_ref().and_then(Transaction::catalog) {
+        Some(own) => snapshot.with_catalog(own.clone())?,
+        None => snapshot,
+    };
     let query_context = context.query_context(snapshot, types);
     context.queries.expression(expressions, input, &query_context)
 }

@@ -10,11 +10,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::Result;
-use keyspan_query::{AdvisoryKey, AdvisoryRequest, Peers, ShownLock, ShownSession};
+use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_query::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownLock, ShownSession, ShownStatement};
 use parking_lot::Mutex;
 
 use crate::advisory::AdvisoryLocks;
+use crate::cancel::CancelHandle;
 use crate::channels::{Channels, Inbox, Notification, check_name, too_many_messages};
 use crate::locks::LockTable;
 use crate::settings::milliseconds;
@@ -54,6 +55,8 @@ pub(crate) struct SessionPeer {
     inbox: Arc<Inbox>,
     deferred: Mutex<Deferred>,
     shown: Mutex<ShownSession>,
+    prepared: Mutex<BTreeMap<String, ShownStatement>>,
+    cancel: CancelHandle,
 }
 
 /// What the open transaction does when it commits.
@@ -126,7 +129,7 @@ impl std::ops::Drop for PeerGuard {
 
 impl PeerGuard {
     /// A session with this id, which others do not yet see; it begins now, in microseconds since 1970.
-    pub(crate) fn new(all: Arc<SessionRegistry>, id: u64, now: i64) -> PeerGuard {
+    pub(crate) fn new(all: Arc<SessionRegistry>, id: u64, now: i64, cancel: CancelHandle) -> PeerGuard {
         let process = i32::try_from(id).unwrap_or(i32::MAX);
         let shown = ShownSession { process, began: now, changed: now, state: "idle", ..ShownSession::default() };
         PeerGuard(Arc::new(SessionPeer {
@@ -135,6 +138,8 @@ impl PeerGuard {
             inbox: Arc::default(),
             deferred: Mutex::default(),
             shown: Mutex::new(shown),
+            prepared: Mutex::default(),
+            cancel,
         }))
     }
 }
@@ -148,6 +153,16 @@ impl SessionPeer {
     /// Changes what the others see.
     pub(crate) fn show(&self, change: impl FnOnce(&mut ShownSession)) {
         change(&mut self.shown.lock());
+    }
+
+    /// A statement has been prepared.
+    pub(crate) fn add_prepared(&self, statement: ShownStatement) {
+        self.prepared.lock().insert(statement.name.clone(), statement);
+    }
+
+    /// Prepared statements are forgotten: one, or those of PREPARE or of the protocol, or all.
+    pub(crate) fn forget_prepared(&self, is_gone: impl Fn(&ShownStatement) -> bool) {
+        self.prepared.lock().retain(|_, statement| !is_gone(statement));
     }
 
     /// A statement begins.
@@ -291,5 +306,26 @@ impl Peers for SessionPeer {
     fn sessions(&self) -> Vec<ShownSession> {
         let shown = |session: Arc<SessionPeer>| ShownSession { wait: session.wait(), ..session.shown.lock().clone() };
         self.all.sessions().into_iter().map(shown).collect()
+    }
+
+    fn prepared(&self) -> Vec<ShownStatement> {
+        self.prepared.lock().values().cloned().collect()
+    }
+
+    fn stop(&self, process: i32, end: bool, caller: Caller<'_>) -> Result<bool> {
+        let Some(session) = self.all.sessions().into_iter().find(|session| session.process() == process) else {
+            return Ok(false);
+        };
+        if matches!(caller, Caller::User(user) if session.shown.lock().user != user) {
+            let what = if end { "terminate process" } else { "cancel query" };
+            return Err(Error::new(ErrorKind::Unauthorized, format!("permission denied to {what}"))
+                .with_detail("Only superusers, and roles for sessions of their own, may do that."));
+        }
+        if end {
+            session.cancel.end()
+        } else {
+            session.cancel.cancel()
+        }
+        Ok(true)
     }
 }

@@ -84,7 +84,7 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
     let Some(rollup) = &view.rollup else { return Ok(()) };
-    let mut context = ClientContext::new(database.clone(), CancelHandle::default().begin(None));
+    let mut context = ClientContext::new(database.clone(), &CancelHandle::default());
     let query_context: QueryContext = context.query_context(snapshot, &[]);
     let queries = context.queries.clone();
     let (store, of) = (database.store().clone(), view.clone());

@@ -137,7 +137,8 @@ fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) ->
         TableOrView::Table(table) => {
             let indexes = table.indexes.iter().filter(|index| !index.is_constraint());
             let indexes = indexes.map(|index| describe::index(&table, index));
-            let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).collect();
+            let keys = describe::foreign_keys(catalog, &table).into_iter().map(|(_, text)| text);
+            let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).chain(keys).collect();
             all.join("\n")
         }
         TableOrView::View(view) => describe::view(&view),
@@ -155,7 +156,10 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
     let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
         let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
         rows.extend(describe::types_in_order(&catalog, keyspace).into_iter().map(describe::type_row));
-        rows.extend(catalog.tables.values().filter(|t| t.keyspace == keyspace).flat_map(|t| describe::table_rows(t)));
+        let tables = || catalog.tables.values().filter(|table| table.keyspace == keyspace);
+        rows.extend(tables().flat_map(|table| describe::table_rows(table)));
+        // After all tables: they may refer to one that is made later.
+        rows.extend(tables().flat_map(|table| describe::foreign_key_rows(&catalog, table)));
         rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).map(|v| describe::view_row(v)));
         rows
     };
@@ -192,7 +196,10 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
         }
         Describe::Table(name) | Describe::Any(name) => {
             match names::expect(&catalog, &context.settings.search_path(), name)? {
-                TableOrView::Table(table) => describe::table_rows(&table),
+                TableOrView::Table(table) => {
+                    let keys = describe::foreign_key_rows(&catalog, &table);
+                    describe::table_rows(&table).into_iter().chain(keys).collect()
+                }
                 TableOrView::View(view) => vec![describe::view_row(&view)],
             }
         }

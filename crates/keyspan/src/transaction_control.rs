@@ -158,6 +158,8 @@ fn open(context: &mut ClientContext, modes: TransactionModes) -> Result<()> {
     let transaction = Transaction::new(modes, &context.settings, context.database.locks(), context.statement_time);
     context.transaction = Some(transaction);
     context.peer.begin_transaction(context.statement_time);
+    let by_default = context.settings.is_on("default_transaction_deferrable");
+    show_deferrable(context, "transaction_deferrable", modes.deferrable.unwrap_or(by_default))?;
     show_modes(context)
 }
 
@@ -169,6 +171,11 @@ fn show_modes(context: &mut ClientContext) -> Result<()> {
     context.settings.set("transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
     context.settings_changed();
     Ok(())
+}
+
+/// DEFERRABLE is told, and changes nothing: no transaction fails for what others do unless it writes.
+fn show_deferrable(context: &mut ClientContext, name: &str, deferrable: bool) -> Result<()> {
+    context.settings.set(name, &[if deferrable { "on" } else { "off" }.to_string()])
 }
 
 /// BEGIN, START TRANSACTION.
@@ -418,11 +425,18 @@ pub(crate) fn set(context: &mut ClientContext, statement: &SetTransaction) -> Re
                 .settings
                 .set("default_transaction_read_only", &[if read_only { "on" } else { "off" }.to_string()])?;
         }
+        if let Some(deferrable) = statement.modes.deferrable {
+            show_deferrable(context, "default_transaction_deferrable", deferrable)?;
+        }
         context.settings_changed();
     } else if context.transaction.is_none() {
         context.notice(Notice::warning("25P01", "SET TRANSACTION can only be used in transaction blocks"));
     } else {
         apply_modes(context, statement.modes)?;
+        if let Some(deferrable) = statement.modes.deferrable {
+            show_deferrable(context, "transaction_deferrable", deferrable)?;
+            context.settings_changed();
+        }
     }
     Ok(Outcome::done(Tag::plain("SET")))
 }

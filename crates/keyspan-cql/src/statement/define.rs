@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, FamilyKind, GcRule, TypeField};
+use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, TypeField};
 
 use super::{ColumnSequence, ObjectName, Query, RoleName, SourceExpression};
 
@@ -112,6 +112,8 @@ pub struct CreateTable {
     pub checks: Vec<CheckDefinition>,
     /// UNIQUE of columns and of the table, in order.
     pub uniques: Vec<UniqueDefinition>,
+    /// REFERENCES of columns and of the table, in order.
+    pub foreign_keys: Vec<ForeignKeyDefinition>,
     /// `CLUSTERING ORDER BY`: clustering columns and whether they descend.
     pub clustering_order: Vec<ClusteringOrder>,
     /// All other options.
@@ -228,6 +230,25 @@ pub struct UniqueDefinition {
     pub position: usize,
 }
 
+/// `[CONSTRAINT name] FOREIGN KEY (columns) REFERENCES table [(columns)] …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignKeyDefinition {
+    /// The constraint's name, where given.
+    pub name: Option<String>,
+    /// Its columns.
+    pub columns: Vec<String>,
+    /// The table that they refer to.
+    pub table: ObjectName,
+    /// The columns that they refer to; none for the primary key.
+    pub references: Vec<String>,
+    /// What is said about changes of the rows referred to.
+    pub rules: ForeignKeyRules,
+    /// Whether NOT ENFORCED was written.
+    pub not_enforced: bool,
+    /// Where it begins in the input: characters from 1.
+    pub position: usize,
+}
+
 /// `CREATE TABLE name [(columns)] [WITH …] AS query [WITH [NO] DATA]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateTableAs {
@@ -305,7 +326,11 @@ pub enum AlterAction {
         checks: Vec<CheckDefinition>,
         /// UNIQUE, if it says so.
         uniques: Vec<UniqueDefinition>,
+        /// REFERENCES, if it says so.
+        foreign_keys: Vec<ForeignKeyDefinition>,
     },
+    /// `ADD [CONSTRAINT name] FOREIGN KEY (columns) REFERENCES …`.
+    AddForeignKey(ForeignKeyDefinition),
     /// `ADD [CONSTRAINT name] PRIMARY KEY (…)`.
     AddPrimaryKey(PrimaryKey),
     /// `ADD [CONSTRAINT name] UNIQUE (columns)`.

@@ -7,6 +7,7 @@
 //! change.
 
 mod family;
+mod foreign_key;
 mod index;
 pub mod rights;
 pub mod sequence;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 use crate::types::{ColumnType, TypeId, TypeName, UserType};
 pub use family::{FamilyDef, FamilyKind, GcRule};
+pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, ReferencedKey};
 pub use index::{IndexDef, UniqueDef};
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
@@ -139,6 +141,9 @@ pub struct TableDef {
     /// Secondary indexes. A program that knows none refuses a table that has some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexDef>,
+    /// Foreign keys, which nothing enforces. A program that knows none refuses a table that has some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<ForeignKeyDef>,
 }
 
 /// A key column of a relation.
@@ -530,6 +535,7 @@ impl TableDef {
             window: None,
             checks: Vec::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
             ..self.clone()
         })
     }

@@ -69,6 +69,30 @@ pub struct ShownSession {
     pub wait: Option<(&'static str, &'static str)>,
 }
 
+/// A prepared statement for `pg_prepared_statements`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownStatement {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// When it was prepared, in microseconds since 1970.
+    pub prepared: i64,
+    /// OIDs of the types of its parameters.
+    pub parameters: Vec<u32>,
+    /// Whether it was made by PREPARE, not by the protocol.
+    pub by_sql: bool,
+}
+
+/// Whom a call of `pg_cancel_backend` or `pg_terminate_backend` may hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller<'a> {
+    /// Everyone.
+    Superuser,
+    /// Sessions of this user.
+    User(&'a str),
+}
+
 /// The other sessions of the database, as one of them sees them.
 pub trait Peers: Debug + Send + Sync {
     /// The number of the own connection.
@@ -102,4 +126,13 @@ pub trait Peers: Debug + Send + Sync {
 
     /// All sessions.
     fn sessions(&self) -> Vec<ShownSession>;
+
+    /// The prepared statements of the session.
+    fn prepared(&self) -> Vec<ShownStatement>;
+
+    /// Cancels the statement of the session with this number, or ends that session; false if there is none.
+    ///
+    /// # Errors
+    /// 42501 if the caller may not.
+    fn stop(&self, process: i32, end: bool, caller: Caller<'_>) -> Result<bool>;
 }

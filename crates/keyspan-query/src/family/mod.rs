@@ -90,6 +90,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         families: Vec::new(),
         checks: Vec::new(),
         indexes: Vec::new(),
+        foreign_keys: Vec::new(),
         ..table.clone()
     }
 }

@@ -1,10 +1,11 @@
-//! Functions about the other sessions of the database: advisory locks, `pg_notify`, `pg_backend_pid`.
+//! Functions about the sessions of the database: advisory locks, `pg_notify`, `pg_backend_pid`, `pg_cancel_backend`,
+//! `pg_terminate_backend`.
 
 use keyspan_model::{ColumnType, Error, Result, Value};
 
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-use crate::context::{AdvisoryKey, AdvisoryRequest, Peers};
+use crate::context::{AdvisoryKey, AdvisoryRequest, Caller, Peers};
 use crate::interrupt;
 
 use ColumnType as C;
@@ -46,8 +47,22 @@ pub fn functions() -> Vec<Overload> {
         peers(call)?.notify(text(&v[0])?, text(&v[1])?)?;
         Ok(nothing())
     });
+    add("pg_cancel_backend", &[I], C::Boolean, |call, v| stop(call, &v[0], false));
+    add("pg_terminate_backend", &[I], C::Boolean, |call, v| stop(call, &v[0], true));
+    // PostgreSQL waits so many milliseconds for the end; here it is only asked for.
+    add("pg_terminate_backend", &[I, N], C::Boolean, |call, v| stop(call, &v[0], true));
     all.push(Overload::new("pg_backend_pid", &[], C::Int, |call, _| Ok(Value::Int(peers(call)?.process()))).stable());
     all
+}
+
+fn stop(call: &Call<'_>, process: &Value, end: bool) -> Result<Value> {
+    let Value::Int(process) = process else { return Ok(Value::Null) };
+    let info = &call.facts.info;
+    let caller = match call.facts.catalog.rights.is_superuser(info.principal) {
+        true => Caller::Superuser,
+        false => Caller::User(&info.user),
+    };
+    peers(call)?.stop(*process, end, caller).map(Value::Boolean)
 }
 
 /// The answer of a function that returns void.

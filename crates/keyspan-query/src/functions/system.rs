@@ -75,8 +75,6 @@ pub fn functions() -> Vec<Overload> {
     for name in ["inet_server_port", "inet_client_port"] {
         add(name, &[], C::Int, |_, _| Ok(Value::Null));
     }
-    add("obj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
-    add("col_description", &[N, Parameter::Is(C::Int)], C::Text, |_, _| Ok(Value::Null));
     add("shobj_description", &[N, T], C::Text, |_, _| Ok(Value::Null));
     add("pg_get_expr", &[T, N], C::Text, |_, v| Ok(v[0].clone()));
     add("pg_get_expr", &[T, N, B], C::Text, |_, v| Ok(v[0].clone()));

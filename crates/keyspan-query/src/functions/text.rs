@@ -74,6 +74,7 @@ pub fn functions() -> Vec<Overload> {
     add("quote_literal", &[T], C::Text, |_, v| map(v, quote_literal));
     add("encode", &[Is(C::Blob), T], C::Text, encode);
     add("get_byte", &[Is(C::Blob), Is(C::Int)], C::Int, get_byte);
+    add("set_byte", &[Is(C::Blob), Is(C::Int), Is(C::Int)], C::Blob, set_byte);
     add("decode", &[T, T], C::Blob, decode);
     add("blob_concat", &[Is(C::Blob), Is(C::Blob)], C::Blob, |_, v| {
         Ok(Value::Blob([bytes(&v[0])?, bytes(&v[1])?].concat()))
@@ -357,6 +358,21 @@ fn get_byte(_: &Call<'_>, values: &[Value]) -> Result<Value> {
         let message = format!("index {index} out of valid range, 0..{}", bytes.len() as i64 - 1);
         Error::new(ErrorKind::ArraySubscript, message)
     })
+}
+
+/// PostgreSQL takes the number's lowest eight bits.
+fn set_byte(_: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let (bytes, Value::Int(index), Value::Int(byte)) = (bytes(&values[0])?, &values[1], &values[2]) else {
+        return Ok(Value::Null);
+    };
+    let mut changed = bytes.to_vec();
+    let place = usize::try_from(*index).ok().and_then(|index| changed.get_mut(index));
+    let Some(place) = place else {
+        let message = format!("index {index} out of valid range, 0..{}", bytes.len() as i64 - 1);
+        return Err(Error::new(ErrorKind::ArraySubscript, message));
+    };
+    *place = byte.to_le_bytes()[0];
+    Ok(Value::Blob(changed.into()))
 }
 
 fn encode(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {

@@ -83,7 +83,7 @@ fn column(text: &'static str) -> Option<SystemColumn> {
 fn holds(type_name: &str) -> Holds {
     Holds::One(match type_name {
         "int2[]" | "int2vector" => return Holds::Smalls,
-        "oid[]" | "oidvector" | "regtype[]" => return Holds::Oids,
+        "oid[]" | "oidvector" => return Holds::Oids,
         list if list.ends_with("[]") => return Holds::Texts,
         "bool" => ColumnType::Boolean,
         "int2" => ColumnType::SmallInt,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{ColumnType, Error, ErrorKind, IndexDef, Result, TableDef, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, ForeignKeyDef, IndexDef, Result, TableDef, Value};
 
 use super::definition::{format_type, type_of_name, type_of_oid};
 use super::relations::descending;
@@ -60,6 +60,7 @@ fn functions() -> Vec<Overload> {
     names(&mut all);
     texts(&mut all);
     nothing(&mut all);
+    super::comments::add(&mut all);
     super::size::add(&mut all);
     super::privilege::add(&mut all);
     super::sequence::add(&mut all);
@@ -160,7 +161,6 @@ fn nothing(all: &mut Vec<Overload>) {
         Ok(Value::BigInt(oid.unwrap_or(0)))
     });
     add("pg_is_other_temp_schema", &[N], C::Boolean, |_, _| Ok(Value::Boolean(false)));
-    add("obj_description", &[N], C::Text, null);
     add("pg_tablespace_location", &[N], C::Text, |_, _| Ok(Value::Text(String::new())));
     add("getdatabaseencoding", &[], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
 }
@@ -326,6 +326,9 @@ fn constraint_text(call: &Call<'_>, oid: &Value) -> Value {
         let columns: Vec<String> = indexed_columns(table, index).map(|column| quote_ident(&column.name)).collect();
         return Value::Text(format!("UNIQUE ({})", columns.join(", ")));
     }
+    if let Some((table, key)) = source.foreign_keys().find(|(_, key)| key_oid(key.id) == oid) {
+        return foreign_key_text(&source, table, key).map_or(Value::Null, Value::Text);
+    }
     let Some(table) = source.table_around(oid) else { return Value::Null };
     if key_oid(table.id) == oid {
         let columns: Vec<String> = table.key().map(|column| quote_ident(&column.name)).collect();
@@ -334,4 +337,17 @@ fn constraint_text(call: &Call<'_>, oid: &Value) -> Value {
     let checks = table.checks.iter().enumerate();
     let check = checks.map(|(place, check)| (check_oid(table.id, place), check)).find(|(each, _)| *each == oid);
     check.map_or(Value::Null, |(_, check)| Value::Text(format!("CHECK ({})", check.sql)))
+}
+
+/// `FOREIGN KEY (a) REFERENCES t(b) …`; none if the table that it refers to is gone.
+fn foreign_key_text(source: &Source, table: &TableDef, key: &ForeignKeyDef) -> Option<String> {
+    let target = source.catalog.tables.get(&key.table)?;
+    let class = source.class_of_oid(table_oid(target.id))?;
+    let names = |names: &mut dyn Iterator<Item = &str>| names.map(quote_ident).collect::<Vec<_>>().join(", ");
+    let name = match source.is_visible(&class) {
+        true => quote_ident(&target.name),
+        false => format!("{}.{}", quote_ident(&target.keyspace), quote_ident(&target.name)),
+    };
+    let (columns, references) = (names(&mut key.columns_in(table)), names(&mut key.references_in(target)));
+    Some(format!("FOREIGN KEY ({columns}) REFERENCES {name}({references}){}", key.rules.text()))
 }

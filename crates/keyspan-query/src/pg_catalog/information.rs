@@ -2,7 +2,7 @@
 
 use arrow::datatypes::Schema;
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{ColumnDef, ColumnType, Identity, Principal, TableDef};
+use keyspan_model::{ColumnDef, ColumnId, ColumnType, ForeignKeyDef, Identity, Principal, ReferencedKey, TableDef};
 
 use super::definition::{column_type, format_type, type_of_oid};
 use super::roles::{role_oid, table_privileges};
@@ -20,6 +20,7 @@ pub fn rows(name: &str, source: &Source) -> Vec<Row> {
         "table_constraints" => table_constraints(source),
         "key_column_usage" => key_columns(source),
         "constraint_column_usage" => constraint_columns(source),
+        "referential_constraints" => referential_constraints(source),
         "check_constraints" => checks(source),
         "sequences" => super::sequence::in_information_schema(source),
         "enabled_roles" => enabled_roles(source),
@@ -176,6 +177,11 @@ fn table_constraints(source: &Source) -> Vec<Row> {
             .map(|(index, _)| constraint(source, table, &index.name).with("constraint_type", "UNIQUE"))
             .map(|row| row.with("nulls_distinct", "YES"));
         rows.extend(key.into_iter().chain(uniques).chain(checks).map(fixed));
+        rows.extend(table.foreign_keys.iter().map(|key| {
+            let row = constraint(source, table, &key.name).with("constraint_type", "FOREIGN KEY");
+            let row = row.with("is_deferrable", yes(key.rules.deferrable));
+            row.with("initially_deferred", yes(key.rules.deferred)).with("enforced", "NO")
+        }));
     }
     rows
 }
@@ -195,7 +201,48 @@ fn key_columns(source: &Source) -> Vec<Row> {
             rows.push(row.with("ordinal_position", place + 1));
         }
     }
+    for (table, key) in source.foreign_keys() {
+        let target = source.catalog.tables.get(&key.table);
+        for (place, column) in key.columns_in(table).enumerate() {
+            let row = constraint(source, table, &key.name).with("column_name", column);
+            let of_key = target.and_then(|target| position_in_key(target, &key.references, place));
+            rows.push(row.with("ordinal_position", place + 1).with("position_in_unique_constraint", of_key));
+        }
+    }
     rows
+}
+
+/// The place from 1, in the key that it refers to, of a foreign key's column.
+fn position_in_key(target: &TableDef, references: &[ColumnId], place: usize) -> Option<i64> {
+    let wanted = references.get(place)?;
+    let found = match target.key_on(references)? {
+        ReferencedKey::Primary => target.key().position(|column| column.id == *wanted),
+        ReferencedKey::Unique(index) => index.columns.iter().position(|column| column == wanted),
+    };
+    i64::try_from(found? + 1).ok()
+}
+
+/// Foreign keys, and the keys that they refer to.
+fn referential_constraints(source: &Source) -> Vec<Row> {
+    let row = |(table, key): (&std::sync::Arc<TableDef>, &ForeignKeyDef)| {
+        let row = Row::new()
+            .with("constraint_catalog", source.database())
+            .with("constraint_schema", &table.keyspace)
+            .with("constraint_name", &key.name)
+            .with("match_option", if key.rules.match_full { "FULL" } else { "NONE" })
+            .with("update_rule", key.rules.on_update.text())
+            .with("delete_rule", key.rules.on_delete.text());
+        let Some(target) = source.catalog.tables.get(&key.table) else { return row };
+        let name = match target.key_on(&key.references) {
+            Some(ReferencedKey::Primary) => target.key_name(),
+            Some(ReferencedKey::Unique(index)) => index.name.clone(),
+            None => return row,
+        };
+        row.with("unique_constraint_catalog", source.database())
+            .with("unique_constraint_schema", &target.keyspace)
+            .with("unique_constraint_name", name)
+    };
+    source.foreign_keys().map(row).collect()
 }
 
 fn constraint_columns(source: &Source) -> Vec<Row> {
@@ -207,6 +254,16 @@ fn constraint_columns(source: &Source) -> Vec<Row> {
     for (table, index) in source.uniques() {
         let row = |column: &ColumnDef| constraint(source, table, &index.name).with("column_name", &column.name);
         rows.extend(indexed_columns(table, index).map(row));
+    }
+    for (table, key) in source.foreign_keys() {
+        let Some(target) = source.catalog.tables.get(&key.table) else { continue };
+        let row = |column: &str| {
+            constraint(source, table, &key.name)
+                .with("table_schema", &target.keyspace)
+                .with("table_name", &target.name)
+                .with("column_name", column)
+        };
+        rows.extend(key.references_in(target).map(row));
     }
     rows
 }

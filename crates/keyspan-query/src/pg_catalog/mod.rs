@@ -8,12 +8,14 @@
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows. `index`: how far indexes are built.
 //! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
+//! - `comments`: what COMMENT ON has said.
 //! - `peers`: other sessions and the advisory locks.
 //! - `sequence`: `nextval` and its kin.
 //! - `keywords`: `pg_get_keywords()`.
 //! - `functions`: `format_type`, `pg_get_indexdef` and the like. `rewrite`: the forms of SQL that only such queries use.
 
 mod asyncpg;
+mod comments;
 mod definition;
 mod functions;
 mod index;

@@ -1,10 +1,11 @@
-//! Rows about the sessions of the database and the advisory locks.
+//! Rows about the sessions of the database, the advisory locks, and the session's prepared statements.
 //!
 //! The rule: who is no superuser sees of others that they are there, not what they do.
 
+use super::definition::format_type;
 use super::row::{Cell, Row};
 use super::source::{DATABASE, Source};
-use crate::context::{AdvisoryKey, ShownLock, ShownSession};
+use crate::context::{AdvisoryKey, ShownLock, ShownSession, ShownStatement};
 
 /// `pg_locks`: the advisory locks.
 pub fn locks(source: &Source) -> Vec<Row> {
@@ -27,6 +28,22 @@ fn locked(lock: &ShownLock) -> Row {
         .with("mode", if lock.shared { "ShareLock" } else { "ExclusiveLock" })
         .with("granted", lock.granted)
         .with("fastpath", false)
+}
+
+/// `pg_prepared_statements`.
+pub fn prepared(source: &Source) -> Vec<Row> {
+    let row = |statement: ShownStatement| {
+        let types = statement.parameters.iter().map(|oid| format_type(i64::from(*oid), -1)).collect::<Vec<_>>();
+        Row::new()
+            .with("name", statement.name)
+            .with("statement", statement.text)
+            .with("prepare_time", Cell::time(Some(statement.prepared)))
+            .with("parameter_types", types)
+            .with("from_sql", statement.by_sql)
+            .with("generic_plans", 0_i64)
+            .with("custom_plans", 0_i64)
+    };
+    source.info.peers.iter().flat_map(|peers| peers.prepared()).map(row).collect()
 }
 
 /// `pg_stat_activity`.

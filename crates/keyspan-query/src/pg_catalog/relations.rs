@@ -2,8 +2,12 @@
 
 use arrow::datatypes::Schema;
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Identity, IndexDef, Object, TableDef, TableId, ViewDef};
+use keyspan_model::{
+    ColumnDef, ColumnId, ColumnRole, ColumnType, ForeignKeyAction, ForeignKeyDef, Identity, IndexDef, Object,
+    ReferencedKey, TableDef, TableId, ViewDef,
+};
 
+use super::comments;
 use super::definition::{
     self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
 };
@@ -22,6 +26,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_attrdef" => defaults(source),
         "pg_index" => indexes(source),
         "pg_constraint" => constraints(source),
+        "pg_description" => comments::rows(source),
         "pg_type" => types(source),
         "pg_tables" => tables(source),
         "pg_views" => views(source),
@@ -72,7 +77,9 @@ fn classes(source: &Source) -> Vec<Row> {
                 .with("relfilenode", table_oid(table.id))
                 .with("relpersistence", if is_temporary(&table.keyspace) { "t" } else { "p" })
                 .with("relhasindex", has_key(table) || !table.indexes.is_empty())
-                .with("relchecks", table.checks.len()),
+                .with("relchecks", table.checks.len())
+                // In PostgreSQL triggers enforce foreign keys; programs look here before they ask for those.
+                .with("relhastriggers", is_in_foreign_key(source, table)),
         );
         if has_key(table) {
             let row = class(index_oid(table.id), &key_name(table), &table.keyspace, "i", table.key_len());
@@ -101,6 +108,10 @@ fn classes(source: &Source) -> Vec<Row> {
         });
     }
     rows
+}
+
+fn is_in_foreign_key(source: &Source, table: &TableDef) -> bool {
+    !table.foreign_keys.is_empty() || source.catalog.references_to(table.id).next().is_some()
 }
 
 /// With the owner and the access list of a table or view.
@@ -269,8 +280,40 @@ fn constraints(source: &Source) -> Vec<Row> {
         for (place, check) in table.checks.iter().enumerate() {
             rows.push(constraint(check_oid(table.id, place), &check.name, "c").with("conbin", &check.sql));
         }
+        let keys = table.foreign_keys.iter();
+        rows.extend(keys.map(|key| foreign_key(source, table, key, constraint(key_oid(key.id), &key.name, "f"))));
     }
     rows
+}
+
+/// The row of a foreign key. It is not validated: nothing enforces it.
+fn foreign_key(source: &Source, table: &TableDef, key: &ForeignKeyDef, row: Row) -> Row {
+    let letter = |action: ForeignKeyAction| match action {
+        ForeignKeyAction::NoAction => "a",
+        ForeignKeyAction::Restrict => "r",
+        ForeignKeyAction::Cascade => "c",
+        ForeignKeyAction::SetNull => "n",
+        ForeignKeyAction::SetDefault => "d",
+    };
+    let rules = key.rules;
+    let columns =
+        |table: &TableDef, ids: &[ColumnId]| numbers(table, ids.iter().filter_map(|id| table.column_by_id(*id)));
+    let row = row
+        .with("convalidated", false)
+        .with("condeferrable", rules.deferrable)
+        .with("condeferred", rules.deferred)
+        .with("confupdtype", letter(rules.on_update))
+        .with("confdeltype", letter(rules.on_delete))
+        .with("confmatchtype", if rules.match_full { "f" } else { "s" })
+        .with("conkey", columns(table, &key.columns))
+        .with("confrelid", table_oid(key.table));
+    let Some(target) = source.catalog.tables.get(&key.table) else { return row };
+    let row = row.with("confkey", columns(target, &key.references));
+    match target.key_on(&key.references) {
+        Some(ReferencedKey::Primary) => row.with("conindid", index_oid(target.id)),
+        Some(ReferencedKey::Unique(index)) => row.with("conindid", table_oid(index.id)),
+        None => row,
+    }
 }
 
 fn type_row(ty: &PgType) -> Row {

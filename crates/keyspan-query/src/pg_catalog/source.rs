@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, IndexDef, Member, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, ForeignKeyDef, IndexDef, Member, TableDef, TableId};
 
 use super::ViewColumns;
 use super::definition;
@@ -221,6 +221,11 @@ impl Source {
     /// The UNIQUE constraints, and their tables.
     pub fn uniques(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
         self.indexes().filter(|(_, index)| index.is_constraint())
+    }
+
+    /// The foreign keys, and their tables.
+    pub fn foreign_keys(&self) -> impl Iterator<Item = (&Arc<TableDef>, &ForeignKeyDef)> {
+        self.catalog.tables.values().flat_map(|table| table.foreign_keys.iter().map(move |key| (table, key)))
     }
 
     /// The secondary index with this OID.

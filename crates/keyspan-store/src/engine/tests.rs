@@ -62,6 +62,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         checks: vec![],
         options: BTreeMap::new(),
         indexes: vec![],
+        foreign_keys: vec![],
     }
 }
 

@@ -17,7 +17,7 @@ use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
 use keyspan_query::{GivenRelation, Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
 
-use crate::cancel::Running;
+use crate::cancel::{CancelHandle, Running};
 use crate::cursor::SqlCursor;
 use crate::database::Database;
 use crate::outcome::Notice;
@@ -75,15 +75,15 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
-    /// A context with the default settings. `running` is what statements look at to see that they are cancelled.
-    pub(crate) fn new(database: Database, running: Running) -> ClientContext {
-        let id = database.new_context_id();
+    /// A context with the default settings, whose statements this handle cancels.
+    pub(crate) fn new(database: Database, cancel: &CancelHandle) -> ClientContext {
+        let (id, running) = (database.new_context_id(), cancel.begin(None));
         let mut settings = Settings::new();
         settings.set_facts(database.facts());
         ClientContext {
             queries: database.begin_queries(),
             id,
-            peer: PeerGuard::new(database.session_registry().clone(), id, database.now()),
+            peer: PeerGuard::new(database.session_registry().clone(), id, database.now(), cancel.clone()),
             settings,
             notices: Vec::new(),
             running,

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, RoleName};
+use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, ForeignKeyDefinition, RoleName};
 use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
 use super::{
-    change, check_free, depend, family, missing, option, primary_key, sequence, skipping, statics, unique, user_type,
-    validate,
+    change, check_free, comment, depend, family, foreign_key, missing, option, primary_key, sequence, skipping,
+    statics, unique, user_type, validate,
 };
 use crate::context::ClientContext;
 use crate::names::columns_of;
@@ -44,6 +44,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
         _ => {
             let table = names::table(&catalog, &path, &statement.name)?;
             check_unwritten(context, &table, &statement.actions)?;
+            for action in &statement.actions {
+                foreign_key::check(context, &statement.name, foreign_keys_of(action))?;
+            }
             for action in &statement.actions {
                 check_rows(context, &table, action).await?;
             }
@@ -106,7 +109,7 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
         let mut next = (*table).clone();
         let mut skipped = Vec::new();
         for action in &statement.actions {
-            skipped.extend(apply(catalog, &mut next, action)?);
+            skipped.extend(apply(catalog, path, &mut next, action)?);
         }
         check_counters(&next)?;
         user_type::settle(catalog, &mut next)?;
@@ -128,14 +131,27 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
 /// Whether something was skipped since it exists (or does not), and what.
 type Skipped = Option<(bool, &'static str, String)>;
 
-fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
+/// The foreign keys that an action adds.
+fn foreign_keys_of(action: &AlterAction) -> &[ForeignKeyDefinition] {
     match action {
-        AlterAction::AddColumn { if_not_exists, column, checks, uniques } => {
+        AlterAction::AddColumn { foreign_keys, .. } => foreign_keys,
+        AlterAction::AddForeignKey(key) => std::slice::from_ref(key),
+        _ => &[],
+    }
+}
+
+fn apply(catalog: &mut Catalog, path: &[String], table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
+    match action {
+        AlterAction::AddColumn { if_not_exists, column, checks, uniques, foreign_keys } => {
             let skipped = add(catalog, table, *if_not_exists, column, checks)?;
             if skipped.is_none() {
                 unique::attach(catalog, table, uniques)?;
+                foreign_key::attach(catalog, path, table, foreign_keys)?;
             }
             Ok(skipped)
+        }
+        AlterAction::AddForeignKey(key) => {
+            foreign_key::attach(catalog, path, table, std::slice::from_ref(key)).map(|()| None)
         }
         AlterAction::AddFamily { if_not_exists, family } => {
             if *if_not_exists && table.family(&family.name).is_some() {
@@ -179,9 +195,16 @@ fn apply(catalog: &mut Catalog, table: &mut TableDef, action: &AlterAction) -> R
             Ok(None)
         }
         AlterAction::DropConstraint { if_exists, name } => {
+            if let Some(index) = table.indexes.iter().find(|index| index.name == *name) {
+                foreign_key::check_columns(catalog, table, &index.columns, &format!("drop constraint {name}"))?;
+            }
             let before = table.checks.len();
             table.checks.retain(|check| check.name != *name);
             let dropped = table.checks.len() < before || unique::drop_constraint(table, name);
+            let dropped = dropped || foreign_key::drop_constraint(table, name);
+            if dropped {
+                table.options.remove(&comment::of_constraint(name));
+            }
             match (dropped, if_exists) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some((false, "constraint", name.clone()))),
@@ -249,6 +272,8 @@ fn drop_column(
     }
     depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
     let gone = table.expect_column(name)?.id;
+    foreign_key::check_columns(catalog, table, &[gone], &format!("drop column {name} of table {}", table.name))?;
+    table.foreign_keys.retain(|key| !key.columns.contains(&gone));
     table.columns.retain(|column| column.name != name);
     table.indexes.retain(|index| !index.columns.contains(&gone));
     statics::follow(catalog, table)?;
@@ -319,7 +344,7 @@ fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skip
 /// What the rows that are there must satisfy before the change, and the forms of its expressions.
 async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &AlterAction) -> Result<()> {
     match action {
-        AlterAction::AddColumn { column, checks, uniques, if_not_exists } => {
+        AlterAction::AddColumn { column, checks, uniques, if_not_exists, .. } => {
             if !uniques.is_empty() {
                 unique::check_caps(context)?;
             }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId, TypeId};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableDef, TableId, TypeId};
 
-use super::{Check, change, change_with, depend, family, index, missing, sequence, unique, user_type};
+use super::{Check, change, change_with, depend, family, foreign_key, index, missing, sequence, unique, user_type};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -88,6 +88,11 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
             depend::check_no_views(catalog, id, &format!("drop {what} {}", names::display(name)))?;
         }
     }
+    if !statement.cascade {
+        // Those that are dropped by the same statement are not in the way.
+        let named = |table: &TableDef| statement.names.iter().any(|name| name.name == table.name);
+        foreign_key::check_unreferenced(catalog, id, named)?;
+    }
     remove(catalog, id);
     Ok(true)
 }
@@ -119,6 +124,7 @@ fn remove(catalog: &mut Catalog, id: TableId) {
     catalog.views.remove(&id);
     catalog.sequences.remove(&id);
     catalog.types.remove(&TypeId(id.0));
+    foreign_key::forget(catalog, id);
 }
 
 fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<bool> {

@@ -10,6 +10,7 @@ pub(crate) mod create_as;
 pub(crate) mod depend;
 pub(crate) mod drop;
 mod family;
+mod foreign_key;
 pub(crate) mod grant;
 pub(crate) mod index;
 pub(crate) mod keyspace;

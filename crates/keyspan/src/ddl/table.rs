@@ -11,7 +11,8 @@ use keyspan_model::{
 };
 
 use super::{
-    change_with, check_free, family, option, sequence, skipping, statics, temporary, unique, user_type, validate,
+    change_with, check_free, family, foreign_key, option, sequence, skipping, statics, temporary, unique, user_type,
+    validate,
 };
 use crate::advice;
 use crate::context::ClientContext;
@@ -36,6 +37,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     if !statement.uniques.is_empty() {
         unique::check_caps(context)?;
     }
+    foreign_key::check(context, &statement.name, &statement.foreign_keys)?;
     let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
@@ -65,6 +67,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         user_type::settle(catalog, &mut table)?;
         sequence::attach(catalog, &mut table, &shape.columns)?;
         unique::attach(catalog, &mut table, &statement.uniques)?;
+        foreign_key::attach(catalog, &path, &mut table, &statement.foreign_keys)?;
         temporary::note(&mut table, statement.on_commit);
         catalog.tables.insert(table.id, Arc::new(table));
         Ok(true)
@@ -212,6 +215,7 @@ impl NewTable {
             checks: Vec::new(),
             options: BTreeMap::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
         };
         option::apply(&mut table, &self.options)?;
         for (each, ids) in self.families.iter().zip(family_ids) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use keyspan_model::{Catalog, Result};
+use keyspan_query::ShownStatement;
 
 use crate::cancel::CancelHandle;
 use crate::channels::Inbox;
@@ -51,7 +52,7 @@ impl Database {
     /// A new session. Cheap.
     pub fn session(&self) -> Session {
         let cancel = CancelHandle::default();
-        let context = ClientContext::new(self.clone(), cancel.begin(None));
+        let context = ClientContext::new(self.clone(), &cancel);
         context.peer.appear();
         let reported = context.settings.reported();
         Session { context, statements: BTreeMap::new(), cancel, copying: None, reported }
@@ -104,6 +105,19 @@ impl Session {
         self.context.peer.show(|shown| (shown.process, shown.client) = (process, client));
         self.context.settings.set_max_connections(max_connections);
         self.context.settings_changed();
+    }
+
+    /// Shows a statement that the wire protocol has prepared in `pg_prepared_statements`, with the OIDs of its
+    /// parameters' types.
+    pub fn show_statement(&self, name: &str, text: &str, parameters: &[u32]) {
+        let (name, text, prepared) = (name.to_owned(), text.to_owned(), self.context.database.now());
+        let shown = ShownStatement { name, text, prepared, parameters: parameters.to_vec(), by_sql: false };
+        self.context.peer.add_prepared(shown);
+    }
+
+    /// The wire protocol has forgotten a statement, or all.
+    pub fn forget_statement(&self, name: Option<&str>) {
+        self.context.peer.forget_prepared(|shown| !shown.by_sql && name.is_none_or(|name| shown.name == name));
     }
 
     /// The columns of an open cursor: to the wire protocol it is a portal, which clients may describe.

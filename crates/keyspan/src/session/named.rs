@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use keyspan_cql::Statement;
 use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_query::ShownStatement;
 
 use super::Session;
 use crate::expression::Evaluator;
@@ -25,6 +26,14 @@ impl Session {
         }
         let types = statement.types.iter().copied().map(Some).collect();
         let prepared = Box::pin(self.prepare_again(Arc::new((*statement.statement).clone()), types)).await?;
+        let parameters = prepared.parameters.iter().map(|ty| keyspan_query::type_oid(*ty)).collect();
+        self.context.peer.add_prepared(ShownStatement {
+            name: statement.name.clone(),
+            text: statement.statement.text.clone(),
+            prepared: self.context.statement_time,
+            parameters,
+            by_sql: true,
+        });
         self.statements.insert(statement.name.clone(), prepared);
         Ok(Outcome::done(Tag::plain("PREPARE")))
     }
@@ -58,10 +67,14 @@ impl Session {
         match name {
             None => {
                 self.statements.clear();
+                self.context.peer.forget_prepared(|shown| shown.by_sql);
                 Ok(Outcome::done(Tag::plain("DEALLOCATE ALL")))
             }
             Some(name) => match self.statements.remove(name) {
-                Some(_) => Ok(Outcome::done(Tag::plain("DEALLOCATE"))),
+                Some(_) => {
+                    self.context.peer.forget_prepared(|shown| shown.name == name);
+                    Ok(Outcome::done(Tag::plain("DEALLOCATE")))
+                }
                 None => Err(unknown(name)),
             },
         }

@@ -284,6 +284,7 @@ impl Session {
         let outcome = set::discard(&mut self.context, what).await?;
         if what == Discard::All {
             self.statements.clear();
+            self.context.peer.forget_prepared(|_| true);
         }
         Ok(outcome)
     }

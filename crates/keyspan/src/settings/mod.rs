@@ -220,6 +220,11 @@ impl Settings {
         self.get("write_semantics") == Some("postgres")
     }
 
+    /// Whether foreign keys are taken that nothing enforces.
+    pub fn ignores_foreign_keys(&self) -> bool {
+        self.get("foreign_keys") == Some("not enforced")
+    }
+
     /// How long a statement must take to be logged; none: none is.
     pub fn slow_statement(&self) -> Option<Duration> {
         let milliseconds: i64 = self.get("log_min_duration_statement")?.parse().ok()?;
