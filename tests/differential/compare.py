@@ -2,6 +2,7 @@
 
     compare.py [--verbose] [FILE …]    statements/*.sql, or these files; fails if a difference is not listed
     compare.py --regression [NAME …]   PostgreSQL's own regression files, from Debian's source package; counts only
+    compare.py --random N [--seed S]   N random statements; fails if an answer differs
 
 Of each statement: the same answer; both refuse; a difference that `differences.toml` lists with its reason; or a
 difference that nobody has listed. A refusal of what PostgreSQL answers is a difference, too. Rows are compared in order
@@ -16,11 +17,13 @@ import fnmatch
 import pathlib
 import re
 import sys
+import time
 import tomllib
 
 import psycopg
 from psycopg import pq
 
+import random_statements
 import script
 import servers
 
@@ -38,6 +41,7 @@ class Answer:
     names: tuple = ()
     types: tuple = ()
     rows: tuple = ()
+    tag: str = ""
 
     def __str__(self):
         if self.error:
@@ -88,6 +92,7 @@ def answer_of(result):
     columns = range(result.nfields)
     text = lambda value: None if value is None else value.decode(errors="replace")
     return Answer(
+        tag=(result.command_status or b"").decode(),
         names=tuple(result.fname(column).decode() for column in columns),
         types=tuple(result.ftype(column) for column in columns),
         rows=tuple(tuple(text(result.get_value(row, column)) for column in columns) for row in range(result.ntuples)),
@@ -180,10 +185,15 @@ class Run:
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--regression", action="store_true", help="PostgreSQL's regression files")
+    arguments.add_argument("--random", type=int, metavar="N", help="so many random statements")
+    arguments.add_argument("--seed", type=int, default=1, help="the first random statement's seed")
+    arguments.add_argument("--seconds", type=int, help="stop making random statements after so long")
     arguments.add_argument("--verbose", action="store_true", help="show what is refused, too")
     arguments.add_argument("files", nargs="*", help="files of statements, or names of regression files")
     given = arguments.parse_args()
     with servers.keyspan() as ours, servers.postgres() as theirs:
+        if given.random:
+            return random_run(Server(ours), Server(theirs), given)
         run = Run(Server(ours), Server(theirs), given.verbose or not given.regression)
         if given.regression:
             regression(run, given.files)
@@ -193,6 +203,15 @@ def main():
                 run.file(path)
         run.report()
     return 1 if run.unlisted and not given.regression else 0
+
+
+def random_run(ours, theirs, given):
+    """Random statements until there are enough, or the time is over; whether any answer differed."""
+    run = random_statements.Random(ours, theirs)
+    run.prepare()
+    run.run(given.seed, given.random, given.seconds and time.monotonic() + given.seconds)
+    run.summary()
+    return 1 if run.seen else 0
 
 
 def regression(run, names):

@@ -1,118 +1,160 @@
-"""Prints random statements with subqueries that refer to the outer query: the input of `compare.py`.
+"""Random statements beside PostgreSQL: made in `generator/`, run on both servers, and shrunk where the answers differ.
 
-    random_statements.py SEED COUNT > random.sql && compare.py random.sql
+Each statement has a seed of its own, the run's seed plus its number: `--random 1 --seed S` repeats the one that a
+report names. Tables are the same in every run; writes are rolled back.
 """
 
-import random
+import collections
+import decimal
+import math
+import pathlib
+import re
 import sys
+import time
 
-TABLES = """
-DROP TABLE IF EXISTS fa;
-DROP TABLE IF EXISTS fb;
-DROP TABLE IF EXISTS fc;
-CREATE TABLE fa (id int PRIMARY KEY, a int, b int, t text);
-CREATE TABLE fb (id int PRIMARY KEY, k int, v int, t text);
-CREATE TABLE fc (id int PRIMARY KEY, k int, w int);
-"""
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "generator"))
 
-JOINS = [
-    "fb", "fb", "fb", "fb", "fb JOIN fc ON fc.k = fb.k", "fb LEFT JOIN fc ON fc.k = fb.k AND fc.w > fa.b",
-    "fb LEFT JOIN fc ON fc.id = fb.id", "fb JOIN fc ON fc.w >= fb.v AND fc.k = fa.a",
-]
-AGGREGATES = [
-    "count(*)", "count(fb.v)", "sum(fb.v)", "max(fb.v)", "min(fb.k)", "count(DISTINCT fb.k)", "sum(fb.v + fa.a)",
-    "max(fb.v) - min(fb.v)", "count(*) + fa.a", "bool_or(fb.v > 3)::int",
-]
+import tables  # noqa: E402
+from choices import Choices, shrunk  # noqa: E402
+from queries import Queries  # noqa: E402
+from writes import Writes  # noqa: E402
+
+NUMERIC, FLOATS = 1700, (700, 701)
+AFTER_WRITE = "SELECT * FROM z ORDER BY id"
+NOT_THERE, TOO_LONG = "0A000", "57014"
+# Kinds of answers that are no difference.
+FINE = ("same", "refused by both", "refused by name", "too long")
 
 
-class Statements:
-    """Statements over the three tables, the same for the same seed."""
+class Random:
+    """A run: what was the same, what was refused and why, and what differed."""
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
+    def __init__(self, ours, theirs):
+        self.ours, self.theirs = ours, theirs
+        self.counts, self.refused = collections.Counter(), collections.Counter()
+        self.seen = collections.Counter()
 
-    def one(self, *choices):
-        return self.random.choice(choices)
+    def prepare(self):
+        for server in (self.ours, self.theirs):
+            for statement in ["CREATE SCHEMA random", "SET search_path = random", *tables.definitions()]:
+                if (answer := server.ask(statement)).error:
+                    raise RuntimeError(f"{statement}: {answer}")
+        for server in (self.ours, self.theirs):
+            server.ask("SET statement_timeout = '2s'")
+        self.ours.ask("SET write_semantics = 'postgres'")
 
-    def likely(self, part):
-        return self.random.random() < part
+    def run(self, seed, count, until=None):
+        for number in range(seed, seed + count):
+            if until and time.monotonic() > until:
+                break
+            choices = Choices(seed=number)
+            text, difference = self.compared(choices)
+            if difference:
+                self.report(number, choices.taken, text, difference)
 
-    def rows(self):
-        number = lambda most: "NULL" if self.likely(0.2) else str(self.random.randrange(most))
-        text = lambda: "NULL" if self.likely(0.2) else f"'{self.one('x', 'y', 'z')}'"
-        values = lambda count, row: ", ".join(f"({at}, {row()})" for at in range(count))
-        yield f"INSERT INTO fa VALUES {values(10, lambda: f'{number(6)}, {number(6)}, {text()}')};"
-        yield f"INSERT INTO fb VALUES {values(14, lambda: f'{number(6)}, {number(9)}, {text()}')};"
-        yield f"INSERT INTO fc VALUES {values(7, lambda: f'{number(6)}, {number(9)}')};"
+    def compared(self, choices):
+        """The statement that the choices make, and how the answers differ, if they do."""
+        if choices.likely(25):
+            text, ordered = Writes(choices).statement(), False
+            answers = [self.written(server, text) for server in (self.ours, self.theirs)]
+        else:
+            text, ordered = Queries(choices).statement()
+            answers = [[server.ask(text)] for server in (self.ours, self.theirs)]
+        for ours, theirs in zip(*answers):
+            kind = difference(ours, theirs, ordered)
+            self.counts[kind] += 1
+            if kind == "refused by name":
+                self.refused[named(ours)] += 1
+            if kind == "refused by both":
+                self.refused[f"both: {theirs.error} {shape(theirs.message)}"] += 1
+            if kind not in FINE:
+                return text, (kind, ours, theirs)
+            ordered = True
+        return text, None
 
-    def comparison(self):
-        return self.one("=", "=", "<", ">", "<=", ">=", "<>")
+    def written(self, server, text):
+        server.ask("BEGIN")
+        answers = [server.ask(text)]
+        if not answers[0].error:
+            answers.append(server.ask(AFTER_WRITE))
+        server.ask("ROLLBACK")
+        return answers
 
-    def correlation(self):
-        return self.one(
-            f"fb.k {self.comparison()} fa.a", f"fb.v {self.comparison()} fa.b", "fb.t = fa.t",
-            f"fb.v + fa.a {self.comparison()} {self.random.randrange(9)}", "fb.k IS NOT DISTINCT FROM fa.a",
-            "(fb.k = fa.a OR fb.v = fa.b)", f"fb.id > fa.id - {self.random.randrange(9)}",
-            "coalesce(fb.k, 1) = coalesce(fa.a, 1)",
-        )
+    def report(self, seed, taken, text, found):
+        cause = signature(found)
+        self.seen[cause] += 1
+        if self.seen[cause] > (20 if found[0] == "rows" else 1):
+            return
+        counts, refused = self.counts.copy(), self.refused.copy()
+        again = lambda numbers: (other := self.compared(Choices(given=numbers))[1]) and signature(other) == cause
+        short, found = self.compared(Choices(given=shrunk(taken, again)))
+        self.counts, self.refused = counts, refused
+        kind, ours, theirs = found
+        print(f"-- seed {seed}: {kind}\n{short};\nKeyspan:    {ours}\nPostgreSQL: {theirs}\n", flush=True)
 
-    def where(self):
-        parts = [self.correlation()]
-        if self.likely(0.4):
-            parts.append(self.correlation())
-        if self.likely(0.4):
-            parts.append(self.one(f"fb.v > {self.random.randrange(6)}", "fb.t = 'x'", "fb.k IS NOT NULL"))
-        self.random.shuffle(parts)
-        return " AND ".join(parts)
-
-    def scalar(self):
-        aggregate, source, where = self.one(*AGGREGATES), self.one(*JOINS), self.where()
-        first = self.one("fb.v", "fb.k + fa.b", "fb.id")
-        order = f"fb.v {self.one('', 'DESC')} NULLS LAST, fb.k NULLS LAST, fb.id, 1"
-        return self.one(
-            f"(SELECT {aggregate} FROM {source} WHERE {where})",
-            f"(SELECT {first} FROM {source} WHERE {where} ORDER BY {order} LIMIT 1{self.one('', ' OFFSET 1')})",
-            f"(SELECT {aggregate} FROM {source} WHERE {where} HAVING count(*) > {self.random.randrange(3)})",
-            f"(SELECT sum(s) FROM (SELECT DISTINCT fb.v AS s FROM fb WHERE {where}) q)",
-            f"(SELECT max(c) FROM (SELECT fb.k, count(*) AS c FROM fb WHERE {where} GROUP BY fb.k) q)",
-        )
-
-    def predicate(self):
-        no, source, where = self.one("", "NOT "), self.one(*JOINS), self.where()
-        return self.one(
-            f"{no}EXISTS (SELECT 1 FROM {source} WHERE {where})",
-            f"{no}EXISTS (SELECT 1 FROM {source} WHERE {where} LIMIT {self.random.randrange(2)})",
-            f"fa.{self.one('a', 'b')} {no}IN (SELECT fb.{self.one('k', 'v')} FROM {source} WHERE {where})",
-            f"fa.a {no}IN (SELECT fb.k FROM fb WHERE {where} ORDER BY fb.id LIMIT 2)",
-            f"(fa.a, fa.b) {no}IN (SELECT fb.k, fb.v FROM {source} WHERE {where})",
-            f"{self.scalar()} {self.comparison()} {self.one('fa.a', 'fa.b', '2')}",
-        )
-
-    def statement(self):
-        source, where = self.one(*JOINS), self.where()
-        first = f"SELECT fb.id AS i, fb.v FROM {source} WHERE {where} ORDER BY fb.id, 2 LIMIT {self.one(1, 2, 3)}"
-        numbered = f"SELECT fb.id, fb.v, row_number() OVER (ORDER BY fb.v, fb.id) AS n FROM fb WHERE {where}"
-        total = f"SELECT {self.one(*AGGREGATES)} AS x FROM {source} WHERE {where}"
-        return self.one(
-            f"SELECT fa.id, {self.scalar()} FROM fa ORDER BY 1",
-            f"SELECT fa.id FROM fa WHERE {self.predicate()} ORDER BY 1",
-            f"SELECT fa.id FROM fa WHERE {self.predicate()} {self.one('AND', 'OR')} {self.predicate()} ORDER BY 1",
-            f"SELECT fa.id, CASE WHEN {self.predicate()} THEN {self.scalar()} ELSE -1 END FROM fa ORDER BY 1",
-            f"SELECT fa.id, q.* FROM fa, LATERAL ({first}) q ORDER BY 1, 2, 3",
-            f"SELECT fa.id, q.* FROM fa LEFT JOIN LATERAL ({total}) q ON {self.one('true', 'q.x > 1')} ORDER BY 1, 2",
-            f"SELECT fa.id, q.* FROM fa LEFT JOIN LATERAL ({numbered}) q ON q.n <= 2 ORDER BY 1, 2, 3",
-            f"SELECT fa.a, count(*), max({self.scalar()}) FROM fa GROUP BY fa.a ORDER BY 1",
-            f"SELECT fa.id FROM fa ORDER BY {self.scalar()} NULLS FIRST, 1",
-            f"SELECT fa.id, {self.predicate()} FROM fa JOIN fc ON fc.id = fa.id ORDER BY 1",
-        )
+    def summary(self):
+        for kind, count in sorted(self.counts.items()):
+            print(f"{count:7} {kind}")
+        for feature, count in self.refused.most_common(40):
+            print(f"{count:7} {feature}")
+        for cause, count in self.seen.most_common():
+            print(f"{count:7} times: {cause}")
 
 
-def main():
-    statements = Statements(int(sys.argv[1]))
-    print(TABLES.strip(), *statements.rows(), sep="\n")
-    for _ in range(int(sys.argv[2])):
-        print(f"{statements.statement()};")
+def difference(ours, theirs, ordered):
+    """`same`, `refused by both`, `refused by name`, or what is wrong."""
+    if ours.error == "XX000" or ours.error and ours.error.startswith("08"):
+        return "internal error"
+    if ours.error and theirs.error:
+        return "refused by both"
+    if TOO_LONG in (ours.error, theirs.error):
+        return "too long"
+    if ours.error:
+        return "refused by name" if ours.error == NOT_THERE else "refused"
+    if theirs.error:
+        return "same" if theirs.error == NOT_THERE else "accepted"
+    if ours.names != theirs.names:
+        return "names"
+    if ours.types != theirs.types:
+        return "types"
+    if ours.tag != theirs.tag:
+        return "count of rows"
+    rows = lambda answer: [tuple(map(value_of, answer.types, row)) for row in answer.rows]
+    arranged = (lambda all_rows: all_rows) if ordered else (lambda all_rows: sorted(all_rows, key=repr))
+    left, right = arranged(rows(ours)), arranged(rows(theirs))
+    return "same" if len(left) == len(right) and all(map(alike, left, right)) else "rows"
 
 
-if __name__ == "__main__":
-    main()
+def value_of(ty, value):
+    """A value to compare: digits that differ in nothing but their number are alike."""
+    if value is None or ty not in (NUMERIC, *FLOATS):
+        return value
+    number = decimal.Decimal(value)
+    return value if not number.is_finite() else float(f"{number:.12g}") + 0.0
+
+
+def alike(left, right):
+    return left == right or all(map(near, left, right))
+
+
+def near(left, right):
+    """Equal, or floating numbers of which one was added up in another order."""
+    return left == right or isinstance(left, float) and isinstance(right, float) and math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def named(answer):
+    return f"not there: {shape(answer.message)}"
+
+
+def shape(message):
+    return re.sub(r"\d+", "0", re.sub(r'"[^"]*"|\'[^\']*\'', "…", message))[:120]
+
+
+def signature(found):
+    """What differences of one cause have in common, as far as their answers tell."""
+    kind, ours, theirs = found
+    if kind in ("names", "types"):
+        pairs = zip(getattr(ours, kind), getattr(theirs, kind))
+        return f"{kind} {next((pair for pair in pairs if pair[0] != pair[1]), '')}"
+    message = ours.message if ours.error else theirs.message
+    return f"{kind} {ours.error or ''} {shape(message)}".strip()

@@ -20,7 +20,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   settings  docs/settings.md from the settings' definitions
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
   differential  statements beside PostgreSQL 15: KEYSPAN_POSTGRES names it, else Debian's package is started;
-            with --regression PostgreSQL's own regression files
+            with --regression PostgreSQL's own regression files, with --random N [--seed S] random statements
   suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";
@@ -28,11 +28,11 @@ const USAGE: &str = "usage: cargo xtask <command>
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let done = match command.as_str() {
-        "ci" => lint().and_then(|()| test()).and_then(|()| drivers()).and_then(|()| differential()),
+        "ci" => lint().and_then(|()| test()).and_then(|()| drivers()).and_then(|()| all_differences()),
         "lint" => lint(),
         "test" => test(),
         "drivers" => drivers(),
-        "differential" => differential(),
+        "differential" => differential(&std::env::args().skip(2).collect::<Vec<_>>()),
         "suite" => suite(),
         "settings" => settings(),
         "torture" => torture(),
@@ -105,12 +105,18 @@ fn drivers() -> Result<(), String> {
     step("drivers", run)
 }
 
+/// The files of statements, then some random ones, the same every time.
+fn all_differences() -> Result<(), String> {
+    differential(&[])?;
+    differential(&["--random", "2000", "--seed", "1", "--seconds", "20"].map(str::to_owned))
+}
+
 /// The answers of Keyspan and of PostgreSQL to the same statements; what is given after the name goes to the program.
-fn differential() -> Result<(), String> {
+fn differential(arguments: &[String]) -> Result<(), String> {
     let python = python("python", PYTHON_PACKAGES)?;
     step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     let mut run = Command::new(python);
-    run.arg("tests/differential/compare.py").args(std::env::args().skip(2));
+    run.arg("tests/differential/compare.py").args(arguments);
     step("differential", run)
 }
 

@@ -106,7 +106,7 @@ fn part(reader: &mut Reader, kind: FamilyKind) -> Result<ColumnType> {
     let position = reader.position();
     let read = types::read(reader)?;
     if read.max_length.is_some() {
-        return Err(Error::not_supported("a length of a family's texts is not supported").at(position));
+        return Err(Error::not_supported("lengths of a family's texts and times are not supported").at(position));
     }
     if read.thawed {
         let user = matches!(read.column_type.as_nested(), Some(Nested::Named(_)));

@@ -7,6 +7,7 @@
 //! | `CUBE ((a, b), c)`, `ROLLUP ((a, b), c)` | GROUPING SETS of what they stand for |
 //! | `FETCH FIRST ($1 + 1) ROWS ONLY` | `LIMIT ($1 + 1)` |
 //! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
+//! | `RANGE '1 day'::interval PRECEDING` | `RANGE interval '1 day' PRECEDING` |
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -47,6 +48,7 @@ pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
     let tokens = if has(&tokens, "fetch") { fetches(tokens) } else { tokens };
+    let tokens = if has(&tokens, "range") { offsets(tokens) } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
 }
@@ -221,6 +223,21 @@ fn exclusions(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         }
     }
     Ok(out)
+}
+
+/// The bounds of a frame that are casts of texts to intervals, as intervals.
+fn offsets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for at in 0..tokens.len().saturating_sub(3) {
+        let cast = tokens[at + 1].token == Token::DoubleColon && bare(&tokens[at + 2].token) == Some("interval");
+        let bound = matches!(bare(&tokens[at + 3].token), Some("preceding" | "following"));
+        if cast && bound && matches!(tokens[at].token, Token::SingleQuotedString(_)) {
+            let interval = tokens.remove(at + 2);
+            tokens.remove(at + 1);
+            tokens.insert(at, interval);
+            return offsets(tokens);
+        }
+    }
+    tokens
 }
 
 /// Grouping sets in grouping sets, and tuples in CUBE and ROLLUP, written out.

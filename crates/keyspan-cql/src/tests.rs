@@ -123,7 +123,7 @@ fn definitions() {
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),
         ("CREATE TABLE t (a int UNIQUE NULLS NOT DISTINCT)", ErrorKind::NotSupported, "NULLS NOT DISTINCT", 30),
         ("CREATE TABLE t (a int, UNIQUE (a) DEFERRABLE)", ErrorKind::NotSupported, "DEFERRABLE", 35),
-        ("CREATE TABLE t (a int REFERENCES u)", ErrorKind::NotSupported, "REFERENCES", 23),
+        ("CREATE TABLE t (a int REFERENCES u MATCH PARTIAL)", ErrorKind::NotSupported, "MATCH PARTIAL", 36),
         (
             "CREATE TABLE t (a int PRIMARY KEY, b int PRIMARY KEY)",
             ErrorKind::InvalidTableDefinition,

@@ -21,7 +21,7 @@ pub(crate) struct ReadType {
     pub(crate) column_type: ColumnType,
     /// As it was written.
     pub(crate) text: String,
-    /// `n` of `varchar(n)`.
+    /// `n` of `varchar(n)`, `time(n)` and `timestamp(n)`.
     pub(crate) max_length: Option<u32>,
     /// A collection or user type that is written without `frozen<…>`.
     pub(crate) thawed: bool,
@@ -105,9 +105,16 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
                 .at(position));
             }
         },
-        _ => None,
+        _ => second_digits(element, &arguments),
     };
     Ok(ReadType { column_type, text: reader.text_from(from), max_length, thawed: false })
+}
+
+/// How many digits of its second a time keeps; none if all.
+fn second_digits(ty: ColumnType, arguments: &[i64]) -> Option<u32> {
+    let is_time = matches!(ty, ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp);
+    let digits = arguments.first().filter(|_| is_time)?;
+    u32::try_from(*digits).ok().filter(|digits| *digits < 6)
 }
 
 /// `int[]`, `int[3]`, whose size says nothing as in PostgreSQL, and `int ARRAY`.

@@ -62,7 +62,7 @@ fn field(reader: &mut Reader) -> Result<TypeField> {
     }
     let read = types::read(reader)?;
     if read.max_length.is_some() {
-        return Err(Error::not_supported("a length of texts inside of a type is not supported").at(position));
+        return Err(Error::not_supported("lengths of texts and times inside of a type are not supported").at(position));
     }
     if read.thawed && matches!(read.column_type.as_nested(), Some(Nested::Named(_))) {
         let error = Error::new(ErrorKind::InvalidTableDefinition, "A user type cannot contain non-frozen UDTs");

@@ -12,6 +12,9 @@ use crate::types::{ColumnType, DECIMAL_DIGITS, Nested};
 use crate::value::Value;
 use crate::value_json::check_count;
 
+/// Microseconds from 1970 to 2000.
+const YEAR_2000_MICROS: i64 = 946_684_800_000_000;
+
 impl Value {
     /// The value as a column of type `to` stores it; null stays null.
     ///
@@ -75,15 +78,38 @@ impl Value {
         }
     }
 
-    /// Whether a text is short enough for `varchar(max_length)`, counted in characters; else 22001.
-    pub fn check_max_length(&self, max_length: u32) -> Result<()> {
+    /// The value as a column of `varchar(n)`, `time(n)` or `timestamp(n)` keeps it: a time is rounded, a text of more
+    /// characters is 22001.
+    pub fn of_length(self, length: u32) -> Result<Value> {
         match self {
             // Bytes are at least as many as characters, so most texts need no counting.
-            Value::Text(text) if text.len() > max_length as usize && text.chars().count() > max_length as usize => {
-                let message = format!("value too long for type character varying({max_length})");
+            Value::Text(text) if text.len() > length as usize && text.chars().count() > length as usize => {
+                let message = format!("value too long for type character varying({length})");
                 Err(Error::new(ErrorKind::StringTooLong, message))
             }
-            _ => Ok(()),
+            Value::List(elements) => {
+                elements.into_iter().map(|element| element.of_length(length)).collect::<Result<_>>().map(Value::List)
+            }
+            value => Ok(value.with_second_digits(length)),
+        }
+    }
+
+    /// A time or an interval with so many digits after the point of its seconds, up to six; halves go away from zero, which
+    /// for a timestamp is the year 2000, as in Postgres.
+    pub fn with_second_digits(self, digits: u32) -> Value {
+        let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+        let nearest = |micros: i64| {
+            let half = if micros < 0 { -(unit / 2) } else { unit / 2 };
+            micros.checked_add(half).map_or(micros, |micros| micros / unit * unit)
+        };
+        match self {
+            Value::Time(micros) => Value::Time(nearest(micros)),
+            Value::Timestamp(micros) => {
+                let since = micros.checked_sub(YEAR_2000_MICROS).map(|since| nearest(since) + YEAR_2000_MICROS);
+                Value::Timestamp(since.unwrap_or(micros))
+            }
+            Value::Duration(months, days, nanos) => Value::Duration(months, days, nearest(nanos / 1000) * 1000),
+            value => value,
         }
     }
 
@@ -281,7 +307,7 @@ mod tests {
 
     #[test]
     fn lengths_are_counted_in_characters() {
-        assert!(Value::Text("ééé".into()).check_max_length(3).is_ok());
-        assert_eq!(state(Value::Text("éééé".into()).check_max_length(3).map(|()| Value::Null)), "22001");
+        assert!(Value::Text("ééé".into()).of_length(3).is_ok());
+        assert_eq!(state(Value::Text("éééé".into()).of_length(3)), "22001");
     }
 }

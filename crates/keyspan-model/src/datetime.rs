@@ -1,5 +1,7 @@
 //! Dates, times and instants read from text: ISO 8601, the forms of PostgreSQL's ISO style, and CQL's.
 //!
+//! Months may be named: `January 8, 1999`, `08-Jan-1999`, `Fri Jan 8 04:05:06 1999 UTC`.
+//!
 //! Rule: a text whose day and month could be swapped, or whose century is missing, is refused, not guessed.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -125,7 +127,9 @@ fn parse_parts(text: &str) -> Result<Parts<'_>, Fault> {
     let (text, before_christ) = strip_era(text);
     let mut parts = Parts::default();
     let mut rest = text;
-    if looks_like_date(text) {
+    if let Some(named) = read_named_date(text, before_christ)? {
+        (parts.days, parts.micros, rest) = (Some(named.days), named.micros, named.rest.trim_start());
+    } else if looks_like_date(text) {
         let (days, after) = read_date(text, before_christ)?;
         parts.days = Some(days);
         rest = match after.strip_prefix(['T', 't']) {
@@ -135,7 +139,7 @@ fn parse_parts(text: &str) -> Result<Parts<'_>, Fault> {
     } else if before_christ {
         return Err(Fault::Syntax);
     }
-    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+    if parts.micros.is_none() && rest.starts_with(|c: char| c.is_ascii_digit()) {
         let (micros, after) = read_time(rest)?;
         parts.micros = Some(micros);
         rest = after.trim_start();
@@ -171,6 +175,84 @@ fn looks_like_date(text: &str) -> bool {
     first.len() == 8 || (!first.is_empty() && rest.starts_with(['-', '/']))
 }
 
+/// A date with the name of its month, and a time that stood among its parts.
+struct NamedDate<'a> {
+    days: i64,
+    micros: Option<i64>,
+    rest: &'a str,
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// The place of a name in a list, which may be written with its first three letters.
+fn named_in(list: &[&str], word: &str) -> Option<i64> {
+    let word = word.to_ascii_lowercase();
+    let place = list.iter().position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
+    i64::try_from(place).ok()
+}
+
+/// The date that a text begins with, if its month is named; of the two numbers beside it the one of three digits and more
+/// is the year.
+fn read_named_date(text: &str, before_christ: bool) -> Result<Option<NamedDate<'_>>, Fault> {
+    let (mut month, mut numbers, mut micros, mut rest) = (None, Vec::new(), None, text);
+    while month.is_none() || numbers.len() < 2 {
+        let begin = rest.trim_start_matches([' ', ',', '-', '/']);
+        let (word, after_word) = begin.split_at(begin.bytes().take_while(u8::is_ascii_alphabetic).count());
+        let (number, after_number) = digits(begin);
+        rest = if !word.is_empty() {
+            match (named_in(&MONTHS, word), named_in(&WEEKDAYS, word)) {
+                (Some(place), _) if month.is_none() => month = Some(place + 1),
+                (None, Some(_)) if month.is_none() && numbers.is_empty() => {}
+                _ => return Ok(None),
+            }
+            after_word
+        } else if number.is_empty() || number.len() > 7 {
+            return Ok(None);
+        } else if after_number.starts_with(':') && month.is_some() && micros.is_none() {
+            let (time, after) = read_time(begin)?;
+            micros = Some(time);
+            after
+        } else {
+            numbers.push(number);
+            after_number
+        };
+    }
+    let (Some(month), [first, second]) = (month, numbers.as_slice()) else { return Ok(None) };
+    let (year, day) = match (first.len() >= 3, second.len() >= 3) {
+        (true, false) => (number(first)?, number(second)?),
+        (false, true) => (number(second)?, number(first)?),
+        _ => return Err(Fault::Syntax),
+    };
+    Ok(Some(NamedDate { days: civil(year, month, day, before_christ)?, micros, rest }))
+}
+
+/// Days since 1970-01-01, if there is such a day.
+fn civil(year: i64, month: i64, day: i64, before_christ: bool) -> Result<i64, Fault> {
+    if year == 0 || year > 9_999_999 {
+        return Err(Fault::Range);
+    }
+    let year = if before_christ { 1 - year } else { year };
+    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+        return Err(Fault::Range);
+    }
+    let days = days_from_civil(year, month, day);
+    if (FIRST_DAY..=LAST_DAY).contains(&days) { Ok(days) } else { Err(Fault::Range) }
+}
+
 fn read_date(text: &str, before_christ: bool) -> Result<(i64, &str), Fault> {
     let (year, rest) = digits(text);
     let (year, month, day, rest) = match rest.chars().next() {
@@ -188,18 +270,7 @@ fn read_date(text: &str, before_christ: bool) -> Result<(i64, &str), Fault> {
         }
         _ => (number(&year[..4])?, number(&year[4..6])?, number(&year[6..8])?, rest),
     };
-    if year == 0 || year > 9_999_999 {
-        return Err(Fault::Range);
-    }
-    let year = if before_christ { 1 - year } else { year };
-    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
-        return Err(Fault::Range);
-    }
-    let days = days_from_civil(year, month, day);
-    if !(FIRST_DAY..=LAST_DAY).contains(&days) {
-        return Err(Fault::Range);
-    }
-    Ok((days, rest))
+    Ok((civil(year, month, day, before_christ)?, rest))
 }
 
 fn read_time(text: &str) -> Result<(i64, &str), Fault> {

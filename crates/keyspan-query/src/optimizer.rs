@@ -16,6 +16,7 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan, TableScan, TableScanBuilder};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
@@ -52,7 +53,9 @@ const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_project
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 static SHORT: LazyLock<Result<Optimizer, Error>> = LazyLock::new(|| {
-    let all = Optimizer::new().rules;
+    let mut all = Optimizer::new().rules;
+    let filters = place_of("push_down_filter", all.iter().map(|rule| rule.name()))?;
+    all[filters] = Arc::new(Filters(all[filters].clone()));
     let rule = |name: &&str| place_of(name, all.iter().map(|rule| rule.name())).map(|place| all[place].clone());
     Ok(Optimizer::with_rules(OF_ONE_TABLE.iter().map(rule).collect::<Result<_, Error>>()?))
 });
@@ -75,8 +78,10 @@ pub fn rules() -> Result<Vec<Rule>, Error> {
     let keys = place(&rules, "extract_equijoin_predicate")?;
     rules[keys] = Arc::new(JoinKeys(rules[keys].clone()));
     rules.insert(place(&rules, "decorrelate_predicate_subquery")?, Arc::new(NotInAsExists));
+    let filters = place(&rules, "push_down_filter")?;
+    rules[filters] = Arc::new(Filters(rules[filters].clone()));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
-    rules.insert(place(&rules, "push_down_filter")?, Arc::new(PushThrough));
+    rules.insert(filters, Arc::new(PushThrough));
     Ok(rules)
 }
 
@@ -135,6 +140,36 @@ impl OptimizerRule for JoinKeys {
             LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull => Ok(Transformed::no(plan)),
             _ => self.0.rewrite(plan, config),
         }
+    }
+}
+
+/// DataFusion's rule that moves filters down, also a condition without columns below an aggregate that has a row even of
+/// no rows: there it stays above.
+#[derive(Debug)]
+struct Filters(Arc<dyn OptimizerRule + Send + Sync>);
+
+impl OptimizerRule for Filters {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Filter(filter) = &plan
+            && let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref()
+            && (aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_)))
+            && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty())
+        {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
     }
 }
 

@@ -79,13 +79,13 @@ pub(crate) fn compile_one(
     compile(context, &[expression], &[(&table.name, target.schema.clone())], &[])
 }
 
-/// Checks one value against its column's NOT NULL and length.
-pub(crate) fn check_value(table: &TableDef, column: &ColumnDef, value: &Value) -> Result<()> {
+/// One value as its column keeps it, checked against NOT NULL and the column's length.
+pub(crate) fn kept_value(table: &TableDef, column: &ColumnDef, value: Value) -> Result<Value> {
     if value.is_null() && (column.not_null || column.is_key()) {
         return Err(null_value(table, column, None));
     }
     match column.max_length {
-        Some(length) => value.check_max_length(length),
-        None => Ok(()),
+        Some(length) => value.of_length(length),
+        None => Ok(value),
     }
 }

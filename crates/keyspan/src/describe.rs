@@ -9,10 +9,17 @@ use keyspan_model::{
 
 /// A column's type with its length.
 pub(crate) fn type_text(column: &ColumnDef) -> String {
-    match column.max_length {
-        _ if column.counter => "counter".into(),
-        Some(length) => format!("varchar({length})"),
-        None => column.ty.name(),
+    let Some(length) = column.max_length else {
+        return if column.counter { "counter".into() } else { column.ty.name() };
+    };
+    let (one, list) = match column.ty.element() {
+        Some(element) => (element, "[]"),
+        None => (column.ty, ""),
+    };
+    match one {
+        ColumnType::LocalTimestamp => format!("timestamp({length}) without time zone{list}"),
+        ColumnType::Time | ColumnType::Timestamp => format!("{}({length}){list}", one.name()),
+        _ => format!("varchar({length}){list}"),
     }
 }
 

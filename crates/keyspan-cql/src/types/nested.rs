@@ -101,6 +101,8 @@ fn part(reader: &mut Reader, depth: usize) -> Result<ColumnType> {
     let read = super::read(reader)?;
     match read.max_length {
         None => Ok(read.column_type),
-        Some(_) => Err(Error::not_supported("a length of texts inside of a type is not supported").at(position)),
+        Some(_) => {
+            Err(Error::not_supported("lengths of texts and times inside of a type are not supported").at(position))
+        }
     }
 }

@@ -84,7 +84,7 @@ pub struct ColumnDef {
     pub not_null: bool,
     /// Source text of the DEFAULT expression.
     pub default: Option<String>,
-    /// Largest number of characters: `varchar(n)`.
+    /// Largest number of characters, or of digits after a time's second: `varchar(n)`, `timestamp(n)`.
     pub max_length: Option<u32>,
     /// Not shown by `SELECT *` nor by the catalog: the `rowid` of a table without a key.
     pub hidden: bool,

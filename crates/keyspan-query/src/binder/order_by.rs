@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, Query, SelectItem, SetExpr, Value};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Value};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::rewrite::{Labels, MARK, bare, is_name, rename};
@@ -84,8 +84,8 @@ pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
     Ok(())
 }
 
-/// `ORDER BY 2` where the second item is computed from aggregates or is a window's value: by a name of its own. The planner
-/// looks for it among GROUP BY's expressions and the aggregates otherwise.
+/// `ORDER BY 2` where the second item is no column: by a name of its own. The planner looks for it among GROUP BY's
+/// expressions and the aggregates otherwise.
 pub fn computed(query: &mut Query, labels: &Labels) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
@@ -99,7 +99,7 @@ pub fn computed(query: &mut Query, labels: &Labels) {
         else {
             continue;
         };
-        if matches!(item, SelectItem::UnnamedExpr(expr) if is_computed(bare(expr))) {
+        if matches!(item, SelectItem::UnnamedExpr(expr) if !is_name(bare(expr))) {
             rename(item, format!("{label}{MARK}{place}"));
         }
         if let SelectItem::ExprWithAlias { alias, .. } = item
@@ -118,28 +118,5 @@ fn is_same(a: &Expr, b: &Expr) -> bool {
             path.last().is_some_and(|last| folded(last) == folded(name))
         }
         (a, b) => a == b,
-    }
-}
-
-/// Whether an item is more than a name, a literal, or a call of a function of these.
-fn is_computed(expr: &Expr) -> bool {
-    match expr {
-        Expr::Function(call) => {
-            // The average of numbers that are no floats is computed from two aggregates.
-            let arguments = match &call.args {
-                ast::FunctionArguments::List(list) => !list.args.iter().all(is_plain),
-                _ => false,
-            };
-            call.over.is_some() || arguments || call.name.to_string().eq_ignore_ascii_case("avg")
-        }
-        other => !is_name(other) && !matches!(other, Expr::Value(_)),
-    }
-}
-
-fn is_plain(arg: &FunctionArg) -> bool {
-    match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_name(expr) || matches!(expr, Expr::Value(_)),
-        FunctionArg::Unnamed(_) => true,
-        _ => false,
     }
 }

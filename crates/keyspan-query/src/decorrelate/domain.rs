@@ -44,7 +44,13 @@ impl Pushed {
     }
 }
 
-const RANK: &str = "rank";
+/// The column of ranks. No column of a query is called so.
+const RANK: &str = "__rank";
+
+/// The column of an outer value.
+fn value(place: usize) -> String {
+    format!("__value_{place}")
+}
 
 impl<'a> Domain<'a> {
     /// The values of `input` that `plan` uses; `None` if it uses others, too.
@@ -54,7 +60,7 @@ impl<'a> Domain<'a> {
             return Ok(None);
         }
         let name = names.next();
-        let each = outer.iter().enumerate().map(|(at, column)| Expr::Column(column.clone()).alias(format!("c{at}")));
+        let each = outer.iter().enumerate().map(|(at, column)| Expr::Column(column.clone()).alias(value(at)));
         let plan = LogicalPlanBuilder::from(input.clone()).project(each)?.distinct()?.alias(name.as_str())?.build()?;
         Ok(Some(Domain { names, outer, plan, name }))
     }
@@ -62,7 +68,7 @@ impl<'a> Domain<'a> {
     /// The columns of the values.
     pub fn columns(&self) -> impl Iterator<Item = Expr> + use<> {
         let name = self.name.clone();
-        (0..self.outer.len()).map(move |at| Expr::Column(Column::new(Some(name.clone()), format!("c{at}"))))
+        (0..self.outer.len()).map(move |at| Expr::Column(Column::new(Some(name.clone()), value(at))))
     }
 
     /// The outer plan with what was made for its values.
@@ -80,7 +86,7 @@ impl<'a> Domain<'a> {
     }
 
     fn keys(&self, name: &str) -> Vec<Column> {
-        (0..self.outer.len()).map(|at| Column::new(Some(name), format!("c{at}"))).collect()
+        (0..self.outer.len()).map(|at| Column::new(Some(name), value(at))).collect()
     }
 
     fn nulls(&self) -> Result<NullEquality> {
@@ -279,7 +285,7 @@ impl<'a> Domain<'a> {
     /// The columns of the values as those of another relation.
     fn renamed(&self, name: &str) -> impl Iterator<Item = Expr> + use<> {
         let name = name.to_owned();
-        self.columns().enumerate().map(move |(at, column)| column.alias_qualified(Some(name.clone()), format!("c{at}")))
+        self.columns().enumerate().map(move |(at, column)| column.alias_qualified(Some(name.clone()), value(at)))
     }
 
     fn distinct_on(&self, distinct: &DistinctOn) -> Result<Option<Pushed>> {
@@ -370,7 +376,7 @@ impl<'a> Domain<'a> {
 
     /// An expression over the values instead of outer columns.
     fn inner(&self, expr: &Expr) -> Result<Expr> {
-        self.replaced(expr, |at| Expr::Column(Column::new(Some(self.name.clone()), format!("c{at}"))))
+        self.replaced(expr, |at| Expr::Column(Column::new(Some(self.name.clone()), value(at))))
     }
 
     /// An expression over others instead of outer columns.

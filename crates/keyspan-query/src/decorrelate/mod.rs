@@ -32,8 +32,8 @@ use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery,
-    binary_expr, lit, when,
+    Distinct, DistinctOn, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort,
+    SortExpr, Subquery, binary_expr, lit, when,
 };
 
 use crate::functions::list::single_row;
@@ -68,6 +68,9 @@ pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::Join(join) if lateral(&join.right).is_some() => {
                 let joined = lateral_join(join, &names)?;
                 Ok(joined.map_or_else(|| Transformed::yes(node), Transformed::yes))
+            }
+            LogicalPlan::Distinct(Distinct::On(distinct)) if is_correlated(&node)? => {
+                Ok(Transformed::yes(distinct_by_columns(distinct, &names)?))
             }
             LogicalPlan::Sort(sort) if is_correlated(&node)? => {
                 let sorted = sorted_by_columns(sort)?;
@@ -119,6 +122,33 @@ fn sorted_by_columns(sort: &Sort) -> Result<Option<(LogicalPlan, HiddenKeys)>> {
     }
     let below = LogicalPlanBuilder::from(projection.input.clone()).project(exprs)?.build()?;
     Ok(Some((below, HiddenKeys { keys, fetch: sort.fetch, shown })))
+}
+
+/// DISTINCT ON over a SELECT list that has its subqueries' values as columns.
+fn distinct_by_columns(distinct: &DistinctOn, names: &Names) -> Result<LogicalPlan> {
+    let mut below: Vec<Expr> = distinct.input.schema().columns().into_iter().map(Expr::Column).collect();
+    let mut lifted = |expr: &Expr| -> Result<Expr> {
+        if !expr.exists(|part| Ok(subquery_of(part).is_some()))? {
+            return Ok(expr.clone());
+        }
+        let name = names.next();
+        below.push(expr.clone().unalias().alias(name.clone()));
+        Ok(Expr::Column(Column::from_name(name)))
+    };
+    let on = distinct.on_expr.iter().map(&mut lifted).collect::<Result<Vec<_>>>()?;
+    let named = |(expr, old): (Expr, &Expr)| {
+        let (relation, name) = old.qualified_name();
+        if expr == *old { expr } else { expr.alias_qualified(relation, name) }
+    };
+    let select = distinct.select_expr.iter().map(&mut lifted).collect::<Result<Vec<_>>>()?;
+    let select = select.into_iter().zip(&distinct.select_expr).map(named).collect();
+    let mut sorts = distinct.sort_expr.clone();
+    for sort in sorts.iter_mut().flatten() {
+        sort.expr = lifted(&sort.expr)?;
+    }
+    let below = LogicalPlanBuilder::from(distinct.input.clone()).project(below)?.build()?;
+    let input = Arc::new(with_joins(below, names)?);
+    Ok(LogicalPlan::Distinct(Distinct::On(DistinctOn::try_new(on, select, sorts, input)?)))
 }
 
 /// Names for the relations that are made.
@@ -293,7 +323,7 @@ fn joined_scalar(input: &LogicalPlan, subquery: &Subquery, names: &Names) -> Res
     let Some(domain) = Domain::of(input, plan, names)? else { return Ok(None) };
     let Some(pushed) = domain.push(plan)? else { return Ok(None) };
     let Some(value) = plan.schema().columns().into_iter().next() else { return Ok(None) };
-    let (name, alias) = ("value", names.next());
+    let (name, alias) = ("__value", names.next());
     let one = pushed.one_row;
     let pushed = LogicalPlanBuilder::from(pushed.plan);
     let values = if one {

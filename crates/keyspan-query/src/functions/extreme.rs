@@ -1,7 +1,10 @@
-//! `min` and `max` of floating-point numbers: NaN is greater than every number, as in Postgres.
+//! `min` and `max` of floating-point numbers: NaN is greater than every number, as in Postgres; `greatest` and `least` of
+//! values whose Arrow form does not sort as they do.
 //!
-//! DataFusion's own take whatever follows a NaN, so that their answer depends on the order of the rows.
+//! DataFusion's own take whatever follows a NaN, so that their answer depends on the order of the rows, and compare the
+//! texts of `jsonb` and the months of intervals before their days.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray};
@@ -13,6 +16,51 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+use keyspan_model::{ColumnType, Value};
+
+use super::json::tree;
+use super::overload::{Call, Overload, Parameter};
+
+/// `greatest` of values of one type, compared as that type is.
+pub const GREATEST_OF: &str = "greatest_of";
+/// `least`, likewise.
+pub const LEAST_OF: &str = "least_of";
+
+/// The functions of several values.
+pub fn functions() -> Vec<Overload> {
+    let of = |name, code| {
+        Overload::new(name, &[Parameter::Any], ColumnType::Text, code)
+            .returning(|types| types[0])
+            .variadic()
+            .with_nulls()
+    };
+    vec![
+        of(GREATEST_OF, |call, values| best(call, values, Ordering::Greater)),
+        of(LEAST_OF, |call, values| best(call, values, Ordering::Less)),
+    ]
+}
+
+/// The value that is so compared with all others; NULLs are none.
+fn best(call: &Call<'_>, values: &[Value], wanted: Ordering) -> keyspan_model::Result<Value> {
+    let mut best: Option<&Value> = None;
+    for value in values.iter().filter(|value| !value.is_null()) {
+        let better = match best {
+            Some(best) => compared(call.result, value, best)? == wanted,
+            None => true,
+        };
+        if better {
+            best = Some(value);
+        }
+    }
+    Ok(best.cloned().unwrap_or(Value::Null))
+}
+
+fn compared(ty: ColumnType, a: &Value, b: &Value) -> keyspan_model::Result<Ordering> {
+    Ok(match ty {
+        ColumnType::Jsonb => tree(a)?.order().cmp(&tree(b)?.order()),
+        ty => Value::compare_as(ty, a, b),
+    })
+}
 
 /// One of the two.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,11 @@
 //! Functions of numbers.
 
+use arrow::datatypes::i256;
 use datafusion::logical_expr::Volatility;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::overload::{Call, Overload, Parameter};
-use crate::types::arithmetic::{Op, apply, division_by_zero, out_of_range, rescale};
+use crate::types::arithmetic::{Op, apply, division_by_zero, out_of_range, rescale, root};
 
 use ColumnType as C;
 use Parameter::{Is, Numeric};
@@ -66,6 +67,7 @@ pub fn functions() -> Vec<Overload> {
         );
     }
     all.extend(doubles());
+    all.extend(numerics());
     all.push(Overload::new("factorial", &[Is(C::BigInt)], C::VarInt, factorial));
     let bucket: &'static [Parameter] = &[Is(C::Double), Is(C::Double), Is(C::Double), Is(C::Int)];
     all.push(Overload::new("width_bucket", bucket, C::Int, width_bucket));
@@ -142,6 +144,41 @@ fn doubles() -> Vec<Overload> {
             Ok(Value::Double(number(&values[0])?.atan2(number(&values[1])?)))
         }),
     ]
+}
+
+/// Roots, powers of e and logarithms of numerics are numerics.
+fn numerics() -> Vec<Overload> {
+    let result = C::Decimal { precision: 38, scale: 16 };
+    let one = |name, code| Overload::new(name, &[Numeric], result, code);
+    vec![
+        one("sqrt", |call, values| match values[0] {
+            Value::Decimal(digits, _) if digits < 0 => {
+                Err(Error::new(ErrorKind::Power, "cannot take square root of a negative number"))
+            }
+            Value::Decimal(digits, scale) => {
+                let square = rescale_wide(digits, scale, 32).ok_or_else(|| out_of_range(call.result))?;
+                shown(root(square).and_then(i256::to_i128), 16, call.result)
+            }
+            _ => Ok(Value::Null),
+        }),
+        one("exp", |call, values| exact(number(&values[0])?.exp(), call.result)),
+        one("ln", |call, values| numeric(logarithm(number(&values[0])?, f64::ln)?, call.result)),
+        one("log", |call, values| numeric(logarithm(number(&values[0])?, f64::log10)?, call.result)),
+        one("log10", |call, values| numeric(logarithm(number(&values[0])?, f64::log10)?, call.result)),
+    ]
+}
+
+fn numeric(value: Value, ty: C) -> Result<Value> {
+    match value {
+        Value::Double(value) => exact(value, ty),
+        other => Ok(other),
+    }
+}
+
+/// Digits of a greater scale, of which there may be more than a numeric holds.
+fn rescale_wide(digits: i128, from: i8, to: i8) -> Option<i256> {
+    let up = i256::from_i128(10).checked_pow(u32::try_from(to.checked_sub(from)?).ok()?)?;
+    i256::from_i128(digits).checked_mul(up)
 }
 
 /// All digits of a double as a numeric.

@@ -14,6 +14,7 @@ pub(crate) mod bucket;
 pub mod cast;
 pub(crate) mod collection;
 pub(crate) mod counter;
+pub(crate) mod exact;
 pub(crate) mod expand;
 pub(crate) mod extreme;
 mod format;
@@ -81,6 +82,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             peers::functions(),
             identity::functions(),
             array::functions(),
+            extreme::functions(),
             nested::functions(),
             variant::functions(),
             vector::functions(),

@@ -2,6 +2,8 @@
 //!
 //! The rule kept: an instant is taken apart and moved by days and months in the session's zone, as in Postgres.
 
+use std::cmp::Ordering;
+
 use chrono::{Datelike, Days, Months, NaiveDate};
 use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
@@ -187,10 +189,39 @@ fn operators() -> Vec<Overload> {
         let (months, days, nanos) = parts(&v[0]);
         Ok(Value::Decimal((i128::from(months) * 30 + i128::from(days)) * i128::from(DAY) * 1000 + i128::from(nanos), 0))
     });
+    for of in [&[TS, TS, TS, TS] as &'static [Parameter], &[TZ, TZ, TZ, TZ], &[TM, TM, TM, TM]] {
+        all.push(Overload::new("overlaps", of, C::Boolean, |_, v| Ok(overlaps(v))).with_nulls());
+    }
     let mut stable = |name, code: Code| all.push(Overload::new(name, &[TZ, IV], C::Timestamp, code).stable());
     stable("instant_add", |call, v| instant_moved(call, v, 1));
     stable("instant_subtract", |call, v| instant_moved(call, v, -1));
     all
+}
+
+/// Whether two spans of time have a moment in common: their first moments belong to them, their last ones do not, and a
+/// span of one moment is that moment. Of what an unknown end decides nothing is known.
+fn overlaps(ends: &[Value]) -> Value {
+    let span = |a: &Value, b: &Value| match (a.is_null(), b.is_null()) {
+        (true, _) => (b.clone(), Value::Null),
+        (false, false) if a.compare(b).is_gt() => (b.clone(), a.clone()),
+        _ => (a.clone(), b.clone()),
+    };
+    let (one, other) = (span(&ends[0], &ends[1]), span(&ends[2], &ends[3]));
+    if one.0.is_null() || other.0.is_null() {
+        return Value::Null;
+    }
+    let (earlier, later) = match one.0.compare(&other.0) {
+        Ordering::Equal if one.1.is_null() || other.1.is_null() => return Value::Null,
+        Ordering::Equal => return Value::Boolean(true),
+        Ordering::Less => (one, other),
+        Ordering::Greater => (other, one),
+    };
+    match (earlier.1.is_null(), later.1.is_null()) {
+        (true, _) => Value::Null,
+        (false, _) if later.0.compare(&earlier.1).is_lt() => Value::Boolean(true),
+        (false, true) => Value::Null,
+        (false, false) => Value::Boolean(false),
+    }
 }
 
 /// `now()`.

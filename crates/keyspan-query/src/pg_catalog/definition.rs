@@ -265,6 +265,7 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
     };
     match (ty, max_length) {
         (C::Text, Some(length)) => (1043, i64::from(length) + 4),
+        (C::Time | C::Timestamp | C::LocalTimestamp, Some(digits)) => (oid, i64::from(digits)),
         (C::VarInt, _) => (oid, (38 << 16) + 4),
         (C::Decimal { precision, scale }, _) => (oid, (i64::from(precision) << 16) + i64::from(scale) + 4),
         _ => (oid, -1),
@@ -291,6 +292,11 @@ pub fn format_type(oid: i64, modifier: i64) -> String {
         Some(element) => (element, "[]"),
         None => (ty, ""),
     };
+    // The digits of a time stand after its first word.
+    if matches!(name.name, "time" | "timestamp" | "timestamptz") && (0..6).contains(&modifier) {
+        let (first, rest) = name.sql_name.split_once(' ').unwrap_or((name.sql_name, ""));
+        return format!("{first}({modifier}) {rest}{list}");
+    }
     let arguments = match name.name {
         _ if modifier < 4 => String::new(),
         "varchar" | "bpchar" => format!("({})", modifier - 4),

@@ -97,6 +97,8 @@ fn typed(row: Row, source: &Source, oid: i64, modifier: i64) -> Row {
         Some(ty) => row.with("data_type", format_type(oid, -1)).with("udt_name", ty.name),
         None => row.with("data_type", "USER-DEFINED"),
     };
+    let digits = if (0..6).contains(&modifier) { modifier } else { 6 };
+    let digits = matches!(oid, 1083 | 1114 | 1184 | 1186).then_some(digits);
     let length = (oid == 1043 && modifier >= 4).then_some(modifier - 4);
     row.with("udt_catalog", source.database())
         .with("udt_schema", "pg_catalog")
@@ -105,7 +107,7 @@ fn typed(row: Row, source: &Source, oid: i64, modifier: i64) -> Row {
         .with("numeric_precision", numeric.map(|each| each.0))
         .with("numeric_precision_radix", numeric.map(|each| each.1))
         .with("numeric_scale", numeric.and_then(|each| each.2))
-        .with("datetime_precision", matches!(oid, 1083 | 1114 | 1184 | 1186).then_some(6_i64))
+        .with("datetime_precision", digits)
         .with("is_self_referencing", "NO")
         .with("is_identity", "NO")
         .with("identity_cycle", "NO")

@@ -1,12 +1,15 @@
 //! Calls: which of the functions of a name is meant, as Postgres resolves it from the arguments' types.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::planner::PlannerResult;
-use datafusion::logical_expr::{Expr, ExprSchemable, WindowFunctionDefinition};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, WindowFunctionDefinition};
+use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested};
 
 use super::cast::{argument, implicit};
@@ -17,9 +20,10 @@ use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
+use crate::functions::extreme::{GREATEST_OF, LEAST_OF};
 use crate::functions::{self, Overload, Parameter};
 use crate::types::arithmetic::Op;
-use crate::types::{Ty, fail, is_nested_literal, type_of};
+use crate::types::{Ty, fail, is_nested_literal, sortable_form, type_of};
 use crate::types::{common_type, decimal, number_rank, scale_of};
 
 /// 42883 for a name with these argument types.
@@ -73,6 +77,11 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         "coalesce" | "greatest" | "least" => {
             let args = unified(&name.to_uppercase(), args, schema)?;
             let ty = known_type(&args, schema)?;
+            if let Some(ty) = ty.filter(|ty| name != "coalesce" && sortable_form(*ty).is_some()) {
+                let own = if name == "greatest" { GREATEST_OF } else { LEAST_OF };
+                let types = vec![ty; args.len()];
+                return functions::typed_call(own, args, &types, ty);
+            }
             return Ok(functions::retyped(Expr::ScalarFunction(ScalarFunction { func, args }), ty));
         }
         // `ARRAY[…]` of a nested query.
@@ -139,6 +148,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         _ => {}
     }
     let args = match name.as_str() {
+        "overlaps" => ends_of_spans(args, schema)?,
         name if functions::json::takes_any(name) => json_of_others(name, args, schema)?,
         name if functions::json::takes_path(name) => path_as_text(args, schema)?,
         _ => args,
@@ -176,6 +186,18 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         None => missing(&name, &types),
     }
+}
+
+/// The ends of OVERLAPS: the second one of a span may be given as its length.
+fn ends_of_spans(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    for place in (1..args.len()).step_by(2) {
+        if type_of(&args[place], schema)? == Ty::Known(ColumnType::Duration) {
+            let (begin, length) = (args[place - 1].clone(), args[place].clone());
+            let end = super::operator::binary(&ast::BinaryOperator::Plus, begin, length, schema)?;
+            args[place] = end.map_or_else(|| missing("overlaps", &types_of(&args, schema)?), Ok)?;
+        }
+    }
+    Ok(args)
 }
 
 /// Lists and rows as JSON, for functions that take values of any type as JSON.
@@ -355,9 +377,17 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
     }
     if name == "avg"
         && let [Ty::Known(ty)] = types.as_slice()
-        && number_rank(*ty).is_some_and(|rank| rank <= 6)
+        && (number_rank(*ty).is_some_and(|rank| rank <= 6) || *ty == ColumnType::Duration)
     {
         return average(function, *ty);
+    }
+    if let [Ty::Known(ty)] = types.as_slice()
+        && let Some((exact, wanted)) = of_exact(&name, *ty)
+    {
+        let args = std::mem::take(&mut function.params.args).into_iter();
+        function.params.args = args.map(|arg| argument(arg, *ty, wanted)).collect::<Result<_>>()?;
+        function.func = exact;
+        return Ok(Expr::AggregateFunction(function));
     }
     if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types.as_slice()
         && let Some(extreme) = functions::extreme::of_floats(&name)
@@ -401,17 +431,23 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
     }
     if name == "avg"
         && let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice())
-        && number_rank(*ty).is_some_and(|rank| rank <= 6)
+        && (number_rank(*ty).is_some_and(|rank| rank <= 6) || *ty == ColumnType::Duration)
     {
         function.params.args = vec![argument(arg.clone(), *ty, total_type(*ty))?];
         let mut counted = function.clone();
-        function.fun = WindowFunctionDefinition::AggregateUDF(functions::sum());
+        function.fun = WindowFunctionDefinition::AggregateUDF(total(*ty));
         counted.fun = WindowFunctionDefinition::AggregateUDF(functions::count());
         let (total, rows) = (Expr::WindowFunction(Box::new(function)), Expr::WindowFunction(Box::new(counted)));
         return quotient(total, rows, *ty);
     }
+    if let ([Ty::Known(ty)], [arg]) = (types.as_slice(), args.as_slice())
+        && let Some((exact, wanted)) = of_exact(&name, *ty)
+    {
+        function.params.args = vec![argument(arg.clone(), *ty, wanted)?];
+        function.fun = WindowFunctionDefinition::AggregateUDF(exact);
+        return Ok(Expr::WindowFunction(Box::new(function)));
+    }
     function.params.args = arguments(&name, args, &types)?;
-    // Variances of integers are computed as floats, too.
     if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types_of(&function.params.args, schema)?.as_slice()
         && !function.params.distinct
         && !function.params.window_frame.start_bound.is_unbounded()
@@ -439,31 +475,49 @@ fn with_result_type(expr: Expr, name: &str, types: &[Ty]) -> Expr {
             functions::retyped(expr, element.map(ColumnType::list))
         }
         "sum" if types == [Ty::Known(ColumnType::Real)] => Expr::Cast(Cast::new(Box::new(expr), DataType::Float32)),
-        "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
+        "row_number" | "rank" | "dense_rank" | "regr_count" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
         "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),
         _ => expr,
     }
 }
 
+/// Aggregates that are computed otherwise of exact numbers and of intervals, and the type of their argument.
+fn of_exact(name: &str, ty: ColumnType) -> Option<(Arc<AggregateUDF>, ColumnType)> {
+    match (name, ty) {
+        ("sum", ColumnType::Duration) => Some((total(ty), ty)),
+        _ => functions::exact::of_exact(name, ty),
+    }
+}
+
+/// `sum` of this type.
+fn total(ty: ColumnType) -> Arc<AggregateUDF> {
+    if ty == ColumnType::Duration { functions::exact::sum_of_intervals() } else { functions::sum() }
+}
+
 fn total_type(ty: ColumnType) -> ColumnType {
     match ty {
+        ColumnType::Duration => ty,
         ColumnType::Decimal { scale, .. } => decimal(scale),
         _ => decimal(0),
     }
 }
 
-/// `avg` of exact numbers is their sum by their count, as numeric.
+/// `avg` of exact numbers is their sum by their count, as numeric; that of intervals is an interval.
 fn average(mut function: AggregateFunction, ty: ColumnType) -> Result<Expr> {
     let args = std::mem::take(&mut function.params.args);
     let cast = |arg: Expr| argument(arg, ty, total_type(ty));
     function.params.args = args.into_iter().map(cast).collect::<Result<_>>()?;
     let mut counted = function.clone();
-    function.func = functions::sum();
+    function.func = total(ty);
     counted.func = functions::count();
     quotient(Expr::AggregateFunction(function), Expr::AggregateFunction(counted), ty)
 }
 
 fn quotient(total: Expr, rows: Expr, ty: ColumnType) -> Result<Expr> {
+    if ty == ColumnType::Duration {
+        let rows = implicit(rows, &Ty::Known(ColumnType::BigInt), ColumnType::Double)?;
+        return functions::value_call("interval_divide", vec![total, rows], &[ty, ColumnType::Double]);
+    }
     let scale = scale_of(ty);
     let rows = implicit(rows, &Ty::Known(ColumnType::BigInt), decimal(0))?;
     // Of no rows the sum is null, so the quotient is null and not a division by zero.

@@ -80,7 +80,8 @@ fn of_query(query: &Query) -> Option<Figure> {
 /// The type's short name in Postgres, which is not the one that SQL prefers.
 fn type_label(data_type: &DataType) -> String {
     let name = data_type.to_string().to_lowercase();
-    let name = name.trim_matches('"');
+    // An array is called as its elements are.
+    let name = name.trim_matches('"').split('[').next().unwrap_or_default();
     let (base, rest) = name.split_once('(').unwrap_or((name, ""));
     let base = base.trim().rsplit('.').next().unwrap_or_default();
     let suffix = rest.split_once(')').map_or("", |(_, suffix)| suffix.trim());

@@ -1,11 +1,12 @@
 //! The planner of operators that DataFusion asks first; through the marks of [`super::mark`] it also sees literals,
 //! casts, calls, CASE, IN, BETWEEN and LIKE, from the leaves up and with the types of what they are made of.
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
@@ -272,7 +273,26 @@ fn case_expr(case: Case, schema: &DFSchema) -> Result<Expr> {
     let ty = known_type(&branches, schema)?;
     let else_expr = if has_else { branches.pop().map(Box::new) } else { None };
     let pairs = whens.into_iter().zip(branches).map(|(when, then)| (Box::new(when), Box::new(then)));
-    Ok(retyped(Expr::Case(Case { expr: None, when_then_expr: pairs.collect(), else_expr }), ty))
+    let case = Case { expr: None, when_then_expr: pairs.collect(), else_expr };
+    Ok(if ty == Some(ColumnType::Boolean) { guarded(case) } else { retyped(Expr::Case(case), ty) })
+}
+
+/// A boolean CASE. The optimizer makes AND and OR of one, which compute all that is in them: where a branch may fail, it is
+/// one of numbers.
+fn guarded(mut case: Case) -> Expr {
+    let may_fail = |branch: &Expr| {
+        branch.exists(|part| Ok(matches!(part, Expr::ScalarFunction(_) | Expr::Cast(_)))).unwrap_or(true)
+    };
+    let mut branches: Vec<&mut Box<Expr>> = case.when_then_expr.iter_mut().map(|(_, then)| then).collect();
+    branches.extend(case.else_expr.iter_mut());
+    if !branches.iter().any(|branch| may_fail(branch)) {
+        return Expr::Case(case);
+    }
+    for branch in branches {
+        let value = std::mem::take(branch.as_mut());
+        **branch = Expr::Cast(Cast::new(Box::new(value), DataType::Int32));
+    }
+    Expr::Case(case).eq(datafusion::logical_expr::lit(1_i32))
 }
 
 /// The type of expressions that are all of one; none if no type of ours is it.

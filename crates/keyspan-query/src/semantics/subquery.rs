@@ -8,7 +8,8 @@
 //! FETCH FIRST 3 ROWS    LIMIT 3; [`ties`] for WITH TIES
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
 //! x IN (q UNION r)      x IN (SELECT * FROM (q UNION r) AS q)
-//! GROUP BY ()           HAVING count(*) >= 0
+//! GROUP BY ()           HAVING count(*) >= 0, and so HAVING without aggregates and GROUP BY
+//! (a, b) OVERLAPS (c, d)  overlaps(a, b, c, d)
 //! ARRAY(q)              coalesce((SELECT array_agg(c) FROM q), '{}')
 //! ```
 //!
@@ -20,13 +21,13 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor,
     Value, VisitMut, VisitorMut,
 };
-use keyspan_model::{Error, Result};
+use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::{over, parsed};
 use super::{hypothetical, json_rows, like_any, member, recursive, relation, row_member, set_all, ties, user, with};
 use crate::asof;
 use crate::pg_catalog;
-use crate::syntax::parts_of;
+use crate::syntax::{call, parts_of};
 
 /// Changes a query; called before anything else looks at it.
 ///
@@ -122,7 +123,9 @@ impl VisitorMut for Expander {
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
-        for form in [quantified, row_member::anywhere, like_any::expanded, collected, hypothetical::expanded] {
+        for form in
+            [overlapping, quantified, row_member::anywhere, like_any::expanded, collected, hypothetical::expanded]
+        {
             match form(expr) {
                 Ok(Some(expanded)) => *expr = expanded,
                 Ok(None) => {}
@@ -225,12 +228,28 @@ fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.into(), false).into())
 }
 
-/// `GROUP BY x, ()` as GROUP BY x; `GROUP BY ()` as an aggregate, which a HAVING makes of a SELECT without one.
+/// `(a, b) OVERLAPS (c, d)` as a call.
+fn overlapping(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } = expr else { return Ok(None) };
+    let (Expr::Tuple(first), Expr::Tuple(second)) = (left.as_ref(), right.as_ref()) else { return Ok(None) };
+    for (side, parts) in [("left", first), ("right", second)] {
+        if parts.len() != 2 {
+            let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+            return Err(Error::new(ErrorKind::Syntax, message));
+        }
+    }
+    Ok(Some(call("overlaps", first.iter().chain(second).cloned().collect())))
+}
+
+/// `GROUP BY x, ()` as GROUP BY x; `GROUP BY ()`, or a HAVING alone, as an aggregate, which a HAVING makes of a SELECT
+/// without one.
 fn groups_of_nothing(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
     let written = groups.len();
     groups.retain(|group| !matches!(group, Expr::Tuple(parts) if parts.is_empty()));
-    if written > 0 && groups.is_empty() {
+    let having = |having: &Expr| pg_catalog::aggregates(&SelectItem::UnnamedExpr(having.clone()));
+    let alone = written == 0 && select.having.as_ref().is_some_and(|expr| !having(expr));
+    if alone || written > 0 && groups.is_empty() {
         let one =
             Expr::BinaryOp { left: Box::new(count_of_rows()), op: BinaryOperator::GtEq, right: Box::new(number("0")) };
         let having = select.having.take().map(|having| Box::new(Expr::Nested(Box::new(having))));

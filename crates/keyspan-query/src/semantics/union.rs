@@ -89,24 +89,33 @@ impl RelationPlanner for UnionRelation {
     }
 }
 
-/// Both terms with the fields of the whole: a column of a table says its type in its field, an expression does not.
+/// Both terms, and the whole, with the same types in their fields: a column of a table says its type in its field, an
+/// expression does not.
 fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
     let recursive_term = recursive::checked_term(&query)?;
     let query = RecursiveQuery { recursive_term: Arc::new(recursive_term), ..query };
-    let as_whole = |term: Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
-        let pairs = || query.schema.fields().iter().zip(term.schema().fields());
-        if pairs().all(|(whole, own)| whole.metadata() == own.metadata()) {
-            return Ok(term);
-        }
-        let exprs = term.schema().columns().into_iter().zip(query.schema.fields()).map(|(column, whole)| {
+    let pairs = query.schema.fields().iter().zip(query.recursive_term.schema().fields());
+    if pairs.clone().all(|(whole, own)| whole.metadata() == own.metadata()) {
+        return Ok(LogicalPlan::RecursiveQuery(query));
+    }
+    let said: Vec<FieldMetadata> = pairs
+        .map(|(whole, _)| match field_type(whole).known() {
+            Some(ty) if whole.metadata().is_empty() => {
+                FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())]))
+            }
+            _ => FieldMetadata::from(whole.metadata().clone()),
+        })
+        .collect();
+    let as_said = |term: &Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
+        let exprs = term.schema().columns().into_iter().zip(&said).map(|(column, metadata)| {
             let (relation, name) = (column.relation.clone(), column.name.clone());
-            let metadata = FieldMetadata::from(whole.metadata().clone());
-            Expr::Column(column).alias_qualified_with_metadata(relation, name, Some(metadata))
+            Expr::Column(column).alias_qualified_with_metadata(relation, name, Some(metadata.clone()))
         });
         Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs.collect(), term.clone())?)))
     };
-    let (static_term, recursive_term) = (as_whole(query.static_term.clone())?, as_whole(query.recursive_term.clone())?);
-    Ok(LogicalPlan::RecursiveQuery(RecursiveQuery { static_term, recursive_term, ..query }))
+    let (static_term, recursive_term) = (as_said(&query.static_term)?, as_said(&query.recursive_term)?);
+    let RecursiveQuery { name, is_distinct, .. } = query;
+    RecursiveQuery::try_new(name, static_term, recursive_term, is_distinct).map(LogicalPlan::RecursiveQuery)
 }
 
 /// The branch's type of a column; a bare literal's is not known yet.

@@ -2,6 +2,7 @@
 //!
 //! The rule kept: nothing wraps, nothing becomes infinite, and numeric stays numeric.
 
+use arrow::datatypes::i256;
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
@@ -250,32 +251,47 @@ fn rounded(quotient: i128, remainder: i128, unit: i128) -> i128 {
 
 /// `a * b / 10^drop`, rounded.
 fn product(a: i128, b: i128, drop: i32) -> Option<i128> {
-    use arrow::datatypes::i256;
     let whole = i256::from_i128(a).checked_mul(i256::from_i128(b))?;
-    divided(whole, i256::from_i128(10).checked_pow(u32::try_from(drop).ok()?)?)
+    divided(whole, i256::from_i128(10).checked_pow(u32::try_from(drop).ok()?)?)?.to_i128()
 }
 
 /// `a * 10^shift / b`, rounded.
 fn quotient(a: i128, b: i128, shift: i32) -> Option<i128> {
-    use arrow::datatypes::i256;
     let power = |exponent: i32| i256::from_i128(10).checked_pow(u32::try_from(exponent).ok()?);
     if shift >= 0 {
-        return divided(i256::from_i128(a).checked_mul(power(shift)?)?, i256::from_i128(b));
+        return divided(i256::from_i128(a).checked_mul(power(shift)?)?, i256::from_i128(b))?.to_i128();
     }
-    divided(i256::from_i128(a), i256::from_i128(b).checked_mul(power(-shift)?)?)
+    divided(i256::from_i128(a), i256::from_i128(b).checked_mul(power(-shift)?)?)?.to_i128()
 }
 
-fn divided(value: arrow::datatypes::i256, unit: arrow::datatypes::i256) -> Option<i128> {
-    use arrow::datatypes::i256;
+/// `value / unit`, rounded half away from zero.
+pub fn divided(value: i256, unit: i256) -> Option<i256> {
     let (quotient, remainder) = (value.checked_div(unit)?, value.checked_rem(unit)?);
     let twice = remainder.checked_abs()?.checked_mul(i256::from_i128(2))?;
     let negative = (value < i256::ZERO) != (unit < i256::ZERO);
-    let quotient = match (twice >= unit.checked_abs()?, negative) {
-        (false, _) => quotient,
-        (true, false) => quotient.checked_add(i256::ONE)?,
-        (true, true) => quotient.checked_sub(i256::ONE)?,
-    };
-    quotient.to_i128()
+    match (twice >= unit.checked_abs()?, negative) {
+        (false, _) => Some(quotient),
+        (true, false) => quotient.checked_add(i256::ONE),
+        (true, true) => quotient.checked_sub(i256::ONE),
+    }
+}
+
+/// The nearest whole number to the square root.
+pub fn root(square: i256) -> Option<i256> {
+    if square <= i256::ZERO {
+        return Some(i256::ZERO);
+    }
+    // From above, Newton's steps go down until they have the root.
+    let mut found = i256::from_i128(10).checked_pow(u32::try_from(square.to_string().len().div_ceil(2)).ok()?)?;
+    loop {
+        let next = found.checked_add(square.checked_div(found)?)?.checked_div(i256::from_i128(2))?;
+        if next >= found {
+            break;
+        }
+        found = next;
+    }
+    let rest = square.checked_sub(found.checked_mul(found)?)?;
+    if rest > found { found.checked_add(i256::ONE) } else { Some(found) }
 }
 
 /// Whole exponents exactly, others through doubles.

@@ -340,7 +340,13 @@ fn json_scalar(text: &str, to: ColumnType) -> Result<Value> {
 /// A text cut to the length that a cast names, a time rounded to its digits.
 pub fn cut(value: Value, target: Target) -> Value {
     match (value, target.max_length) {
-        (value, None) if target.second_digits.is_some() => rounded(value, target),
+        (Value::List(elements), None) if target.second_digits.is_some() => {
+            Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
+        }
+        (value, None) => match target.second_digits {
+            Some(digits) => value.with_second_digits(u32::from(digits)),
+            None => value,
+        },
         (Value::Text(text), Some(length)) if text.len() > length as usize => {
             Value::Text(text.chars().take(length as usize).collect())
         }
@@ -348,22 +354,6 @@ pub fn cut(value: Value, target: Target) -> Value {
             Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
         }
         (value, _) => value,
-    }
-}
-
-/// A time or an interval with so many digits of its seconds; halves go away from zero.
-fn rounded(value: Value, target: Target) -> Value {
-    let unit = target.second_digits.map_or(1, |digits| 10_i64.pow(6 - u32::from(digits)));
-    let nearest = |micros: i64| {
-        let half = if micros < 0 { -unit / 2 } else { unit / 2 };
-        micros.checked_add(half).map_or(micros, |micros| micros / unit * unit)
-    };
-    match value {
-        Value::Time(micros) => Value::Time(nearest(micros)),
-        Value::Timestamp(micros) => Value::Timestamp(nearest(micros)),
-        Value::Duration(months, days, nanos) => Value::Duration(months, days, nearest(nanos / 1000) * 1000),
-        Value::List(elements) => Value::List(elements.into_iter().map(|element| rounded(element, target)).collect()),
-        value => value,
     }
 }
 

@@ -9,7 +9,7 @@ use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
 
 use super::target::Computed;
-use crate::constraint::check_value;
+use crate::constraint::kept_value;
 use crate::context::ClientContext;
 use crate::expression::{Evaluator, compile};
 use crate::names::{columns_of, fold_case};
@@ -77,9 +77,12 @@ impl Assignments {
                     }
                 }
             };
-            if let AssignedValue::Constant(value) = &part {
-                check_value(&handle.table, &handle.table.columns[place], value)?;
-            }
+            let part = match part {
+                AssignedValue::Constant(value) => {
+                    AssignedValue::Constant(kept_value(&handle.table, &handle.table.columns[place], value)?)
+                }
+                part => part,
+            };
             parts.push((place, part));
         }
         let compiled = match computed.is_empty() {
@@ -136,14 +139,12 @@ impl Assignments {
                     },
                     AssignedValue::Computed(at) => {
                         let value = self.evaluator.assign(&arrays[*at], index, types[*at], column.ty)?;
-                        check_value(&handle.table, column, &value)?;
-                        value
+                        kept_value(&handle.table, column, value)?
                     }
                     AssignedValue::Queried(at) => {
                         let Computed { array, ty } = &queried[*at];
                         let value = self.evaluator.assign(array, index, *ty, column.ty)?;
-                        check_value(&handle.table, column, &value)?;
-                        value
+                        kept_value(&handle.table, column, value)?
                     }
                 });
             }

@@ -29,7 +29,7 @@ use super::shape::PendingValues;
 use super::statics;
 use super::target::WriteTarget;
 use super::using::{self, Timing};
-use crate::constraint::{Checks, check_value};
+use crate::constraint::{Checks, kept_value};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::expression::{Evaluator, compile, rows_without_columns};
@@ -506,14 +506,13 @@ impl InsertRows {
                 row[0] = Some(Value::BigInt(number));
             }
         }
-        for row in &self.rows {
-            for (column, value) in table.columns.iter().zip(row) {
-                match value {
+        for row in &mut self.rows {
+            for (place, column) in table.columns.iter().enumerate() {
+                match row[place].take() {
                     Some(Value::Null) | None if column.not_null || column.is_key() => {
                         return Err(null_value(&table, column, Some(&or_null(row))));
                     }
-                    Some(value) => check_value(&table, column, value)?,
-                    None => {}
+                    value => row[place] = value.map(|value| kept_value(&table, column, value)).transpose()?,
                 }
             }
         }

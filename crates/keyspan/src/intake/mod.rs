@@ -16,7 +16,8 @@ use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    BatchWrite, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Member, Result, Stamp, TableDef, Value,
+    BatchWrite, ColumnBuilder, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Member, Result, Stamp,
+    TableDef, Value,
 };
 use keyspan_query::{CompiledExprs, Zone};
 
@@ -241,7 +242,7 @@ impl Intake {
         let table = self.target.table.clone();
         for (place, column) in table.columns.iter().enumerate() {
             let Some(array) = self.column(source, place, column)? else { continue };
-            check_column(&table, column, &array)?;
+            let array = kept_column(&table, column, array)?;
             ids.push(column.id);
             fields.push(column.ty.field(&column.name, true));
             arrays.push(array);
@@ -344,15 +345,22 @@ fn mismatch(error: Error, name: &str, to: ColumnType, from: Option<ColumnType>) 
     }
 }
 
-fn check_column(table: &TableDef, column: &ColumnDef, array: &ArrayRef) -> Result<()> {
+/// The values as their column keeps them, checked against NOT NULL and the column's length.
+fn kept_column(table: &TableDef, column: &ColumnDef, array: ArrayRef) -> Result<ArrayRef> {
     if array.null_count() > 0 && (column.not_null || column.is_key()) {
         return Err(null_value(table, column, None));
     }
-    let Some(length) = column.max_length else { return Ok(()) };
-    for row in 0..array.len() {
-        value_at(array, row, column.ty)?.check_max_length(length)?;
+    let Some(length) = column.max_length else { return Ok(array) };
+    let values = (0..array.len()).map(|row| value_at(&array, row, column.ty)?.of_length(length));
+    // Texts fit as they are, or not at all.
+    if matches!(column.ty.element().unwrap_or(column.ty), ColumnType::Text) {
+        return values.collect::<Result<Vec<_>>>().map(|_| array);
     }
-    Ok(())
+    let mut kept = ColumnBuilder::new(column.ty);
+    for value in values {
+        kept.append(&value?)?;
+    }
+    Ok(kept.finish())
 }
 
 /// A literal is evaluated once, anything else for each batch: `now()` is the statement's time either way.

@@ -49,7 +49,8 @@ pub fn takes_path(name: &str) -> bool {
     matches!(name, "jsonb_set" | "jsonb_insert" | "jsonb_set_lax")
 }
 
-fn tree(value: &Value) -> Result<Json> {
+/// A value of `jsonb` by its parts.
+pub fn tree(value: &Value) -> Result<Json> {
     Json::parse(text(value)?)
 }
 

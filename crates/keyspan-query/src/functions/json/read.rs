@@ -16,8 +16,17 @@ pub fn functions() -> Vec<Overload> {
         let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
         add("json_field", of.text, own, |_, v| Ok(some(field(text(&v[0])?, text(&v[1])?))));
         add("json_field_text", of.text, C::Text, |_, v| plain(field(text(&v[0])?, text(&v[1])?)));
-        add("json_element_at", of.int, own, |_, v| Ok(some(element(text(&v[0])?, int(&v[1])))));
-        add("json_element_text_at", of.int, C::Text, |_, v| plain(element(text(&v[0])?, int(&v[1]))));
+        let (at, text_at): (Code, Code) = match own {
+            C::Json => {
+                (|_, v| Ok(some(element(text(&v[0])?, int(&v[1])))), |_, v| plain(element(text(&v[0])?, int(&v[1]))))
+            }
+            _ => (
+                |_, v| Ok(some(element_or_scalar(text(&v[0])?, int(&v[1])))),
+                |_, v| plain(element_or_scalar(text(&v[0])?, int(&v[1]))),
+            ),
+        };
+        add("json_element_at", of.int, own, at);
+        add("json_element_text_at", of.int, C::Text, text_at);
         add("json_path", of.text, own, |_, v| Ok(some(path(text(&v[0])?, &steps(&v[1])?))));
         add("json_path_text", of.text, C::Text, |_, v| plain(path(text(&v[0])?, &steps(&v[1])?)));
         let name = |json, jsonb| if own == C::Json { json } else { jsonb };
@@ -96,6 +105,14 @@ fn element(value: &str, index: i64) -> Option<&str> {
     }
     let items = members(value);
     Some(items[place(index, items.len())?].text)
+}
+
+/// To PostgreSQL's `->` a `jsonb` that is no array and no object is an array of itself.
+fn element_or_scalar(value: &str, index: i64) -> Option<&str> {
+    match kind(value) {
+        "array" | "object" => element(value, index),
+        _ => place(index, 1).map(|_| value),
+    }
 }
 
 /// Nothing is at a path with a NULL in it.
