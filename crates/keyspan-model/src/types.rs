@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 
 pub use element::ElementType;
-pub use vector::{DIMENSIONS_MAX, Similarity};
 pub use nested::{NESTING_MAX, Nested, NestedType, TypeField, TypeId, TypeName, UserType};
+pub use vector::{DIMENSIONS_MAX, Similarity};
 
 /// The key of the Arrow field metadata that holds the name of the Keyspan type.
 pub const TYPE_KEY: &str = "keyspan.type";

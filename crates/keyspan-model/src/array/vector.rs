@@ -153,7 +153,10 @@ mod tests {
             assert!(value.fits(ty));
         }
         let error = |text: &str| Value::parse(text, ty).expect_err(text).sqlstate();
-        assert_eq!(["[1]", "[1, null]", "[1, \"NaN\"]", "{1,NULL}", "x"].map(error), ["22000", "22004", "22000", "22004", "22P02"]);
+        assert_eq!(
+            ["[1]", "[1, null]", "[1, \"NaN\"]", "{1,NULL}", "x"].map(error),
+            ["22000", "22004", "22000", "22004", "22P02"]
+        );
         assert_eq!(ColumnType::vector(0).expect_err("none").sqlstate(), "22023");
         assert_eq!(ColumnType::parse_code(&ty.code()), Some(ty));
         assert_eq!(ty.name(), "vector<float, 2>");

@@ -18,8 +18,8 @@ pub struct IndexDef {
     /// Of a unique index: what holds it. A program that knows no unique indexes refuses the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueDef>,
-    /// Of an index on a vector: what ANN OF sorts by. Nothing is built for it: the search is exact. A program that knows
-    /// no vectors refuses the table.
+    /// Of an index on a vector: what ANN OF sorts by. Nothing is built for it: the search is exact. A program that
+    /// knows no vectors refuses the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub similarity: Option<Similarity>,
 }

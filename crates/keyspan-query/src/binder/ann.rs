@@ -1,8 +1,8 @@
 //! `ORDER BY v ANN OF x LIMIT k`: the k rows whose vectors are most alike x, as
 //! `WHERE v IS NOT NULL ORDER BY similarity_…(v, x) DESC NULLS LAST LIMIT k`.
 //!
-//! Which similarity says an index on the column (`similarity_function`); cosine if there is none, as in Cassandra. The search
-//! is exact, whatever else WHERE says, so LIMIT may be any number.
+//! Which similarity says an index on the column (`similarity_function`); cosine if there is none, as in Cassandra.
+//! The search is exact, whatever else WHERE says, so LIMIT may be any number.
 
 use std::sync::Arc;
 

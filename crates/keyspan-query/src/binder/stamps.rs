@@ -1,7 +1,8 @@
 //! WRITETIME, MAXWRITETIME and TTL of a whole collection or family, as subqueries over its cells:
 //!
 //! ```text
-//! WRITETIME(m)       (SELECT array_agg(WRITETIME(c.value) ORDER BY c.qualifier) FROM cells('t', 'm') AS c WHERE c.k = t.k)
+//! WRITETIME(m)       (SELECT array_agg(WRITETIME(c.value) ORDER BY c.qualifier)
+//!                     FROM cells('t', 'm') AS c WHERE c.k = t.k)
 //! MAXWRITETIME(m)    (SELECT max(WRITETIME(c.value)) FROM …)
 //! MAXWRITETIME(c)    WRITETIME(c)       of a column
 //! ```
@@ -139,9 +140,7 @@ fn of_cells(function: &str, source: &Source, family: &FamilyDef) -> Result<Expr>
     let Some(value) = cells.columns.last().map(own) else { return Ok(Expr::Value(Value::Null.into())) };
     let keys = source.table.key().count();
     let order: Vec<String> = cells.key().skip(keys).map(own).collect();
-    let same = |column: &ColumnDef| {
-        format!("{} = {}.{}", own(column), quoted(&source.shown), quoted(&column.name))
-    };
+    let same = |column: &ColumnDef| format!("{} = {}.{}", own(column), quoted(&source.shown), quoted(&column.name));
     let same: Vec<String> = source.table.key().map(same).collect();
     let result = match function {
         "maxwritetime" => format!("max(WRITETIME({value}))"),

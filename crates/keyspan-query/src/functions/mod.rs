@@ -2,8 +2,8 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`, `collection`, `masking`, `system`, `peers` and `identity`;
-//! `list` does the same for functions over lists.
+//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`,
+//! `collection`, `masking`, `system`, `peers` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
 pub mod array;

@@ -1,5 +1,5 @@
-//! What similarities and distances compare: a vector or an array of numbers on each side, as 4-byte floats. A bare literal
-//! or parameter is what the other side is.
+//! What similarities and distances compare: a vector or an array of numbers on each side, as 4-byte floats. A bare
+//! literal or parameter is what the other side is.
 
 use datafusion::common::DFSchema;
 use datafusion::error::Result;

@@ -72,7 +72,11 @@ impl Survey<'_> {
             found.extend(self.fixed_qualifiers(family, rows).await?);
         }
         // A unique index is there for its constraint, too.
-        for index in table.indexes.iter().filter(|index| index.unique.is_none() && index.similarity.is_none() && index.columns.len() == 1) {
+        for index in table
+            .indexes
+            .iter()
+            .filter(|index| index.unique.is_none() && index.similarity.is_none() && index.columns.len() == 1)
+        {
             for column in table.columns.iter().filter(|column| index.columns.contains(&column.id)) {
                 found.extend(self.coarse_index(&index.name, &column.name, rows).await?);
             }

@@ -1,5 +1,5 @@
-//! Indexes on vectors, as Cassandra and pgvector declare them. The search is exact and needs none: an index says by which
-//! similarity `ANN OF` sorts, and a notice that nothing is built.
+//! Indexes on vectors, as Cassandra and pgvector declare them. The search is exact and needs none: an index says by
+//! which similarity `ANN OF` sorts, and a notice that nothing is built.
 
 use keyspan_cql::{CreateIndex, IndexedPart};
 use keyspan_model::{Error, ErrorKind, Result, Similarity, TableDef};
@@ -38,8 +38,13 @@ pub(super) fn similarity(table: &TableDef, statement: &CreateIndex) -> Result<Op
         match option.as_str() {
             "similarity_function" => similarity = named(&value.text())?,
             // How an approximate index would be built.
-            "optimize_for" | "maximum_node_connections" | "construction_beam_width" | "source_model" | "m"
-            | "ef_construction" | "lists" => {}
+            "optimize_for"
+            | "maximum_node_connections"
+            | "construction_beam_width"
+            | "source_model"
+            | "m"
+            | "ef_construction"
+            | "lists" => {}
             _ => {
                 let message = format!("index option '{option}' is not supported for vectors");
                 return Err(Error::not_supported(message).with_hint("Leave it out."));
