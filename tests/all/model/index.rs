@@ -20,7 +20,13 @@ impl Run {
         table.indexes.retain(|index| index.columns != [column]);
         if table.indexes.len() == before {
             let id = catalog.new_table_id();
-            table.indexes.push(IndexDef { id, name: format!("i{}", id.0), columns: vec![column], unique: None, similarity: None });
+            table.indexes.push(IndexDef {
+                id,
+                name: format!("i{}", id.0),
+                columns: vec![column],
+                unique: None,
+                similarity: None,
+            });
         }
         catalog.tables.insert(table.id, table.clone().into());
         self.store.change(base.version, catalog, None).await.unwrap();

@@ -372,7 +372,7 @@ fn set_byte(_: &Call<'_>, values: &[Value]) -> Result<Value> {
         return Err(Error::new(ErrorKind::ArraySubscript, message));
     };
     *place = byte.to_le_bytes()[0];
-    Ok(Value::Blob(changed.into()))
+    Ok(Value::Blob(changed))
 }
 
 fn encode(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
