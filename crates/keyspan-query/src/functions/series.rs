@@ -22,7 +22,7 @@ use crate::types::{Ty, Zone, field_type};
 
 /// Rows that a series may have.
 const LONGEST: usize = 50_000_000;
-/// Rows of a batch, and between two looks whether the statement has ended.
+/// Rows between two looks whether the statement has ended.
 const BATCH: usize = 8192;
 
 /// `generate_series(start, stop [, step])`.
@@ -43,13 +43,16 @@ impl TableFunctionImpl for GenerateSeries {
         let series = Series::of(&given).ok_or_else(missing)?;
         let values = series.values(&scalars, &given, zone)?.unwrap_or_default();
         let schema = Arc::new(Schema::new(vec![series.ty.field("generate_series", true)]));
-        let batches = values.chunks(BATCH).map(|chunk| {
+        let parts = values.chunks(BATCH).map(|chunk| {
             interrupt::check().map_err(external)?;
-            let array = array_of(series.ty, chunk).map_err(external)?;
-            Ok(RecordBatch::try_new(schema.clone(), vec![array])?)
+            array_of(series.ty, chunk).map_err(external)
         });
-        let batches = batches.collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(MemTable::try_new(schema, vec![batches])?))
+        let parts = parts.collect::<Result<Vec<ArrayRef>>>()?;
+        // One batch: several would be dealt out to partitions, and come in any order.
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        let rows = if parts.is_empty() { array_of(series.ty, &[]).map_err(external)? } else { concat(&parts)? };
+        let batch = RecordBatch::try_new(schema.clone(), vec![rows])?;
+        Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
     }
 }
 

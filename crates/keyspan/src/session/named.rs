@@ -12,8 +12,8 @@ use crate::outcome::{Outcome, Tag};
 use crate::transaction_control;
 
 impl Session {
-    /// SQL's `PREPARE`.
-    pub(super) async fn prepare_named(&mut self, statement: &keyspan_cql::Prepare) -> Result<Outcome> {
+    /// SQL's `PREPARE`; `text` is all of it.
+    pub(super) async fn prepare_named(&mut self, statement: &keyspan_cql::Prepare, text: &str) -> Result<Outcome> {
         if self.statements.contains_key(&statement.name) {
             let message = format!("prepared statement \"{}\" already exists", statement.name);
             return Err(Error::new(ErrorKind::DuplicateStatement, message));
@@ -29,7 +29,7 @@ impl Session {
         let parameters = prepared.parameters.iter().map(|ty| keyspan_query::type_oid(*ty)).collect();
         self.context.peer.add_prepared(ShownStatement {
             name: statement.name.clone(),
-            text: statement.statement.text.clone(),
+            text: text.to_string(),
             prepared: self.context.statement_time,
             parameters,
             by_sql: true,

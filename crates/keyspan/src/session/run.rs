@@ -250,7 +250,9 @@ impl Session {
             Statement::Savepoint(name) => transaction_control::savepoint(context, name),
             Statement::Release(name) => transaction_control::release(context, name),
             Statement::RollbackTo(name) => transaction_control::rollback_to(context, name),
-            Statement::Prepare(statement) => on_heap(move || self.prepare_named(statement)).await,
+            Statement::Prepare(statement) => {
+                on_heap(move || self.prepare_named(statement, &prepared.parsed.text)).await
+            }
             Statement::Execute(statement) => on_heap(move || self.execute_named(statement, parameters)).await,
             Statement::Deallocate(name) => self.deallocate(name.as_deref()),
             Statement::DeclareCursor(statement) => {
