@@ -23,24 +23,42 @@ const LEAST_MEMORY: u64 = 64 << 20;
 struct Setting {
     /// As the file spells it; the environment has `KEYSPAN_` in front and upper case, flags have `-` for `_`.
     name: &'static str,
-    default: Option<&'static str>,
+    default: Unsaid,
 }
 
-const fn setting(name: &'static str, default: Option<&'static str>) -> Setting {
+/// What counts where nobody has said it.
+#[derive(Clone, Copy, Debug)]
+enum Unsaid {
+    Nothing,
+    Is(&'static str),
+    QuarterOfMemory,
+}
+
+impl Unsaid {
+    fn value(self) -> Option<(String, Origin)> {
+        match self {
+            Unsaid::Nothing => None,
+            Unsaid::Is(value) => Some((value.to_string(), Origin::Default)),
+            Unsaid::QuarterOfMemory => Some((quarter_of_memory(), Origin::Machine)),
+        }
+    }
+}
+
+const fn setting(name: &'static str, default: Unsaid) -> Setting {
     Setting { name, default }
 }
 
 const SETTINGS: &[Setting] = &[
-    setting("data", None),
-    setting("hba", None),
-    setting("listen", Some("127.0.0.1:5433")),
-    setting("log", Some("info")),
-    setting("max_connections", Some("100")),
-    setting("memory", None),
-    setting("metrics", None),
-    setting("socket", None),
-    setting("tls_cert", None),
-    setting("tls_key", None),
+    setting("data", Unsaid::Nothing),
+    setting("hba", Unsaid::Nothing),
+    setting("listen", Unsaid::Is("127.0.0.1:5433")),
+    setting("log", Unsaid::Is("info")),
+    setting("max_connections", Unsaid::Is("100")),
+    setting("memory", Unsaid::QuarterOfMemory),
+    setting("metrics", Unsaid::Nothing),
+    setting("socket", Unsaid::Nothing),
+    setting("tls_cert", Unsaid::Nothing),
+    setting("tls_key", Unsaid::Nothing),
 ];
 
 /// Where a value comes from.
@@ -163,8 +181,7 @@ impl Config {
                 .map(|value| (value, Origin::Flag))
                 .or_else(|| variable.map(|value| (value, Origin::Environment)))
                 .or_else(|| in_file.get(name).map(|(value, line)| (value.clone(), Origin::File(*line))))
-                .or_else(|| default.map(|value| (value.to_string(), Origin::Default)))
-                .or_else(|| (*name == "memory").then(|| (quarter_of_memory(), Origin::Machine)));
+                .or_else(|| default.value());
             if let Some(value) = value {
                 values.insert(*name, value);
             }

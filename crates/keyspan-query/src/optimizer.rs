@@ -53,9 +53,7 @@ const LEFT_OUT: [&str; 2] = ["extract_leaf_expressions", "push_down_leaf_project
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
 static SHORT: LazyLock<Result<Optimizer, Error>> = LazyLock::new(|| {
-    let mut all = Optimizer::new().rules;
-    let filters = place_of("push_down_filter", all.iter().map(|rule| rule.name()))?;
-    all[filters] = Arc::new(Filters(all[filters].clone()));
+    let all = guarded_rules()?;
     let rule = |name: &&str| place_of(name, all.iter().map(|rule| rule.name())).map(|place| all[place].clone());
     Ok(Optimizer::with_rules(OF_ONE_TABLE.iter().map(rule).collect::<Result<_, Error>>()?))
 });
@@ -66,22 +64,16 @@ static SHORT: LazyLock<Result<Optimizer, Error>> = LazyLock::new(|| {
 /// XX000 if DataFusion has no rule of a name that is looked up here: another version may call it otherwise.
 pub fn rules() -> Result<Vec<Rule>, Error> {
     SHORT.as_ref().map_err(Error::clone)?;
-    let mut rules = Optimizer::new().rules;
+    let mut rules = guarded_rules()?;
     let place = |rules: &[Rule], name: &str| place_of(name, rules.iter().map(|rule| rule.name()));
     for name in LEFT_OUT {
         rules.remove(place(&rules, name)?);
     }
     let duplicated = place(&rules, "eliminate_duplicated_expr")?;
     rules[duplicated] = Arc::new(DuplicatedExprs);
-    let joins = place(&rules, "eliminate_cross_join")?;
-    rules[joins] = Arc::new(CrossJoins(rules[joins].clone()));
-    let keys = place(&rules, "extract_equijoin_predicate")?;
-    rules[keys] = Arc::new(JoinKeys(rules[keys].clone()));
     rules.insert(place(&rules, "decorrelate_predicate_subquery")?, Arc::new(NotInAsExists));
-    let filters = place(&rules, "push_down_filter")?;
-    rules[filters] = Arc::new(Filters(rules[filters].clone()));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
-    rules.insert(filters, Arc::new(PushThrough));
+    rules.insert(place(&rules, "push_down_filter")?, Arc::new(PushThrough));
     Ok(rules)
 }
 
@@ -93,42 +85,62 @@ pub fn place_of<'a>(name: &str, mut rules: impl Iterator<Item = &'a str>) -> Res
     rules.position(|rule| rule == name).ok_or_else(|| Error::internal(format!("DataFusion has no rule \"{name}\"")))
 }
 
-/// DataFusion's rule for joins in a row, which makes all of them match NULLs if the last one does (IS NOT DISTINCT FROM):
-/// where one does, they stay as they are.
-#[derive(Debug)]
-struct CrossJoins(Arc<dyn OptimizerRule + Send + Sync>);
+/// Rules of DataFusion's that would change the answer of some plans, and which plans these are.
+const GUARDED: [(&str, fn(&LogicalPlan) -> Result<bool>); 3] = [
+    ("eliminate_cross_join", matches_nulls_anywhere),
+    ("extract_equijoin_predicate", |plan| Ok(matches_nulls(plan))),
+    ("push_down_filter", filters_one_row),
+];
 
-impl OptimizerRule for CrossJoins {
-    fn name(&self) -> &str {
-        self.0.name()
+/// DataFusion's rules, those of [`GUARDED`] with their guards.
+fn guarded_rules() -> Result<Vec<Rule>, Error> {
+    let mut rules = Optimizer::new().rules;
+    for (name, spares) in GUARDED {
+        let place = place_of(name, rules.iter().map(|rule| rule.name()))?;
+        rules[place] = Arc::new(Guarded { rule: rules[place].clone(), spares });
     }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let mut matches_nulls = false;
-        plan.apply_with_subqueries(|node| {
-            matches_nulls |=
-                matches!(node, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull);
-            Ok(if matches_nulls { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        if matches_nulls { Ok(Transformed::no(plan)) } else { self.0.rewrite(plan, config) }
-    }
+    Ok(rules)
 }
 
-/// DataFusion's rule that makes keys of a join's equalities, also where the join's keys match NULLs: there they stay a filter.
-#[derive(Debug)]
-struct JoinKeys(Arc<dyn OptimizerRule + Send + Sync>);
+/// The rule for joins in a row makes all of them match NULLs if the last one does (IS NOT DISTINCT FROM).
+fn matches_nulls_anywhere(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches_nulls(node);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
 
-impl OptimizerRule for JoinKeys {
+/// The rule that makes keys of a join's equalities gives them the join's way with NULLs: there they stay a filter.
+fn matches_nulls(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull)
+}
+
+/// The rule that moves filters down also moves a condition without columns below an aggregate that has a row even of no
+/// rows.
+fn filters_one_row(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(false) };
+    let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else { return Ok(false) };
+    let one_row = aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_));
+    Ok(one_row && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty()))
+}
+
+/// A rule of DataFusion's but for some plans.
+#[derive(Debug)]
+struct Guarded {
+    rule: Rule,
+    /// Whether a plan is left as it is.
+    spares: fn(&LogicalPlan) -> Result<bool>,
+}
+
+impl OptimizerRule for Guarded {
     fn name(&self) -> &str {
-        self.0.name()
+        self.rule.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.rule.apply_order()
     }
 
     fn supports_rewrite(&self) -> bool {
@@ -136,40 +148,7 @@ impl OptimizerRule for JoinKeys {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match &plan {
-            LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull => Ok(Transformed::no(plan)),
-            _ => self.0.rewrite(plan, config),
-        }
-    }
-}
-
-/// DataFusion's rule that moves filters down, also a condition without columns below an aggregate that has a row even of
-/// no rows: there it stays above.
-#[derive(Debug)]
-struct Filters(Arc<dyn OptimizerRule + Send + Sync>);
-
-impl OptimizerRule for Filters {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Filter(filter) = &plan
-            && let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref()
-            && (aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_)))
-            && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty())
-        {
-            return Ok(Transformed::no(plan));
-        }
-        self.0.rewrite(plan, config)
+        if (self.spares)(&plan)? { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
 }
 

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, OrderByKind, Query, Select, SetExpr, TableFactor,
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByKind, Query, Select,
+    SetExpr, TableFactor,
 };
 use keyspan_model::{ColumnDef, Error, ErrorKind, Result, Similarity, TableDef};
 
 use super::rewrite::{Resolve, bare};
-use crate::syntax::{folded, parts_of};
+use crate::syntax::{call, folded, parts_of, relations};
 
 /// The parser's name for ANN OF.
 const ANN: &str = "cql_ann";
@@ -99,10 +99,7 @@ fn column_of(select: &Select, column: &Expr, resolve: Resolve<'_>) -> Option<(Ar
         }
         _ => return None,
     };
-    let factors = select.from.iter();
-    let mut factors =
-        factors.flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
-    factors.find_map(|factor| {
+    relations(&select.from).find_map(|factor| {
         let TableFactor::Table { name: own, alias, .. } = factor else { return None };
         let shown = alias.as_ref().map(|alias| folded(&alias.name)).or_else(|| Some(parts_of(own)?.1))?;
         if qualifier.as_ref().is_some_and(|qualifier| *qualifier != shown) {
@@ -117,18 +114,4 @@ fn column_of(select: &Select, column: &Expr, resolve: Resolve<'_>) -> Option<(Ar
 fn unknown() -> Error {
     Error::not_supported("ANN OF needs a column of a table in FROM")
         .with_hint("Write ORDER BY similarity_cosine(v, [..]) DESC LIMIT n.")
-}
-
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

@@ -157,13 +157,17 @@ impl Names<'_> {
     /// `cells('table', 'family')`.
     fn cells(&self, args: &[Expr]) -> keyspan_model::Result<Arc<dyn TableProvider>> {
         let texts: Option<Vec<&str>> = args.iter().map(literal_text).collect();
-        let Some([table, family]) = texts.as_deref() else {
-            let error = Error::new(ErrorKind::UndefinedFunction, "cells takes the names of a table and of a family");
-            return Err(error.with_hint("Write FROM cells('table', 'family')."));
-        };
-        let (schema, name) = match table.split_once('.') {
-            Some((schema, name)) => (Some(schema), name),
-            None => (None, *table),
+        let (schema, name, family) = match texts.as_deref() {
+            Some([schema, table, family]) => (Some(*schema), *table, *family),
+            Some([table, family]) => match table.split_once('.') {
+                Some((schema, name)) => (Some(schema), name, *family),
+                None => (None, *table, *family),
+            },
+            _ => {
+                let message = "cells takes the names of a table and of a family";
+                let error = Error::new(ErrorKind::UndefinedFunction, message);
+                return Err(error.with_hint("Write FROM cells('table', 'family')."));
+            }
         };
         let Some(Named::Table(table)) = find(self.context.snapshot.catalog(), self.scope.search_path, schema, name)
         else {

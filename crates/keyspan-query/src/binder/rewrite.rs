@@ -20,7 +20,7 @@ use super::{ann, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{folded, parts_of};
+use crate::syntax::{folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -268,11 +268,7 @@ impl Nested<'_> {
         if !select.projection.iter().any(is_star) {
             return Ok(());
         }
-        let factors = select
-            .from
-            .iter()
-            .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
-        let factors: Vec<&TableFactor> = factors.collect();
+        let factors: Vec<&TableFactor> = relations(&select.from).collect();
         let hidden: Vec<(ObjectName, Vec<String>)> =
             factors.iter().filter_map(|factor| self.hidden_of(factor)).collect();
         if hidden.iter().all(|(_, names)| names.is_empty()) {
@@ -413,14 +409,14 @@ fn reversed(table: &TableDef, order: Option<&ast::OrderBy>) -> bool {
 
 /// `row_number() OVER (PARTITION BY <partition key> ORDER BY <clustering columns>) <= n`.
 fn first_rows(table: &TableDef, limit: Expr, reversed: bool) -> Result<Expr> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let partition: Vec<String> = table.key().take(table.partition_len()).map(|column| quoted(&column.name)).collect();
+    let partition: Vec<String> =
+        table.key().take(table.partition_len()).map(|column| quote_ident(&column.name)).collect();
     let clustering: Vec<String> = table
         .key()
         .skip(table.partition_len())
         .map(|column| {
             let descending = matches!(column.role, ColumnRole::Clustering { descending: true }) != reversed;
-            format!("{} {}", quoted(&column.name), if descending { "DESC" } else { "ASC" })
+            format!("{} {}", quote_ident(&column.name), if descending { "DESC" } else { "ASC" })
         })
         .collect();
     let order = if clustering.is_empty() { partition.join(", ") } else { clustering.join(", ") };

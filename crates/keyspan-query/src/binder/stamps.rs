@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! WRITETIME(m)       (SELECT array_agg(WRITETIME(c.value) ORDER BY c.qualifier)
-//!                     FROM cells('t', 'm') AS c WHERE c.k = t.k)
+//!                     FROM cells('ks', 't', 'm') AS c WHERE c.k = t.k)
 //! MAXWRITETIME(m)    (SELECT max(WRITETIME(c.value)) FROM …)
 //! MAXWRITETIME(c)    WRITETIME(c)       of a column
 //! ```
@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, SetExpr,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    TableFactor, Value, VisitMut, VisitorMut,
 };
 use keyspan_model::{ColumnDef, FamilyDef, Result, TableDef};
 
 use super::rewrite::Resolve;
 use crate::family::cells_table;
 use crate::semantics::parsed;
-use crate::syntax::{folded, parts_of};
+use crate::syntax::{QUERY, folded, parts_of, quote_ident, relations};
 
 /// Changes such calls in a query.
 ///
@@ -34,10 +34,9 @@ pub fn of_whole(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
     }
 }
 
-/// A table of FROM: as it is called there, and how its name is written.
+/// A table of FROM, and as it is called there.
 struct Source {
     shown: String,
-    written: String,
     table: Arc<TableDef>,
 }
 
@@ -51,9 +50,7 @@ impl VisitorMut for Stamps<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         let sources = match query.body.as_ref() {
-            SetExpr::Select(select) => {
-                select.from.iter().flat_map(factors).filter_map(|factor| self.source(factor)).collect()
-            }
+            SetExpr::Select(select) => relations(&select.from).filter_map(|factor| self.source(factor)).collect(),
             _ => Vec::new(),
         };
         self.scopes.push(sources);
@@ -75,18 +72,12 @@ impl VisitorMut for Stamps<'_> {
     }
 }
 
-fn factors(table: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
-    std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation))
-}
-
 impl Stamps<'_> {
     fn source(&self, factor: &TableFactor) -> Option<Source> {
         let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
-        let (schema, own) = parts_of(name)?;
-        let table = (self.resolve)(name)?;
-        let shown = alias.as_ref().map_or_else(|| own.clone(), |alias| folded(&alias.name));
-        let written = schema.map_or_else(|| own.clone(), |schema| format!("{schema}.{own}"));
-        Some(Source { shown, written, table })
+        let (_, own) = parts_of(name)?;
+        let shown = alias.as_ref().map_or(own, |alias| folded(&alias.name));
+        Some(Source { shown, table: (self.resolve)(name)? })
     }
 
     fn changed(&self, expr: &mut Expr) -> Result<Option<Expr>> {
@@ -133,19 +124,20 @@ fn rename(expr: &mut Expr) {
 }
 
 fn of_cells(function: &str, source: &Source, family: &FamilyDef) -> Result<Expr> {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let cells = cells_table(&source.table, family);
-    let own = |column: &ColumnDef| format!("c.{}", quoted(&column.name));
+    let own = |column: &ColumnDef| format!("{}.{}", quote_ident(QUERY), quote_ident(&column.name));
     let Some(value) = cells.columns.last().map(own) else { return Ok(Expr::Value(Value::Null.into())) };
     let keys = source.table.key().count();
     let order: Vec<String> = cells.key().skip(keys).map(own).collect();
-    let same = |column: &ColumnDef| format!("{} = {}.{}", own(column), quoted(&source.shown), quoted(&column.name));
+    let same =
+        |column: &ColumnDef| format!("{} = {}.{}", own(column), quote_ident(&source.shown), quote_ident(&column.name));
     let same: Vec<String> = source.table.key().map(same).collect();
     let result = match function {
         "maxwritetime" => format!("max(WRITETIME({value}))"),
         function => format!("array_agg({function}({value}) ORDER BY {})", order.join(", ")),
     };
-    let (table, name) = (literal(&source.written), literal(&family.name));
-    parsed(&format!("(SELECT {result} FROM cells({table}, {name}) AS c WHERE {})", same.join(" AND ")))
+    let names = [&source.table.keyspace, &source.table.name, &family.name].map(|name| literal(name)).join(", ");
+    let (alias, same) = (quote_ident(QUERY), same.join(" AND "));
+    parsed(&format!("(SELECT {result} FROM cells({names}) AS {alias} WHERE {same})"))
 }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::definition;
 use super::rewrite::{is_empty, null};
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, parts_of, relations};
 
 /// Whether an output column has an aggregate outside of subqueries.
 pub fn aggregates(item: &SelectItem) -> bool {
@@ -123,11 +123,7 @@ fn looked_up(select: &mut Select) -> Option<Vec<Expr>> {
 
 /// How the tables in FROM are referred to, if all are system tables.
 fn inner_names(select: &Select) -> Option<Vec<String>> {
-    let factors = select
-        .from
-        .iter()
-        .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
-    let names = factors.map(|factor| match factor {
+    let names = relations(&select.from).map(|factor| match factor {
         TableFactor::Table { name, alias, args: None, .. } => {
             let (schema, name) = parts_of(name)?;
             definition::find(schema.as_deref().unwrap_or("pg_catalog"), &name)?;

@@ -4,7 +4,8 @@ mod keywords;
 mod own;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, TableFactor,
+    TableWithJoins,
 };
 
 pub use keywords::{Keyword, keywords, quote_ident};
@@ -26,6 +27,11 @@ pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
         [schema, name] | [_, schema, name] => Some((Some(schema.clone()), name.clone())),
         _ => None,
     }
+}
+
+/// What FROM names, in its order; what stands in parentheses is one.
+pub fn relations(from: &[TableWithJoins]) -> impl Iterator<Item = &TableFactor> {
+    from.iter().flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)))
 }
 
 /// A call by name.
