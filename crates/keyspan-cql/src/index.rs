@@ -20,7 +20,8 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.eat("only");
     let table = reader.object_name()?;
     let mut method = if reader.eat("using") { Some(reader.name()?) } else { None };
-    let parts = reader.parenthesized(part)?;
+    let mut operator_class = None;
+    let parts = reader.parenthesized(|reader| part(reader, &mut operator_class))?;
     // INCLUDE, WITH (…) and the like change how an index is kept, not what it answers. WHERE would change that.
     if reader.at("where") {
         let error = reader.not_supported("an index of some rows only is not supported");
@@ -43,11 +44,20 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
             reader.parenthesized(crate::keyspace::option)?;
         }
     }
-    Ok(Statement::CreateIndex(CreateIndex { name, table, parts, method, options, unique, if_not_exists }))
+    Ok(Statement::CreateIndex(CreateIndex {
+        name,
+        table,
+        parts,
+        method,
+        operator_class,
+        options,
+        unique,
+        if_not_exists,
+    }))
 }
 
 /// One indexed column with its ASC, DESC, NULLS FIRST; an expression stands as its text.
-fn part(reader: &mut Reader) -> Result<IndexedPart> {
+fn part(reader: &mut Reader, operator_class: &mut Option<String>) -> Result<IndexedPart> {
     let is_name =
         matches!(reader.token(0), Token::Word(_)) && !matches!(reader.token(1), Token::LParen | Token::Period);
     if let Some(part) = elements(reader)? {
@@ -58,8 +68,7 @@ fn part(reader: &mut Reader) -> Result<IndexedPart> {
         false => IndexedPart::Expression(reader.source_expression()?.text),
     };
     if !matches!(reader.word(0), None | Some("asc" | "desc" | "nulls")) {
-        // An operator class.
-        reader.object_name()?;
+        *operator_class = Some(reader.object_name()?.name);
     }
     reader.eat_any(&["asc", "desc"]);
     if reader.eat("nulls") && reader.eat_any(&["first", "last"]).is_none() {

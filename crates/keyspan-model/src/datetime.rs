@@ -250,7 +250,12 @@ fn civil(year: i64, month: i64, day: i64, before_christ: bool) -> Result<i64, Fa
         return Err(Fault::Range);
     }
     let days = days_from_civil(year, month, day);
-    if (FIRST_DAY..=LAST_DAY).contains(&days) { Ok(days) } else { Err(Fault::Range) }
+    if is_date(days) { Ok(days) } else { Err(Fault::Range) }
+}
+
+/// Whether there is a date so many days after 1970-01-01.
+pub(crate) fn is_date(days: i64) -> bool {
+    (FIRST_DAY..=LAST_DAY).contains(&days)
 }
 
 fn read_date(text: &str, before_christ: bool) -> Result<(i64, &str), Fault> {

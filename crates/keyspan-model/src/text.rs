@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use uuid::Uuid;
 
-use crate::datetime::{ZoneResolver, parse_date, parse_time, parse_timestamp, utc_only};
+use crate::datetime::{ZoneResolver, is_date, parse_date, parse_time, parse_timestamp, utc_only};
 use crate::duration::parse_duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::input_error::{float_out_of_range, invalid, numeric_overflow, value_out_of_range};
@@ -63,11 +63,11 @@ impl Value {
             }
             // As it stands: a text does not tell that it was a number.
             ty if ty.is_variant() => Value::Text(text.to_owned()).into_variant()?,
+            ty if ty.dimension().is_some() => vector_of_text(text, ty)?,
             ColumnType::Nested(_) => match ty.element() {
-                // A set of scalars and a vector are written as an array, or as JSON.
+                // A set of scalars is written as an array, or as JSON.
                 Some(element) if !text.trim_start().starts_with('[') => {
                     match Value::parse_zoned(text, ColumnType::list(element), resolve)? {
-                        list if ty.dimension().is_some() => list.cast(ty)?,
                         Value::List(elements) => Value::set(elements, element)?,
                         other => other,
                     }
@@ -85,6 +85,18 @@ impl Value {
         value_of_json(text, ty, &|text, ty| Value::parse_zoned(text, ty, resolve))
     }
 
+    /// The date so many days after 1970-01-01.
+    ///
+    /// # Errors
+    /// 22008 for a day before PostgreSQL's first or after its last.
+    pub fn date_from_days(days: i32) -> Result<Value> {
+        if is_date(i64::from(days)) {
+            return Ok(Value::Date(days));
+        }
+        let message = format!("date out of range: {days} days after 1970-01-01");
+        Err(Error::new(ErrorKind::DatetimeOverflow, message))
+    }
+
     /// CQL's integer literal for a timestamp: milliseconds since 1970-01-01 UTC. SQL has no such cast, so
     /// [`Value::cast`] does not do it; 22008 beyond the range of microseconds.
     pub fn timestamp_from_millis(millis: i64) -> Result<Value> {
@@ -93,6 +105,18 @@ impl Value {
                 .with_hint("An integer for a timestamp counts milliseconds since 1970-01-01 UTC.")
         })
     }
+}
+
+/// `[1, 2.5]`, or `{1,2.5}` as an array.
+fn vector_of_text(text: &str, ty: ColumnType) -> Result<Value> {
+    let read = match text.trim_start().starts_with('[') {
+        true => Value::of_json(text, ty, &utc_only),
+        false => Value::parse(text, ColumnType::list(ColumnType::Real)).and_then(|list| list.cast(ty)),
+    };
+    read.map_err(|error| match error.kind {
+        ErrorKind::InvalidText => invalid(ty, text).with_hint("A vector is written [number, …], in a text, too."),
+        _ => error,
+    })
 }
 
 fn parse_boolean(text: &str) -> Result<bool> {

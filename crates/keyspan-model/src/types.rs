@@ -296,7 +296,7 @@ impl ColumnType {
             DataType::FixedSizeList(item, dimension)
                 if matches!(item.data_type(), DataType::Float16 | DataType::Float32) =>
             {
-                return usize::try_from(*dimension).ok().and_then(|dimension| ColumnType::vector(dimension).ok());
+                return ColumnType::vector(i64::from(*dimension)).ok();
             }
             DataType::List(item) => match ColumnType::of_field(item)? {
                 element if element.is_scalar() => ColumnType::list(element),

@@ -86,7 +86,7 @@ pub fn place_of<'a>(name: &str, mut rules: impl Iterator<Item = &'a str>) -> Res
 }
 
 /// Rules of DataFusion's that would change the answer of some plans, and which plans these are.
-const GUARDED: [(&str, fn(&LogicalPlan) -> Result<bool>); 3] = [
+const GUARDED: [(&str, Spares); 3] = [
     ("eliminate_cross_join", matches_nulls_anywhere),
     ("extract_equijoin_predicate", |plan| Ok(matches_nulls(plan))),
     ("push_down_filter", filters_one_row),
@@ -126,12 +126,14 @@ fn filters_one_row(plan: &LogicalPlan) -> Result<bool> {
     Ok(one_row && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty()))
 }
 
+/// Whether a rule leaves a plan as it is.
+type Spares = fn(&LogicalPlan) -> Result<bool>;
+
 /// A rule of DataFusion's but for some plans.
 #[derive(Debug)]
 struct Guarded {
     rule: Rule,
-    /// Whether a plan is left as it is.
-    spares: fn(&LogicalPlan) -> Result<bool>,
+    spares: Spares,
 }
 
 impl OptimizerRule for Guarded {

@@ -504,6 +504,8 @@ pub struct CreateIndex {
     pub parts: Vec<IndexedPart>,
     /// PostgreSQL's access method, or Cassandra's class.
     pub method: Option<String>,
+    /// The operator class of the last part that names one.
+    pub operator_class: Option<String>,
     /// Cassandra's `WITH OPTIONS = {…}`.
     pub options: Vec<(String, OptionValue)>,
     /// UNIQUE was said.

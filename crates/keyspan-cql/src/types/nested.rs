@@ -71,8 +71,7 @@ fn vector(reader: &mut Reader) -> Result<ColumnType> {
         return Err(error.with_hint("Write vector<float, n>, or a frozen<list<…>>."));
     }
     reader.expect_token(&Token::Comma)?;
-    let dimension = reader.integer()?;
-    ColumnType::vector(usize::try_from(dimension).unwrap_or(0))
+    ColumnType::vector(reader.integer()?)
 }
 
 fn frozen(reader: &mut Reader, depth: usize) -> Result<ColumnType> {

@@ -9,7 +9,7 @@ use super::{ColumnType, Nested};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most elements of a vector, as in pgvector.
-pub const DIMENSIONS_MAX: usize = 16_000;
+pub const DIMENSIONS_MAX: u16 = 16_000;
 
 /// How alike two vectors are, as a number from 0 to 1: what `ORDER BY v ANN OF …` sorts by. Names are Cassandra's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,9 +48,9 @@ impl ColumnType {
     ///
     /// # Errors
     /// 22023 for no elements and for too many.
-    pub fn vector(dimension: usize) -> Result<ColumnType> {
+    pub fn vector(dimension: i64) -> Result<ColumnType> {
         match u16::try_from(dimension) {
-            Ok(own) if (1..=DIMENSIONS_MAX).contains(&dimension) => Ok(ColumnType::nested(Nested::Vector(own))),
+            Ok(own) if (1..=DIMENSIONS_MAX).contains(&own) => Ok(ColumnType::nested(Nested::Vector(own))),
             _ => {
                 let message = format!("dimensions for type vector must be from 1 to {DIMENSIONS_MAX}, not {dimension}");
                 Err(Error::new(ErrorKind::InvalidParameter, message))
@@ -69,9 +69,10 @@ impl ColumnType {
     /// `vector(3)`, as pgvector has it.
     pub(super) fn vector_of(arguments: &[i64]) -> Result<ColumnType> {
         match arguments {
-            [dimension] => ColumnType::vector(usize::try_from(*dimension).unwrap_or(0)),
-            _ => Err(Error::not_supported("a vector of no declared dimension is not supported")
+            [dimension] => ColumnType::vector(*dimension),
+            [] => Err(Error::not_supported("a vector of no declared dimension is not supported")
                 .with_hint("Write vector<float, 3>, or vector(3).")),
+            _ => Err(Error::new(ErrorKind::Syntax, "a vector has one dimension").with_hint("Write vector(3).")),
         }
     }
 }

@@ -4,26 +4,28 @@
 //! Which similarity says an index on the column (`similarity_function`); cosine if there is none, as in Cassandra.
 //! The search is exact, whatever else WHERE says, so LIMIT may be any number.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByKind, Query, Select,
-    SetExpr, TableFactor,
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
+    OrderByKind, Query, Select, SetExpr, Value,
 };
-use keyspan_model::{ColumnDef, Error, ErrorKind, Result, Similarity, TableDef};
+use keyspan_model::{Error, ErrorKind, Result, Similarity};
 
+use super::from::{self, Found};
 use super::rewrite::{Resolve, bare};
-use crate::syntax::{call, folded, parts_of, relations};
+use crate::syntax::call;
 
 /// The parser's name for ANN OF.
 const ANN: &str = "cql_ann";
 
-/// Changes ORDER BY and WHERE of a query that has ANN OF.
+/// Changes ORDER BY and WHERE of a query that has ANN OF. `with`: the names that WITH gives.
 ///
 /// # Errors
-/// 42601 without LIMIT; 0A000 with DESC, and where FROM does not tell the column; 42804 for what is no vector.
-pub fn order(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
-    let limited = query.limit_clause.is_some() || query.fetch.is_some();
+/// 42601 without LIMIT, 0A000 with DESC and over set operations, 42703 for a column that there is not, 42804 for what is
+/// no vector.
+pub fn order(query: &mut Query, with: &HashSet<String>, resolve: Resolve<'_>) -> Result<()> {
+    let limited = is_limited(query);
     let Some(ast::OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return Ok(()) };
     for order in orders {
         let Some((column, to)) = ann_of(bare(&order.expr)) else { continue };
@@ -33,11 +35,15 @@ pub fn order(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
             return Err(Error::new(ErrorKind::Syntax, message).with_hint("Write LIMIT and how many rows you want."));
         }
         if order.options.asc == Some(false) {
-            return Err(Error::not_supported("Descending ANN ordering is not supported"));
+            let error = Error::not_supported("Descending ANN ordering is not supported");
+            return Err(error.with_hint("Leave DESC out: the nearest rows come first."));
         }
-        let SetExpr::Select(select) = query.body.as_mut() else { return Err(unknown()) };
-        let name = format!("similarity_{}", similarity(select, column, resolve)?.name());
-        let (column, to) = (column.clone(), to.clone());
+        let SetExpr::Select(select) = query.body.as_mut() else {
+            let error = Error::not_supported("ANN OF over UNION, INTERSECT or EXCEPT is not supported");
+            return Err(error.with_hint("Write SELECT * FROM (…) AS q ORDER BY v ANN OF … LIMIT n."));
+        };
+        let (column, similarity) = compared(select, column, with, resolve)?;
+        let to = to.clone();
         let given = Expr::IsNotNull(Box::new(column.clone()));
         select.selection = Some(match select.selection.take() {
             None => given,
@@ -46,17 +52,28 @@ pub fn order(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
                 Expr::BinaryOp { left, op: BinaryOperator::And, right }
             }
         });
-        order.expr = call(&name, vec![column, to]);
+        order.expr = call(&format!("similarity_{}", similarity.name()), vec![column, to]);
         order.options = ast::OrderByOptions { asc: Some(false), nulls_first: Some(false) };
     }
     Ok(())
+}
+
+/// Whether a query says how many rows it wants.
+fn is_limited(query: &Query) -> bool {
+    let limit = match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, .. }) => limit.as_ref(),
+        Some(LimitClause::OffsetCommaLimit { limit, .. }) => Some(limit),
+        None => None,
+    };
+    let is_null = |limit: &Expr| matches!(limit, Expr::Value(value) if value.value == Value::Null);
+    query.fetch.is_some() || limit.is_some_and(|limit| !is_null(limit))
 }
 
 /// 42601 for ANN OF elsewhere.
 pub fn check_place(expr: &Expr) -> Result<()> {
     match ann_of(expr) {
         Some(_) => {
-            let error = Error::new(ErrorKind::Syntax, "ANN OF stands in ORDER BY only");
+            let error = Error::new(ErrorKind::Syntax, "ANN OF stands in the ORDER BY of a query only");
             Err(error.with_hint("similarity_cosine(v, [..]) and its like are expressions."))
         }
         None => Ok(()),
@@ -78,40 +95,30 @@ fn ann_of(expr: &Expr) -> Option<(&Expr, &Expr)> {
     }
 }
 
-/// What an index on the column compares by.
-fn similarity(select: &Select, column: &Expr, resolve: Resolve<'_>) -> Result<Similarity> {
-    let (table, column) = column_of(select, column, resolve).ok_or_else(unknown)?;
-    if column.ty.dimension().is_none() {
-        let message = format!("ANN OF needs a vector, and column \"{}\" is of type {}", column.name, column.ty);
-        return Err(Error::new(ErrorKind::DatatypeMismatch, message));
-    }
-    let declared = table.indexes_on(column.id).find_map(|index| index.similarity);
-    Ok(declared.unwrap_or_default())
-}
-
-/// The table and the column of a name, among the tables of FROM.
-fn column_of(select: &Select, column: &Expr, resolve: Resolve<'_>) -> Option<(Arc<TableDef>, ColumnDef)> {
-    let (qualifier, name) = match bare(column) {
-        Expr::Identifier(name) => (None, folded(name)),
-        Expr::CompoundIdentifier(names) => {
-            let (name, before) = names.split_last()?;
-            (Some(folded(before.last()?)), folded(name))
+/// The column with its table's name, which an alias of the SELECT list may have too, and what it is compared by: what an
+/// index on it says, else cosine.
+fn compared(
+    select: &Select,
+    column: &Expr,
+    with: &HashSet<String>,
+    resolve: Resolve<'_>,
+) -> Result<(Expr, Similarity)> {
+    let as_it_is = || Ok((column.clone(), Similarity::default()));
+    let Some((qualifier, name)) = from::parts_of_column(column) else { return as_it_is() };
+    let sources = from::sources(&select.from, with, resolve);
+    let (shown, table) = match from::find(&sources, qualifier.as_deref(), &name)? {
+        Found::In(shown, table) => (shown, table),
+        Found::Perhaps => return as_it_is(),
+        Found::Nowhere => {
+            return Err(Error::new(ErrorKind::UndefinedColumn, format!("column \"{name}\" does not exist")));
         }
-        _ => return None,
     };
-    relations(&select.from).find_map(|factor| {
-        let TableFactor::Table { name: own, alias, .. } = factor else { return None };
-        let shown = alias.as_ref().map(|alias| folded(&alias.name)).or_else(|| Some(parts_of(own)?.1))?;
-        if qualifier.as_ref().is_some_and(|qualifier| *qualifier != shown) {
-            return None;
-        }
-        let table = resolve(own)?;
-        let column = table.column(&name)?.clone();
-        Some((table, column))
-    })
-}
-
-fn unknown() -> Error {
-    Error::not_supported("ANN OF needs a column of a table in FROM")
-        .with_hint("Write ORDER BY similarity_cosine(v, [..]) DESC LIMIT n.")
+    let Some(own) = table.column(&name).filter(|own| own.ty.dimension().is_some()) else {
+        let ty = table.column(&name).map_or("a family or a collection".to_owned(), |own| format!("of type {}", own.ty));
+        let message = format!("ANN OF needs a vector, and column \"{name}\" is {ty}");
+        return Err(Error::new(ErrorKind::DatatypeMismatch, message));
+    };
+    let similarity = table.indexes_on(own.id).find_map(|index| index.similarity).unwrap_or_default();
+    let column = [shown, &name].map(|part| Ident::with_quote('"', part));
+    Ok((Expr::CompoundIdentifier(column.into()), similarity))
 }

@@ -20,6 +20,7 @@
 //!   arguments of `token()`, and `order_by`: what ORDER BY names.
 
 mod ann;
+mod from;
 mod names;
 mod order_by;
 mod rewrite;

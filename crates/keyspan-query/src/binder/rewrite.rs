@@ -7,7 +7,7 @@
 //! - Output columns that repeat a name get names of their own; the labels that Postgres gives are kept beside the plan.
 //! - Columns of nested queries are named as Postgres names them, since the outer query refers to them by these names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
-use super::{ann, order_by, stamps, token};
+use super::{ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
@@ -101,7 +101,8 @@ pub fn rewrite(
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;
-    let mut nested = Nested { resolve, mentions: &mentions, effort, depth: 0, labels: Labels::default() };
+    let with = from::names_of_with(&query);
+    let mut nested = Nested { resolve, with, mentions: &mentions, effort, depth: 0, labels: Labels::default() };
     if let ControlFlow::Break(error) = query.visit(&mut nested) {
         return Err(error);
     }
@@ -174,6 +175,8 @@ fn cell_property(expr: &Expr) -> Option<Expr> {
 /// Visits every query, the outermost first.
 struct Nested<'a> {
     resolve: Resolve<'a>,
+    /// The names that WITH gives.
+    with: HashSet<String>,
     mentions: &'a Mentions,
     effort: Effort,
     depth: usize,
@@ -200,7 +203,7 @@ impl VisitorMut for Nested<'_> {
 impl Nested<'_> {
     fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
         per_partition_limit(query, self.resolve)?;
-        ann::order(query, self.resolve)?;
+        ann::order(query, &self.with, self.resolve)?;
         let mut labels = None;
         let mut outermost = true;
         let mut bodies = vec![&mut *query.body];

@@ -9,48 +9,47 @@
 //!
 //! Of a family each version has its own stamp.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, SetExpr,
-    TableFactor, Value, VisitMut, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Value, VisitMut, VisitorMut,
 };
 use keyspan_model::{ColumnDef, FamilyDef, Result, TableDef};
 
+use super::from::{self, Found, Source};
 use super::rewrite::Resolve;
 use crate::family::cells_table;
 use crate::semantics::parsed;
-use crate::syntax::{QUERY, folded, parts_of, quote_ident, relations};
+use crate::syntax::{QUERY, parts_of, quote_ident};
 
 /// Changes such calls in a query.
 ///
 /// # Errors
-/// None that a user can cause.
+/// 42702 for a name that several tables have.
 pub fn of_whole(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
-    match query.visit(&mut Stamps { resolve, scopes: Vec::new() }) {
+    let with = from::names_of_with(query);
+    match query.visit(&mut Stamps { resolve, with, scopes: Vec::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-/// A table of FROM, and as it is called there.
-struct Source {
-    shown: String,
-    table: Arc<TableDef>,
-}
-
 struct Stamps<'a> {
     resolve: Resolve<'a>,
+    with: HashSet<String>,
+    /// Of the SELECTs and ORDER BYs around, the innermost last.
     scopes: Vec<Vec<Source>>,
 }
 
 impl VisitorMut for Stamps<'_> {
     type Break = keyspan_model::Error;
 
+    /// ORDER BY stands outside of its SELECT.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         let sources = match query.body.as_ref() {
-            SetExpr::Select(select) => relations(&select.from).filter_map(|factor| self.source(factor)).collect(),
+            SetExpr::Select(select) => from::sources(&select.from, &self.with, self.resolve),
             _ => Vec::new(),
         };
         self.scopes.push(sources);
@@ -62,38 +61,57 @@ impl VisitorMut for Stamps<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        self.scopes.push(from::sources(&select.from, &self.with, self.resolve));
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && let Some((function, _, name)) = stamp_of(expr)
+                && let Some(changed) = self.changed(expr)?
+            {
+                let alias = Ident::with_quote('"', format!("{function}({name})"));
+                *item = SelectItem::ExprWithAlias { expr: changed, alias };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Self::Break> {
+        self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        match self.changed(expr) {
-            Ok(Some(changed)) => *expr = changed,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(error),
+        if let Some(changed) = self.changed(expr)? {
+            *expr = changed;
         }
         ControlFlow::Continue(())
     }
 }
 
 impl Stamps<'_> {
-    fn source(&self, factor: &TableFactor) -> Option<Source> {
-        let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
-        let (_, own) = parts_of(name)?;
-        let shown = alias.as_ref().map_or(own, |alias| folded(&alias.name));
-        Some(Source { shown, table: (self.resolve)(name)? })
+    /// What stands for a call; `None` where it stays as it is.
+    fn changed(&self, expr: &Expr) -> ControlFlow<keyspan_model::Error, Option<Expr>> {
+        match self.stamp(expr) {
+            Ok(changed) => ControlFlow::Continue(changed),
+            Err(error) => ControlFlow::Break(error),
+        }
     }
 
-    fn changed(&self, expr: &mut Expr) -> Result<Option<Expr>> {
+    fn stamp(&self, expr: &Expr) -> Result<Option<Expr>> {
         let Some((function, qualifier, name)) = stamp_of(expr) else { return Ok(None) };
-        let sources = self.scopes.iter().rev().flatten();
-        let mut sources = sources.filter(|own| qualifier.as_ref().is_none_or(|qualifier| own.shown == *qualifier));
-        let found = sources.find_map(|own| Some((own, own.table.family(&name)?)));
-        match found {
-            Some((source, family)) => of_cells(&function, source, family).map(Some),
-            None => {
-                if function == "maxwritetime" {
-                    rename(expr);
+        for scope in self.scopes.iter().rev() {
+            match from::find(scope, qualifier.as_deref(), &name)? {
+                Found::In(shown, table) => {
+                    if let Some(family) = table.family(&name) {
+                        return of_cells(&function, shown, table, family).map(Some);
+                    }
+                    break;
                 }
-                Ok(None)
+                Found::Perhaps => break,
+                Found::Nowhere => {}
             }
         }
+        Ok((function == "maxwritetime").then(|| of_column(expr)))
     }
 }
 
@@ -106,38 +124,33 @@ fn stamp_of(expr: &Expr) -> Option<(String, Option<String>, String)> {
     }
     let FunctionArguments::List(list) = &function.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else { return None };
-    match argument {
-        Expr::Identifier(column) => Some((name, None, folded(column))),
-        Expr::CompoundIdentifier(names) => {
-            let (column, before) = names.split_last()?;
-            Some((name, before.last().map(folded), folded(column)))
-        }
-        _ => None,
-    }
+    let (qualifier, column) = from::parts_of_column(argument)?;
+    Some((name, qualifier, column))
 }
 
 /// A column has one stamp, which is the latest.
-fn rename(expr: &mut Expr) {
-    if let Expr::Function(function) = expr {
+fn of_column(expr: &Expr) -> Expr {
+    let mut changed = expr.clone();
+    if let Expr::Function(function) = &mut changed {
         function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new("writetime"))]);
     }
+    changed
 }
 
-fn of_cells(function: &str, source: &Source, family: &FamilyDef) -> Result<Expr> {
+fn of_cells(function: &str, shown: &str, table: &TableDef, family: &FamilyDef) -> Result<Expr> {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let cells = cells_table(&source.table, family);
+    let cells = cells_table(table, family);
     let own = |column: &ColumnDef| format!("{}.{}", quote_ident(QUERY), quote_ident(&column.name));
     let Some(value) = cells.columns.last().map(own) else { return Ok(Expr::Value(Value::Null.into())) };
-    let keys = source.table.key().count();
+    let keys = table.key().count();
     let order: Vec<String> = cells.key().skip(keys).map(own).collect();
-    let same =
-        |column: &ColumnDef| format!("{} = {}.{}", own(column), quote_ident(&source.shown), quote_ident(&column.name));
-    let same: Vec<String> = source.table.key().map(same).collect();
+    let same = |column: &ColumnDef| format!("{} = {}.{}", own(column), quote_ident(shown), quote_ident(&column.name));
+    let same: Vec<String> = table.key().map(same).collect();
     let result = match function {
         "maxwritetime" => format!("max(WRITETIME({value}))"),
         function => format!("array_agg({function}({value}) ORDER BY {})", order.join(", ")),
     };
-    let names = [&source.table.keyspace, &source.table.name, &family.name].map(|name| literal(name)).join(", ");
+    let names = [&table.keyspace, &table.name, &family.name].map(|name| literal(name)).join(", ");
     let (alias, same) = (quote_ident(QUERY), same.join(" AND "));
     parsed(&format!("(SELECT {result} FROM cells({names}) AS {alias} WHERE {same})"))
 }

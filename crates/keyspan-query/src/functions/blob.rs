@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::overload::{Call, Overload, Parameter};
 use super::text::bytes;
 
+const DAY: i64 = 86_400_000_000;
 const DECIMAL: C = C::Decimal { precision: DECIMAL_DIGITS, scale: DECIMAL_SCALE };
 
 /// A type, the names of the function that makes a blob of it, and of the one that reads it. CQL's float has four bytes.
@@ -96,8 +97,11 @@ fn of_bytes(call: &Call<'_>, v: &[Value]) -> Result<Value> {
         C::BigInt => Value::BigInt(i64::from_be_bytes(exact(own, ty)?)),
         C::Real => Value::Real(f32::from_be_bytes(exact(own, ty)?)).canonical(),
         C::Double => Value::Double(f64::from_be_bytes(exact(own, ty)?)).canonical(),
-        C::Date => Value::Date((u32::from_be_bytes(exact(own, ty)?) ^ 1 << 31) as i32),
-        C::Time => Value::Time(i64::from_be_bytes(exact(own, ty)?) / 1000),
+        C::Date => Value::date_from_days((u32::from_be_bytes(exact(own, ty)?) ^ 1 << 31) as i32)?,
+        C::Time => match i64::from_be_bytes(exact(own, ty)?) / 1000 {
+            micros @ 0..DAY => Value::Time(micros),
+            _ => return Err(wrong(own, ty)),
+        },
         C::Timestamp => Value::timestamp_from_millis(i64::from_be_bytes(exact(own, ty)?))?,
         C::Uuid => Value::Uuid(Uuid::from_bytes(exact(own, ty)?)),
         C::TimeUuid => Value::Uuid(Uuid::from_bytes(exact(own, ty)?)).cast(ty)?,

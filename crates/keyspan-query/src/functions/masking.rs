@@ -14,8 +14,10 @@ pub fn functions() -> Vec<Overload> {
     let first = |types: &[C]| types[0];
     let mut all = vec![
         Overload::new("mask_null", &[ANY], C::Text, |_, _| Ok(Value::Null)).returning(first),
-        Overload::new("mask_default", &[ANY], C::Text, default).returning(first),
-        Overload::new("mask_replace", &[ANY, ANY], C::Text, |call, v| v[1].clone().cast(call.result)).returning(first),
+        Overload::new("mask_default", &[ANY], C::Text, default).returning(first).with_nulls(),
+        Overload::new("mask_replace", &[ANY, ANY], C::Text, |call, v| v[1].clone().cast(call.result))
+            .returning(first)
+            .with_nulls(),
     ];
     for (name, code) in [("mask_inner", inner as Code), ("mask_outer", outer)] {
         for parameters in [&[TEXT, INT, INT] as &'static [Parameter], &[TEXT, INT, INT, TEXT]] {
@@ -25,7 +27,7 @@ pub fn functions() -> Vec<Overload> {
     all
 }
 
-/// A fixed value of the type: asterisks, nothing, 1970-01-01.
+/// A fixed value of the type: asterisks, nothing, 1970-01-01. Of NULL too, or a mask would tell where there is none.
 fn default(call: &Call<'_>, _: &[Value]) -> Result<Value> {
     Ok(match call.result {
         C::Text | C::Ascii => Value::Text("****".into()),
@@ -41,8 +43,11 @@ fn default(call: &Call<'_>, _: &[Value]) -> Result<Value> {
         C::Json | C::Jsonb => Value::Text("{}".into()),
         C::List(_) => Value::List(Vec::new()),
         ty if ty.is_scalar() => Value::Int(0).cast(ty)?,
-        ty => Value::parse(if ty.as_nested().is_some_and(|own| own.fields().is_some()) { "[]" } else { "{}" }, ty)
-            .unwrap_or(Value::Null),
+        ty => match (ty.dimension(), ty.as_nested().is_some_and(|own| own.fields().is_some())) {
+            (Some(dimension), _) => Value::List(vec![Value::Real(0.0); dimension]),
+            (None, true) => Value::parse("[]", ty)?,
+            (None, false) => Value::parse("{}", ty)?,
+        },
     })
 }
 

@@ -76,6 +76,9 @@ pub struct Call<'a> {
 /// The code for one row.
 pub type Code = fn(&Call<'_>, &[Value]) -> keyspan_model::Result<Value>;
 
+/// The code for whole arrays, by the function's name and with the number of rows.
+pub type ArrayCode = fn(&str, &[ColumnarValue], usize) -> Result<ArrayRef>;
+
 /// A function of one name and these parameter types.
 #[derive(Clone, Debug)]
 pub struct Overload {
@@ -93,8 +96,10 @@ pub struct Overload {
     pub native: bool,
     /// How far the result may be computed ahead.
     pub volatility: Volatility,
-    /// The code.
+    /// The code for one row.
     pub code: Code,
+    /// The code for whole arrays, where there is such.
+    pub of_arrays: Option<ArrayCode>,
 }
 
 impl Overload {
@@ -114,7 +119,19 @@ impl Overload {
             native: false,
             volatility: Volatility::Immutable,
             code,
+            of_arrays: None,
         }
+    }
+
+    /// A function that is computed for whole arrays.
+    pub const fn of_arrays(
+        name: &'static str,
+        parameters: &'static [Parameter],
+        returns: ColumnType,
+        code: ArrayCode,
+    ) -> Overload {
+        let nothing: Code = |_, _| Ok(Value::Null);
+        Overload { of_arrays: Some(code), ..Overload::new(name, parameters, returns, nothing) }
     }
 
     /// Parameter types of a function that DataFusion has.
@@ -287,12 +304,14 @@ impl ScalarUDFImpl for ValueFunction {
         };
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         if constant && self.overload.volatility != Volatility::Volatile {
-            let compared = super::vector::whole(self.overload.name, &args.args, 1);
-            let array = compared.unwrap_or_else(|| self.rows(&call, &args.args, 1))?;
+            let array = match self.overload.of_arrays {
+                Some(code) => code(self.overload.name, &args.args, 1)?,
+                None => self.rows(&call, &args.args, 1)?,
+            };
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }
-        if let Some(compared) = super::vector::whole(self.overload.name, &args.args, args.number_rows) {
-            return compared.map(ColumnarValue::Array);
+        if let Some(code) = self.overload.of_arrays {
+            return code(self.overload.name, &args.args, args.number_rows).map(ColumnarValue::Array);
         }
         if let Some(steps) = step::whole(self.overload.name, &self.types, &args.args) {
             return steps.map(ColumnarValue::Array);

@@ -17,7 +17,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use keyspan_model::{ColumnType as C, Error, ErrorKind, Value};
 
-use super::overload::{Call, Overload, Parameter};
+use super::overload::{Overload, Parameter};
 use crate::error::external;
 
 /// What compares two vectors.
@@ -43,14 +43,14 @@ const MEASURES: [(&str, Measure); 7] = [
 ];
 
 /// How many sums a loop keeps, so that it can add several numbers at once.
-const LANES: usize = 16;
+const LANES: usize = 8;
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let pair: &'static [Parameter] = &[Parameter::Array, Parameter::Array];
     let of = |(name, measure): (&'static str, Measure)| {
         let ty = if measure.is_similarity() { C::Real } else { C::Double };
-        Overload::new(name, pair, ty, one)
+        Overload::of_arrays(name, pair, ty, whole)
     };
     let mut all: Vec<Overload> = MEASURES.into_iter().map(of).collect();
     all.push(Overload::new("vector_dims", &[Parameter::Array], C::Int, |_, v| match &v[0] {
@@ -69,19 +69,11 @@ fn measure(name: &str) -> Option<Measure> {
     MEASURES.into_iter().find(|(own, _)| *own == name).map(|(_, measure)| measure)
 }
 
-/// Of constants alone; [`whole`] does the rest.
-fn one(_: &Call<'_>, _: &[Value]) -> keyspan_model::Result<Value> {
-    Err(Error::internal("vectors are compared by whole arrays"))
-}
-
-/// The results of a call over whole arrays; `None` for other functions.
-pub fn whole(name: &str, args: &[ColumnarValue], rows: usize) -> Option<Result<ArrayRef>> {
-    let (measure, [left, right]) = (measure(name)?, args) else { return None };
-    let results = Side::new(left).and_then(|left| {
-        let right = Side::new(right)?;
-        measure.results(&left, &right, rows)
-    });
-    Some(results)
+fn whole(name: &str, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
+    let (Some(measure), [left, right]) = (measure(name), args) else {
+        return Err(external(Error::internal(format!("{name} compares no two vectors"))));
+    };
+    measure.results(&Side::new(left)?, &Side::new(right)?, rows)
 }
 
 /// The vectors of an argument.
@@ -169,19 +161,18 @@ fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     sum(a, b, |a, b| (a - b) * (a - b))
 }
 
-/// The sum over all places, kept in several sums: a processor adds them at once, and no sum gets large early.
+/// The sum over all places, kept in several sums, which a processor adds at once. Products of floats may be too large for
+/// a float, or too small.
 #[inline]
-fn sum(a: &[f32], b: &[f32], each: impl Fn(f32, f32) -> f32) -> f64 {
-    let mut sums = [0.0_f32; LANES];
+fn sum(a: &[f32], b: &[f32], each: impl Fn(f64, f64) -> f64) -> f64 {
+    let each = |(a, b): (&f32, &f32)| each(f64::from(*a), f64::from(*b));
+    let mut sums = [0.0; LANES];
     let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = left.remainder().iter().zip(right.remainder());
-    let rest: f64 = rest.map(|(a, b)| f64::from(each(*a, *b))).sum();
+    let rest: f64 = left.remainder().iter().zip(right.remainder()).map(each).sum();
     for (a, b) in left.zip(right) {
-        for lane in 0..LANES {
-            sums[lane] += each(a[lane], b[lane]);
-        }
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, pair)| *sum += each(pair));
     }
-    sums.into_iter().map(f64::from).sum::<f64>() + rest
+    sums.into_iter().sum::<f64>() + rest
 }
 
 #[cfg(test)]
@@ -209,5 +200,9 @@ mod tests {
         let ones = vec![1.0_f32; 1537];
         assert_eq!(dot(&ones, &ones), 1537.0);
         assert_eq!(squared_distance(&ones, &vec![3.0; 1537]), 4.0 * 1537.0);
+        for length in [1e20, 1e-30] {
+            assert_eq!(Measure::Cosine.of(&[length, 0.0], &[1.0, 0.0]), Some(1.0), "{length}");
+        }
+        assert!(Measure::Distance.of(&[3e38], &[-3e38]).is_some_and(f64::is_finite));
     }
 }

@@ -301,6 +301,14 @@ pub fn secondary_index_text(table: &TableDef, index: &IndexDef) -> String {
     };
     let columns: Vec<String> = table.indexed_parts(index).into_iter().map(part).collect();
     let (unique, own) = (if index.unique.is_some() { "UNIQUE " } else { "" }, quote_ident(&index.name));
+    if let Some(similarity) = index.similarity {
+        return format!(
+            "CREATE INDEX {own} ON {schema}.{name} ({}) USING 'StorageAttachedIndex' \
+             WITH OPTIONS = {{'similarity_function': '{}'}}",
+            columns.join(", "),
+            similarity.name()
+        );
+    }
     format!("CREATE {unique}INDEX {own} ON {schema}.{name} USING btree ({})", columns.join(", "))
 }
 

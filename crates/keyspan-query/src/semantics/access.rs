@@ -102,7 +102,8 @@ fn part_of_list(expr: Expr, list: ColumnType, access: GetFieldAccess, schema: &D
         }
         GetFieldAccess::ListRange { start, stop, .. } => {
             let (start, stop) = (subscript(*start)?, subscript(*stop)?);
-            let types = [list, ColumnType::BigInt, ColumnType::BigInt];
+            // A part of a vector is an array.
+            let types = [list.as_array(), ColumnType::BigInt, ColumnType::BigInt];
             value_call("list_slice", vec![expr, start, stop], &types)
         }
         GetFieldAccess::NamedStructField { name } => {

@@ -247,10 +247,10 @@ fn type_of_cell(cell: &Expr) -> Option<String> {
     }
 }
 
-/// A text's length and a time's digits are those of the one row that says them.
+/// A text's length and a time's digits are those of the one row that says them; a vector's are part of its type.
 fn without_length(ty: &str) -> &str {
     match ty.split_once('(') {
-        Some((name, rest)) if !rest.contains(',') && rest.ends_with(')') => name.trim(),
+        Some((name, rest)) if name.trim() != "vector" && !rest.contains(',') && rest.ends_with(')') => name.trim(),
         _ => ty,
     }
 }

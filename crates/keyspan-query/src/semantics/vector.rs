@@ -24,7 +24,8 @@ pub fn compared(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> 
             Ty::Unknown => implicit(arg, ty, unknown.unwrap_or(floats))?,
             // In Arrow it is an array of floats.
             Ty::Known(own) if own.dimension().is_some() || *own == floats => arg,
-            Ty::Known(own) if own.element().and_then(number_rank).is_some() => argument(arg, *own, floats)?,
+            // Not a set: it is sorted.
+            Ty::Known(own @ ColumnType::List(of)) if number_rank(of.get()).is_some() => argument(arg, *own, floats)?,
             _ => return missing(name, &types),
         });
     }

@@ -66,6 +66,9 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
             (false, true) => Some(b),
             (false, false) => None,
         },
+        // An array of numbers beside a vector is one, as it is written.
+        (C::Nested(_), C::List(of)) if a.dimension().is_some() && number_rank(of.get()).is_some() => Some(a),
+        (C::List(of), C::Nested(_)) if b.dimension().is_some() && number_rank(of.get()).is_some() => Some(b),
         (C::Nested(_), C::List(_)) if a.element().is_some() => common_type(a.as_array(), b),
         (C::List(_), C::Nested(_)) if b.element().is_some() => common_type(a, b.as_array()),
         (C::Nested(_), C::Nested(_)) if a.element().is_some() && b.element().is_some() => {

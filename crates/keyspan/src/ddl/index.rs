@@ -63,13 +63,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
 
 /// Refuses the kinds of index that would change answers, or are none of columns' values.
 fn check_kind(statement: &CreateIndex) -> Result<()> {
-    if let Some(method) = &statement.method {
-        let own = method.rsplit('.').next().unwrap_or(method).to_ascii_lowercase();
-        if !METHODS.contains(&own.as_str()) {
-            let error = Error::not_supported(format!("index method \"{method}\" is not supported"));
-            return Err(error.with_hint("Leave it out, or write USING btree, or USING 'StorageAttachedIndex'."));
-        }
-    }
+    check_method(statement, METHODS)?;
     for (option, value) in &statement.options {
         let plain = match option.as_str() {
             "case_sensitive" => value.text() == "true",
@@ -83,6 +77,17 @@ fn check_kind(statement: &CreateIndex) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses other access methods and classes than these.
+pub(super) fn check_method(statement: &CreateIndex, methods: &[&str]) -> Result<()> {
+    let Some(method) = &statement.method else { return Ok(()) };
+    let own = method.rsplit('.').next().unwrap_or(method).to_ascii_lowercase();
+    if methods.contains(&own.as_str()) {
+        return Ok(());
+    }
+    let error = Error::not_supported(format!("index method \"{method}\" is not supported here"));
+    Err(error.with_hint(format!("Leave it out, or write USING and one of {}.", methods.join(", "))))
 }
 
 /// The columns of an index, each once.
