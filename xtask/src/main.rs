@@ -14,7 +14,7 @@ const PYTHON_PACKAGES: &[&str] =
 const SUITE_PACKAGES: &[&str] = &["psycopg[binary]==3.3.4", "sqlalchemy==2.1.9", "pytest==9.0.2", "anyio", "pproxy"];
 
 const USAGE: &str = "usage: cargo xtask <command>
-  ci        everything CI runs: fmt, clippy, docs, tests, drivers
+  ci        everything CI runs: lint, test, drivers, differential
   lint      fmt, clippy, docs
   test      unit tests, property tests, query files, kill tests
   settings  docs/settings.md from the settings' definitions

@@ -124,8 +124,9 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
 fn drop(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     if reader.eat("constraint") {
         let if_exists = reader.eat_all(&["if", "exists"]);
-        actions.push(AlterAction::DropConstraint { if_exists, name: reader.name()? });
-        reader.eat_any(&["cascade", "restrict"]);
+        let name = reader.name()?;
+        let cascade = reader.eat_any(&["cascade", "restrict"]) == Some("cascade");
+        actions.push(AlterAction::DropConstraint { if_exists, name, cascade });
         return Ok(());
     }
     if reader.at_all(&["primary", "key"]) {

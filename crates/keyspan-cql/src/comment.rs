@@ -11,7 +11,11 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.eat("constraint") {
         let constraint = reader.name()?;
         reader.expect("on")?;
-        reader.eat("domain");
+        if reader.at("domain") {
+            return Err(
+                reader.not_supported("COMMENT ON CONSTRAINT … ON DOMAIN is not supported: there are no domains")
+            );
+        }
         let name = reader.object_name()?;
         let comment = text(reader)?;
         return Ok(Statement::Comment(Comment { kind: "constraint".into(), name, column: Some(constraint), comment }));

@@ -1,6 +1,6 @@
 //! `REFERENCES` and `FOREIGN KEY … REFERENCES`.
 
-use keyspan_model::{Error, ForeignKeyAction, ForeignKeyRules, Result};
+use keyspan_model::{Error, ErrorKind, ForeignKeyAction, ForeignKeyRules, Result};
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
@@ -40,36 +40,64 @@ fn references(
         not_enforced: false,
         position,
     };
-    while rule(reader, &mut definition)? {}
+    let mut said = Vec::new();
+    loop {
+        let position = reader.position();
+        let Some(subject) = rule(reader, &mut definition)? else { break };
+        if said.contains(&subject) {
+            let message = format!("a foreign key says {subject} twice");
+            return Err(Error::new(ErrorKind::Syntax, message).at(position));
+        }
+        said.push(subject);
+    }
+    if definition.rules.deferred && !definition.rules.deferrable {
+        if said.contains(&"DEFERRABLE") {
+            let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+            return Err(Error::new(ErrorKind::Syntax, message).at(position));
+        }
+        definition.rules.deferrable = true;
+    }
     Ok(definition)
 }
 
-/// One of what may follow; false if none does.
-fn rule(reader: &mut Reader, definition: &mut ForeignKeyDefinition) -> Result<bool> {
+/// Reads one of what may follow, and says what it is about; none if nothing follows.
+fn rule(reader: &mut Reader, definition: &mut ForeignKeyDefinition) -> Result<Option<&'static str>> {
     let rules = &mut definition.rules;
     if reader.at_all(&["match", "partial"]) {
         return Err(reader.not_supported("MATCH PARTIAL is not supported"));
     }
-    if reader.eat_all(&["match", "full"]) {
+    if reader.at("enforced") {
+        return Err(refused().at(reader.position()));
+    }
+    Ok(if reader.eat_all(&["match", "full"]) {
         rules.match_full = true;
+        Some("MATCH")
+    } else if reader.eat_all(&["match", "simple"]) {
+        Some("MATCH")
     } else if reader.eat_all(&["on", "update"]) {
         rules.on_update = action(reader)?;
+        Some("ON UPDATE")
     } else if reader.eat_all(&["on", "delete"]) {
         rules.on_delete = action(reader)?;
+        Some("ON DELETE")
     } else if reader.eat_all(&["initially", "deferred"]) {
-        (rules.deferrable, rules.deferred) = (true, true);
-    } else if reader.eat_all(&["not", "enforced"]) {
-        definition.not_enforced = true;
-    } else if reader.at("enforced") {
-        return Err(refused().at(reader.position()));
+        rules.deferred = true;
+        Some("INITIALLY")
+    } else if reader.eat_all(&["initially", "immediate"]) {
+        Some("INITIALLY")
     } else if reader.eat("deferrable") {
         rules.deferrable = true;
+        Some("DEFERRABLE")
+    } else if reader.eat_all(&["not", "deferrable"]) {
+        Some("DEFERRABLE")
+    } else if reader.eat_all(&["not", "enforced"]) {
+        definition.not_enforced = true;
+        Some("ENFORCED")
+    } else if reader.eat_all(&["not", "valid"]) {
+        Some("VALID")
     } else {
-        let defaults =
-            [&["match", "simple"][..], &["initially", "immediate"], &["not", "deferrable"], &["not", "valid"]];
-        return Ok(defaults.iter().any(|words| reader.eat_all(words)));
-    }
-    Ok(true)
+        None
+    })
 }
 
 fn action(reader: &mut Reader) -> Result<ForeignKeyAction> {
@@ -82,8 +110,9 @@ fn action(reader: &mut Reader) -> Result<ForeignKeyAction> {
     ];
     let found = actions.into_iter().find(|(words, _)| reader.eat_all(words));
     let Some((_, action)) = found else { return Err(reader.unexpected()) };
-    if *reader.token(0) == Token::LParen {
-        reader.names()?;
+    let takes_columns = matches!(action, ForeignKeyAction::SetNull | ForeignKeyAction::SetDefault);
+    if takes_columns && *reader.token(0) == Token::LParen {
+        return Err(reader.not_supported("a list of columns behind SET NULL or SET DEFAULT is not supported"));
     }
     Ok(action)
 }

@@ -43,11 +43,11 @@ const NAMES_TABLES: &[&str] = &[
 /// The statement's tokens in those forms.
 ///
 /// # Errors
-/// 0A000 for EXCLUDE in a frame; 54001 for a CUBE of more than twelve expressions and for too many grouping sets.
+/// 0A000 for EXCLUDE in a frame and for FETCH FIRST (expression) ROWS WITH TIES; 54001 for a CUBE of more than twelve expressions and for too many grouping sets.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
-    let tokens = if has(&tokens, "fetch") { fetches(tokens) } else { tokens };
+    let tokens = if has(&tokens, "fetch") { fetches(tokens)? } else { tokens };
     let tokens = if has(&tokens, "range") { offsets(tokens) } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
@@ -144,7 +144,10 @@ fn made(word: &str, span: Span) -> TokenWithSpan {
 }
 
 /// `FETCH FIRST (…) ROWS ONLY` as LIMIT; a number in parentheses without them, which WITH TIES needs.
-fn fetches(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+///
+/// # Errors
+/// 0A000 for WITH TIES behind an expression.
+fn fetches(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut rest = tokens.as_slice();
     while let Some((first, others)) = rest.split_first() {
@@ -157,7 +160,8 @@ fn fetches(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             (false, count) => {
                 out.extend([made("limit", first.span), made("(", first.span)]);
                 out.extend_from_slice(count);
-                out.push(made(")", first.span));
+                // A text that is cut at the end of the query ends where ONLY does.
+                out.push(made(")", rest[last - 1].span));
                 rest = &rest[last..];
             }
             (true, [number]) => {
@@ -166,12 +170,12 @@ fn fetches(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 rest = &rest[5..];
             }
             (true, _) => {
-                out.push(first.clone());
-                rest = others;
+                let error = Error::not_supported("FETCH FIRST of an expression WITH TIES is not supported");
+                return Err(error.at(start(first.span) + 1).with_hint("Write the number of rows."));
             }
         }
     }
-    out
+    Ok(out)
 }
 
 /// What stands in the parentheses of a FETCH that begins here, how many tokens it has with `ROWS ONLY`, and whether it

@@ -170,15 +170,14 @@ fn create(reader: &mut Reader) -> Result<Statement> {
     match (reader.word(1), reader.word(2)) {
         (Some("keyspace" | "schema"), _) => keyspace::create(reader),
         _ if role::at(reader) => role::create(reader),
+        _ if view::at(reader) => view::create(reader),
         (Some("table"), _) | (Some("unlogged" | "temp" | "temporary"), Some("table")) => table::create(reader),
         (Some("local" | "global"), Some("temp" | "temporary")) if reader.word(3) == Some("table") => {
             table::create(reader)
         }
         (Some("sequence"), _) => sequence::create(reader),
         (Some("type"), _) => user_type::create(reader),
-        (Some("view"), _) => view::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
-        (Some("or"), Some("replace")) if reader.word(3) == Some("view") => view::create(reader),
         (Some("index"), _) | (Some("unique" | "custom"), Some("index")) => index::create(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {
             reader.skip();

@@ -5,7 +5,6 @@ use keyspan_model::Error;
 use crate::reader::Reader;
 
 const SEQUENCE: &str = "Write CREATE SEQUENCE, and drop it in the end; a temporary table may have a serial column.";
-const VIEW: &str = "Write CREATE VIEW, or WITH name AS (…) in the query; CREATE TEMP TABLE … AS keeps rows.";
 
 /// First words, the name to refuse them by, and what to do instead.
 const REFUSED: &[(&[&str], &str, &str)] = &[
@@ -23,10 +22,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["security"], "SECURITY LABEL", "Grant rights instead."),
     (&["create", "temp", "sequence"], "temporary sequences", SEQUENCE),
     (&["create", "temporary", "sequence"], "temporary sequences", SEQUENCE),
-    (&["create", "temp"], "temporary views", VIEW),
-    (&["create", "temporary"], "temporary views", VIEW),
-    (&["create", "local"], "temporary views", VIEW),
-    (&["create", "global"], "temporary views", VIEW),
     (&["create", "foreign"], "foreign tables", "Load the data with COPY or keyspan import."),
     (&["create", "external"], "external tables", "Load the data with COPY or keyspan import."),
     (&["create", "recursive"], "CREATE RECURSIVE VIEW", "Write CREATE VIEW … AS WITH RECURSIVE …."),

@@ -111,13 +111,13 @@ fn definitions() {
         ("CREATE INDEX \"ix\" ON t (\"index\", lower(a) DESC)", "parts: [Column(\"index\"), Expression(\"lower(a)\")]"),
         (
             "CREATE CUSTOM INDEX ON t (a) USING 'sai' WITH OPTIONS = {'ascii': 'true'}",
-            "method: Some(\"sai\"), options: [(\"ascii\"",
+            "method: Some(\"sai\"), operator_class: None, options: [(\"ascii\"",
         ),
         ("COMMENT ON COLUMN s.t.c IS NULL", "column: Some(\"c\"), comment: None"),
         ("TRUNCATE TABLE a, b", "Truncate"),
     ]);
     refuses(&[
-        ("CREATE TEMP VIEW v AS SELECT 1", ErrorKind::NotSupported, "temporary views are", 1),
+        ("CREATE LOCAL VIEW v AS SELECT 1", ErrorKind::Syntax, "\"VIEW\"", 14),
         ("CREATE TABLE t (a int) ON COMMIT DROP", ErrorKind::InvalidTableDefinition, "temporary tables", 24),
         ("CREATE TABLE t (a map<text, list<int>>)", ErrorKind::InvalidTableDefinition, ": list<int>", 29),
         ("CREATE TABLE t (a int[][])", ErrorKind::NotSupported, "more than one dimension", 19),

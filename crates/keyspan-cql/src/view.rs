@@ -8,10 +8,23 @@ use crate::reader::Reader;
 use crate::statement::{CreateView, Materialized, Statement};
 use crate::table::with_data;
 
-/// `CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] AS query`.
+/// Whether a CREATE of a view stands here.
+pub(crate) fn at(reader: &Reader) -> bool {
+    let mut words = (1..=5).map_while(|at| reader.word(at));
+    let before = ["or", "replace", "local", "global", "temp", "temporary"];
+    words.find(|word| !before.contains(word)).is_some_and(|word| word == "view")
+}
+
+/// `CREATE [OR REPLACE] [TEMP] VIEW [IF NOT EXISTS] name [(columns)] AS query`.
 pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     reader.expect("create")?;
     let or_replace = reader.eat_all(&["or", "replace"]);
+    // PostgreSQL has but one kind, too.
+    let kind = reader.eat_any(&["local", "global"]);
+    let temporary = reader.eat_any(&["temp", "temporary"]).is_some();
+    if kind.is_some() && !temporary {
+        return Err(reader.unexpected());
+    }
     reader.expect("view")?;
     let if_not_exists = reader.eat_all(&["if", "not", "exists"]);
     let name = reader.object_name()?;
@@ -22,7 +35,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         let error = reader.not_supported("WITH CHECK OPTION is not supported");
         return Err(error.with_hint("Views cannot be written to: write to the table."));
     }
-    let view = CreateView { name, or_replace, if_not_exists, columns, query, materialized: None };
+    let view = CreateView { name, or_replace, temporary, if_not_exists, columns, query, materialized: None };
     Ok(Statement::CreateView(Box::new(view)))
 }
 
@@ -44,6 +57,6 @@ pub(crate) fn create_materialized(reader: &mut Reader) -> Result<Statement> {
         return Err(error.with_hint("Its key is its GROUP BY, the time last."));
     }
     let materialized = Some(Materialized { options, with_data: with_data(reader) });
-    let view = CreateView { name, or_replace: false, if_not_exists, columns, query, materialized };
+    let view = CreateView { name, or_replace: false, temporary: false, if_not_exists, columns, query, materialized };
     Ok(Statement::CreateView(Box::new(view)))
 }

@@ -198,10 +198,15 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
+/// Short names of other lengths than three letters.
+const SHORT: [(&str, &str); 5] =
+    [("sept", "september"), ("tues", "tuesday"), ("weds", "wednesday"), ("thur", "thursday"), ("thurs", "thursday")];
+
 /// The place of a name in a list, which may be written with its first three letters.
 fn named_in(list: &[&str], word: &str) -> Option<i64> {
     let word = word.to_ascii_lowercase();
-    let place = list.iter().position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
+    let word = SHORT.iter().find(|(short, _)| *short == word).map_or(word.as_str(), |(_, name)| name);
+    let place = list.iter().position(|name| *name == word || (word.len() == 3 && name.starts_with(word)))?;
     i64::try_from(place).ok()
 }
 

@@ -328,7 +328,8 @@ fn float_against_exact(float: f64, digits: i128, scale: i8) -> Ordering {
     (floor as i128).cmp(&exact.floor).then_with(|| (float - floor).total_cmp(&exact.fraction_as_double()))
 }
 
-pub(crate) fn interval_length(months: i32, days: i32, nanoseconds: i64) -> i128 {
+/// Nanoseconds, a month being 30 days and a day 24 hours: by it Postgres compares intervals.
+pub fn interval_length(months: i32, days: i32, nanoseconds: i64) -> i128 {
     let days = i128::from(months) * 30 + i128::from(days);
     days * 86_400_000_000_000 + i128::from(nanoseconds)
 }

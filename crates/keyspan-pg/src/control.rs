@@ -90,7 +90,7 @@ impl Control {
         tokio::pin!(work);
         let failure = tokio::select! {
             biased;
-            result = &mut work => return result.map_err(Failure::Statement),
+            result = &mut work => return self.finished(result),
             error = late_flush(out) => Failure::from(error),
             () = reader.closed() => Failure::Gone,
             () = reached(&mut self.phase, Phase::Stopping) => Failure::Fatal(shutting_down()),
@@ -99,6 +99,14 @@ impl Control {
         // Whatever it says, the connection ends.
         let _ = work.await;
         Err(failure)
+    }
+
+    /// A statement that fails since its session is being ended says that.
+    fn finished<T>(&self, result: Result<T>) -> Result<T, Failure> {
+        result.map_err(|error| match *self.phase.own.borrow() {
+            true => Failure::Fatal(shutting_down()),
+            false => Failure::Statement(error),
+        })
     }
 
     /// Reads on in a statement's rows. As [`Control::run`], but a stream may be dropped at any time, and one that an
@@ -111,7 +119,7 @@ impl Control {
     ) -> Result<T, Failure> {
         tokio::select! {
             biased;
-            result = rows => result.map_err(Failure::Statement),
+            result = rows => self.finished(result),
             error = late_flush(out) => Err(error.into()),
             () = reader.closed() => Err(Failure::Gone),
             () = reached(&mut self.phase, Phase::Stopping) => Err(Failure::Fatal(shutting_down())),

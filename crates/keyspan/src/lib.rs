@@ -49,6 +49,7 @@ mod cursor;
 mod cursor_control;
 pub mod database;
 mod ddl;
+mod depend;
 mod describe;
 mod dml;
 mod explain;

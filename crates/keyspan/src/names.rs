@@ -6,13 +6,23 @@ use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast, quoted};
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TypeName, UserType, ViewDef, nearest};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TableId, TypeName, UserType, ViewDef, nearest};
 
 /// What a relation name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum TableOrView {
     Table(Arc<TableDef>),
     View(Arc<ViewDef>),
+}
+
+impl TableOrView {
+    /// Its number, which both take from one sequence.
+    pub(crate) fn id(&self) -> TableId {
+        match self {
+            TableOrView::Table(table) => table.id,
+            TableOrView::View(view) => view.id,
+        }
+    }
 }
 
 /// Keyspaces that belong to the system: read only.

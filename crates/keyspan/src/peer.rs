@@ -55,7 +55,8 @@ pub(crate) struct SessionPeer {
     inbox: Arc<Inbox>,
     deferred: Mutex<Deferred>,
     shown: Mutex<ShownSession>,
-    prepared: Mutex<BTreeMap<String, ShownStatement>>,
+    /// By whether PREPARE made them, and their names: the wire protocol has names of its own.
+    prepared: Mutex<BTreeMap<(bool, String), ShownStatement>>,
     cancel: CancelHandle,
 }
 
@@ -157,7 +158,7 @@ impl SessionPeer {
 
     /// A statement has been prepared.
     pub(crate) fn add_prepared(&self, statement: ShownStatement) {
-        self.prepared.lock().insert(statement.name.clone(), statement);
+        self.prepared.lock().insert((statement.by_sql, statement.name.clone()), statement);
     }
 
     /// Prepared statements are forgotten: one, or those of PREPARE or of the protocol, or all.

@@ -272,13 +272,15 @@ pub struct CreateTableAs {
     pub on_commit: Option<OnCommit>,
 }
 
-/// `CREATE [OR REPLACE] VIEW name [(columns)] AS query`.
+/// `CREATE [OR REPLACE] [TEMP] VIEW name [(columns)] AS query`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateView {
     /// The view.
     pub name: ObjectName,
     /// Replace one that exists.
     pub or_replace: bool,
+    /// The session's own.
+    pub temporary: bool,
     /// Answer a notice if it exists.
     pub if_not_exists: bool,
     /// Names for the query's columns, where given.
@@ -387,12 +389,14 @@ pub enum AlterAction {
     },
     /// `ADD [CONSTRAINT name] CHECK (expression)`.
     AddCheck(CheckDefinition),
-    /// `DROP CONSTRAINT [IF EXISTS] name`.
+    /// `DROP CONSTRAINT [IF EXISTS] name [CASCADE]`.
     DropConstraint {
         /// Answer a notice if it does not exist.
         if_exists: bool,
         /// The constraint.
         name: String,
+        /// Also drop the foreign keys that refer to it.
+        cascade: bool,
     },
 }
 

@@ -1,4 +1,4 @@
-//! Temporary tables: those of a session are in a keyspace of its own, `pg_temp_7`, which only its search path leads to.
+//! Temporary tables and views: those of a session are in a keyspace of its own, `pg_temp_7`, which only its search path leads to.
 
 use super::{Catalog, RelationId, TableDef, TableId};
 
@@ -32,7 +32,7 @@ pub fn named_keyspace<'a>(path: &'a [String], keyspace: &'a str) -> Option<&'a s
 }
 
 impl Catalog {
-    /// The catalog without the temporary tables of sessions with other search paths; none if there are none.
+    /// The catalog without the temporary tables and views of sessions with other search paths; none if there are none.
     pub fn without_temporary_of_others(&self, path: &[String]) -> Option<Catalog> {
         let hidden = |keyspace: &str| is_temporary(keyspace) && !path.iter().any(|own| own == keyspace);
         if !self.keyspaces.keys().any(|keyspace| hidden(keyspace)) {
@@ -41,6 +41,7 @@ impl Catalog {
         let mut shown = self.clone();
         shown.keyspaces.retain(|keyspace, _| !hidden(keyspace));
         shown.tables.retain(|_, table| !hidden(&table.keyspace));
+        shown.views.retain(|_, view| !hidden(&view.keyspace));
         shown.sequences.retain(|_, sequence| !hidden(&sequence.keyspace));
         Some(shown)
     }

@@ -1,21 +1,28 @@
 //! `variance`, `stddev` and their kin of integers and numerics as numeric; `sum` of intervals.
 //!
 //! DataFusion computes variances of all numbers as floats, and sums no intervals. Of exact numbers the count, the sum and
-//! the sum of squares are kept as whole numbers of the column's last digit, so that a frame can take back what leaves it:
+//! the sum of squares ([`Sums`]) are kept as whole numbers of the column's last digit, so that a frame can take back what
+//! leaves it:
 //!
 //! ```text
 //! var_pop = (n · Σx² − (Σx)²) / n²        var_samp = the same / (n · (n − 1))        stddev = the root
 //! ```
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::types::{ArrowPrimitiveType, IntervalMonthDayNano, IntervalMonthDayNanoType};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array, PrimitiveArray,
+};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type, IntervalUnit, i256};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
+use datafusion_functions_aggregate_common::utils::GenericDistinctBuffer;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use crate::error::external;
@@ -75,18 +82,28 @@ impl AggregateUDFImpl for Variance {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        if args.is_distinct {
-            let error = Error::not_supported(format!("{}(DISTINCT …) beside other aggregates", self.name));
-            return Err(external(error.with_hint("Compute it in a subquery over SELECT DISTINCT.")));
-        }
-        let Variance { sample, root, given, shown, .. } = *self;
-        Ok(Box::new(Moments { sample, root, given, shown, count: 0, sum: i256::ZERO, squares: i256::ZERO }))
+        let moments = Moments { of: self.form(), sums: Sums::default() };
+        Ok(match args.is_distinct {
+            true => Box::new(Distinct::<Decimal128Type, _>::new(decimal(self.given).arrow(), moments)),
+            false => Box::new(moments),
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if args.is_distinct {
+            return Ok(distinct_state(args.name, decimal(self.given).arrow()));
+        }
         let field = |part: &str, ty| Arc::new(Field::new(format!("{}[{part}]", args.name), ty, true));
         let wide = || DataType::Decimal256(WIDE, 0);
         Ok(vec![field("count", DataType::Int64), field("sum", wide()), field("squares", wide())])
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(GroupedMoments { of: self.form(), groups: Vec::new() }))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -94,51 +111,40 @@ impl AggregateUDFImpl for Variance {
     }
 }
 
-/// Of some values, in units of their last digit.
-#[derive(Debug)]
-struct Moments {
+impl Variance {
+    fn form(&self) -> Form {
+        let Variance { sample, root, given, shown, .. } = *self;
+        Form { sample, root, given, shown }
+    }
+}
+
+/// What is made of the sums: see [`Variance`].
+#[derive(Clone, Copy, Debug)]
+struct Form {
     sample: bool,
     root: bool,
     given: i8,
     shown: i8,
-    count: i64,
-    sum: i256,
-    squares: i256,
 }
 
-impl Moments {
-    /// Takes values in, or back.
-    fn change(&mut self, values: &ArrayRef, back: bool) -> Option<()> {
-        for value in values.as_primitive::<Decimal128Type>().iter().flatten() {
-            let value = i256::from_i128(value);
-            let square = value.checked_mul(value)?;
-            (self.count, self.sum, self.squares) = match back {
-                false => (self.count + 1, self.sum.checked_add(value)?, self.squares.checked_add(square)?),
-                true => (self.count - 1, self.sum.checked_sub(value)?, self.squares.checked_sub(square)?),
-            };
-        }
-        Some(())
+impl Form {
+    fn overflow(&self) -> DataFusionError {
+        let error = out_of_range(decimal(self.shown));
+        external(error.with_hint("Cast the argument to double precision."))
     }
 
-    fn merge(&mut self, states: &[ArrayRef]) -> Option<()> {
-        let counts = states[0].as_primitive::<Int64Type>();
-        let (sums, squares) = (states[1].as_primitive::<Decimal256Type>(), states[2].as_primitive::<Decimal256Type>());
-        for place in 0..counts.len() {
-            self.count += counts.value(place);
-            self.sum = self.sum.checked_add(sums.value(place))?;
-            self.squares = self.squares.checked_add(squares.value(place))?;
+    /// The result's digits, none of too few values.
+    fn value(&self, sums: &Sums) -> Result<Option<i128>> {
+        if sums.count < 1 + i64::from(self.sample) {
+            return Ok(None);
         }
-        Some(())
+        self.digits(sums).map(Some).ok_or_else(|| self.overflow())
     }
 
-    /// The result's digits; the outer option is empty where they are too many.
-    fn value(&self) -> Option<Option<i128>> {
-        if self.count < 1 + i64::from(self.sample) {
-            return Some(None);
-        }
-        let count = i256::from_i128(i128::from(self.count));
-        let above = count.checked_mul(self.squares)?.checked_sub(self.sum.checked_mul(self.sum)?)?;
-        let below = count.checked_mul(i256::from_i128(i128::from(self.count - i64::from(self.sample))))?;
+    fn digits(&self, sums: &Sums) -> Option<i128> {
+        let count = i256::from_i128(i128::from(sums.count));
+        let above = count.checked_mul(sums.squares)?.checked_sub(sums.sum.checked_mul(sums.sum)?)?;
+        let below = count.checked_mul(i256::from_i128(i128::from(sums.count - i64::from(self.sample))))?;
         // The root halves the number of digits after the point.
         let shown = i32::from(self.shown) * if self.root { 2 } else { 1 };
         let shift = shown - 2 * i32::from(self.given);
@@ -148,17 +154,86 @@ impl Moments {
             false => divided(above, below.checked_mul(power(-shift)?)?)?,
         };
         let digits = if self.root { root(variance)?.to_i128()? } else { variance.to_i128()? };
-        (digits.unsigned_abs() < 10_u128.pow(38)).then_some(Some(digits))
+        (digits.unsigned_abs() < 10_u128.pow(38)).then_some(digits)
     }
+}
+
+/// Of some values, in units of their last digit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: i64,
+    sum: i256,
+    squares: i256,
+}
+
+impl Sums {
+    /// Takes a value in; none if the sums have too many digits.
+    fn add(&mut self, value: i128) -> Option<()> {
+        self.squares = self.squares.checked_add(square(value)?)?;
+        self.sum = self.sum.checked_add(i256::from_i128(value))?;
+        self.count += 1;
+        Some(())
+    }
+
+    fn take_back(&mut self, value: i128) -> Option<()> {
+        self.squares = self.squares.checked_sub(square(value)?)?;
+        self.sum = self.sum.checked_sub(i256::from_i128(value))?;
+        self.count -= 1;
+        Some(())
+    }
+
+    fn merge(&mut self, count: i64, sum: i256, squares: i256) -> Option<()> {
+        self.count += count;
+        self.sum = self.sum.checked_add(sum)?;
+        self.squares = self.squares.checked_add(squares)?;
+        Some(())
+    }
+}
+
+fn square(value: i128) -> Option<i256> {
+    match value.checked_mul(value) {
+        Some(square) => Some(i256::from_i128(square)),
+        None => i256::from_i128(value).checked_mul(i256::from_i128(value)),
+    }
+}
+
+/// The sums of a partial aggregation: see `Variance::state_fields`.
+fn partial(states: &[ArrayRef]) -> (&Int64Array, &Decimal256Array, &Decimal256Array) {
+    (states[0].as_primitive::<Int64Type>(), states[1].as_primitive(), states[2].as_primitive::<Decimal256Type>())
+}
+
+fn states(groups: &[Sums]) -> Vec<ArrayRef> {
+    let wide = |of: fn(&Sums) -> i256| {
+        let digits = Decimal256Array::from_iter_values(groups.iter().map(of));
+        Arc::new(digits.with_data_type(DataType::Decimal256(WIDE, 0))) as ArrayRef
+    };
+    let counts = Int64Array::from_iter_values(groups.iter().map(|sums| sums.count));
+    vec![Arc::new(counts), wide(|sums| sums.sum), wide(|sums| sums.squares)]
+}
+
+/// The values of rows that pass a FILTER, and none for the others.
+fn passed<'a>(values: &'a ArrayRef, filter: Option<&'a BooleanArray>) -> impl Iterator<Item = Option<i128>> + 'a {
+    let passes = move |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+    let values = values.as_primitive::<Decimal128Type>().iter().enumerate();
+    values.map(move |(row, value)| value.filter(|_| passes(row)))
+}
+
+/// The variance of all rows, or of a frame.
+#[derive(Debug)]
+struct Moments {
+    of: Form,
+    sums: Sums,
 }
 
 impl Accumulator for Moments {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.change(&values[0], false).ok_or_else(|| external(out_of_range(decimal(self.shown))))
+        let mut values = values[0].as_primitive::<Decimal128Type>().iter().flatten();
+        values.try_for_each(|value| self.sums.add(value)).ok_or_else(|| self.of.overflow())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.change(&values[0], true).ok_or_else(|| external(out_of_range(decimal(self.shown))))
+        let mut values = values[0].as_primitive::<Decimal128Type>().iter().flatten();
+        values.try_for_each(|value| self.sums.take_back(value)).ok_or_else(|| self.of.overflow())
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -166,24 +241,131 @@ impl Accumulator for Moments {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.merge(states).ok_or_else(|| external(out_of_range(decimal(self.shown))))
+        let (counts, sums, squares) = partial(states);
+        let mut rows = 0..counts.len();
+        rows.try_for_each(|row| self.sums.merge(counts.value(row), sums.value(row), squares.value(row)))
+            .ok_or_else(|| self.of.overflow())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let value = self.value().ok_or_else(|| external(out_of_range(decimal(self.shown))))?;
-        let DataType::Decimal128(precision, scale) = decimal(self.shown).arrow() else {
+        let DataType::Decimal128(precision, scale) = decimal(self.of.shown).arrow() else {
             return Err(DataFusionError::Internal("a numeric of another Arrow type".into()));
         };
-        Ok(ScalarValue::Decimal128(value, precision, scale))
+        Ok(ScalarValue::Decimal128(self.of.value(&self.sums)?, precision, scale))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let wide = |value| ScalarValue::Decimal256(Some(value), WIDE, 0);
-        Ok(vec![ScalarValue::Int64(Some(self.count)), wide(self.sum), wide(self.squares)])
+        Ok(vec![ScalarValue::Int64(Some(self.sums.count)), wide(self.sums.sum), wide(self.sums.squares)])
     }
 
     fn size(&self) -> usize {
         size_of::<Moments>()
+    }
+}
+
+/// The variances of GROUP BY's groups.
+struct GroupedMoments {
+    of: Form,
+    groups: Vec<Sums>,
+}
+
+impl GroupsAccumulator for GroupedMoments {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_of: &[usize],
+        filter: Option<&BooleanArray>,
+        groups: usize,
+    ) -> Result<()> {
+        self.groups.resize(groups, Sums::default());
+        for (value, group) in passed(&values[0], filter).zip(group_of) {
+            if let Some(value) = value {
+                self.groups[*group].add(value).ok_or_else(|| self.of.overflow())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], group_of: &[usize], groups: usize) -> Result<()> {
+        self.groups.resize(groups, Sums::default());
+        let (counts, sums, squares) = partial(states);
+        for (row, group) in group_of.iter().enumerate() {
+            let merged = self.groups[*group].merge(counts.value(row), sums.value(row), squares.value(row));
+            merged.ok_or_else(|| self.of.overflow())?;
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let groups = emit.take_needed(&mut self.groups);
+        let digits = groups.iter().map(|sums| self.of.value(sums)).collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(digits.with_data_type(decimal(self.of.shown).arrow())))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(states(&emit.take_needed(&mut self.groups)))
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let of_one = |value: Option<i128>| {
+            let mut sums = Sums::default();
+            let added = value.map_or(Some(()), |value| sums.add(value));
+            added.map(|()| sums).ok_or_else(|| self.of.overflow())
+        };
+        Ok(states(&passed(&values[0], filter).map(of_one).collect::<Result<Vec<_>>>()?))
+    }
+
+    fn size(&self) -> usize {
+        self.groups.capacity() * size_of::<Sums>()
+    }
+}
+
+/// An aggregate of the values that are different.
+#[derive(Debug)]
+struct Distinct<T: ArrowPrimitiveType, A> {
+    ty: DataType,
+    seen: GenericDistinctBuffer<T>,
+    /// Has seen no value yet.
+    aggregate: A,
+}
+
+impl<T: ArrowPrimitiveType, A> Distinct<T, A> {
+    fn new(ty: DataType, aggregate: A) -> Distinct<T, A> {
+        Distinct { seen: GenericDistinctBuffer::new(ty.clone()), ty, aggregate }
+    }
+}
+
+/// The state of [`Distinct`]: a list of the values.
+fn distinct_state(name: &str, ty: DataType) -> Vec<FieldRef> {
+    vec![Arc::new(Field::new_list(format!("{name}[distinct]"), Field::new_list_field(ty, true), true))]
+}
+
+impl<T, A> Accumulator for Distinct<T, A>
+where
+    T: ArrowPrimitiveType + Debug,
+    A: Accumulator,
+{
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.seen.update_batch(values)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.seen.merge_batch(states)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let values = PrimitiveArray::<T>::from_iter_values(self.seen.values.iter().map(|value| value.0));
+        self.aggregate.update_batch(&[Arc::new(values.with_data_type(self.ty.clone()))])?;
+        self.aggregate.evaluate()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.seen.state()
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.seen.size()
     }
 }
 
@@ -202,21 +384,31 @@ impl AggregateUDFImpl for Total {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+        Ok(interval())
     }
 
-    fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Intervals { count: 0, sum: IntervalMonthDayNano::ZERO }))
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let total = Intervals { count: 0, sum: IntervalMonthDayNano::ZERO };
+        Ok(match args.is_distinct {
+            true => Box::new(Distinct::<IntervalMonthDayNanoType, _>::new(interval(), total)),
+            false => Box::new(total),
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let interval = DataType::Interval(IntervalUnit::MonthDayNano);
-        Ok(vec![Arc::new(Field::new(args.name, interval, true))])
+        if args.is_distinct {
+            return Ok(distinct_state(args.name, interval()));
+        }
+        Ok(vec![Arc::new(Field::new(args.name, interval(), true))])
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
+}
+
+fn interval() -> DataType {
+    DataType::Interval(IntervalUnit::MonthDayNano)
 }
 
 /// Months, days and nanoseconds are added apart.

@@ -1,5 +1,5 @@
-//! `min` and `max` of floating-point numbers: NaN is greater than every number, as in Postgres; `greatest` and `least` of
-//! values whose Arrow form does not sort as they do.
+//! `min` and `max` of floating-point numbers, where NaN is greater than every number, and of intervals, which are
+//! compared by their length; `greatest` and `least` of values whose Arrow form does not sort as they do.
 //!
 //! DataFusion's own take whatever follows a NaN, so that their answer depends on the order of the rows, and compare the
 //! texts of `jsonb` and the months of intervals before their days.
@@ -7,8 +7,9 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
+use arrow::array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
 use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -16,6 +17,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+use keyspan_model::value::interval_length;
 use keyspan_model::{ColumnType, Value};
 
 use super::json::tree;
@@ -72,8 +74,11 @@ struct Extreme {
 static LEAST: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(AggregateUDF::from(Extreme::new(false))));
 static GREATEST: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(AggregateUDF::from(Extreme::new(true))));
 
-/// `min` or `max` over `double` and `real`; `None` for other functions.
-pub fn of_floats(name: &str) -> Option<Arc<AggregateUDF>> {
+/// `min` or `max` over `double`, `real` and intervals; `None` for other functions and types.
+pub fn of_type(name: &str, ty: ColumnType) -> Option<Arc<AggregateUDF>> {
+    if !matches!(ty, ColumnType::Double | ColumnType::Real | ColumnType::Duration) {
+        return None;
+    }
     match name {
         "min" => Some(LEAST.clone()),
         "max" => Some(GREATEST.clone()),
@@ -81,25 +86,55 @@ pub fn of_floats(name: &str) -> Option<Arc<AggregateUDF>> {
     }
 }
 
+/// Whether a function is one of those.
+pub fn is_own(function: &AggregateUDF) -> bool {
+    function.inner().is::<Extreme>()
+}
+
+/// The order in which Postgres compares values of a type.
+trait Ranked: Copy {
+    /// Whether it is the greater one.
+    fn exceeds(self, other: Self) -> bool;
+}
+
+impl Ranked for f32 {
+    fn exceeds(self, other: f32) -> bool {
+        self > other || self.is_nan()
+    }
+}
+
+impl Ranked for f64 {
+    fn exceeds(self, other: f64) -> bool {
+        self > other || self.is_nan()
+    }
+}
+
+impl Ranked for IntervalMonthDayNano {
+    fn exceeds(self, other: IntervalMonthDayNano) -> bool {
+        let length = |own: IntervalMonthDayNano| interval_length(own.months, own.days, own.nanoseconds);
+        length(self) > length(other)
+    }
+}
+
 /// Whether the second takes the place of the first.
-fn precedes(greatest: bool, own: f64, other: f64) -> bool {
-    if greatest { other > own || other.is_nan() } else { other < own || own.is_nan() }
+fn precedes<T: Ranked>(greatest: bool, own: T, other: T) -> bool {
+    if greatest { other.exceeds(own) } else { own.exceeds(other) }
 }
 
 impl Extreme {
     fn new(greatest: bool) -> Extreme {
-        let types = vec![DataType::Float64, DataType::Float32];
+        let types = vec![DataType::Float64, DataType::Float32, DataType::Interval(IntervalUnit::MonthDayNano)];
         Extreme { greatest, signature: Signature::uniform(1, types, Volatility::Immutable) }
     }
 
     fn groups<T>(&self, ty: &DataType, first: T::Native) -> Box<dyn GroupsAccumulator>
     where
         T: ArrowPrimitiveType + Send,
-        T::Native: Into<f64>,
+        T::Native: Ranked,
     {
         let greatest = self.greatest;
         let join = move |own: &mut T::Native, other: T::Native| {
-            if precedes(greatest, (*own).into(), other.into()) {
+            if precedes(greatest, *own, other) {
                 *own = other;
             }
         };
@@ -137,6 +172,13 @@ impl AggregateUDFImpl for Extreme {
         // The first value of any kind takes its place.
         let first = if self.greatest { f64::NEG_INFINITY } else { f64::NAN };
         Ok(match args.return_field.data_type() {
+            ty @ DataType::Interval(_) => {
+                let first = match self.greatest {
+                    true => IntervalMonthDayNano::new(i32::MIN, i32::MIN, i64::MIN),
+                    false => IntervalMonthDayNano::new(i32::MAX, i32::MAX, i64::MAX),
+                };
+                self.groups::<IntervalMonthDayNanoType>(ty, first)
+            }
             DataType::Float32 => self.groups::<Float32Type>(&DataType::Float32, first as f32),
             _ => self.groups::<Float64Type>(&DataType::Float64, first),
         })
@@ -157,10 +199,10 @@ struct One {
 impl One {
     fn best<T: ArrowPrimitiveType>(&self, own: Option<T::Native>, array: &ArrayRef) -> Option<T::Native>
     where
-        T::Native: Into<f64>,
+        T::Native: Ranked,
     {
         let join = |own: Option<T::Native>, other: T::Native| match own {
-            Some(own) if !precedes(self.greatest, own.into(), other.into()) => Some(own),
+            Some(own) if !precedes(self.greatest, own, other) => Some(own),
             _ => Some(other),
         };
         array.as_primitive::<T>().iter().flatten().fold(own, join)
@@ -172,6 +214,9 @@ impl Accumulator for One {
         self.found = match self.found {
             ScalarValue::Float32(own) => ScalarValue::Float32(self.best::<Float32Type>(own, &values[0])),
             ScalarValue::Float64(own) => ScalarValue::Float64(self.best::<Float64Type>(own, &values[0])),
+            ScalarValue::IntervalMonthDayNano(own) => {
+                ScalarValue::IntervalMonthDayNano(self.best::<IntervalMonthDayNanoType>(own, &values[0]))
+            }
             ref other => return Err(DataFusionError::Internal(format!("an extreme of {}", other.data_type()))),
         };
         Ok(())

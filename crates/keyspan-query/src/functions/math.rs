@@ -120,14 +120,6 @@ fn doubles() -> Vec<Overload> {
         one("log", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log10", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log2", |_, values| logarithm(number(&values[0])?, f64::log2)),
-        Overload::new("log", &[Numeric, Numeric], C::Decimal { precision: 38, scale: 16 }, |call, values| {
-            let base = logarithm(number(&values[0])?, f64::ln)?;
-            match (logarithm(number(&values[1])?, f64::ln)?, base) {
-                (_, Value::Double(0.0)) => Err(division_by_zero()),
-                (Value::Double(value), Value::Double(base)) => exact(value / base, call.result),
-                (other, _) => Ok(other),
-            }
-        }),
         one("degrees", |_, values| Ok(Value::Double(number(&values[0])?.to_degrees()))),
         one("radians", |_, values| Ok(Value::Double(number(&values[0])?.to_radians()))),
         one("sin", |_, values| Ok(Value::Double(number(&values[0])?.sin()))),
@@ -146,44 +138,25 @@ fn doubles() -> Vec<Overload> {
     ]
 }
 
-/// Roots, powers of e and logarithms of numerics are numerics.
+/// Roots of numerics are numerics; so are their logarithms, see [`super::logarithm`].
 fn numerics() -> Vec<Overload> {
     let result = C::Decimal { precision: 38, scale: 16 };
-    let one = |name, code| Overload::new(name, &[Numeric], result, code);
-    vec![
-        one("sqrt", |call, values| match values[0] {
-            Value::Decimal(digits, _) if digits < 0 => {
-                Err(Error::new(ErrorKind::Power, "cannot take square root of a negative number"))
-            }
-            Value::Decimal(digits, scale) => {
-                let square = rescale_wide(digits, scale, 32).ok_or_else(|| out_of_range(call.result))?;
-                shown(root(square).and_then(i256::to_i128), 16, call.result)
-            }
-            _ => Ok(Value::Null),
-        }),
-        one("exp", |call, values| exact(number(&values[0])?.exp(), call.result)),
-        one("ln", |call, values| numeric(logarithm(number(&values[0])?, f64::ln)?, call.result)),
-        one("log", |call, values| numeric(logarithm(number(&values[0])?, f64::log10)?, call.result)),
-        one("log10", |call, values| numeric(logarithm(number(&values[0])?, f64::log10)?, call.result)),
-    ]
-}
-
-fn numeric(value: Value, ty: C) -> Result<Value> {
-    match value {
-        Value::Double(value) => exact(value, ty),
-        other => Ok(other),
-    }
+    vec![Overload::new("sqrt", &[Numeric], result, |call, values| match values[0] {
+        Value::Decimal(digits, _) if digits < 0 => {
+            Err(Error::new(ErrorKind::Power, "cannot take square root of a negative number"))
+        }
+        Value::Decimal(digits, scale) => {
+            let square = rescale_wide(digits, scale, 32).ok_or_else(|| out_of_range(call.result))?;
+            shown(root(square).and_then(i256::to_i128), 16, call.result)
+        }
+        _ => Ok(Value::Null),
+    })]
 }
 
 /// Digits of a greater scale, of which there may be more than a numeric holds.
 fn rescale_wide(digits: i128, from: i8, to: i8) -> Option<i256> {
     let up = i256::from_i128(10).checked_pow(u32::try_from(to.checked_sub(from)?).ok()?)?;
     i256::from_i128(digits).checked_mul(up)
-}
-
-/// All digits of a double as a numeric.
-fn exact(value: f64, ty: C) -> Result<Value> {
-    Value::parse(&format!("{value:.20}"), ty)
 }
 
 fn within_one(value: f64, function: fn(f64) -> f64) -> Result<Value> {

@@ -2,7 +2,7 @@
 //! same name.
 //!
 //! [`overload`] says how a function is declared: parameter types, result, and the code for one row. The tables of them,
-//! by subject, are `math`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`,
+//! by subject, are `math`, `logarithm`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`,
 //! `collection`, `masking`, `system`, `peers` and `identity`; `list` does the same for functions over lists.
 
 pub mod arithmetic;
@@ -24,6 +24,7 @@ mod identifier;
 mod identity;
 pub(crate) mod json;
 pub(crate) mod list;
+mod logarithm;
 mod masking;
 mod math;
 pub(crate) mod moving;
@@ -69,6 +70,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
     CATALOG.get_or_init(|| {
         let mut catalog: BTreeMap<&'static str, Vec<Overload>> = BTreeMap::new();
         let tables = [
+            logarithm::functions(),
             math::functions(),
             text::functions(),
             pattern::functions(),

@@ -14,6 +14,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
+use super::extreme;
 use crate::error::external;
 use crate::interrupt;
 
@@ -39,8 +40,9 @@ const SUBTRACT: [&str; 13] = [
 
 /// The aggregate over frames that move; `None` for one that can do so by itself.
 pub fn over_moving_frame(function: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
-    let own = !TAKE_BACK.contains(&function.name()) && !function.inner().is::<Refolded>();
-    own.then(|| Arc::new(AggregateUDF::from(Refolded { inner: function.clone() })))
+    let takes_back = TAKE_BACK.contains(&function.name()) && !extreme::is_own(function);
+    let refolded = !takes_back && !function.inner().is::<Refolded>();
+    refolded.then(|| Arc::new(AggregateUDF::from(Refolded { inner: function.clone() })))
 }
 
 /// An aggregate that is computed anew where it cannot take back.

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use chrono::{Datelike, Days, Months, NaiveDate};
 use datafusion::logical_expr::Expr;
+use keyspan_model::value::interval_length;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::math::number;
@@ -187,7 +188,7 @@ fn operators() -> Vec<Overload> {
     });
     add("interval_length", &[IV], C::VarInt, |_, v| {
         let (months, days, nanos) = parts(&v[0]);
-        Ok(Value::Decimal((i128::from(months) * 30 + i128::from(days)) * i128::from(DAY) * 1000 + i128::from(nanos), 0))
+        Ok(Value::Decimal(interval_length(months, days, nanos), 0))
     });
     for of in [&[TS, TS, TS, TS] as &'static [Parameter], &[TZ, TZ, TZ, TZ], &[TM, TM, TM, TM]] {
         all.push(Overload::new("overlaps", of, C::Boolean, |_, v| Ok(overlaps(v))).with_nulls());

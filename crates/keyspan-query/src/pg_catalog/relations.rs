@@ -59,7 +59,7 @@ fn classes(source: &Source) -> Vec<Row> {
             .with("relowner", OWNER)
             .with("relkind", kind)
             .with("relnatts", columns)
-            .with("relpersistence", "p")
+            .with("relpersistence", if is_temporary(schema) { "t" } else { "p" })
             .with("relreplident", if kind == "r" { "d" } else { "n" })
             .with("reltuples", -1_i64)
             .flags(&["relispopulated"])
@@ -75,7 +75,6 @@ fn classes(source: &Source) -> Vec<Row> {
                 .with("reltype", row_type_oid(table.id))
                 .with("relam", TABLE_METHOD)
                 .with("relfilenode", table_oid(table.id))
-                .with("relpersistence", if is_temporary(&table.keyspace) { "t" } else { "p" })
                 .with("relhasindex", has_key(table) || !table.indexes.is_empty())
                 .with("relchecks", table.checks.len())
                 // In PostgreSQL triggers enforce foreign keys; programs look here before they ask for those.

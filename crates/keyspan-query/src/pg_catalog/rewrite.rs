@@ -299,7 +299,19 @@ fn function(mut function: ast::Function) -> Expr {
             ] => subscripts(list, dimension),
             _ => Expr::Function(function),
         },
+        // Tables have no partitions of PostgreSQL's kind.
+        ("pg_partition_ancestors", _) => call("unnest", vec![no_oids()]),
         _ => Expr::Function(function),
+    }
+}
+
+fn no_oids() -> Expr {
+    Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(text("{}")),
+        data_type: DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(DataType::BigInt(None)), None)),
+        array: false,
+        format: None,
     }
 }
 

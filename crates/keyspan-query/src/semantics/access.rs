@@ -80,7 +80,7 @@ fn part_of_json(expr: Expr, ty: ColumnType, access: GetFieldAccess, schema: &DFS
         GetFieldAccess::NamedStructField { name } => ("json_field", Expr::Literal(name, None), ColumnType::Text),
         GetFieldAccess::ListIndex { key } => match type_of(&key, schema)? {
             Ty::Known(ColumnType::Text) | Ty::Unknown => ("json_field", *key, ColumnType::Text),
-            _ => ("json_element_at", *key, ColumnType::Int),
+            _ => ("json_subscript", *key, ColumnType::Int),
         },
         GetFieldAccess::ListRange { .. } => {
             return fail(Error::new(ErrorKind::DatatypeMismatch, "jsonb subscript does not support slices"));

@@ -389,8 +389,8 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         function.func = exact;
         return Ok(Expr::AggregateFunction(function));
     }
-    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types.as_slice()
-        && let Some(extreme) = functions::extreme::of_floats(&name)
+    if let [Ty::Known(ty)] = types.as_slice()
+        && let Some(extreme) = functions::extreme::of_type(&name, *ty)
     {
         function.func = extreme;
     }
@@ -446,6 +446,11 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
         function.params.args = vec![argument(arg.clone(), *ty, wanted)?];
         function.fun = WindowFunctionDefinition::AggregateUDF(exact);
         return Ok(Expr::WindowFunction(Box::new(function)));
+    }
+    if let [Ty::Known(ty @ ColumnType::Duration)] = types.as_slice()
+        && let Some(extreme) = functions::extreme::of_type(&name, *ty)
+    {
+        function.fun = WindowFunctionDefinition::AggregateUDF(extreme);
     }
     function.params.args = arguments(&name, args, &types)?;
     if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types_of(&function.params.args, schema)?.as_slice()
@@ -549,10 +554,12 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
             None => missing(name, types),
         },
         "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "corr"
-        | "covar_pop" | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => match number {
-            Some(_) => all(pairs, ColumnType::Double),
-            None => missing(name, types),
-        },
+        | "covar_pop" | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => {
+            match (number, first) {
+                (Some(_), _) | (None, Some(Ty::Unknown)) => all(pairs, ColumnType::Double),
+                _ => missing(name, types),
+            }
+        }
         "string_agg" => match types {
             [Ty::Known(ColumnType::Text | ColumnType::Ascii) | Ty::Unknown, _] => {
                 Ok(pairs.map(|(arg, _)| bare(arg)).collect())

@@ -277,22 +277,24 @@ fn case_expr(case: Case, schema: &DFSchema) -> Result<Expr> {
     Ok(if ty == Some(ColumnType::Boolean) { guarded(case) } else { retyped(Expr::Case(case), ty) })
 }
 
-/// A boolean CASE. The optimizer makes AND and OR of one, which compute all that is in them: where a branch may fail, it is
-/// one of numbers.
+/// A boolean CASE. The optimizer makes AND and OR of one, which compute all that is in them: where a branch, or a condition
+/// after the first, may fail, it is one of numbers.
 fn guarded(mut case: Case) -> Expr {
     let may_fail = |branch: &Expr| {
         branch.exists(|part| Ok(matches!(part, Expr::ScalarFunction(_) | Expr::Cast(_)))).unwrap_or(true)
     };
-    let mut branches: Vec<&mut Box<Expr>> = case.when_then_expr.iter_mut().map(|(_, then)| then).collect();
-    branches.extend(case.else_expr.iter_mut());
-    if !branches.iter().any(|branch| may_fail(branch)) {
+    // The first condition is computed for every row.
+    let conditions = case.when_then_expr.iter().skip(1).map(|(when, _)| when);
+    let values = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    if !conditions.chain(values).any(|branch| may_fail(branch)) {
         return Expr::Case(case);
     }
-    for branch in branches {
+    for branch in case.when_then_expr.iter_mut().map(|(_, then)| then).chain(&mut case.else_expr) {
         let value = std::mem::take(branch.as_mut());
         **branch = Expr::Cast(Cast::new(Box::new(value), DataType::Int32));
     }
-    Expr::Case(case).eq(datafusion::logical_expr::lit(1_i32))
+    // Compared with 1, a CASE of constants would be made boolean again.
+    Expr::Cast(Cast::new(Box::new(Expr::Case(case)), DataType::Boolean))
 }
 
 /// The type of expressions that are all of one; none if no type of ours is it.

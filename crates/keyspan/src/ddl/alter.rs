@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
             let table = names::table(&catalog, &path, &statement.name)?;
             check_unwritten(context, &table, &statement.actions)?;
             for action in &statement.actions {
-                foreign_key::check(context, &statement.name, foreign_keys_of(action))?;
+                foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
             }
             for action in &statement.actions {
                 check_rows(context, &table, action).await?;
@@ -104,22 +104,28 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
 }
 
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
-    let skipped = change(context, |catalog| {
+    let done = change(context, |catalog| {
         let table = names::table(catalog, path, &statement.name)?;
         let mut next = (*table).clone();
-        let mut skipped = Vec::new();
+        let (mut skipped, mut keys) = (Vec::new(), Vec::new());
         for action in &statement.actions {
-            skipped.extend(apply(catalog, path, &mut next, action)?);
+            match apply(catalog, path, &mut next, action)? {
+                Some(what) => skipped.push(what),
+                None => keys.extend(foreign_keys_of(action)),
+            }
         }
         check_counters(&next)?;
         user_type::settle(catalog, &mut next)?;
+        comment::settle(&mut next);
         if next != *table {
             next.version += 1;
             catalog.tables.insert(next.id, Arc::new(next));
         }
-        Ok(skipped)
+        Ok((skipped, keys))
     });
-    for (exists, what, name) in skipped.await? {
+    let (skipped, keys) = done.await?;
+    foreign_key::notify(context, keys);
+    for (exists, what, name) in skipped {
         match exists {
             true => skipping(context, what, &name),
             false => context.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
@@ -194,17 +200,12 @@ fn apply(catalog: &mut Catalog, path: &[String], table: &mut TableDef, action: &
             table.checks = validate::name_checks(table, std::slice::from_ref(definition))?;
             Ok(None)
         }
-        AlterAction::DropConstraint { if_exists, name } => {
-            if let Some(index) = table.indexes.iter().find(|index| index.name == *name) {
-                foreign_key::check_columns(catalog, table, &index.columns, &format!("drop constraint {name}"))?;
-            }
+        AlterAction::DropConstraint { if_exists, name, cascade } => {
             let before = table.checks.len();
             table.checks.retain(|check| check.name != *name);
             let dropped = table.checks.len() < before || unique::drop_constraint(table, name);
             let dropped = dropped || foreign_key::drop_constraint(table, name);
-            if dropped {
-                table.options.remove(&comment::of_constraint(name));
-            }
+            foreign_key::settle(catalog, table, &format!("drop constraint {name} on table {}", table.name), *cascade)?;
             match (dropped, if_exists) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some((false, "constraint", name.clone()))),
@@ -272,13 +273,13 @@ fn drop_column(
     }
     depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
     let gone = table.expect_column(name)?.id;
-    foreign_key::check_columns(catalog, table, &[gone], &format!("drop column {name} of table {}", table.name))?;
     table.foreign_keys.retain(|key| !key.columns.contains(&gone));
     table.columns.retain(|column| column.name != name);
     table.indexes.retain(|index| !index.columns.contains(&gone));
     statics::follow(catalog, table)?;
     table.checks.retain(|check| !mentions(check, name));
     table.options.remove(&format!("comment.{name}"));
+    foreign_key::settle(catalog, table, &format!("drop column {name} of table {}", table.name), cascade)?;
     Ok(None)
 }
 
@@ -314,9 +315,7 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     depend::check_no_views(catalog, table.id, &format!("rename table {}", table.name))?;
     let keyspace = keyspace.unwrap_or(&table.keyspace).to_string();
     let name = name.unwrap_or(&table.name).to_string();
-    if keyspace != table.keyspace && (is_temporary(&keyspace) || is_temporary(&table.keyspace)) {
-        return Err(Error::not_supported("cannot move objects into or out of temporary schemas"));
-    }
+    check_moves(&table.keyspace, &keyspace)?;
     names::expect_keyspace(catalog, &keyspace)?;
     let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
     check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
@@ -325,9 +324,19 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     {
         return Err(super::exists(&index.name));
     }
+    let key = table.key_name();
     (table.keyspace, table.name) = (keyspace, name);
+    comment::rename_constraint(table, &key, &table.key_name());
     sequence::follow(catalog, table)?;
     Ok(None)
+}
+
+/// 0A000 for a move into a session's keyspace, or out of it.
+fn check_moves(from: &str, to: &str) -> Result<()> {
+    match from != to && (is_temporary(from) || is_temporary(to)) {
+        true => Err(Error::not_supported("cannot move objects into or out of temporary schemas")),
+        false => Ok(()),
+    }
 }
 
 fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skipped> {
@@ -413,6 +422,7 @@ async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &
                 }
             };
             depend::check_no_views(catalog, view.id, &format!("rename view {}", view.name))?;
+            check_moves(&next.keyspace, &keyspace)?;
             names::expect_keyspace(catalog, &keyspace)?;
             let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
             check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;

@@ -10,9 +10,11 @@ use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 
-/// The option that holds the comment of a constraint.
-pub(super) fn of_constraint(name: &str) -> String {
-    format!("comment on constraint.{name}")
+/// The options that hold the comments of constraints begin so.
+const OF_CONSTRAINT: &str = "comment on constraint.";
+
+fn of_constraint(name: &str) -> String {
+    format!("{OF_CONSTRAINT}{name}")
 }
 
 /// `COMMENT ON TABLE | COLUMN | CONSTRAINT … IS …`.
@@ -45,12 +47,26 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Comment) -> Res
 }
 
 fn expect_constraint(table: &TableDef, name: &str) -> Result<()> {
-    let is_key = table.has_key() && table.key_name() == name;
-    let is_unique = table.indexes.iter().any(|index| index.name == name && index.is_constraint());
-    let is_check = table.checks.iter().any(|check| check.name == name);
-    if is_key || is_unique || is_check || table.foreign_keys.iter().any(|key| key.name == name) {
+    if table.has_constraint(name) {
         return Ok(());
     }
     let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
     Err(Error::new(ErrorKind::UndefinedObject, message))
+}
+
+/// Drops the comments on constraints that are gone.
+pub(super) fn settle(table: &mut TableDef) {
+    let constraint = |option: &String| option.strip_prefix(OF_CONSTRAINT).map(str::to_owned);
+    let gone = |option: &&String| constraint(option).is_some_and(|name| !table.has_constraint(&name));
+    let gone: Vec<String> = table.options.keys().filter(gone).cloned().collect();
+    for option in gone {
+        table.options.remove(&option);
+    }
+}
+
+/// A constraint has another name.
+pub(super) fn rename_constraint(table: &mut TableDef, from: &str, to: &str) {
+    if let Some(comment) = table.options.remove(&of_constraint(from)) {
+        table.options.insert(of_constraint(to), comment);
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn run(
 ) -> Result<Outcome> {
     let path = context.settings.search_path();
     let catalog = context.catalog();
-    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit)?;
+    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit.is_some())?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
         skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE AS")));
@@ -60,7 +60,7 @@ async fn fill(
     for _ in 0..TRIES_MAX {
         let before = context.catalog();
         let mut next = (*before).clone();
-        temporary::expect_keyspace(&mut next, &shape.keyspace, statement.on_commit)?;
+        temporary::expect_keyspace(&mut next, &shape.keyspace)?;
         check_free(&next, &shape.keyspace, &statement.name)?;
         let mut table = shape.build(&mut next)?;
         user_type::settle(&next, &mut table)?;
@@ -74,7 +74,7 @@ async fn fill(
         if context.transaction.is_none() {
             batch.forget(&next.emptied_at_commit(&shape.keyspace));
         }
-        let check = temporary::check(statement.on_commit);
+        let check = temporary::check(statement.on_commit.is_some());
         if temporary::goes_at_once(context, statement.on_commit)
             || install(context, &before, next, Some(batch), check).await?
         {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableDef, TableId, TypeId};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId, TypeId};
 
 use super::{Check, change, change_with, depend, family, foreign_key, index, missing, sequence, unique, user_type};
 use crate::context::ClientContext;
@@ -24,8 +24,11 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
     };
     let missed = change(context, |catalog| {
         let mut missed = Vec::new();
+        // What is dropped by the same statement is not in the way.
+        let found = statement.names.iter().filter_map(|name| names::find(catalog, &path, name));
+        let together: Vec<TableId> = found.map(|found| found.id()).collect();
         for name in &statement.names {
-            if !drop_one(catalog, &path, statement, name)? {
+            if !drop_one(catalog, &path, statement, name, &together)? {
                 missed.push(name.clone());
             }
         }
@@ -39,11 +42,17 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
 }
 
 /// Whether there was something to drop.
-fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &ObjectName) -> Result<bool> {
+fn drop_one(
+    catalog: &mut Catalog,
+    path: &[String],
+    statement: &Drop,
+    name: &ObjectName,
+    together: &[TableId],
+) -> Result<bool> {
     match statement.kind {
         DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
         DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
-        DropKind::Index if index::drop_one(catalog, path, name)? => Ok(true),
+        DropKind::Index if index::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
         DropKind::Type => user_type::drop_one(catalog, path, statement, name),
         DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
         DropKind::Index => {
@@ -54,11 +63,19 @@ fn drop_one(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &Obj
             let message = format!("sequence \"{}\" does not exist", names::display(name));
             Err(Error::new(ErrorKind::UndefinedTable, message))
         }
-        DropKind::Table | DropKind::View | DropKind::MaterializedView => drop_relation(catalog, path, statement, name),
+        DropKind::Table | DropKind::View | DropKind::MaterializedView => {
+            drop_relation(catalog, path, statement, name, together)
+        }
     }
 }
 
-fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name: &ObjectName) -> Result<bool> {
+fn drop_relation(
+    catalog: &mut Catalog,
+    path: &[String],
+    statement: &Drop,
+    name: &ObjectName,
+    together: &[TableId],
+) -> Result<bool> {
     let found = match names::find(catalog, path, name) {
         Some(found) => found,
         None if statement.if_exists => return Ok(false),
@@ -80,18 +97,11 @@ fn drop_relation(catalog: &mut Catalog, path: &[String], statement: &Drop, name:
             catalog.views.remove(&view.id);
         }
     } else {
-        // Views that are dropped by the same statement are not in the way.
-        let others = depend::views_of(catalog, id);
-        let named = |view: &str| statement.names.iter().any(|name| name.name == view);
-        if others.iter().any(|view| statement.kind == DropKind::Table || !named(&view.name)) {
+        if depend::views_of(catalog, id).iter().any(|view| !together.contains(&view.id)) {
             let what = kind_text(statement.kind);
             depend::check_no_views(catalog, id, &format!("drop {what} {}", names::display(name)))?;
         }
-    }
-    if !statement.cascade {
-        // Those that are dropped by the same statement are not in the way.
-        let named = |table: &TableDef| statement.names.iter().any(|name| name.name == table.name);
-        foreign_key::check_unreferenced(catalog, id, named)?;
+        foreign_key::check_unreferenced(catalog, id, together)?;
     }
     remove(catalog, id);
     Ok(true)

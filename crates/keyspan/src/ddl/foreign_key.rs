@@ -8,27 +8,56 @@ use std::sync::Arc;
 use keyspan_cql::{ForeignKeyDefinition, ObjectName};
 use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, ForeignKeyDef, Result, Right, TableDef, TableId};
+use keyspan_query::types::common_type;
 
+use super::comment;
+use super::table::is_taken;
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::Notice;
 
-/// 0A000 for those that are to be enforced, 42501 for those to tables that the session may not read.
-pub(super) fn check(context: &mut ClientContext, own: &ObjectName, all: &[ForeignKeyDefinition]) -> Result<()> {
+/// 0A000 for those that are to be enforced, 42501 for those to tables that the session may not read. The table that has
+/// them is said by its keyspace and name.
+pub(super) fn check(context: &ClientContext, own: (&str, &str), all: &[ForeignKeyDefinition]) -> Result<()> {
     let unenforced = context.settings.ignores_foreign_keys();
     if let Some(key) = all.iter().find(|key| !key.not_enforced && !unenforced) {
         return Err(keyspan_cql::foreign_key::refused().at(key.position));
     }
     let (catalog, path) = (context.catalog(), context.settings.search_path());
-    for key in all.iter().filter(|key| key.table.name != own.name) {
-        let target = names::table(&catalog, &path, &key.table)?;
-        context.require(&target, Right::Select, &[])?;
+    for key in all {
+        if let Some(target) = other_table(&catalog, &path, own, &key.table)? {
+            context.require(&target, Right::Select, &[])?;
+        }
     }
-    for key in all.iter().filter(|key| !key.not_enforced) {
+    Ok(())
+}
+
+/// Says of those that are kept now, and that were not written NOT ENFORCED, that nothing enforces them.
+pub(super) fn notify<'a>(context: &mut ClientContext, kept: impl IntoIterator<Item = &'a ForeignKeyDefinition>) {
+    for key in kept.into_iter().filter(|key| !key.not_enforced) {
         let message = format!("the foreign key to \"{}\" is not enforced", key.table.name);
         context.notice(Notice::plain(message));
     }
-    Ok(())
+}
+
+/// The table that a foreign key names, as the search path finds it; none for the table that has it, which may be about to
+/// be made.
+fn other_table(
+    catalog: &Catalog,
+    path: &[String],
+    own: (&str, &str),
+    name: &ObjectName,
+) -> Result<Option<Arc<TableDef>>> {
+    let (keyspace, table) = own;
+    let is_own = name.name == table
+        && match &name.keyspace {
+            Some(named) => named == keyspace,
+            None => {
+                let holds = |each: &String| each == keyspace || is_taken(catalog, each, table);
+                path.iter().find(|each| holds(each)).is_some_and(|first| first == keyspace)
+            }
+        };
+    if is_own { Ok(None) } else { names::table(catalog, path, name).map(Some) }
 }
 
 /// Gives a table these foreign keys.
@@ -59,9 +88,11 @@ fn new_key(
         names => self::columns(&target, names)?,
     };
     check_key(&target, definition, &columns, &references)?;
+    let name = free_name(table, definition)?;
+    check_types(table, &target, &name, columns.iter().zip(&references))?;
     Ok(ForeignKeyDef {
         id: catalog.new_table_id(),
-        name: free_name(table, definition)?,
+        name,
         columns,
         table: target.id,
         references,
@@ -71,11 +102,9 @@ fn new_key(
 
 /// The table that is referred to, which may be the one that refers.
 fn target(catalog: &Catalog, path: &[String], table: &TableDef, name: &ObjectName) -> Result<Arc<TableDef>> {
-    let is_own = name.name == table.name && name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == table.keyspace);
-    if is_own {
+    let Some(target) = other_table(catalog, path, (&table.keyspace, &table.name), name)? else {
         return Ok(Arc::new(table.clone()));
-    }
-    let target = names::table(catalog, path, name)?;
+    };
     let (kind, other) = match (is_temporary(&table.keyspace), is_temporary(&target.keyspace)) {
         (true, false) => ("temporary", "temporary"),
         (false, true) => ("permanent", "permanent"),
@@ -120,12 +149,31 @@ fn check_key(
     Ok(())
 }
 
+/// 42804 for columns that cannot be compared.
+fn check_types<'a>(
+    table: &TableDef,
+    target: &TableDef,
+    name: &str,
+    pairs: impl Iterator<Item = (&'a ColumnId, &'a ColumnId)>,
+) -> Result<()> {
+    for (column, reference) in pairs {
+        let (Some(a), Some(b)) = (table.column_by_id(*column), target.column_by_id(*reference)) else { continue };
+        if common_type(a.ty, b.ty).is_none() {
+            let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+            let (a_type, b_type) = (a.ty.postgres_name(), b.ty.postgres_name());
+            let detail = format!(
+                "Key columns \"{}\" and \"{}\" are of incompatible types: {a_type} and {b_type}.",
+                a.name, b.name
+            );
+            return Err(Error::new(ErrorKind::DatatypeMismatch, message).with_detail(detail));
+        }
+    }
+    Ok(())
+}
+
 /// `table_columns_fkey` where no name is given.
 fn free_name(table: &TableDef, definition: &ForeignKeyDefinition) -> Result<String> {
-    let taken = |name: &str| {
-        let own = table.foreign_keys.iter().any(|key| key.name == name);
-        own || table.checks.iter().any(|check| check.name == name) || table.indexes.iter().any(|own| own.name == name)
-    };
+    let taken = |name: &str| table.has_constraint(name) || table.indexes.iter().any(|own| own.name == name);
     match &definition.name {
         Some(name) if taken(name) => {
             let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
@@ -147,41 +195,61 @@ pub(super) fn drop_constraint(table: &mut TableDef, name: &str) -> bool {
     table.foreign_keys.len() < before
 }
 
-/// 2BP01 if another table, and none that `also` names, refers to a table that is to be dropped.
-pub(super) fn check_unreferenced(catalog: &Catalog, id: TableId, also: impl Fn(&TableDef) -> bool) -> Result<()> {
+/// 2BP01 if another table that is not dropped with it refers to a table that is to be dropped.
+pub(super) fn check_unreferenced(catalog: &Catalog, id: TableId, dropped: &[TableId]) -> Result<()> {
     let Some(target) = catalog.tables.get(&id) else { return Ok(()) };
-    let referring = catalog.references_to(id).find(|(table, _)| table.id != id && !also(table));
+    let referring = catalog.references_to(id).find(|(table, _)| table.id != id && !dropped.contains(&table.id));
     match referring {
         None => Ok(()),
         Some((table, key)) => Err(depends(&format!("drop table {}", target.name), table, key)),
     }
 }
 
-/// 2BP01 if a foreign key refers to a column, or to the columns of a constraint, that is to be dropped.
-pub(super) fn check_columns(catalog: &Catalog, table: &TableDef, columns: &[ColumnId], what: &str) -> Result<()> {
-    let refers = |key: &ForeignKeyDef| key.references.iter().any(|column| columns.contains(column));
-    match catalog.references_to(table.id).find(|(_, key)| refers(key)) {
-        None => Ok(()),
-        Some((other, key)) => Err(depends(what, other, key)),
+/// What foreign keys say of a table that has lost a key or a column: those to columns that are no key any more go with
+/// `cascade`, and are else in the way.
+///
+/// # Errors
+/// 2BP01, which names `what` cannot be done.
+pub(super) fn settle(catalog: &mut Catalog, table: &mut TableDef, what: &str, cascade: bool) -> Result<()> {
+    let (id, now) = (table.id, table.clone());
+    let broken = |key: &ForeignKeyDef| key.table == id && now.key_on(&key.references).is_none();
+    let others = catalog.references_to(id).filter(|(other, key)| other.id != id && broken(key));
+    let others: Vec<(TableId, &TableDef, &ForeignKeyDef)> = others.map(|(other, key)| (other.id, other, key)).collect();
+    let own = now.foreign_keys.iter().find(|key| broken(key)).map(|key| (&now, key));
+    let first = own.or(others.first().map(|(_, other, key)| (*other, *key)));
+    let Some((referring, key)) = first else { return Ok(()) };
+    if !cascade {
+        return Err(depends(what, referring, key));
     }
+    let others: Vec<TableId> = others.into_iter().map(|(id, ..)| id).collect();
+    table.foreign_keys.retain(|key| !broken(key));
+    for other in others {
+        drop_keys(catalog, other, broken);
+    }
+    Ok(())
 }
 
 fn depends(what: &str, table: &TableDef, key: &ForeignKeyDef) -> Error {
     let message = format!("cannot {what} because other objects depend on it");
     Error::new(ErrorKind::DependentObjects, message)
         .with_detail(format!("constraint {} on table {} depends on it", key.name, table.name))
-        .with_hint("Drop the constraint first, or use DROP TABLE … CASCADE.")
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
 /// Drops the foreign keys that refer to a table that is gone.
 pub(super) fn forget(catalog: &mut Catalog, gone: TableId) {
     let referring: Vec<TableId> = catalog.references_to(gone).map(|(table, _)| table.id).collect();
     for id in referring {
-        if let Some(table) = catalog.tables.get(&id) {
-            let mut table = (**table).clone();
-            table.foreign_keys.retain(|key| key.table != gone);
-            table.version += 1;
-            catalog.tables.insert(id, Arc::new(table));
-        }
+        drop_keys(catalog, id, |key| key.table == gone);
+    }
+}
+
+fn drop_keys(catalog: &mut Catalog, id: TableId, is_gone: impl Fn(&ForeignKeyDef) -> bool) {
+    if let Some(table) = catalog.tables.get(&id) {
+        let mut table = (**table).clone();
+        table.foreign_keys.retain(|key| !is_gone(key));
+        comment::settle(&mut table);
+        table.version += 1;
+        catalog.tables.insert(id, Arc::new(table));
     }
 }

@@ -14,7 +14,7 @@ use keyspan_model::{
 };
 
 use super::table::is_taken;
-use super::{change, check_free, skipping, unique, vector};
+use super::{change, check_free, comment, foreign_key, skipping, unique, vector};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -201,7 +201,7 @@ fn tell_of_key(context: &mut ClientContext, table: &TableDef, columns: &[ColumnI
 }
 
 /// Whether there was an index of this name to drop.
-pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName) -> Result<bool> {
+pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName, cascade: bool) -> Result<bool> {
     let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
     let found = keyspaces.iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
     let Some((table, index)) = found else {
@@ -216,6 +216,8 @@ pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName
     unique::check_no_constraint(table, index)?;
     let (id, mut next) = (index.id, (**table).clone());
     next.indexes.retain(|index| index.id != id);
+    foreign_key::settle(catalog, &mut next, &format!("drop index {}", name.name), cascade)?;
+    comment::settle(&mut next);
     next.version += 1;
     catalog.tables.insert(next.id, Arc::new(next));
     Ok(true)

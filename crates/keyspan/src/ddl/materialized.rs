@@ -11,7 +11,7 @@ use keyspan_query::rollup::Definition;
 
 use super::create_as::typed_columns;
 use super::table::{NewColumn, NewTable, is_taken};
-use super::{change, check_free, skipping, view};
+use super::{change, check_free, skipping, temporary, view};
 use crate::context::ClientContext;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
@@ -32,6 +32,10 @@ pub(crate) async fn create(
         return Ok(Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW")));
     }
     check_free(&catalog, &keyspace, &statement.name)?;
+    if temporary::is_read(&catalog, &path, &statement.query.query) {
+        let message = "a materialized view of a temporary table or view is not supported";
+        return Err(Error::not_supported(message).with_hint("Write CREATE TEMP VIEW, or CREATE TEMP TABLE … AS."));
+    }
     let planned = view::plan_checked(context, statement).await?;
     let snapshot = context.snapshot()?;
     let query_context = context.query_context(snapshot, &[]);

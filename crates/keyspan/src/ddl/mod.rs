@@ -7,7 +7,6 @@
 pub(crate) mod alter;
 pub(crate) mod comment;
 pub(crate) mod create_as;
-pub(crate) mod depend;
 pub(crate) mod drop;
 mod family;
 mod foreign_key;
@@ -34,7 +33,7 @@ use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
 
 use crate::context::ClientContext;
 use crate::database::count;
-use crate::names;
+use crate::{depend, names};
 
 /// How often a change is tried when other sessions keep changing the catalog.
 const TRIES_MAX: usize = 100;

@@ -25,7 +25,7 @@ const COLUMNS_MAX: usize = 1_600;
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable) -> Result<Outcome> {
     let path = context.settings.search_path();
     let catalog = context.catalog();
-    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit)?;
+    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit.is_some())?;
     if statement.if_not_exists && is_taken(&catalog, &keyspace, &statement.name.name) {
         skipping(context, "relation", &statement.name.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
@@ -37,7 +37,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     if !statement.uniques.is_empty() {
         unique::check_caps(context)?;
     }
-    foreign_key::check(context, &statement.name, &statement.foreign_keys)?;
+    foreign_key::check(context, (&keyspace, &statement.name.name), &statement.foreign_keys)?;
     let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
@@ -57,11 +57,11 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     if temporary::goes_at_once(context, statement.on_commit) {
         return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
     }
-    let created = change_with(context, temporary::check(statement.on_commit), |catalog| {
+    let created = change_with(context, temporary::check(statement.on_commit.is_some()), |catalog| {
         if statement.if_not_exists && is_taken(catalog, &shape.keyspace, &shape.name) {
             return Ok(false);
         }
-        temporary::expect_keyspace(catalog, &shape.keyspace, statement.on_commit)?;
+        temporary::expect_keyspace(catalog, &shape.keyspace)?;
         check_free(catalog, &shape.keyspace, &statement.name)?;
         let mut table = TableDef { checks: checks.clone(), ..shape.build(catalog)? };
         user_type::settle(catalog, &mut table)?;
@@ -76,6 +76,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         skipping(context, "relation", &shape.name);
         return Ok(Outcome::done(Tag::plain("CREATE TABLE")));
     }
+    foreign_key::notify(context, &statement.foreign_keys);
     statement.columns.iter().filter_map(scale_notice).for_each(|notice| context.notice(notice));
     if statement.on_commit.is_none() {
         // Temporary tables are gone before their keys hurt.

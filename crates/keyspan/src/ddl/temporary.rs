@@ -1,4 +1,4 @@
-//! Temporary tables: where they are made, and DISCARD TEMP.
+//! Temporary tables and views: where they are made, and DISCARD TEMP.
 
 use keyspan_cql::{ObjectName, OnCommit};
 use keyspan_model::schema::temporary;
@@ -8,15 +8,15 @@ use super::{Check, change_with, depend};
 use crate::context::ClientContext;
 use crate::names;
 
-/// The keyspace in which a table is made, which is the session's own if it is temporary.
+/// The keyspace in which a table or view is made, which is the session's own if it is temporary.
 pub(super) fn keyspace_for(
     context: &mut ClientContext,
     catalog: &Catalog,
     path: &[String],
     name: &ObjectName,
-    on_commit: Option<OnCommit>,
+    temporary: bool,
 ) -> Result<String> {
-    if on_commit.is_none() {
+    if !temporary {
         return names::keyspace_for(catalog, path, name);
     }
     let own = context.begin_temporary();
@@ -30,14 +30,14 @@ pub(super) fn keyspace_for(
     }
 }
 
-/// How the making of a table is checked: who may connect may have temporary ones.
-pub(super) fn check(on_commit: Option<OnCommit>) -> Check {
-    if on_commit.is_some() { Check::Done } else { Check::ByDifference }
+/// How the making of a table or view is checked: who may connect may have temporary ones.
+pub(super) fn check(temporary: bool) -> Check {
+    if temporary { Check::Done } else { Check::ByDifference }
 }
 
-/// Makes sure that there is the keyspace of a new table: 3F000, but for a temporary one.
-pub(super) fn expect_keyspace(catalog: &mut Catalog, keyspace: &str, on_commit: Option<OnCommit>) -> Result<()> {
-    if on_commit.is_some() && !catalog.keyspaces.contains_key(keyspace) {
+/// Makes sure that there is the keyspace of a new table or view: 3F000, but for a temporary one.
+pub(super) fn expect_keyspace(catalog: &mut Catalog, keyspace: &str) -> Result<()> {
+    if temporary::is_temporary(keyspace) && !catalog.keyspaces.contains_key(keyspace) {
         let new = KeyspaceDef { name: keyspace.to_string(), options: Default::default() };
         catalog.keyspaces.insert(keyspace.to_string(), new);
     }
@@ -59,21 +59,15 @@ pub(super) fn note(table: &mut TableDef, on_commit: Option<OnCommit>) {
     table.options.insert(temporary::ON_COMMIT.into(), does.into());
 }
 
-/// 0A000 for a view over a temporary table, which it would outlive.
-pub(super) fn check_not_read(context: &ClientContext, query: &keyspan_cql::ast::Query) -> Result<()> {
-    let catalog = context.catalog();
-    let reads = depend::query_reads(&catalog, &context.settings.search_path(), query);
-    let tables = reads.iter().filter_map(|id| catalog.tables.get(id));
-    match tables.into_iter().find(|table| temporary::is_temporary(&table.keyspace)) {
-        Some(table) => {
-            let message = format!("a view over the temporary table \"{}\" is not supported", table.name);
-            Err(Error::not_supported(message).with_hint("Write CREATE TEMP TABLE … AS."))
-        }
-        None => Ok(()),
-    }
+/// Whether a query reads a temporary table or view: then a view of it is temporary, too.
+pub(super) fn is_read(catalog: &Catalog, path: &[String], query: &keyspan_cql::ast::Query) -> bool {
+    let reads = depend::query_reads(catalog, path, query);
+    let tables = reads.iter().filter_map(|id| catalog.tables.get(id)).map(|table| &table.keyspace);
+    let views = reads.iter().filter_map(|id| catalog.views.get(id)).map(|view| &view.keyspace);
+    tables.chain(views).any(|keyspace| temporary::is_temporary(keyspace))
 }
 
-/// `DISCARD TEMP`: drops the session's temporary tables.
+/// `DISCARD TEMP`: drops the session's temporary tables and views.
 pub(crate) async fn discard(context: &mut ClientContext) -> Result<()> {
     let Some(own) = context.settings.temporary().map(str::to_string) else { return Ok(()) };
     change_with(context, Check::Done, |catalog| {

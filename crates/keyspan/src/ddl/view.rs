@@ -7,20 +7,21 @@ use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
-use super::{change, check_free, depend, exists, materialized, skipping, table, temporary};
+use super::{change_with, check_free, depend, exists, materialized, skipping, table, temporary};
 use crate::context::ClientContext;
-use crate::names;
-use crate::outcome::{Outcome, Tag};
+use crate::outcome::{Notice, Outcome, Tag};
 use crate::query;
 
-/// `CREATE [OR REPLACE] VIEW`, `CREATE MATERIALIZED VIEW`.
+/// `CREATE [OR REPLACE] [TEMP] VIEW`, `CREATE MATERIALIZED VIEW`. A view over something temporary is temporary, too.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) -> Result<Outcome> {
     if let Some(materialized) = &statement.materialized {
         return materialized::create(context, statement, materialized).await;
     }
     let path = context.settings.search_path();
     let catalog = context.catalog();
-    let keyspace = names::keyspace_for(&catalog, &path, &statement.name)?;
+    let reads_temporary = temporary::is_read(&catalog, &path, &statement.query.query);
+    let temporary = statement.temporary || reads_temporary;
+    let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, temporary)?;
     let name = &statement.name.name;
     let taken = table::is_taken(&catalog, &keyspace, name);
     if statement.if_not_exists && taken {
@@ -33,8 +34,8 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
         return Err(Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a view")));
     }
     plan_checked(context, statement).await?;
-    change(context, |catalog| {
-        names::expect_keyspace(catalog, &keyspace)?;
+    change_with(context, temporary::check(temporary), |catalog| {
+        temporary::expect_keyspace(catalog, &keyspace)?;
         let old = catalog.view(&keyspace, name).cloned();
         let id = match &old {
             Some(old) if statement.or_replace && !is_materialized(old) => old.id,
@@ -46,18 +47,23 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
         Ok(())
     })
     .await?;
+    if temporary && !statement.temporary {
+        context.notice(Notice::plain(format!("view \"{name}\" will be a temporary view")));
+    }
     Ok(Outcome::done(Tag::plain("CREATE VIEW")))
 }
 
 /// The view as it is kept: its query is read again, by names looked up along this path, whenever the view is.
 pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, search_path: Vec<String>) -> ViewDef {
+    // What is not temporary may be read by sessions that have temporary tables of the same names.
+    let own = is_temporary(&keyspace);
     ViewDef {
         id,
         keyspace,
         name: statement.name.name.clone(),
         columns: statement.columns.clone(),
         sql: statement.query.text.clone(),
-        search_path: search_path.into_iter().filter(|keyspace| !is_temporary(keyspace)).collect(),
+        search_path: search_path.into_iter().filter(|keyspace| own || !is_temporary(keyspace)).collect(),
         rollup: None,
     }
 }
@@ -84,7 +90,6 @@ fn is_materialized(view: &Arc<ViewDef>) -> bool {
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.
 pub(super) async fn plan_checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
-    temporary::check_not_read(context, &statement.query.query)?;
     let planned = query::plan(context, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));

@@ -16,7 +16,7 @@ use super::returning::Returning;
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{rights, statics};
-use crate::constraint::Checks;
+use crate::constraint::{Checks, kept_value};
 use crate::context::ClientContext;
 use crate::database::count;
 use crate::names;
@@ -54,6 +54,10 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
     }
+    let target = match target {
+        WriteTarget::Key(key) if plan.creates || plan.is_blind() => WriteTarget::Key(kept_key(&plan.handle, key)?),
+        target => target,
+    };
     if let (WriteTarget::Key(key), true) = (&target, plan.is_blind()) {
         return write_blind(context, &plan, key.clone()).await;
     }
@@ -219,6 +223,12 @@ impl UpdatePlan {
             None => Ok(Outcome::done(tag)),
         }
     }
+}
+
+/// The key of a row that may be made, as its columns keep it.
+fn kept_key(handle: &TableHandle, key: Vec<Value>) -> Result<Vec<Value>> {
+    let columns = key.into_iter().zip(&handle.table.columns);
+    columns.map(|(value, column)| kept_value(&handle.table, column, value)).collect()
 }
 
 async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {

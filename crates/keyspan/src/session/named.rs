@@ -72,7 +72,7 @@ impl Session {
             }
             Some(name) => match self.statements.remove(name) {
                 Some(_) => {
-                    self.context.peer.forget_prepared(|shown| shown.name == name);
+                    self.context.peer.forget_prepared(|shown| shown.by_sql && shown.name == name);
                     Ok(Outcome::done(Tag::plain("DEALLOCATE")))
                 }
                 None => Err(unknown(name)),

@@ -21,6 +21,7 @@ use keyspan_model::{Catalog, Error, ErrorKind, Mutation, RelationId, Result, Spa
 use keyspan_seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
+use crate::depend;
 use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
@@ -268,6 +269,11 @@ impl Transaction {
         let dropped = catalog.dropped_at_commit(keyspace);
         if !dropped.is_empty() {
             let mut next = (*catalog).clone();
+            for id in &dropped {
+                for view in depend::all_views_of(&next, *id) {
+                    next.views.remove(&view.id);
+                }
+            }
             next.tables.retain(|id, _| !dropped.contains(id));
             next.forget_sequences_of_dropped();
             next.forget_rights_of_dropped();

@@ -26,6 +26,7 @@ pub fn functions() -> Vec<Overload> {
             ),
         };
         add("json_element_at", of.int, own, at);
+        add("json_subscript", of.int, own, |_, v| Ok(some(element(text(&v[0])?, int(&v[1])))));
         add("json_element_text_at", of.int, C::Text, text_at);
         add("json_path", of.text, own, |_, v| Ok(some(path(text(&v[0])?, &steps(&v[1])?))));
         add("json_path_text", of.text, C::Text, |_, v| plain(path(text(&v[0])?, &steps(&v[1])?)));
