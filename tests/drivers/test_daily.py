@@ -64,6 +64,23 @@ class Daily(ServerCase):
                 two.execute("SELECT 1")
             self.assertEqual(one.execute("SELECT pg_terminate_backend(1234567)").fetchone(), (False,))
 
+    def test_a_session_that_is_ended_in_a_statement_is_told_so(self):
+        with self.connect() as one, self.connect() as two:
+            failed = []
+
+            def sleep():
+                try:
+                    two.execute("SELECT pg_sleep(60)")
+                except psycopg.Error as error:
+                    failed.append(error.sqlstate)
+
+            thread = threading.Thread(target=sleep)
+            thread.start()
+            time.sleep(0.3)
+            one.execute("SELECT pg_terminate_backend(%s)", (two.info.backend_pid,))
+            thread.join()
+            self.assertEqual(failed, ["57P01"])
+
     def test_a_session_cancels_the_statement_of_another(self):
         with self.connect() as one, self.connect() as two:
             failed = []

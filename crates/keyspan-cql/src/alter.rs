@@ -76,7 +76,7 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
             let error = reader.not_supported("PRIMARY KEY USING INDEX is not supported");
             return Err(error.with_hint("Name the columns: ADD PRIMARY KEY (…)."));
         }
-        actions.push(AlterAction::AddPrimaryKey(primary_key(reader)?));
+        actions.push(AlterAction::AddPrimaryKey(primary_key(reader, constraint)?));
         return Ok(());
     }
     if constraint.is_some() {

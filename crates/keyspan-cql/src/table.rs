@@ -155,7 +155,7 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
 fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> {
     let name = constraint_name(reader)?;
     if reader.at_all(&["primary", "key"]) {
-        let clause = primary_key(reader)?;
+        let clause = primary_key(reader, name)?;
         set_key(&mut all.primary_key, clause)?;
     } else if reader.at("check") {
         let check = check(reader)?;
@@ -233,7 +233,7 @@ fn set_key(key: &mut Option<PrimaryKey>, clause: PrimaryKey) -> Result<()> {
 }
 
 /// `PRIMARY KEY ((a, b), c)`.
-pub(crate) fn primary_key(reader: &mut Reader) -> Result<PrimaryKey> {
+pub(crate) fn primary_key(reader: &mut Reader, name: Option<String>) -> Result<PrimaryKey> {
     let position = reader.position();
     reader.expect_all(&["primary", "key"])?;
     let mut parts = reader.parenthesized(|reader| {
@@ -250,7 +250,7 @@ pub(crate) fn primary_key(reader: &mut Reader) -> Result<PrimaryKey> {
             }
         }
     }
-    Ok(PrimaryKey { partition, clustering, position })
+    Ok(PrimaryKey { name, partition, clustering, position })
 }
 
 /// `CHECK (expression) [NO INHERIT]`; the text is what stands inside the parentheses.
@@ -305,10 +305,8 @@ fn column_constraint(reader: &mut Reader, column: &mut ColumnDefinition, all: &m
     let name = constraint_name(reader)?;
     let position = reader.position();
     if reader.eat_all(&["primary", "key"]) {
-        set_key(
-            &mut all.primary_key,
-            PrimaryKey { partition: vec![column.name.clone()], clustering: Vec::new(), position },
-        )?;
+        let partition = vec![column.name.clone()];
+        set_key(&mut all.primary_key, PrimaryKey { name, partition, clustering: Vec::new(), position })?;
     } else if reader.eat("static") {
         column.is_static = true;
     } else if reader.eat_all(&["not", "null"]) {
@@ -358,7 +356,7 @@ fn collation(reader: &mut Reader) -> Result<()> {
 fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
     loop {
         if reader.at_all(&["primary", "key"]) {
-            let clause = primary_key(reader)?;
+            let clause = primary_key(reader, None)?;
             set_key(&mut body.constraints.primary_key, clause)?;
         } else if reader.eat("with") {
             if *reader.token(0) == Token::LParen {

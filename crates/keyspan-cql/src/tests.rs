@@ -270,8 +270,6 @@ fn what_is_refused_says_what_to_write_instead() {
         ("WITH x AS (MERGE INTO t USING s ON true WHEN MATCHED THEN DELETE) SELECT 1", "Run MERGE by itself"),
         ("WITH x AS (DELETE FROM t) CREATE TABLE n (k int)", "CREATE TABLE … AS takes WITH"),
         ("CREATE TEMP SEQUENCE s", "Write CREATE SEQUENCE"),
-        ("CREATE TEMPORARY VIEW v AS SELECT 1", "Write CREATE VIEW"),
-        ("CREATE LOCAL TEMP VIEW v AS SELECT 1", "Write CREATE VIEW"),
         ("CREATE TABLE t (k int PRIMARY KEY, v variant)", "family<text, variant>"),
         ("CREATE TABLE t (k int PRIMARY KEY, s set<variant>)", "family<text, variant>"),
         ("CREATE TABLE t (k int PRIMARY KEY, f family<variant, text>)", "family<text, variant>"),

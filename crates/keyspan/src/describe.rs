@@ -4,7 +4,7 @@ use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, ForeignKeyDef, GcRule, Identity, IndexDef,
-    KeyColumn, KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
+    KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -167,7 +167,8 @@ fn primary_key(table: &TableDef) -> String {
     let clustering = names(|role| matches!(role, ColumnRole::Clustering { .. }));
     let partition = if partition.len() == 1 { partition[0].clone() } else { format!("({})", partition.join(", ")) };
     let all: Vec<String> = std::iter::once(partition).chain(clustering).collect();
-    format!("PRIMARY KEY ({})", all.join(", "))
+    let name = table.options.get(KEY_NAME).map(|name| format!("CONSTRAINT {} ", quoted(name))).unwrap_or_default();
+    format!("{name}PRIMARY KEY ({})", all.join(", "))
 }
 
 fn options(table: &TableDef) -> String {

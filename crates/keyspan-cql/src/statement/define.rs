@@ -189,6 +189,8 @@ pub struct FamilyDefinition {
 /// `PRIMARY KEY ((partition…), clustering…)`. `PRIMARY KEY (a, b, c)` has the partition key a.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryKey {
+    /// The constraint's name, if given.
+    pub name: Option<String>,
     /// The partition key's columns.
     pub partition: Vec<String>,
     /// The clustering columns.

@@ -320,6 +320,9 @@ impl Member<'_> {
     }
 }
 
+/// The option of a table that names its PRIMARY KEY. Options with a point are not shown.
+pub const KEY_NAME: &str = "key.name";
+
 impl TableDef {
     /// The columns, hidden ones too, and the families as `SELECT *` has them: the key, then the others as they were
     /// declared.
@@ -346,9 +349,9 @@ impl TableDef {
         self.key().all(|column| !column.hidden)
     }
 
-    /// The name of its key as a constraint.
+    /// The name of its key as a constraint: the one it was given, else that of the table with `_pkey`.
     pub fn key_name(&self) -> String {
-        format!("{}_pkey", self.name)
+        self.options.get(KEY_NAME).cloned().unwrap_or_else(|| format!("{}_pkey", self.name))
     }
 
     /// How many columns the row key has.

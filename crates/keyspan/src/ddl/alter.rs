@@ -200,6 +200,10 @@ fn apply(catalog: &mut Catalog, path: &[String], table: &mut TableDef, action: &
             table.checks = validate::name_checks(table, std::slice::from_ref(definition))?;
             Ok(None)
         }
+        AlterAction::DropConstraint { name, .. } if table.has_key() && table.key_name() == *name => {
+            let error = Error::not_supported("the PRIMARY KEY of a table cannot be dropped: rows are stored by it");
+            Err(error.with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."))
+        }
         AlterAction::DropConstraint { if_exists, name, cascade } => {
             let before = table.checks.len();
             table.checks.retain(|check| check.name != *name);

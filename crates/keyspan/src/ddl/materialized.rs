@@ -91,7 +91,7 @@ async fn fill(context: &mut ClientContext, id: TableId) -> Result<()> {
 /// The groups, the bucket last: rows of a group are together, in order of time.
 fn key(definition: &Definition, columns: &[NewColumn]) -> PrimaryKey {
     let mut names = definition.key.iter().map(|place| columns[*place].name.clone());
-    PrimaryKey { partition: names.by_ref().take(1).collect(), clustering: names.collect(), position: 1 }
+    PrimaryKey { name: None, partition: names.by_ref().take(1).collect(), clustering: names.collect(), position: 1 }
 }
 
 /// One row: the relation of the source, and the batch.
@@ -103,7 +103,7 @@ fn progress_table(rows: &NewTable) -> NewTable {
             column("relation", ColumnType::BigInt),
             column("seq", ColumnType::BigInt),
         ],
-        primary_key: Some(PrimaryKey { partition: vec!["id".into()], clustering: Vec::new(), position: 1 }),
+        primary_key: Some(PrimaryKey { name: None, partition: vec!["id".into()], clustering: Vec::new(), position: 1 }),
         options: Vec::new(),
         ..rows.clone()
     }

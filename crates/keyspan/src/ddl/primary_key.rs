@@ -21,6 +21,7 @@ use keyspan_seam::Snapshot;
 
 use super::alter::contains_nulls;
 use super::table::check_counters;
+use super::table::name_key;
 use super::{Check, install, option, unique};
 use crate::context::ClientContext;
 use crate::dml::existing;
@@ -71,6 +72,7 @@ fn with_key(catalog: &mut Catalog, table: &TableDef, key: &PrimaryKey) -> Result
     let mut keyed = TableDef { columns, window, version, rows: catalog.new_relation_id(), ..table.clone() };
     unique::empty(catalog, &mut keyed);
     check_counters(&keyed)?;
+    name_key(catalog, &mut keyed, key)?;
     Ok(keyed)
 }
 

@@ -230,6 +230,7 @@ fn new_sequence(
         ],
         families: Vec::new(),
         primary_key: Some(keyspan_cql::PrimaryKey {
+            name: None,
             partition: vec!["id".into()],
             clustering: Vec::new(),
             position: 1,

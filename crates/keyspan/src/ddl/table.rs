@@ -7,7 +7,7 @@ use keyspan_cql::{
     ClusteringOrder, ColumnDefinition, ColumnSequence, CreateTable, FamilyDefinition, PrimaryKey, TableOption,
 };
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, RelationId, Result, TableDef, TableId,
+    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, KEY_NAME, RelationId, Result, TableDef, TableId,
 };
 
 use super::{
@@ -87,6 +87,16 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
         }
     }
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
+}
+
+/// Keeps the name that a table's key was given.
+pub(super) fn name_key(catalog: &Catalog, table: &mut TableDef, key: &PrimaryKey) -> Result<()> {
+    let Some(name) = &key.name else { return Ok(()) };
+    if *name == table.name || is_taken(catalog, &table.keyspace, name) {
+        return Err(super::exists(name).at(key.position));
+    }
+    table.options.insert(KEY_NAME.into(), name.clone());
+    Ok(())
 }
 
 /// Whether a table, view, sequence or index has this name.
@@ -219,6 +229,9 @@ impl NewTable {
             foreign_keys: Vec::new(),
         };
         option::apply(&mut table, &self.options)?;
+        if let Some(key) = &self.primary_key {
+            name_key(catalog, &mut table, key)?;
+        }
         for (each, ids) in self.families.iter().zip(family_ids) {
             family::add(catalog, &mut table, each, ids)?;
         }
