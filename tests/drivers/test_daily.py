@@ -54,6 +54,12 @@ class Daily(ServerCase):
                 ("SELECT $1::bigint", ["smallint"], False),
                 ("PREPARE mine (int, text) AS SELECT $1, $2", ["integer", "text"], True),
             ])
+            # SQL's names and the protocol's are two spaces.
+            protocols = shown[0][0]
+            connection.execute(f'PREPARE "{protocols}" AS SELECT 2', prepare=False)
+            self.assertEqual(len(connection.execute(listed, prepare=False).fetchall()), 3)
+            connection.execute(f'DEALLOCATE "{protocols}"', prepare=False)
+            self.assertEqual(connection.execute(listed, prepare=False).fetchall(), shown)
             connection.execute("DEALLOCATE ALL", prepare=False)
             self.assertEqual(connection.execute(listed, prepare=False).fetchall(), [])
 
@@ -64,39 +70,32 @@ class Daily(ServerCase):
                 two.execute("SELECT 1")
             self.assertEqual(one.execute("SELECT pg_terminate_backend(1234567)").fetchone(), (False,))
 
+    def told(self, connection, act):
+        """The SQLSTATE with which a long statement ends when `act` is done meanwhile."""
+        failed = []
+
+        def sleep():
+            try:
+                connection.execute("SELECT pg_sleep(60)")
+            except psycopg.Error as error:
+                failed.append(error.sqlstate)
+
+        sleeping = threading.Thread(target=sleep)
+        sleeping.start()
+        time.sleep(0.3)
+        self.assertEqual(act().fetchone(), (True,))
+        sleeping.join(30)
+        return failed
+
     def test_a_session_that_is_ended_in_a_statement_is_told_so(self):
         with self.connect() as one, self.connect() as two:
-            failed = []
-
-            def sleep():
-                try:
-                    two.execute("SELECT pg_sleep(60)")
-                except psycopg.Error as error:
-                    failed.append(error.sqlstate)
-
-            thread = threading.Thread(target=sleep)
-            thread.start()
-            time.sleep(0.3)
-            one.execute("SELECT pg_terminate_backend(%s)", (two.info.backend_pid,))
-            thread.join()
-            self.assertEqual(failed, ["57P01"])
+            end = lambda: one.execute("SELECT pg_terminate_backend(%s)", (two.info.backend_pid,))  # noqa: E731
+            self.assertEqual(self.told(two, end), ["57P01"])
 
     def test_a_session_cancels_the_statement_of_another(self):
         with self.connect() as one, self.connect() as two:
-            failed = []
-
-            def sleep():
-                try:
-                    two.execute("SELECT pg_sleep(60)")
-                except psycopg.Error as error:
-                    failed.append(error.sqlstate)
-
-            sleeping = threading.Thread(target=sleep)
-            sleeping.start()
-            time.sleep(0.3)
-            self.assertEqual(one.execute("SELECT pg_cancel_backend(%s)", (two.info.backend_pid,)).fetchone(), (True,))
-            sleeping.join(30)
-            self.assertEqual(failed, ["57014"])
+            cancel = lambda: one.execute("SELECT pg_cancel_backend(%s)", (two.info.backend_pid,))  # noqa: E731
+            self.assertEqual(self.told(two, cancel), ["57014"])
             self.assertEqual(two.execute("SELECT 1").fetchone(), (1,))
 
     def test_of_two_inserts_of_one_key_one_waits_and_fails(self):

@@ -43,7 +43,7 @@ fn references(
     let mut said = Vec::new();
     loop {
         let position = reader.position();
-        let Some(subject) = rule(reader, &mut definition)? else { break };
+        let Some(subject) = clause(reader, &mut definition)? else { break };
         if said.contains(&subject) {
             let message = format!("a foreign key says {subject} twice");
             return Err(Error::new(ErrorKind::Syntax, message).at(position));
@@ -60,44 +60,41 @@ fn references(
     Ok(definition)
 }
 
-/// Reads one of what may follow, and says what it is about; none if nothing follows.
-fn rule(reader: &mut Reader, definition: &mut ForeignKeyDefinition) -> Result<Option<&'static str>> {
-    let rules = &mut definition.rules;
+/// A clause, what it is about, and what it says.
+type Clause = (&'static [&'static str], &'static str, fn(&mut ForeignKeyDefinition));
+
+const CLAUSES: [Clause; 8] = [
+    (&["match", "full"], "MATCH", |key| key.rules.match_full = true),
+    (&["match", "simple"], "MATCH", |_| {}),
+    (&["deferrable"], "DEFERRABLE", |key| key.rules.deferrable = true),
+    (&["not", "deferrable"], "DEFERRABLE", |_| {}),
+    (&["initially", "deferred"], "INITIALLY", |key| key.rules.deferred = true),
+    (&["initially", "immediate"], "INITIALLY", |_| {}),
+    (&["not", "enforced"], "ENFORCED", |key| key.not_enforced = true),
+    (&["not", "valid"], "VALID", |_| {}),
+];
+
+/// Reads a clause, and says what it is about; none if no clause follows.
+fn clause(reader: &mut Reader, key: &mut ForeignKeyDefinition) -> Result<Option<&'static str>> {
     if reader.at_all(&["match", "partial"]) {
         return Err(reader.not_supported("MATCH PARTIAL is not supported"));
     }
     if reader.at("enforced") {
         return Err(refused().at(reader.position()));
     }
-    Ok(if reader.eat_all(&["match", "full"]) {
-        rules.match_full = true;
-        Some("MATCH")
-    } else if reader.eat_all(&["match", "simple"]) {
-        Some("MATCH")
-    } else if reader.eat_all(&["on", "update"]) {
-        rules.on_update = action(reader)?;
-        Some("ON UPDATE")
-    } else if reader.eat_all(&["on", "delete"]) {
-        rules.on_delete = action(reader)?;
-        Some("ON DELETE")
-    } else if reader.eat_all(&["initially", "deferred"]) {
-        rules.deferred = true;
-        Some("INITIALLY")
-    } else if reader.eat_all(&["initially", "immediate"]) {
-        Some("INITIALLY")
-    } else if reader.eat("deferrable") {
-        rules.deferrable = true;
-        Some("DEFERRABLE")
-    } else if reader.eat_all(&["not", "deferrable"]) {
-        Some("DEFERRABLE")
-    } else if reader.eat_all(&["not", "enforced"]) {
-        definition.not_enforced = true;
-        Some("ENFORCED")
-    } else if reader.eat_all(&["not", "valid"]) {
-        Some("VALID")
-    } else {
-        None
-    })
+    if reader.eat_all(&["on", "update"]) {
+        key.rules.on_update = action(reader)?;
+        return Ok(Some("ON UPDATE"));
+    }
+    if reader.eat_all(&["on", "delete"]) {
+        key.rules.on_delete = action(reader)?;
+        return Ok(Some("ON DELETE"));
+    }
+    let found = CLAUSES.iter().find(|(words, ..)| reader.eat_all(words));
+    Ok(found.map(|(_, subject, say)| {
+        say(key);
+        *subject
+    }))
 }
 
 fn action(reader: &mut Reader) -> Result<ForeignKeyAction> {

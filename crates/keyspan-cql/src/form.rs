@@ -43,7 +43,8 @@ const NAMES_TABLES: &[&str] = &[
 /// The statement's tokens in those forms.
 ///
 /// # Errors
-/// 0A000 for EXCLUDE in a frame and for FETCH FIRST (expression) ROWS WITH TIES; 54001 for a CUBE of more than twelve expressions and for too many grouping sets.
+/// 0A000 for EXCLUDE in a frame and for FETCH FIRST (expression) ROWS WITH TIES; 54001 for a CUBE of more than twelve
+/// expressions and for too many grouping sets.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };

@@ -28,9 +28,21 @@ pub(crate) fn all_views_of(catalog: &Catalog, id: TableId) -> Vec<Arc<ViewDef>> 
     found
 }
 
+/// Drops the views that read this table or view, directly or through others.
+pub(crate) fn drop_views_of(catalog: &mut Catalog, id: TableId) {
+    for view in all_views_of(catalog, id) {
+        catalog.views.remove(&view.id);
+    }
+}
+
 /// 2BP01 if a view reads it.
 pub(crate) fn check_no_views(catalog: &Catalog, id: TableId, what: &str) -> Result<()> {
-    match views_of(catalog, id).first() {
+    check_no_views_but(catalog, id, &[], what)
+}
+
+/// 2BP01 if a view other than these reads it.
+pub(crate) fn check_no_views_but(catalog: &Catalog, id: TableId, but: &[TableId], what: &str) -> Result<()> {
+    match views_of(catalog, id).iter().find(|view| !but.contains(&view.id)) {
         None => Ok(()),
         Some(view) => {
             let message = format!("cannot {what} because view {} depends on it", view.name);

@@ -66,7 +66,7 @@ TEMPLATES = {
         "({ints} && {ints})", "({json} @> '[1]')", "({json} ? 'a')", "({texts} = {texts})", "({int}, {text}) = ({int}, {text})",
         "({int}, {int}) < ({int}, {int})", "({interval} < {interval})", "({json} = {json})", "({date} > {timestamp})", "({instant} < {instant})",
         "({text} NOT LIKE '_b')", "({text} SIMILAR TO '(a|b)%')", "({numeric} BETWEEN SYMMETRIC {int} AND {int})", "({text} = ANY ({texts}))",
-        "(CASE WHEN {same} <> 0 THEN 6 / {same} > 1 END)", "({bool} = {bool})", "(ROW({int}, {int}) IS NULL)", "(ROW({int}, {text}) IS DISTINCT FROM ROW({int}, {text}))",
+        "(CASE WHEN {same} <> 0 THEN 6 / {same} > 1 END)", "(CASE WHEN {same} = 0 THEN false WHEN 6 / {same} > 1 THEN {bool} ELSE {bool} END)", "({bool} = {bool})", "(ROW({int}, {int}) IS NULL)", "(ROW({int}, {text}) IS DISTINCT FROM ROW({int}, {text}))",
         "({ints} < {ints})", "({bigint} = {int})", "isfinite({date})", "({json} <@ {json})",
     ],
     "date": [

@@ -116,14 +116,6 @@ pub enum ReferencedKey<'a> {
 }
 
 impl TableDef {
-    /// Whether its primary key, a unique constraint, a CHECK or a foreign key has this name.
-    pub fn has_constraint(&self, name: &str) -> bool {
-        let is_unique = self.indexes.iter().any(|index| index.name == name && index.is_constraint());
-        let is_key = self.has_key() && self.key_name() == name;
-        let is_check = || self.checks.iter().any(|check| check.name == name);
-        is_key || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
-    }
-
     /// The key on these columns, in any order.
     pub fn key_on(&self, columns: &[ColumnId]) -> Option<ReferencedKey<'_>> {
         let same = |mut own: Vec<ColumnId>| {

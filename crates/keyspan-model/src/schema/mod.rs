@@ -354,6 +354,14 @@ impl TableDef {
         self.options.get(KEY_NAME).cloned().unwrap_or_else(|| format!("{}_pkey", self.name))
     }
 
+    /// Whether its primary key, a unique constraint, a CHECK or a foreign key has this name.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        let is_unique = self.indexes.iter().any(|index| index.name == name && index.is_constraint());
+        let is_key = self.has_key() && self.key_name() == name;
+        let is_check = || self.checks.iter().any(|check| check.name == name);
+        is_key || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
+    }
+
     /// How many columns the row key has.
     pub fn key_len(&self) -> usize {
         self.key().count()

@@ -1,4 +1,5 @@
-//! Temporary tables and views: those of a session are in a keyspace of its own, `pg_temp_7`, which only its search path leads to.
+//! Temporary tables and views: those of a session are in a keyspace of its own, `pg_temp_7`, which only its search path
+//! leads to.
 
 use super::{Catalog, RelationId, TableDef, TableId};
 

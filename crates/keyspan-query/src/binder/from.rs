@@ -4,10 +4,9 @@
 //! taken for that of a table further out.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, TableAlias, TableFactor, TableWithJoins, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Query, TableAlias, TableFactor, TableWithJoins};
 use keyspan_model::{Error, ErrorKind, Result, TableDef};
 
 use super::rewrite::{Resolve, bare};
@@ -30,21 +29,9 @@ pub enum Found<'a> {
     Nowhere,
 }
 
-/// The names that a statement's WITHs give, wherever they stand.
-pub fn names_of_with(query: &Query) -> HashSet<String> {
-    struct Names(HashSet<String>);
-    impl Visitor for Names {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-            self.0.extend(tables.map(|table| folded(&table.alias.name)));
-            ControlFlow::Continue(())
-        }
-    }
-    let mut names = Names(HashSet::new());
-    let _ = query.visit(&mut names);
-    names.0
+/// The names that a query's own WITH gives.
+pub fn names_of_with(query: &Query) -> impl Iterator<Item = String> {
+    query.with.iter().flat_map(|with| &with.cte_tables).map(|table| folded(&table.alias.name))
 }
 
 /// The sources of a FROM; joins in parentheses stand for what they join.

@@ -101,8 +101,8 @@ pub fn rewrite(
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = collector.mentions;
-    let with = from::names_of_with(&query);
-    let mut nested = Nested { resolve, with, mentions: &mentions, effort, depth: 0, labels: Labels::default() };
+    let (with, labels) = (HashSet::new(), Labels::default());
+    let mut nested = Nested { resolve, with, mentions: &mentions, effort, depth: 0, labels };
     if let ControlFlow::Break(error) = query.visit(&mut nested) {
         return Err(error);
     }
@@ -175,7 +175,7 @@ fn cell_property(expr: &Expr) -> Option<Expr> {
 /// Visits every query, the outermost first.
 struct Nested<'a> {
     resolve: Resolve<'a>,
-    /// The names that WITH gives.
+    /// The names that WITH has given so far.
     with: HashSet<String>,
     mentions: &'a Mentions,
     effort: Effort,
@@ -203,6 +203,7 @@ impl VisitorMut for Nested<'_> {
 impl Nested<'_> {
     fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
         per_partition_limit(query, self.resolve)?;
+        self.with.extend(from::names_of_with(query));
         ann::order(query, &self.with, self.resolve)?;
         let mut labels = None;
         let mut outermost = true;

@@ -29,8 +29,7 @@ use crate::syntax::{QUERY, parts_of, quote_ident};
 /// # Errors
 /// 42702 for a name that several tables have.
 pub fn of_whole(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
-    let with = from::names_of_with(query);
-    match query.visit(&mut Stamps { resolve, with, scopes: Vec::new() }) {
+    match query.visit(&mut Stamps { resolve, with: HashSet::new(), scopes: Vec::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -38,6 +37,7 @@ pub fn of_whole(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
 
 struct Stamps<'a> {
     resolve: Resolve<'a>,
+    /// The names that WITH has given so far.
     with: HashSet<String>,
     /// Of the SELECTs and ORDER BYs around, the innermost last.
     scopes: Vec<Vec<Source>>,
@@ -48,6 +48,7 @@ impl VisitorMut for Stamps<'_> {
 
     /// ORDER BY stands outside of its SELECT.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        self.with.extend(from::names_of_with(query));
         let sources = match query.body.as_ref() {
             SetExpr::Select(select) => from::sources(&select.from, &self.with, self.resolve),
             _ => Vec::new(),

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::overload::{Call, Overload, Parameter};
 use super::text::bytes;
+use super::time::DAY;
 
-const DAY: i64 = 86_400_000_000;
 const DECIMAL: C = C::Decimal { precision: DECIMAL_DIGITS, scale: DECIMAL_SCALE };
 
 /// A type, the names of the function that makes a blob of it, and of the one that reads it. CQL's float has four bytes.

@@ -4,15 +4,17 @@
 //! `ln m = 2 · (t + t³/3 + t⁵/5 + …)`, `t = (m − 1) / (m + 1)`.
 
 use arrow::datatypes::i256;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnType, Result, Value};
 
+use super::math::{no_logarithm, shown};
 use super::overload::{Overload, Parameter::Numeric};
-use crate::types::arithmetic::{divided, division_by_zero, out_of_range};
+use crate::types::arithmetic::{divided, division_by_zero};
 
-/// Digits after the point of a result.
+/// Digits after the point of a result, and its type.
 const SCALE: i8 = 16;
+const RESULT: ColumnType = ColumnType::Decimal { precision: 38, scale: SCALE };
 
-/// One.
+/// The number one, with 62 bits after the point.
 const ONE: i128 = 1 << 62;
 
 /// ln 2 and ln 10, with 100 bits after the point.
@@ -21,50 +23,41 @@ const LN_10: i128 = 2_918_873_375_210_475_425_442_079_017_697;
 
 /// `ln`, `log`, `log10` of numerics.
 pub fn functions() -> Vec<Overload> {
-    let result = ColumnType::Decimal { precision: 38, scale: SCALE };
-    let common = |name| Overload::new(name, &[Numeric], result, |_, values| quotient(&values[0], &numeric(10)));
+    let common =
+        |name| Overload::new(name, &[Numeric], RESULT, |_, values| of_base(&values[0], &Value::Decimal(10, 0)));
     vec![
-        Overload::new("ln", &[Numeric], result, |_, values| match natural(&values[0])? {
-            Some(natural) => shown(divided(scaled(natural), i256::from_i128(ONE))),
+        Overload::new("ln", &[Numeric], RESULT, |_, values| match natural(&values[0])? {
+            Some(natural) => divided_by(natural, ONE),
             None => Ok(Value::Null),
         }),
         common("log"),
         common("log10"),
-        Overload::new("log", &[Numeric, Numeric], result, |_, values| quotient(&values[1], &values[0])),
+        Overload::new("log", &[Numeric, Numeric], RESULT, |_, values| of_base(&values[1], &values[0])),
     ]
 }
 
-fn numeric(number: i128) -> Value {
-    Value::Decimal(number, 0)
-}
-
 /// The logarithm of a number to a base.
-fn quotient(number: &Value, base: &Value) -> Result<Value> {
+fn of_base(number: &Value, base: &Value) -> Result<Value> {
     match (natural(number)?, natural(base)?) {
         (Some(_), Some(0)) => Err(division_by_zero()),
-        (Some(number), Some(base)) => shown(divided(scaled(number), i256::from_i128(base))),
+        (Some(number), Some(base)) => divided_by(number, base),
         _ => Ok(Value::Null),
     }
 }
 
-fn scaled(natural: i128) -> i256 {
-    i256::from_i128(natural).wrapping_mul(i256::from_i128(10_i128.pow(SCALE.unsigned_abs().into())))
+/// The quotient of two such numbers as a numeric.
+fn divided_by(number: i128, by: i128) -> Result<Value> {
+    let unit = i256::from_i128(10_i128.pow(SCALE.unsigned_abs().into()));
+    let digits = i256::from_i128(number).checked_mul(unit).and_then(|number| divided(number, i256::from_i128(by)));
+    shown(digits.and_then(i256::to_i128), SCALE, RESULT)
 }
 
-fn shown(digits: Option<i256>) -> Result<Value> {
-    let digits = digits.and_then(i256::to_i128);
-    let overflow = || out_of_range(ColumnType::Decimal { precision: 38, scale: SCALE });
-    digits.map(|digits| Value::Decimal(digits, SCALE)).ok_or_else(overflow)
-}
-
-/// The natural logarithm; none of NULL.
+/// The natural logarithm, with 62 bits after the point; none of NULL.
 fn natural(value: &Value) -> Result<Option<i128>> {
     let Value::Decimal(digits, scale) = *value else { return Ok(None) };
-    let of_zero = |what: &str| Err(Error::new(ErrorKind::Logarithm, format!("cannot take logarithm of {what}")));
-    if digits == 0 {
-        return of_zero("zero");
-    }
-    let Ok(digits) = u128::try_from(digits) else { return of_zero("a negative number") };
+    let Some(digits) = u128::try_from(digits).ok().filter(|digits| *digits > 0) else {
+        return Err(no_logarithm(digits == 0));
+    };
     if Some(digits) == u32::try_from(scale).ok().and_then(|scale| 10_u128.checked_pow(scale)) {
         return Ok(Some(0));
     }
@@ -91,17 +84,17 @@ mod tests {
     #[test]
     fn all_digits_are_right() {
         let ln = |digits, scale| {
-            natural(&Value::Decimal(digits, scale)).map(|found| {
-                found.and_then(|found| divided(scaled(found), i256::from_i128(ONE))).and_then(i256::to_i128)
-            })
+            let natural = natural(&Value::Decimal(digits, scale)).expect("a logarithm").expect("no NULL");
+            divided_by(natural, ONE)
         };
-        assert_eq!(ln(10, 0), Ok(Some(23_025_850_929_940_457)));
-        assert_eq!(ln(2, 0), Ok(Some(6_931_471_805_599_453)));
-        assert_eq!(ln(1, 0), Ok(Some(0)));
-        assert_eq!(ln(5, 1), Ok(Some(-6_931_471_805_599_453)));
-        assert_eq!(ln(10_i128.pow(20), 0), Ok(Some(460_517_018_598_809_137)));
-        assert_eq!(ln(1, 20), Ok(Some(-460_517_018_598_809_137)));
-        assert_eq!(quotient(&numeric(64), &numeric(2)), Ok(Value::Decimal(60_000_000_000_000_000, SCALE)));
-        assert_eq!(quotient(&numeric(1000), &numeric(10)), Ok(Value::Decimal(30_000_000_000_000_000, SCALE)));
+        let numeric = |digits| Ok(Value::Decimal(digits, SCALE));
+        assert_eq!(ln(10, 0), numeric(23_025_850_929_940_457));
+        assert_eq!(ln(2, 0), numeric(6_931_471_805_599_453));
+        assert_eq!(ln(1, 0), numeric(0));
+        assert_eq!(ln(5, 1), numeric(-6_931_471_805_599_453));
+        assert_eq!(ln(10_i128.pow(20), 0), numeric(460_517_018_598_809_137));
+        assert_eq!(ln(1, 20), numeric(-460_517_018_598_809_137));
+        assert_eq!(of_base(&Value::Decimal(64, 0), &Value::Decimal(2, 0)), numeric(60_000_000_000_000_000));
+        assert_eq!(of_base(&Value::Decimal(1000, 0), &Value::Decimal(10, 0)), numeric(30_000_000_000_000_000));
     }
 }

@@ -167,12 +167,16 @@ fn within_one(value: f64, function: fn(f64) -> f64) -> Result<Value> {
 }
 
 fn logarithm(value: f64, function: fn(f64) -> f64) -> Result<Value> {
-    let message = match value {
-        0.0 => "cannot take logarithm of zero",
-        value if value < 0.0 => "cannot take logarithm of a negative number",
-        value => return Ok(Value::Double(function(value))),
-    };
-    Err(Error::new(ErrorKind::Logarithm, message))
+    match value {
+        value if value <= 0.0 => Err(no_logarithm(value == 0.0)),
+        value => Ok(Value::Double(function(value))),
+    }
+}
+
+/// 2201E, of zero or of a negative number.
+pub(super) fn no_logarithm(of_zero: bool) -> Error {
+    let what = if of_zero { "zero" } else { "a negative number" };
+    Error::new(ErrorKind::Logarithm, format!("cannot take logarithm of {what}"))
 }
 
 fn first(types: &[C]) -> C {
@@ -289,7 +293,7 @@ fn trunc(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     }
 }
 
-fn shown(digits: Option<i128>, scale: i8, result: C) -> Result<Value> {
+pub(super) fn shown(digits: Option<i128>, scale: i8, result: C) -> Result<Value> {
     let C::Decimal { scale: wanted, .. } = result else { return Err(Error::internal("numeric was expected")) };
     let value =
         digits.and_then(|digits| rescale(digits, scale, wanted)).filter(|value| value.unsigned_abs() < 10_u128.pow(38));

@@ -490,13 +490,13 @@ fn with_result_type(expr: Expr, name: &str, types: &[Ty]) -> Expr {
 fn of_exact(name: &str, ty: ColumnType) -> Option<(Arc<AggregateUDF>, ColumnType)> {
     match (name, ty) {
         ("sum", ColumnType::Duration) => Some((total(ty), ty)),
-        _ => functions::exact::of_exact(name, ty),
+        _ => functions::variance::of_exact(name, ty),
     }
 }
 
 /// `sum` of this type.
 fn total(ty: ColumnType) -> Arc<AggregateUDF> {
-    if ty == ColumnType::Duration { functions::exact::sum_of_intervals() } else { functions::sum() }
+    if ty == ColumnType::Duration { functions::interval_sum::sum_of_intervals() } else { functions::sum() }
 }
 
 fn total_type(ty: ColumnType) -> ColumnType {

@@ -43,8 +43,22 @@ pub fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// Whether a subquery may have no row and says that it has a value. Those of the outer query's rows become joins, which know.
 fn is_wrong(subquery: &Subquery) -> bool {
     let plan = subquery.subquery.as_ref();
-    let one = plan.schema().fields().len() == 1 && !plan.schema().field(0).is_nullable();
+    let one = plan.schema().fields().len() == 1 && (!plan.schema().field(0).is_nullable() || is_constant(plan));
     one && subquery.outer_ref_columns.is_empty() && !has_one_row(plan)
+}
+
+/// Whether it gives a constant, which is none yet, but is computed while planning: then it is not NULL either.
+fn is_constant(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let computed = |expr: &Expr| !matches!(expr.clone().unalias(), Expr::Literal(..));
+            projection.expr.iter().all(|expr| computed(expr) && expr.column_refs().is_empty())
+        }
+        LogicalPlan::Limit(limit) => is_constant(&limit.input),
+        LogicalPlan::Sort(sort) => is_constant(&sort.input),
+        LogicalPlan::SubqueryAlias(alias) => is_constant(&alias.input),
+        _ => false,
+    }
 }
 
 fn has_one_row(plan: &LogicalPlan) -> bool {

@@ -9,10 +9,11 @@ use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
 use super::{
-    change, check_free, comment, depend, family, foreign_key, missing, option, primary_key, sequence, skipping,
-    statics, unique, user_type, validate,
+    change, check_free, comment, family, foreign_key, missing, option, primary_key, sequence, skipping, statics,
+    unique, user_type, validate,
 };
 use crate::context::ClientContext;
+use crate::depend;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
@@ -84,10 +85,7 @@ fn built(statement: &AlterTable) -> Result<Option<&AlterAction>> {
 }
 
 fn relation(catalog: &Catalog, path: &[String], statement: &AlterTable) -> Result<Object> {
-    Ok(Object::Relation(match names::expect(catalog, path, &statement.name)? {
-        TableOrView::Table(table) => table.id,
-        TableOrView::View(view) => view.id,
-    }))
+    Ok(Object::Relation(names::expect(catalog, path, &statement.name)?.id()))
 }
 
 /// A transaction's own writes to a column cannot be taken back when the column goes.
@@ -271,9 +269,7 @@ fn drop_column(
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
     }
     if cascade {
-        for view in depend::all_views_of(catalog, table.id) {
-            catalog.views.remove(&view.id);
-        }
+        depend::drop_views_of(catalog, table.id);
     }
     depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
     let gone = table.expect_column(name)?.id;

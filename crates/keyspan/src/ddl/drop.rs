@@ -5,8 +5,9 @@ use std::sync::Arc;
 use keyspan_cql::{Drop, DropKind, ObjectName, Truncate};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableId, TypeId};
 
-use super::{Check, change, change_with, depend, family, foreign_key, index, missing, sequence, unique, user_type};
+use super::{Check, change, change_with, family, foreign_key, index, missing, sequence, unique, user_type};
 use crate::context::ClientContext;
+use crate::depend;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
 
@@ -24,11 +25,11 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
     };
     let missed = change(context, |catalog| {
         let mut missed = Vec::new();
-        // What is dropped by the same statement is not in the way.
         let found = statement.names.iter().filter_map(|name| names::find(catalog, &path, name));
-        let together: Vec<TableId> = found.map(|found| found.id()).collect();
+        let together = found.map(|found| found.id()).collect();
+        let dropping = Dropping { statement, path: &path, together };
         for name in &statement.names {
-            if !drop_one(catalog, &path, statement, name, &together)? {
+            if !dropping.one(catalog, name)? {
                 missed.push(name.clone());
             }
         }
@@ -41,70 +42,63 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Drop) -> Result
     Ok(Outcome::done(Tag::plain(tag)))
 }
 
-/// Whether there was something to drop.
-fn drop_one(
-    catalog: &mut Catalog,
-    path: &[String],
-    statement: &Drop,
-    name: &ObjectName,
-    together: &[TableId],
-) -> Result<bool> {
-    match statement.kind {
-        DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
-        DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
-        DropKind::Index if index::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
-        DropKind::Type => user_type::drop_one(catalog, path, statement, name),
-        DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
-        DropKind::Index => {
-            let message = format!("index \"{}\" does not exist", names::display(name));
-            Err(Error::new(ErrorKind::UndefinedObject, message))
-        }
-        DropKind::Sequence => {
-            let message = format!("sequence \"{}\" does not exist", names::display(name));
-            Err(Error::new(ErrorKind::UndefinedTable, message))
-        }
-        DropKind::Table | DropKind::View | DropKind::MaterializedView => {
-            drop_relation(catalog, path, statement, name, together)
-        }
-    }
+struct Dropping<'a> {
+    statement: &'a Drop,
+    path: &'a [String],
+    /// The tables and views that the statement drops: none of them is in the way of another.
+    together: Vec<TableId>,
 }
 
-fn drop_relation(
-    catalog: &mut Catalog,
-    path: &[String],
-    statement: &Drop,
-    name: &ObjectName,
-    together: &[TableId],
-) -> Result<bool> {
-    let found = match names::find(catalog, path, name) {
-        Some(found) => found,
-        None if statement.if_exists => return Ok(false),
-        None => {
-            let error = names::expect(catalog, path, name).err();
-            let message = format!("{} \"{}\" does not exist", kind_text(statement.kind), names::display(name));
-            let hint = error.and_then(|error| error.hint);
-            return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
+impl Dropping<'_> {
+    /// Whether there was something to drop.
+    fn one(&self, catalog: &mut Catalog, name: &ObjectName) -> Result<bool> {
+        let (statement, path) = (self.statement, self.path);
+        match statement.kind {
+            DropKind::Keyspace => drop_keyspace(catalog, statement, &name.name),
+            DropKind::Sequence if sequence::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
+            DropKind::Index if index::drop_one(catalog, path, name, statement.cascade)? => Ok(true),
+            DropKind::Type => user_type::drop_one(catalog, path, statement, name),
+            DropKind::Index | DropKind::Sequence if statement.if_exists => Ok(false),
+            DropKind::Index => {
+                let message = format!("index \"{}\" does not exist", names::display(name));
+                Err(Error::new(ErrorKind::UndefinedObject, message))
+            }
+            DropKind::Sequence => {
+                let message = format!("sequence \"{}\" does not exist", names::display(name));
+                Err(Error::new(ErrorKind::UndefinedTable, message))
+            }
+            DropKind::Table | DropKind::View | DropKind::MaterializedView => self.relation(catalog, name),
         }
-    };
-    let id = match (&found, statement.kind) {
-        (TableOrView::Table(table), DropKind::Table) => table.id,
-        (TableOrView::View(view), DropKind::View) if view.rollup.is_none() => view.id,
-        (TableOrView::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
-        (found, kind) => return Err(wrong_kind(found, kind)),
-    };
-    if statement.cascade {
-        for view in depend::all_views_of(catalog, id) {
-            catalog.views.remove(&view.id);
-        }
-    } else {
-        if depend::views_of(catalog, id).iter().any(|view| !together.contains(&view.id)) {
-            let what = kind_text(statement.kind);
-            depend::check_no_views(catalog, id, &format!("drop {what} {}", names::display(name)))?;
-        }
-        foreign_key::check_unreferenced(catalog, id, together)?;
     }
-    remove(catalog, id);
-    Ok(true)
+
+    fn relation(&self, catalog: &mut Catalog, name: &ObjectName) -> Result<bool> {
+        let (statement, path) = (self.statement, self.path);
+        let found = match names::find(catalog, path, name) {
+            Some(found) => found,
+            None if statement.if_exists => return Ok(false),
+            None => {
+                let error = names::expect(catalog, path, name).err();
+                let message = format!("{} \"{}\" does not exist", kind_text(statement.kind), names::display(name));
+                let hint = error.and_then(|error| error.hint);
+                return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
+            }
+        };
+        let id = match (&found, statement.kind) {
+            (TableOrView::Table(table), DropKind::Table) => table.id,
+            (TableOrView::View(view), DropKind::View) if view.rollup.is_none() => view.id,
+            (TableOrView::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
+            (found, kind) => return Err(wrong_kind(found, kind)),
+        };
+        if statement.cascade {
+            depend::drop_views_of(catalog, id);
+        } else {
+            let what = format!("drop {} {}", kind_text(statement.kind), names::display(name));
+            depend::check_no_views_but(catalog, id, &self.together, &what)?;
+            foreign_key::check_unreferenced(catalog, id, &self.together)?;
+        }
+        remove(catalog, id);
+        Ok(true)
+    }
 }
 
 fn kind_text(kind: DropKind) -> &'static str {
@@ -160,9 +154,7 @@ fn drop_keyspace(catalog: &mut Catalog, statement: &Drop, name: &str) -> Result<
         return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
     for (id, _) in inside {
-        for view in depend::all_views_of(catalog, id) {
-            catalog.views.remove(&view.id);
-        }
+        depend::drop_views_of(catalog, id);
         remove(catalog, id);
     }
     catalog.keyspaces.remove(name);

@@ -12,6 +12,7 @@ use keyspan_query::types::common_type;
 
 use super::comment;
 use super::table::is_taken;
+use super::validate::constraint_name;
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::Notice;
@@ -88,7 +89,8 @@ fn new_key(
         names => self::columns(&target, names)?,
     };
     check_key(&target, definition, &columns, &references)?;
-    let name = free_name(table, definition)?;
+    let otherwise = format!("{}_{}_fkey", table.name, definition.columns.join("_"));
+    let name = constraint_name(table, definition.name.as_deref(), otherwise)?;
     check_types(table, &target, &name, columns.iter().zip(&references))?;
     Ok(ForeignKeyDef {
         id: catalog.new_table_id(),
@@ -171,23 +173,6 @@ fn check_types<'a>(
     Ok(())
 }
 
-/// `table_columns_fkey` where no name is given.
-fn free_name(table: &TableDef, definition: &ForeignKeyDefinition) -> Result<String> {
-    let taken = |name: &str| table.has_constraint(name) || table.indexes.iter().any(|own| own.name == name);
-    match &definition.name {
-        Some(name) if taken(name) => {
-            let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
-            Err(Error::new(ErrorKind::DuplicateObject, message))
-        }
-        Some(name) => Ok(name.clone()),
-        None => {
-            let base = format!("{}_{}_fkey", table.name, definition.columns.join("_"));
-            let mut names = std::iter::once(base.clone()).chain((1..).map(|n| format!("{base}{n}")));
-            Ok(names.find(|name| !taken(name)).unwrap_or(base))
-        }
-    }
-}
-
 /// Whether there was one of this name to drop.
 pub(super) fn drop_constraint(table: &mut TableDef, name: &str) -> bool {
     let before = table.foreign_keys.len();
@@ -205,28 +190,25 @@ pub(super) fn check_unreferenced(catalog: &Catalog, id: TableId, dropped: &[Tabl
     }
 }
 
-/// What foreign keys say of a table that has lost a key or a column: those to columns that are no key any more go with
-/// `cascade`, and are else in the way.
+/// After a change of a table: foreign keys to columns that are no key of it any more go with `cascade`.
 ///
 /// # Errors
-/// 2BP01, which names `what` cannot be done.
+/// 2BP01 without it: `what` cannot be done.
 pub(super) fn settle(catalog: &mut Catalog, table: &mut TableDef, what: &str, cascade: bool) -> Result<()> {
     let (id, now) = (table.id, table.clone());
     let broken = |key: &ForeignKeyDef| key.table == id && now.key_on(&key.references).is_none();
     let others = catalog.references_to(id).filter(|(other, key)| other.id != id && broken(key));
-    let others: Vec<(TableId, &TableDef, &ForeignKeyDef)> = others.map(|(other, key)| (other.id, other, key)).collect();
-    let own = now.foreign_keys.iter().find(|key| broken(key)).map(|key| (&now, key));
-    let first = own.or(others.first().map(|(_, other, key)| (*other, *key)));
-    let Some((referring, key)) = first else { return Ok(()) };
-    if !cascade {
-        return Err(depends(what, referring, key));
+    if cascade {
+        let others: Vec<TableId> = others.map(|(other, _)| other.id).collect();
+        others.into_iter().for_each(|other| drop_keys(catalog, other, broken));
+        table.foreign_keys.retain(|key| !broken(key));
+        return Ok(());
     }
-    let others: Vec<TableId> = others.into_iter().map(|(id, ..)| id).collect();
-    table.foreign_keys.retain(|key| !broken(key));
-    for other in others {
-        drop_keys(catalog, other, broken);
+    let own = now.foreign_keys.iter().filter(|key| broken(key)).map(|key| (&now, key));
+    match own.chain(others).next() {
+        Some((referring, key)) => Err(depends(what, referring, key)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn depends(what: &str, table: &TableDef, key: &ForeignKeyDef) -> Error {

@@ -132,10 +132,7 @@ fn relation_targets(
     targets: &mut Vec<(Object, Right)>,
 ) -> Result<()> {
     let found = names::expect(catalog, path, name)?;
-    let id = match &found {
-        TableOrView::Table(table) => table.id,
-        TableOrView::View(view) => view.id,
-    };
+    let id = found.id();
     let Some(rights) = &statement.rights else {
         targets.extend(whole(statement, Object::Relation(id), Right::is_of_relations, "table")?);
         return Ok(());

@@ -4,8 +4,9 @@ use keyspan_cql::{AlterKeyspace, CreateKeyspace, TableOption};
 use keyspan_model::{Catalog, Error, ErrorKind, KeyspaceDef, Object, Result};
 
 use super::grant::change_owner;
-use super::{change, depend, sequence, skipping, user_type};
+use super::{change, sequence, skipping, user_type};
 use crate::context::ClientContext;
+use crate::depend;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 

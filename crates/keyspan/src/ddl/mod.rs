@@ -33,7 +33,7 @@ use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
 
 use crate::context::ClientContext;
 use crate::database::count;
-use crate::{depend, names};
+use crate::names;
 
 /// How often a change is tried when other sessions keep changing the catalog.
 const TRIES_MAX: usize = 100;

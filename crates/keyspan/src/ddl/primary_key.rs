@@ -20,8 +20,7 @@ use keyspan_model::{
 use keyspan_seam::Snapshot;
 
 use super::alter::contains_nulls;
-use super::table::check_counters;
-use super::table::name_key;
+use super::table::{check_counters, name_key};
 use super::{Check, install, option, unique};
 use crate::context::ClientContext;
 use crate::dml::existing;

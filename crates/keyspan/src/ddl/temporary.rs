@@ -4,8 +4,9 @@ use keyspan_cql::{ObjectName, OnCommit};
 use keyspan_model::schema::temporary;
 use keyspan_model::{Catalog, Error, ErrorKind, KeyspaceDef, Result, TableDef};
 
-use super::{Check, change_with, depend};
+use super::{Check, change_with};
 use crate::context::ClientContext;
+use crate::depend;
 use crate::names;
 
 /// The keyspace in which a table or view is made, which is the session's own if it is temporary.

@@ -100,7 +100,7 @@ fn no_elements(name: &str) -> Error {
 /// The index, which the table then has.
 fn add_index(catalog: &mut Catalog, table: &mut TableDef, new: NewIndex) -> Result<IndexDef> {
     let taken = |name: &str| {
-        let own = table.indexes.iter().any(|index| index.name == *name) || table.checks.iter().any(|c| c.name == *name);
+        let own = table.indexes.iter().any(|index| index.name == *name) || table.has_constraint(name);
         own || *name == table.name || is_taken(catalog, &table.keyspace, name)
     };
     let name = match new.name {

@@ -29,26 +29,32 @@ pub(super) fn check(context: &mut ClientContext, table: &TableDef, source: &Sour
     }
 }
 
-/// The constraints with their names, unique in the table: `table_column_check` where none is given.
+/// The CHECKs of a table with these added: `table_column_check` where no name is given.
 pub(super) fn name_checks(table: &TableDef, definitions: &[CheckDefinition]) -> Result<Vec<Check>> {
-    let mut checks = table.checks.clone();
+    let mut next = table.clone();
     for definition in definitions {
-        let taken = |name: &str, checks: &[Check]| checks.iter().any(|check| check.name == name);
-        let name = match &definition.name {
-            Some(name) if taken(name, &checks) => {
-                let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
-                return Err(Error::new(ErrorKind::DuplicateObject, message));
-            }
-            Some(name) => name.clone(),
-            None => {
-                let column = definition.column.as_ref().map_or(String::new(), |column| format!("_{column}"));
-                let base = format!("{}{column}_check", table.name);
-                let numbered = (1..).map(|n| format!("{base}{n}"));
-                let mut names = std::iter::once(base.clone()).chain(numbered);
-                names.find(|name| !taken(name, &checks)).unwrap_or(base)
-            }
-        };
-        checks.push(Check { name, sql: definition.check.text.clone() });
+        let column = definition.column.as_ref().map_or(String::new(), |column| format!("_{column}"));
+        let name = constraint_name(&next, definition.name.as_deref(), format!("{}{column}_check", table.name))?;
+        next.checks.push(Check { name, sql: definition.check.text.clone() });
     }
-    Ok(checks)
+    Ok(next.checks)
+}
+
+/// The name of a new constraint: the one that is given, else this one, with a number behind it if it is taken.
+///
+/// # Errors
+/// 42710 if a constraint or an index of the table has the name that is given.
+pub(super) fn constraint_name(table: &TableDef, given: Option<&str>, otherwise: String) -> Result<String> {
+    let taken = |name: &str| table.has_constraint(name) || table.indexes.iter().any(|index| index.name == name);
+    match given {
+        Some(name) if taken(name) => {
+            let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
+            Err(Error::new(ErrorKind::DuplicateObject, message))
+        }
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            let mut names = std::iter::once(otherwise.clone()).chain((1..).map(|n| format!("{otherwise}{n}")));
+            Ok(names.find(|name| !taken(name)).unwrap_or(otherwise))
+        }
+    }
 }

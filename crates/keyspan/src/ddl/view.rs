@@ -7,8 +7,9 @@ use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
-use super::{change_with, check_free, depend, exists, materialized, skipping, table, temporary};
+use super::{change_with, check_free, exists, materialized, skipping, table, temporary};
 use crate::context::ClientContext;
+use crate::depend;
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::query;
 

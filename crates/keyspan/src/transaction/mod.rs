@@ -270,9 +270,7 @@ impl Transaction {
         if !dropped.is_empty() {
             let mut next = (*catalog).clone();
             for id in &dropped {
-                for view in depend::all_views_of(&next, *id) {
-                    next.views.remove(&view.id);
-                }
+                depend::drop_views_of(&mut next, *id);
             }
             next.tables.retain(|id, _| !dropped.contains(id));
             next.forget_sequences_of_dropped();

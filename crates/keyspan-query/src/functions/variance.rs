@@ -1,30 +1,25 @@
-//! `variance`, `stddev` and their kin of integers and numerics as numeric; `sum` of intervals.
+//! `variance`, `stddev` and their kin of integers and numerics as numeric.
 //!
-//! DataFusion computes variances of all numbers as floats, and sums no intervals. Of exact numbers the count, the sum and
-//! the sum of squares ([`Sums`]) are kept as whole numbers of the column's last digit, so that a frame can take back what
-//! leaves it:
+//! DataFusion computes variances of all numbers as floats. Of exact numbers the count, the sum and the sum of squares
+//! ([`Sums`]) are kept as whole numbers of the column's last digit, so that a frame can take back what leaves it:
 //!
 //! ```text
 //! var_pop = (n · Σx² − (Σx)²) / n²        var_samp = the same / (n · (n − 1))        stddev = the root
 //! ```
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::types::{ArrowPrimitiveType, IntervalMonthDayNano, IntervalMonthDayNanoType};
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array, PrimitiveArray,
-};
-use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type, IntervalUnit, i256};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array};
+use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type, i256};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
-use datafusion_functions_aggregate_common::utils::GenericDistinctBuffer;
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::ColumnType;
 
+use super::distinct::{Distinct, distinct_state};
 use crate::error::external;
 use crate::types::arithmetic::{divided, out_of_range, root};
 use crate::types::{decimal, number_rank, scale_of};
@@ -48,23 +43,14 @@ pub fn of_exact(name: &str, ty: ColumnType) -> Option<(Arc<AggregateUDF>, Column
     let wide = matches!(ty, ColumnType::BigInt | ColumnType::VarInt) && !root;
     let (given, shown) = (scale_of(ty), if wide { 8 } else { scale_of(ty).max(16) });
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Variance { name, sample, root, given, shown, signature };
+    let function = Variance { name, form: Form { sample, root, given, shown }, signature };
     Some((Arc::new(AggregateUDF::from(function)), decimal(given)))
-}
-
-/// `sum` over intervals.
-pub fn sum_of_intervals() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(Total { signature: Signature::any(1, Volatility::Immutable) }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Variance {
     name: &'static str,
-    sample: bool,
-    root: bool,
-    /// Digits after the point of the argument, and of the result.
-    given: i8,
-    shown: i8,
+    form: Form,
     signature: Signature,
 }
 
@@ -78,20 +64,20 @@ impl AggregateUDFImpl for Variance {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(decimal(self.shown).arrow())
+        Ok(decimal(self.form.shown).arrow())
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let moments = Moments { of: self.form(), sums: Sums::default() };
+        let moments = Moments { of: self.form, sums: Sums::default() };
         Ok(match args.is_distinct {
-            true => Box::new(Distinct::<Decimal128Type, _>::new(decimal(self.given).arrow(), moments)),
+            true => Box::new(Distinct::<Decimal128Type, _>::new(decimal(self.form.given).arrow(), moments)),
             false => Box::new(moments),
         })
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         if args.is_distinct {
-            return Ok(distinct_state(args.name, decimal(self.given).arrow()));
+            return Ok(distinct_state(args.name, decimal(self.form.given).arrow()));
         }
         let field = |part: &str, ty| Arc::new(Field::new(format!("{}[{part}]", args.name), ty, true));
         let wide = || DataType::Decimal256(WIDE, 0);
@@ -103,7 +89,7 @@ impl AggregateUDFImpl for Variance {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(GroupedMoments { of: self.form(), groups: Vec::new() }))
+        Ok(Box::new(GroupedMoments { of: self.form, groups: Vec::new() }))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -111,19 +97,16 @@ impl AggregateUDFImpl for Variance {
     }
 }
 
-impl Variance {
-    fn form(&self) -> Form {
-        let Variance { sample, root, given, shown, .. } = *self;
-        Form { sample, root, given, shown }
-    }
-}
-
-/// What is made of the sums: see [`Variance`].
-#[derive(Clone, Copy, Debug)]
+/// What is made of the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
+    /// Of a sample, not of all.
     sample: bool,
+    /// The standard deviation.
     root: bool,
+    /// Digits after the point of the argument.
     given: i8,
+    /// Digits after the point of the result.
     shown: i8,
 }
 
@@ -255,8 +238,7 @@ impl Accumulator for Moments {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let wide = |value| ScalarValue::Decimal256(Some(value), WIDE, 0);
-        Ok(vec![ScalarValue::Int64(Some(self.sums.count)), wide(self.sums.sum), wide(self.sums.squares)])
+        states(&[self.sums]).iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
     }
 
     fn size(&self) -> usize {
@@ -318,156 +300,5 @@ impl GroupsAccumulator for GroupedMoments {
 
     fn size(&self) -> usize {
         self.groups.capacity() * size_of::<Sums>()
-    }
-}
-
-/// An aggregate of the values that are different.
-#[derive(Debug)]
-struct Distinct<T: ArrowPrimitiveType, A> {
-    ty: DataType,
-    seen: GenericDistinctBuffer<T>,
-    /// Has seen no value yet.
-    aggregate: A,
-}
-
-impl<T: ArrowPrimitiveType, A> Distinct<T, A> {
-    fn new(ty: DataType, aggregate: A) -> Distinct<T, A> {
-        Distinct { seen: GenericDistinctBuffer::new(ty.clone()), ty, aggregate }
-    }
-}
-
-/// The state of [`Distinct`]: a list of the values.
-fn distinct_state(name: &str, ty: DataType) -> Vec<FieldRef> {
-    vec![Arc::new(Field::new_list(format!("{name}[distinct]"), Field::new_list_field(ty, true), true))]
-}
-
-impl<T, A> Accumulator for Distinct<T, A>
-where
-    T: ArrowPrimitiveType + Debug,
-    A: Accumulator,
-{
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.seen.update_batch(values)
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.seen.merge_batch(states)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let values = PrimitiveArray::<T>::from_iter_values(self.seen.values.iter().map(|value| value.0));
-        self.aggregate.update_batch(&[Arc::new(values.with_data_type(self.ty.clone()))])?;
-        self.aggregate.evaluate()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        self.seen.state()
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Self>() + self.seen.size()
-    }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Total {
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Total {
-    fn name(&self) -> &str {
-        "sum"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(interval())
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let total = Intervals { count: 0, sum: IntervalMonthDayNano::ZERO };
-        Ok(match args.is_distinct {
-            true => Box::new(Distinct::<IntervalMonthDayNanoType, _>::new(interval(), total)),
-            false => Box::new(total),
-        })
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        if args.is_distinct {
-            return Ok(distinct_state(args.name, interval()));
-        }
-        Ok(vec![Arc::new(Field::new(args.name, interval(), true))])
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-}
-
-fn interval() -> DataType {
-    DataType::Interval(IntervalUnit::MonthDayNano)
-}
-
-/// Months, days and nanoseconds are added apart.
-#[derive(Debug)]
-struct Intervals {
-    count: i64,
-    sum: IntervalMonthDayNano,
-}
-
-impl Intervals {
-    fn change(&mut self, values: &ArrayRef, back: bool) -> Result<()> {
-        for value in values.as_primitive::<IntervalMonthDayNanoType>().iter().flatten() {
-            let sum = match back {
-                false => added(self.sum, value),
-                true => subtracted(self.sum, value),
-            };
-            self.sum = sum.ok_or_else(|| external(Error::new(ErrorKind::DatetimeOverflow, "interval out of range")))?;
-            self.count += if back { -1 } else { 1 };
-        }
-        Ok(())
-    }
-}
-
-fn added(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
-    let (months, days) = (a.months.checked_add(b.months)?, a.days.checked_add(b.days)?);
-    Some(IntervalMonthDayNano::new(months, days, a.nanoseconds.checked_add(b.nanoseconds)?))
-}
-
-fn subtracted(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
-    let (months, days) = (a.months.checked_sub(b.months)?, a.days.checked_sub(b.days)?);
-    Some(IntervalMonthDayNano::new(months, days, a.nanoseconds.checked_sub(b.nanoseconds)?))
-}
-
-impl Accumulator for Intervals {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.change(&values[0], false)
-    }
-
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.change(&values[0], true)
-    }
-
-    fn supports_retract_batch(&self) -> bool {
-        true
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.change(&states[0], false)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::IntervalMonthDayNano((self.count > 0).then_some(self.sum)))
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.evaluate()?])
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Intervals>()
     }
 }
