@@ -1,4 +1,4 @@
-//! `ALTER TABLE` and `ALTER VIEW`, in PostgreSQL's and CQL's forms.
+//! `ALTER TABLE` and `ALTER [MATERIALIZED] VIEW`, in PostgreSQL's and CQL's forms.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
@@ -10,11 +10,16 @@ use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
 use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
 
-/// `ALTER TABLE | VIEW [IF EXISTS] [ONLY] name action, …`.
+/// `ALTER TABLE | [MATERIALIZED] VIEW [IF EXISTS] [ONLY] name action, …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
-    reader.skip();
-    let is_view = reader.at("view");
-    reader.skip();
+    reader.expect("alter")?;
+    let materialized = reader.eat("materialized");
+    let kind = match reader.eat_any(&["table", "view"]) {
+        Some("view") if materialized => "MATERIALIZED VIEW",
+        Some("view") => "VIEW",
+        Some(_) if !materialized => "TABLE",
+        _ => return Err(reader.unexpected()),
+    };
     let if_exists = reader.eat_all(&["if", "exists"]);
     reader.eat("only");
     let name = reader.object_name()?;
@@ -23,7 +28,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     while reader.eat_token(&Token::Comma) {
         action(reader, &mut actions)?;
     }
-    Ok(Statement::AlterTable(AlterTable { name, if_exists, is_view, actions }))
+    Ok(Statement::AlterTable(AlterTable { name, if_exists, kind, actions }))
 }
 
 fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {

@@ -20,6 +20,9 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         let comment = text(reader)?;
         return Ok(Statement::Comment(Comment { kind: "constraint".into(), name, column: Some(constraint), comment }));
     }
+    if reader.at_all(&["materialized", "view"]) {
+        reader.skip();
+    }
     let kinds = ["table", "column", "view", "index", "keyspace", "schema", "database"];
     let Some(kind) = reader.eat_any(&kinds) else { return Err(reader.unexpected()) };
     let mut name = reader.object_name()?;

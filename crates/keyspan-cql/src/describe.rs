@@ -31,7 +31,7 @@ pub(crate) fn show(reader: &mut Reader) -> Result<Statement> {
         }
         Show::Files(reader.object_name()?)
     } else if reader.eat("create") {
-        if reader.eat_any(&["table", "view"]).is_none() {
+        if !reader.eat_all(&["materialized", "view"]) && reader.eat_any(&["table", "view"]).is_none() {
             return Err(reader.unexpected());
         }
         Show::Create(reader.object_name()?)
@@ -74,7 +74,9 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         Describe::Types
     } else if names_it && reader.eat("type") {
         Describe::Type(reader.object_name()?)
-    } else if names_it && reader.eat_any(&["table", "view", "columnfamily"]).is_some() {
+    } else if reader.eat_all(&["materialized", "view"])
+        || (names_it && reader.eat_any(&["table", "view", "columnfamily"]).is_some())
+    {
         Describe::Table(reader.object_name()?)
     } else if names_it && reader.eat("index") {
         Describe::Index(reader.object_name()?)

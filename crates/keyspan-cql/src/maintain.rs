@@ -6,6 +6,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
 use crate::statement::{Maintain, ObjectName, Statement};
+use crate::table::with_data;
 
 /// `VACUUM | ANALYZE | CHECKPOINT | FLUSH | COMPACT …`, `BACKUP DATABASE TO 'directory'`, `REFRESH …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -19,7 +20,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
             Maintain::Backup(reader.string()?)
         }
         "checkpoint" => Maintain::Checkpoint,
-        "refresh" => Maintain::Refresh(refreshed(reader)?),
+        "refresh" => refresh(reader)?,
         "flush" => Maintain::Flush(tables(reader)?),
         "compact" => Maintain::Compact(tables(reader)?),
         _ => {
@@ -40,17 +41,11 @@ pub(crate) fn advise(reader: &mut Reader) -> Result<Statement> {
     reader.list(Reader::object_name).map(Statement::Advise)
 }
 
-/// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH DATA]`: a refresh never blocks readers.
-fn refreshed(reader: &mut Reader) -> Result<ObjectName> {
+/// `MATERIALIZED VIEW [CONCURRENTLY] name [WITH [NO] DATA]`: a refresh never blocks readers.
+fn refresh(reader: &mut Reader) -> Result<Maintain> {
     reader.expect_all(&["materialized", "view"])?;
     reader.eat("concurrently");
-    let name = reader.object_name()?;
-    if reader.at_all(&["with", "no", "data"]) {
-        let error = reader.not_supported("REFRESH … WITH NO DATA is not supported");
-        return Err(error.with_hint("Drop the view, or leave it: what is not computed is computed when it is read."));
-    }
-    reader.eat_all(&["with", "data"]);
-    Ok(name)
+    Ok(Maintain::Refresh { name: reader.object_name()?, with_data: with_data(reader) })
 }
 
 /// `[TABLE | TABLES] [name, …]`.

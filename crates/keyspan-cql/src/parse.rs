@@ -189,7 +189,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
 fn alter(reader: &mut Reader) -> Result<Statement> {
     match reader.word(1) {
         Some("keyspace" | "schema") => keyspace::alter(reader),
-        Some("table" | "view") => crate::alter::statement(reader),
+        Some("table" | "view" | "materialized") => crate::alter::statement(reader),
         Some("sequence") => sequence::alter(reader),
         Some("type") => user_type::alter(reader),
         _ if role::at(reader) => role::alter(reader),

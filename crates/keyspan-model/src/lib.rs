@@ -52,8 +52,9 @@ pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleI
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
     Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
-    ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Member, ReferencedKey, RelationDef,
-    RelationId, RelationKind, RollupDef, SegmentId, TableDef, TableId, UniqueDef, ValueColumn, ViewDef,
+    ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Materialized, Member, ReferencedKey,
+    RelationDef, RelationId, RelationKind, RollupDef, SegmentId, StoredDef, TableDef, TableId, UniqueDef, ValueColumn,
+    ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

@@ -37,7 +37,7 @@ impl Connection {
             Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
         };
         if !name.is_empty() {
-            self.session.show_statement(&name, &parse.query, &stored.parameters);
+            self.session.show_statement(&name, &parse.query, &stored.parameters)?;
         }
         self.statements.insert(name, stored);
         Ok(self.out.message(&ParseComplete::new())?)

@@ -229,7 +229,9 @@ impl ScriptedSession {
         &self.settings
     }
 
-    pub fn show_statement(&self, _name: &str, _text: &str, _parameters: &[u32]) {}
+    pub fn show_statement(&self, _name: &str, _text: &str, _parameters: &[u32]) -> Result<()> {
+        Ok(())
+    }
 
     pub fn forget_statement(&self, _name: Option<&str>) {}
 

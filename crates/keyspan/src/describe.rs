@@ -4,7 +4,7 @@ use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind, ForeignKeyDef, GcRule, Identity, IndexDef,
-    KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, UserType, Value, ViewDef,
+    KEY_NAME, KeyColumn, KeyspaceDef, Materialized, Member, TableDef, UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -192,11 +192,14 @@ fn options(table: &TableDef) -> String {
 pub(crate) fn view(view: &ViewDef) -> String {
     let columns: Vec<String> = view.columns.iter().map(|column| quoted(column)).collect();
     let columns = if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
-    let (kind, options) = match &view.rollup {
-        Some(rollup) => ("MATERIALIZED VIEW", options(&rollup.rows)),
-        None => ("VIEW", String::new()),
+    let (kind, options, end) = match &view.materialized {
+        Some(Materialized::Stored(stored)) if !stored.populated => {
+            ("MATERIALIZED VIEW", options(&stored.rows), " WITH NO DATA")
+        }
+        Some(materialized) => ("MATERIALIZED VIEW", options(materialized.rows()), ""),
+        None => ("VIEW", String::new(), ""),
     };
-    format!("CREATE {kind} {}.{}{columns}{options} AS {};", quoted(&view.keyspace), quoted(&view.name), view.sql)
+    format!("CREATE {kind} {}.{}{columns}{options} AS {}{end};", quoted(&view.keyspace), quoted(&view.name), view.sql)
 }
 
 /// The CREATE TYPE of a user type.
@@ -248,8 +251,11 @@ pub(crate) fn index_row(of: &TableDef, definition: &IndexDef) -> Vec<String> {
     vec![of.keyspace.clone(), "index".into(), definition.name.clone(), index(of, definition)]
 }
 
-/// A view's row of DESCRIBE.
-pub(crate) fn view_row(definition: &ViewDef) -> Vec<String> {
-    let kind = if definition.rollup.is_some() { "materialized_view" } else { "view" };
-    vec![definition.keyspace.clone(), kind.into(), definition.name.clone(), view(definition)]
+/// The rows of DESCRIBE of a view and its indexes.
+pub(crate) fn view_rows(definition: &ViewDef) -> Vec<Vec<String>> {
+    let kind = if definition.materialized.is_some() { "materialized_view" } else { "view" };
+    let own = vec![definition.keyspace.clone(), kind.into(), definition.name.clone(), view(definition)];
+    let rows = definition.stored().map(|stored| &stored.rows);
+    let indexes = rows.into_iter().flat_map(|rows| rows.indexes.iter().map(|index| index_row(rows, index)));
+    std::iter::once(own).chain(indexes).collect()
 }

@@ -21,7 +21,10 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Re
         // Space is freed and statistics are kept without being asked.
         Maintain::Vacuum(names) => ("VACUUM", names, Upkeep::Nothing),
         Maintain::Analyze(names) => ("ANALYZE", names, Upkeep::Nothing),
-        Maintain::Refresh(name) => ("REFRESH MATERIALIZED VIEW", std::slice::from_ref(name), Upkeep::Refresh(name)),
+        Maintain::Refresh { name, with_data } => {
+            materialized::refresh(context, name, *with_data).await?;
+            return Ok(Outcome::done(Tag::plain("REFRESH MATERIALIZED VIEW")));
+        }
     };
     for name in names {
         let (id, shown) = match names::expect(&context.catalog(), &context.settings.search_path(), name)? {
@@ -33,14 +36,13 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Re
     if names.is_empty() && !matches!(work, Upkeep::Nothing) {
         context.require_superuser(&format!("execute {tag}"))?;
     }
-    if matches!(tag, "VACUUM" | "BACKUP" | "REFRESH MATERIALIZED VIEW") && context.in_transaction_block() {
+    if matches!(tag, "VACUUM" | "BACKUP") && context.in_transaction_block() {
         let message = format!("{tag} cannot run inside a transaction block");
         return Err(Error::new(ErrorKind::ActiveTransaction, message));
     }
     match work {
         Upkeep::Flush => context.running.guard(context.database.flush()).await?,
         Upkeep::Compact => context.running.guard(context.database.compact()).await?,
-        Upkeep::Refresh(name) => materialized::refresh(context, name).await?,
         Upkeep::Backup(directory) => backup(context, Path::new(directory)).await?,
         Upkeep::Nothing => {}
     }
@@ -51,7 +53,6 @@ enum Upkeep<'a> {
     Flush,
     Compact,
     Backup(&'a str),
-    Refresh(&'a ObjectName),
     Nothing,
 }
 

@@ -75,6 +75,16 @@ pub(crate) fn table(catalog: &Catalog, path: &[String], name: &ObjectName) -> Re
     }
 }
 
+/// The table of this name that may have indexes: that of a stored view, too.
+pub(crate) fn indexed_table(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<TableDef> {
+    if let Some(TableOrView::View(view)) = find(catalog, path, name)
+        && let Some(stored) = view.stored()
+    {
+        return Ok(stored.rows.clone());
+    }
+    table(catalog, path, name).map(|table| (*table).clone())
+}
+
 /// The keyspace in which a new object of this name is made.
 pub(crate) fn keyspace_for(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<String> {
     let keyspace = match &name.keyspace {

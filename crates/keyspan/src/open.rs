@@ -66,7 +66,7 @@ impl Database {
         query.parser.get_or_insert(names::parse_query);
         temporary::remove_left_over(&store)?;
         let database = Database::new(store, embedded, clock, QueryEngine::new(query)?, background && threads);
-        if database.catalog().views.values().any(|view| view.rollup.is_some()) {
+        if database.catalog().views.values().any(|view| view.rollup().is_some()) {
             rollup::begin(&database)?;
         }
         Ok(database)

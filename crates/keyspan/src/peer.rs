@@ -7,6 +7,7 @@
 //!
 //! The rule: what a session holds here goes with it, however it ends ([`PeerGuard`]).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
@@ -55,8 +56,8 @@ pub(crate) struct SessionPeer {
     inbox: Arc<Inbox>,
     deferred: Mutex<Deferred>,
     shown: Mutex<ShownSession>,
-    /// By whether PREPARE made them, and their names: the wire protocol has names of its own.
-    prepared: Mutex<BTreeMap<(bool, String), ShownStatement>>,
+    /// By their names: PREPARE and the wire protocol share one space of them.
+    prepared: Mutex<BTreeMap<String, ShownStatement>>,
     cancel: CancelHandle,
 }
 
@@ -156,9 +157,18 @@ impl SessionPeer {
         change(&mut self.shown.lock());
     }
 
-    /// A statement has been prepared.
-    pub(crate) fn add_prepared(&self, statement: ShownStatement) {
-        self.prepared.lock().insert((statement.by_sql, statement.name.clone()), statement);
+    /// A statement has been prepared; 42P05 if there is one of this name, of PREPARE or of the protocol.
+    pub(crate) fn add_prepared(&self, statement: ShownStatement) -> Result<()> {
+        match self.prepared.lock().entry(statement.name.clone()) {
+            Entry::Occupied(_) => {
+                let message = format!("prepared statement \"{}\" already exists", statement.name);
+                Err(Error::new(ErrorKind::DuplicateStatement, message))
+            }
+            Entry::Vacant(place) => {
+                place.insert(statement);
+                Ok(())
+            }
+        }
     }
 
     /// Prepared statements are forgotten: one, or those of PREPARE or of the protocol, or all.

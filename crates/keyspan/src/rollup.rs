@@ -1,7 +1,7 @@
-//! Refreshing materialized views: of their stale buckets the rows that changed are written, together with the seq up to
+//! Refreshing rollups: of their stale buckets the rows that changed are written, together with the seq up to
 //! which the view is right, in one batch.
 //!
-//! One background task refreshes all views of a database: each [`PAUSE`] after the last time, or later, so that it
+//! One background task refreshes all rollups of a database: each [`PAUSE`] after the last time, or later, so that it
 //! takes at most [`SHARE`] of one core's time. Readers do not depend on it: they compute what is stale
 //! ([`keyspan_query::rollup`]).
 
@@ -60,7 +60,7 @@ pub(crate) fn begin(database: &Database) -> Result<()> {
 async fn refresh_due(database: &Database, due: &mut BTreeMap<TableId, Instant>) -> Result<()> {
     let catalog = database.catalog();
     due.retain(|id, _| catalog.views.contains_key(id));
-    for view in catalog.views.values().filter(|view| view.rollup.is_some()) {
+    for view in catalog.views.values().filter(|view| view.rollup().is_some()) {
         if due.get(&view.id).is_some_and(|due| Instant::now() < *due) {
             continue;
         }
@@ -83,13 +83,13 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     let _lock = database.lock_refresh(view).await;
     let snapshot = database.store().snapshot(ReadAt::Acknowledged)?;
     let Some(view) = snapshot.catalog().views.get(&view).cloned() else { return Ok(()) };
-    let Some(rollup) = &view.rollup else { return Ok(()) };
+    let Some(rollup) = view.rollup() else { return Ok(()) };
     let mut context = ClientContext::new(database.clone(), &CancelHandle::default());
     let query_context: QueryContext = context.query_context(snapshot, &[]);
     let queries = context.queries.clone();
     let (store, of) = (database.store().clone(), view.clone());
     let work = async move {
-        match (keyspan_query::session::refresh(&queries, &of, &query_context).await?, &of.rollup) {
+        match (keyspan_query::session::refresh(&queries, &of, &query_context).await?, of.rollup()) {
             (Some(read), Some(rollup)) => write(&store, rollup, read).await.map(Some),
             _ => Ok(None),
         }

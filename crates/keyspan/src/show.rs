@@ -160,7 +160,7 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
         rows.extend(tables().flat_map(|table| describe::table_rows(table)));
         // After all tables: they may refer to one that is made later.
         rows.extend(tables().flat_map(|table| describe::foreign_key_rows(&catalog, table)));
-        rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).map(|v| describe::view_row(v)));
+        rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).flat_map(|v| describe::view_rows(v)));
         rows
     };
     let rows = match statement {
@@ -200,7 +200,7 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
                     let keys = describe::foreign_key_rows(&catalog, &table);
                     describe::table_rows(&table).into_iter().chain(keys).collect()
                 }
-                TableOrView::View(view) => vec![describe::view_row(&view)],
+                TableOrView::View(view) => describe::view_rows(&view),
             }
         }
     };

@@ -92,7 +92,7 @@ fn writing_command(statement: &Statement) -> Option<&'static str> {
         Statement::CreateTableAs(_) => "CREATE TABLE AS",
         Statement::CreateView(view) if view.materialized.is_some() => "CREATE MATERIALIZED VIEW",
         Statement::CreateView(_) => "CREATE VIEW",
-        Statement::Maintain(Maintain::Refresh(_)) => "REFRESH MATERIALIZED VIEW",
+        Statement::Maintain(Maintain::Refresh { .. }) => "REFRESH MATERIALIZED VIEW",
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::Drop(_) => "DROP",
         Statement::Truncate(_) => "TRUNCATE TABLE",

@@ -302,15 +302,15 @@ pub struct Materialized {
     pub with_data: bool,
 }
 
-/// `ALTER TABLE [IF EXISTS] name action, …`.
+/// `ALTER TABLE | [MATERIALIZED] VIEW [IF EXISTS] name action, …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlterTable {
     /// The table.
     pub name: ObjectName,
     /// Answer a notice if it does not exist.
     pub if_exists: bool,
-    /// Whether it said ALTER VIEW.
-    pub is_view: bool,
+    /// What it said that the name is of: "TABLE", "VIEW", "MATERIALIZED VIEW".
+    pub kind: &'static str,
     /// What to change, in order.
     pub actions: Vec<AlterAction>,
 }
@@ -548,6 +548,11 @@ pub enum Maintain {
     Vacuum(Vec<ObjectName>),
     /// `ANALYZE [name, …]`.
     Analyze(Vec<ObjectName>),
-    /// `REFRESH MATERIALIZED VIEW name`.
-    Refresh(ObjectName),
+    /// `REFRESH MATERIALIZED VIEW name [WITH [NO] DATA]`.
+    Refresh {
+        /// The view.
+        name: ObjectName,
+        /// False for `WITH NO DATA`: the rows go, until the next refresh.
+        with_data: bool,
+    },
 }

@@ -12,6 +12,7 @@ mod index;
 pub mod rights;
 pub mod sequence;
 pub mod temporary;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, Referenc
 pub use index::{IndexDef, UniqueDef};
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
+pub use view::{Materialized, RollupDef, StoredDef, ViewDef};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -216,41 +218,6 @@ pub struct RelationDef {
     /// Columns whose values are indexed: value columns, and key columns but the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexed: Vec<ColumnId>,
-}
-
-/// A view: a named query, kept as its source text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ViewDef {
-    /// Never reused.
-    pub id: TableId,
-    /// Keyspace that holds it.
-    pub keyspace: String,
-    /// Unique in its keyspace, tables included.
-    pub name: String,
-    /// Names of its columns, if given.
-    pub columns: Vec<String>,
-    /// Source text of the query.
-    pub sql: String,
-    /// The search path when it was created: its names mean what they meant then.
-    pub search_path: Vec<String>,
-    /// Of a materialized view: the rows that are kept for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollup: Option<RollupDef>,
-}
-
-/// The rows of a materialized view: the result of its query as of one batch. What has changed since is computed when
-/// the view is read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RollupDef {
-    /// Holds the rows. Nothing but the view names it.
-    pub rows: TableDef,
-    /// Holds one row, which is written together with the rows: the source's relation when they were computed (after
-    /// TRUNCATE it has another), and the batch up to which they are right. No row: nothing is computed yet.
-    pub progress: TableDef,
-    /// The table that the query reads.
-    pub source: TableId,
 }
 
 /// A keyspace, which is also a Postgres schema.
@@ -663,15 +630,15 @@ impl Catalog {
 
     /// The tables, and those that materialized views and sequences are kept in.
     pub fn all_tables(&self) -> impl Iterator<Item = &TableDef> {
-        let rollups = self.views.values().filter_map(|view| view.rollup.as_ref());
+        let views = self.views.values().filter_map(|view| view.rows());
+        let rollups = self.views.values().filter_map(|view| view.rollup()).map(|rollup| &rollup.progress);
         let sequences = self.sequences.values().map(|sequence| &sequence.state);
-        let views = rollups.flat_map(|rollup| [&rollup.rows, &rollup.progress]);
-        self.tables.values().map(|table| &**table).chain(views).chain(sequences)
+        self.tables.values().map(|table| &**table).chain(views).chain(rollups).chain(sequences)
     }
 
-    /// The materialized views of this table.
+    /// The rollups of this table.
     pub fn rollups_of(&self, source: TableId) -> impl Iterator<Item = (&Arc<ViewDef>, &RollupDef)> {
-        let rollups = self.views.values().filter_map(|view| Some((view, view.rollup.as_ref()?)));
+        let rollups = self.views.values().filter_map(|view| Some((view, view.rollup()?)));
         rollups.filter(move |(_, rollup)| rollup.source == source)
     }
 
@@ -685,10 +652,28 @@ impl Catalog {
         self.sequences.values().find(|sequence| sequence.keyspace == keyspace && sequence.name == name)
     }
 
+    /// The tables that may have indexes: those that have names, and those that stored views are kept in.
+    pub fn indexed_tables(&self) -> impl Iterator<Item = &TableDef> {
+        let stored = self.views.values().filter_map(|view| view.stored()).map(|stored| &stored.rows);
+        self.tables.values().map(|table| &**table).chain(stored)
+    }
+
+    /// The indexes, and their tables.
+    pub fn indexes(&self) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
+        self.indexed_tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+    }
+
     /// The index of this name, and its table.
-    pub fn index(&self, keyspace: &str, name: &str) -> Option<(&Arc<TableDef>, &IndexDef)> {
-        let tables = self.tables.values().filter(|table| table.keyspace == keyspace);
-        tables.flat_map(|table| table.indexes.iter().map(move |index| (table, index))).find(|(_, own)| own.name == name)
+    pub fn index(&self, keyspace: &str, name: &str) -> Option<(&TableDef, &IndexDef)> {
+        self.indexes().find(|(table, index)| table.keyspace == keyspace && index.name == name)
+    }
+
+    /// Puts a changed table that may have indexes in its place.
+    pub fn put_indexed(&mut self, table: TableDef) {
+        match self.views.get_mut(&table.id).map(|view| &mut Arc::make_mut(view).materialized) {
+            Some(Some(Materialized::Stored(stored))) => stored.rows = table,
+            _ => drop(self.tables.insert(table.id, Arc::new(table))),
+        }
     }
 
     /// The user type of this name.

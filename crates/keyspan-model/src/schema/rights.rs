@@ -397,7 +397,7 @@ mod tests {
             columns: Vec::new(),
             sql: "SELECT 1".into(),
             search_path: Vec::new(),
-            rollup: None,
+            materialized: None,
         };
         catalog.views.insert(id, Arc::new(view));
         let roles = ["ann", "team", "bob"].map(|name| catalog.rights.add_role(name));

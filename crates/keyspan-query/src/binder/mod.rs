@@ -21,6 +21,7 @@
 
 mod ann;
 mod from;
+mod materialized;
 mod names;
 mod order_by;
 mod rewrite;
@@ -51,7 +52,8 @@ use crate::types::{Ty, field_type, literal};
 use names::{Named, find};
 use rewrite::{Effort, Rewritten, rewrite};
 
-pub use names::{Names, Scope, rollup_of};
+pub use materialized::{query_of, rollup_of, stored_rows_of};
+pub use names::{Names, Scope};
 
 /// A query's plan before optimization.
 #[derive(Clone, Debug)]

@@ -19,8 +19,11 @@ use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, Ta
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, RollupDef, TableDef, ViewDef, nearest};
+use keyspan_model::{
+    Catalog, ColumnType, Error, ErrorKind, Materialized, RollupDef, StoredDef, TableDef, ViewDef, nearest,
+};
 
+use super::materialized::shown_schema;
 use super::{analyzed, output_schema, plan_view};
 use crate::asof::AsOfRelation;
 use crate::context::{GivenRelation, QueryContext, QueryParser};
@@ -53,6 +56,11 @@ impl<'a> Scope<'a> {
     /// That of a statement.
     pub fn of(context: &'a QueryContext, reading: &Reading) -> Scope<'a> {
         Scope { search_path: &context.search_path, depth: 0, given: &context.given, reading: reading.clone() }
+    }
+
+    /// For the query of a view apart from any statement: what it reads is noted.
+    pub(super) fn of_view(view: &'a ViewDef, reading: Reading) -> Scope<'a> {
+        Scope { search_path: &view.search_path, depth: 0, given: &[], reading }
     }
 
     /// That of a view's query: the search path is the one it was created with, and it reads as its owner.
@@ -147,6 +155,9 @@ impl Names<'_> {
         let scope = Scope { reading: Reading::default(), ..self.scope.clone() };
         let names = Names::new(self.parser, self.state, self.context, scope, self.mentions.clone());
         let columns = |view: &ViewDef| {
+            if let Some(Materialized::Stored(stored)) = &view.materialized {
+                return Some((view.id, shown_schema(&stored.rows)));
+            }
             let plan = analyzed(self.state, &plan_view(&names, view).ok()?).ok()?;
             let labels: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
             Some((view.id, output_schema(plan.schema(), &labels)))
@@ -210,14 +221,26 @@ impl Names<'_> {
             let message = format!("views are nested more than {DEEPEST_VIEW} deep");
             return Err(external(Error::new(ErrorKind::TooComplex, message)));
         }
-        if let Some(rollup) = &view.rollup {
-            return Ok(provider_as_source(Arc::new(self.rollup(view, rollup)?)));
-        }
-        let plan = plan_view(self, view)?;
-        Ok(provider_as_source(Arc::new(ViewTable::new(plan, Some(view.sql.clone())))))
+        Ok(match &view.materialized {
+            Some(Materialized::Rollup(rollup)) => provider_as_source(Arc::new(self.rollup(view, rollup)?)),
+            Some(Materialized::Stored(stored)) => provider_as_source(Arc::new(self.stored(view, stored)?)),
+            None => {
+                let plan = plan_view(self, view)?;
+                provider_as_source(Arc::new(ViewTable::new(plan, Some(view.sql.clone()))))
+            }
+        })
     }
 
-    fn rollup(&self, view: &ViewDef, rollup: &RollupDef) -> Result<RollupTable> {
+    fn stored(&self, view: &ViewDef, stored: &StoredDef) -> Result<KeyspanTable> {
+        if !stored.populated {
+            let message = format!("materialized view \"{}\" has not been populated", view.name);
+            let error = Error::new(ErrorKind::ObjectNotReady, message);
+            return Err(external(error.with_hint("Use the REFRESH MATERIALIZED VIEW command.")));
+        }
+        Ok(KeyspanTable::new(Arc::new(stored.rows.clone()), &self.mentions))
+    }
+
+    pub(super) fn rollup(&self, view: &ViewDef, rollup: &RollupDef) -> Result<RollupTable> {
         RollupTable::new(view, rollup, analyzed(self.state, &plan_view(self, view)?).map_err(external)?)
     }
 
@@ -244,18 +267,6 @@ impl Names<'_> {
             None => error,
         }
     }
-}
-
-/// A materialized view, apart from any query; `None` for another view.
-pub fn rollup_of(
-    parser: Option<QueryParser>,
-    state: &SessionState,
-    context: &QueryContext,
-    view: &ViewDef,
-) -> Result<Option<RollupTable>> {
-    let scope = Scope { search_path: &view.search_path, depth: 0, given: &[], reading: Reading::default() };
-    let names = Names::new(parser, state, context, scope, Mentions::default());
-    view.rollup.as_ref().map(|rollup| names.rollup(view, rollup)).transpose()
 }
 
 impl ContextProvider for Names<'_> {

@@ -26,7 +26,7 @@ pub fn state(snapshot: &dyn Snapshot, table: &TableDef, index: &IndexDef) -> Opt
 
 /// `pg_stat_progress_create_index`: a row for each index that is not built yet. A block is a segment's column.
 pub fn progress(source: &Source, snapshot: &dyn Snapshot) -> Vec<Row> {
-    let row = |(table, index): (&std::sync::Arc<TableDef>, &IndexDef)| {
+    let row = |(table, index): (&TableDef, &IndexDef)| {
         let state = state(snapshot, table, index).filter(|state| state.built < state.segments)?;
         let row = Row::new()
             .with("pid", 0_i64)

@@ -74,7 +74,7 @@ fn views(source: &Source) -> Vec<Row> {
         let row = relation(source, &view.keyspace, &view.name).with("view_definition", format!(" {};", view.sql));
         row.with("check_option", "NONE").with("is_updatable", "NO").with("is_insertable_into", "NO")
     };
-    source.catalog.views.values().filter(|view| view.rollup.is_none()).map(row).collect()
+    source.catalog.views.values().filter(|view| view.materialized.is_none()).map(row).collect()
 }
 
 fn yes(value: bool) -> &'static str {

@@ -96,13 +96,16 @@ fn classes(source: &Source) -> Vec<Row> {
     }
     for view in source.catalog.views.values() {
         let planned = source.views.iter().find(|(id, _)| *id == view.id).map(|(_, schema)| schema.fields().len());
-        let kept = view.rollup.as_ref().map(|rollup| rollup.rows.columns.len());
+        let kept = view.rows().map(|rows| shown(rows).count());
         let columns = planned.or(kept).unwrap_or(view.columns.len());
-        let kind = if view.rollup.is_some() { "m" } else { "v" };
+        let kind = if view.materialized.is_some() { "m" } else { "v" };
         let row = owned(source, class(table_oid(view.id), &view.name, &view.keyspace, kind, columns), view.id);
         let row = row.with("reltype", row_type_oid(view.id)).flags(&["relhasrules"]);
-        rows.push(match &view.rollup {
-            Some(_) => row.with("relam", TABLE_METHOD).with("relfilenode", table_oid(view.id)),
+        rows.push(match &view.materialized {
+            Some(_) => {
+                let row = row.with("relam", TABLE_METHOD).with("relfilenode", table_oid(view.id));
+                row.with("relispopulated", is_populated(view)).with("relhasindex", has_indexes(view))
+            }
             None => row,
         });
     }
@@ -378,17 +381,25 @@ fn views(source: &Source) -> Vec<Row> {
         let row = Row::new().with("schemaname", &view.keyspace).with("viewname", &view.name);
         row.with("viewowner", source.owner_name(view.id)).with("definition", format!(" {};", view.sql))
     };
-    source.catalog.views.values().filter(|view| view.rollup.is_none()).map(|view| row(view)).collect()
+    source.catalog.views.values().filter(|view| view.materialized.is_none()).map(|view| row(view)).collect()
 }
 
-/// What a materialized view has not computed yet is computed when it is read: so all are populated.
+fn has_indexes(view: &ViewDef) -> bool {
+    view.stored().is_some_and(|stored| !stored.rows.indexes.is_empty())
+}
+
+/// What a rollup has not computed yet is computed when it is read; a stored view waits for a refresh.
+fn is_populated(view: &ViewDef) -> bool {
+    view.stored().is_none_or(|stored| stored.populated)
+}
+
 fn materialized_views(source: &Source) -> Vec<Row> {
     let row = |view: &ViewDef| {
         let row = Row::new().with("schemaname", &view.keyspace).with("matviewname", &view.name);
         let row = row.with("matviewowner", source.owner_name(view.id)).with("definition", format!(" {};", view.sql));
-        row.with("hasindexes", false).with("ispopulated", true)
+        row.with("hasindexes", has_indexes(view)).with("ispopulated", is_populated(view))
     };
-    source.catalog.views.values().filter(|view| view.rollup.is_some()).map(|view| row(view)).collect()
+    source.catalog.views.values().filter(|view| view.materialized.is_some()).map(|view| row(view)).collect()
 }
 
 fn index_list(source: &Source) -> Vec<Row> {

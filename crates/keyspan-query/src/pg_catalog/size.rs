@@ -66,7 +66,7 @@ fn named_size(call: &Call<'_>, values: &[Value], size: SizeOf) -> Result<Value> 
 
 /// The size of a table's secondary indexes.
 fn indexes_size(facts: &Facts, oid: Option<i64>) -> Value {
-    let table = facts.catalog.tables.values().find(|table| Some(table_oid(table.id)) == oid);
+    let table = facts.catalog.indexed_tables().find(|table| Some(table_oid(table.id)) == oid);
     let bytes = table.map_or(0, |table| table.indexes.iter().map(|each| index_bytes(facts, table, each)).sum());
     Value::BigInt(bytes)
 }
@@ -87,7 +87,7 @@ fn total_size(facts: &Facts, oid: Option<i64>) -> Value {
 /// The size of what has this OID: 0 for views, system tables and keys, null for what is not there.
 fn relation_size(facts: &Facts, oid: Option<i64>) -> Value {
     let own = facts.catalog.tables.values().map(|table| (table.id, &**table));
-    let kept = facts.catalog.views.values().filter_map(|view| Some((view.id, &view.rollup.as_ref()?.rows)));
+    let kept = facts.catalog.views.values().filter_map(|view| Some((view.id, view.rows()?)));
     let table = own.chain(kept).find(|(id, _)| Some(table_oid(*id)) == oid);
     let source = Source::of(facts);
     match table {

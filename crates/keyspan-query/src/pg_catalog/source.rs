@@ -214,12 +214,12 @@ impl Source {
     }
 
     /// The secondary indexes, and their tables.
-    pub fn indexes(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
-        self.catalog.tables.values().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+    pub fn indexes(&self) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
+        self.catalog.indexes()
     }
 
     /// The UNIQUE constraints, and their tables.
-    pub fn uniques(&self) -> impl Iterator<Item = (&Arc<TableDef>, &IndexDef)> {
+    pub fn uniques(&self) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
         self.indexes().filter(|(_, index)| index.is_constraint())
     }
 
@@ -229,7 +229,7 @@ impl Source {
     }
 
     /// The secondary index with this OID.
-    pub fn index_of_oid(&self, oid: i64) -> Option<(&Arc<TableDef>, &IndexDef)> {
+    pub fn index_of_oid(&self, oid: i64) -> Option<(&TableDef, &IndexDef)> {
         self.indexes().find(|(_, index)| table_oid(index.id) == oid)
     }
 

@@ -27,7 +27,7 @@ fn bench() -> Bench {
         columns: Vec::new(),
         sql: "SELECT host, v FROM m".into(),
         search_path: vec!["public".into()],
-        rollup: None,
+        materialized: None,
     };
     catalog.tables.insert(table.id, Arc::new(table));
     catalog.views.insert(view.id, Arc::new(view));

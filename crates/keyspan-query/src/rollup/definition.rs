@@ -1,4 +1,4 @@
-//! Which queries can be materialized views.
+//! Which queries can be rollups.
 //!
 //! One table, rows filtered and grouped, one group of them a step of the time in its row key. Everything must follow from
 //! the rows alone: no `now()`, nothing of the session. Then what a group is can change only with rows of its bucket.
@@ -9,15 +9,44 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, TableScan, Volatility};
-use keyspan_model::{ColumnId, Error, Result, TableDef};
+use keyspan_model::{ColumnId, Error, TableDef};
 
 use super::RollupTable;
-use crate::error::from_datafusion;
 use crate::functions::cast::CastFunction;
 use crate::functions::step::keeps_order;
 use crate::table::KeyspanTable;
+use crate::types::literal_text;
 
-/// What a materialized view is made of.
+/// Why a query is no rollup, and how it could be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRollup {
+    /// What is in the way: "it has no GROUP BY".
+    pub why: String,
+    /// What to write instead.
+    pub hint: Option<&'static str>,
+}
+
+impl NoRollup {
+    /// This is in the way.
+    pub fn new(why: impl Into<String>) -> NoRollup {
+        NoRollup { why: why.into(), hint: None }
+    }
+
+    fn with_hint(self, hint: &'static str) -> NoRollup {
+        NoRollup { hint: Some(hint), ..self }
+    }
+}
+
+impl From<NoRollup> for Error {
+    /// Of a query that was a rollup when its view was made.
+    fn from(no: NoRollup) -> Error {
+        Error::internal(format!("the query of a rollup is none any more: {}", no.why))
+    }
+}
+
+type Result<T> = std::result::Result<T, NoRollup>;
+
+/// What a rollup is made of.
 #[derive(Clone, Debug)]
 pub struct Definition {
     /// The table that is read.
@@ -33,7 +62,7 @@ pub struct Definition {
 /// The parts of an analyzed query.
 ///
 /// # Errors
-/// 0A000 for a query that cannot be kept, saying what is in the way.
+/// What is in the way of keeping it up to date.
 pub fn definition(plan: &LogicalPlan) -> Result<Definition> {
     let (aggregate, scan) = parts(plan)?;
     check_immutable(plan)?;
@@ -42,28 +71,28 @@ pub fn definition(plan: &LogicalPlan) -> Result<Definition> {
     for (place, group) in aggregate.group_expr.iter().enumerate() {
         match bucket_of(group, &aggregate.input, &source)? {
             Some(found) if bucket.is_none() => bucket = Some((place, found)),
-            Some(_) => return Err(refused("two groups are steps of time").with_hint("Group by one of them only.")),
-            None => check_not_null(group, &aggregate)?,
+            Some(_) => {
+                return Err(NoRollup::new("two groups are steps of time").with_hint("Group by one of them only."));
+            }
+            None => {}
         }
     }
     let Some((place, (bucket, time))) = bucket else {
         let hint = "Group by time_bucket('1 hour', ts) or date_bin('1 hour', ts), where ts is part of the table's primary key.";
-        return Err(refused("its GROUP BY has no step of time").with_hint(hint));
+        return Err(NoRollup::new("its GROUP BY has no step of time").with_hint(hint));
     };
-    let groups = (0..aggregate.group_expr.len()).filter(|group| *group != place).chain([place]);
+    let others = (0..aggregate.group_expr.len()).filter(|group| *group != place);
+    others.clone().try_for_each(|group| check_not_null(&aggregate.group_expr[group], &aggregate))?;
+    let groups = others.chain([place]);
     let columns = plan.schema().fields().len();
     let key = groups.map(|group| {
         let shown = (0..columns).find(|column| origin(plan, *column) == Some(group));
         shown.ok_or_else(|| {
-            let error = refused(&format!("\"{}\" is grouped by and not selected", aggregate.group_expr[group]));
+            let error = NoRollup::new(format!("\"{}\" is grouped by and not selected", aggregate.group_expr[group]));
             error.with_hint("Select every expression of the GROUP BY: they are the key of the view's rows.")
         })
     });
     Ok(Definition { source, time, key: key.collect::<Result<_>>()?, bucket })
-}
-
-fn refused(why: &str) -> Error {
-    Error::not_supported(format!("this query cannot be a materialized view: {why}"))
 }
 
 /// The one aggregate, and the one table below it.
@@ -79,16 +108,14 @@ fn parts(plan: &LogicalPlan) -> Result<(Aggregate, TableScan)> {
                 aggregate = Some(node.clone());
                 &node.input
             }
-            LogicalPlan::Aggregate(_) => return Err(refused("it groups twice")),
+            LogicalPlan::Aggregate(_) => return Err(NoRollup::new("it groups twice")),
             LogicalPlan::TableScan(scan) => {
                 let Some(aggregate) = aggregate else {
-                    return Err(
-                        refused("it has no GROUP BY").with_hint("A plain view, or CREATE TABLE … AS, does without.")
-                    );
+                    return Err(NoRollup::new("it has no GROUP BY"));
                 };
                 return Ok((aggregate, scan.clone()));
             }
-            other => return Err(refused(&format!("it has {}", named(other)))),
+            other => return Err(NoRollup::new(format!("it has {}", named(other)))),
         };
     }
 }
@@ -106,13 +133,14 @@ fn named(node: &LogicalPlan) -> &'static str {
 }
 
 fn source(scan: &TableScan) -> Result<Arc<TableDef>> {
-    let provider = source_as_provider(&scan.source).map_err(from_datafusion)?;
+    let not_a_table = || NoRollup::new(format!("\"{}\" is not a table", scan.table_name.table()));
+    let provider = source_as_provider(&scan.source).map_err(|_| not_a_table())?;
     if provider.downcast_ref::<RollupTable>().is_some() {
-        return Err(refused("it reads a materialized view").with_hint("Read the table that view is made of."));
+        return Err(NoRollup::new("it reads a materialized view").with_hint("Read the table that view is made of."));
     }
     match provider.downcast_ref::<KeyspanTable>() {
         Some(table) => Ok(table.definition().clone()),
-        None => Err(refused(&format!("\"{}\" is not a table", scan.table_name.table()))),
+        None => Err(not_a_table()),
     }
 }
 
@@ -128,13 +156,13 @@ fn bucket_of(group: &Expr, input: &LogicalPlan, source: &TableDef) -> Result<Opt
     let Expr::Column(column) = &at else { return Ok(None) };
     let Some(time) = source.key().find(|key| key.name == column.name) else {
         let message = format!("\"{}\" is not part of the primary key of \"{}\"", column.name, source.name);
-        return Err(refused(&message).with_hint("Time that steps are made of belongs into the key."));
+        return Err(NoRollup::new(message).with_hint("Time that steps are made of belongs into the key."));
     };
     let schema = input.schema();
     let zoned = |argument: &Expr| argument.get_type(schema).map_or(true, |ty| ty.is_string() || ty.is_null());
     if rest.iter().any(zoned) {
         let hint = "Keep steps of an hour, and put those together by the days of a zone when you read them.";
-        return Err(refused("its steps follow a time zone").with_hint(hint));
+        return Err(NoRollup::new("its steps follow a time zone").with_hint(hint));
     }
     Ok(Some((call, time.id)))
 }
@@ -182,7 +210,7 @@ fn check_not_null(group: &Expr, aggregate: &Aggregate) -> Result<()> {
         return Ok(());
     }
     let name = group.clone().unalias();
-    let error = refused(&format!("the group {name} may be null"));
+    let error = NoRollup::new(format!("the group {name} may be null"));
     Err(error.with_hint("Declare its column NOT NULL, or write coalesce(…, '')."))
 }
 
@@ -207,11 +235,11 @@ fn check_immutable(plan: &LogicalPlan) -> Result<()> {
             })
         })
     });
-    walked.map_err(from_datafusion)?;
+    walked.map_err(|error| NoRollup::new(error.to_string()))?;
     match varies {
         None => Ok(()),
         Some(what) => {
-            let error = refused(&format!("{what} has another value at another time or in another session"));
+            let error = NoRollup::new(format!("{what} has another value at another time or in another session"));
             Err(error.with_hint(
                 "Functions of the time of day, of the session and of its time zone are for queries of the view.",
             ))
@@ -223,7 +251,10 @@ fn what_varies(expr: &Expr) -> Option<String> {
     match expr {
         Expr::ScalarFunction(call) => {
             if let Some(cast) = call.func.inner().downcast_ref::<CastFunction>() {
-                return cast.follows_zone(&call.args).then(|| expr.to_string());
+                return cast.follows_zone(&call.args).then(|| match call.args.first().and_then(literal_text) {
+                    Some(text) => format!("'{text}' without a time zone"),
+                    None => "a cast that follows the time zone".to_owned(),
+                });
             }
             let fixed = call.func.signature().volatility == Volatility::Immutable;
             (!fixed).then(|| format!("{}()", call.func.name()))

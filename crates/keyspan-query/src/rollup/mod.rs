@@ -1,4 +1,5 @@
-//! Materialized views: the rows of a GROUP BY over steps of time, kept, and made complete when they are read.
+//! Rollups, the materialized views that are never out of date: the rows of a GROUP BY over steps of time, kept, and made
+//! complete when they are read.
 //!
 //! ```text
 //! SELECT … FROM view ─▶ kept rows of all other buckets ─────────────────────────────┐ UNION ALL
@@ -19,6 +20,6 @@ pub mod definition;
 mod stale;
 mod table;
 
-pub use definition::{Definition, definition};
+pub use definition::{Definition, NoRollup, definition};
 pub use stale::{Progress, progress};
 pub use table::{RollupTable, expanded};

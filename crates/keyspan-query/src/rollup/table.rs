@@ -1,4 +1,4 @@
-//! A materialized view in a plan: a table of its columns, which is replaced before the plan is optimized.
+//! A rollup in a plan: a table of its columns, which is replaced before the plan is optimized.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{RelationId, RollupDef, TableDef, ViewDef};
 use keyspan_seam::Snapshot;
 
-use super::definition::definition;
+use super::definition::{Definition, definition};
 use super::stale::Stale;
 use crate::error::external;
 use crate::table::KeyspanTable;
@@ -63,7 +63,7 @@ impl RollupTable {
 
     /// What the query says of these buckets, columns of the same types and names.
     pub(crate) fn computed(&self, condition: impl Fn(&Expr) -> Result<Expr>) -> Result<LogicalPlan> {
-        let definition = definition(&self.query).map_err(external)?;
+        let definition = self.definition()?;
         let time =
             definition.source.column_by_id(definition.time).map(|column| column.name.clone()).unwrap_or_default();
         let restricted = self.query.clone().transform_down(|node| match node {
@@ -82,14 +82,18 @@ impl RollupTable {
         LogicalPlanBuilder::from(restricted.data).project(typed)?.build()
     }
 
+    fn definition(&self) -> Result<Definition> {
+        definition(&self.query).map_err(|no| external(no.into()))
+    }
+
     /// The relation of the source's rows.
     pub(crate) fn source(&self) -> Result<RelationId> {
-        Ok(definition(&self.query).map_err(external)?.source.rows)
+        Ok(self.definition()?.source.rows)
     }
 
     /// What is stale on the snapshot.
     pub(crate) async fn stale(&self, snapshot: &dyn Snapshot, state: &SessionState) -> Result<Stale> {
-        let definition = definition(&self.query).map_err(external)?;
+        let definition = self.definition()?;
         Stale::of(&definition, &self.rollup, snapshot, state).await.map_err(external)
     }
 

@@ -16,10 +16,10 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
-use keyspan_model::{Error, Result, Value};
+use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
-use crate::binder::{analyzed, output_schema, parameter_types, plan_query};
+use crate::binder::{analyzed, output_schema, parameter_types, plan_query, query_of};
 use crate::context::{FunctionContext, QueryContext};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -30,9 +30,9 @@ use crate::physical;
 use crate::plan_cache::{PlanInstance, PlannedQuery, has_limit_parameter, with_limits};
 use crate::prefix;
 use crate::rights;
-use crate::rollup::{self, Definition};
+use crate::rollup::{self, Definition, NoRollup};
 
-pub use refresh::{Refresh, refresh};
+pub use refresh::{Refresh, recompute, refresh};
 
 /// How EXPLAIN answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,13 +317,17 @@ impl QuerySession {
         Ok(stream.map(|batch| batch.map_err(from_datafusion)).boxed())
     }
 
-    /// What a materialized view of this query is made of.
+    /// What a rollup of a view's query is made of; or why it cannot be one.
     ///
     /// # Errors
-    /// 0A000 for a query that cannot be one, saying what is in the way.
-    pub fn definition(&self, planned: &PlannedQuery, context: &QueryContext) -> Result<Definition> {
+    /// Those of planning the query.
+    pub fn definition(
+        &self,
+        view: &ViewDef,
+        context: &QueryContext,
+    ) -> Result<std::result::Result<Definition, NoRollup>> {
         let state = self.engine.statement(context);
-        rollup::definition(&planned.bindings(&[]).bound(planned.plan.clone(), &state)?)
+        Ok(rollup::definition(&query_of(self.engine.options.parser, &state, context, view)?))
     }
 
     fn planned_anew(

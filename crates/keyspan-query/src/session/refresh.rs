@@ -1,15 +1,15 @@
-//! What brings the kept rows of a materialized view up to date.
+//! What brings the rows of a materialized view up to date.
 
-use keyspan_model::{Result, ViewDef};
+use keyspan_model::{Result, StoredDef, ViewDef};
 use keyspan_seam::BatchStream;
 
 use super::QuerySession;
-use crate::binder::rollup_of;
+use crate::binder::{rollup_of, stored_rows_of};
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
-use crate::rollup::Progress;
+use crate::rollup::{self, Progress};
 
-/// The stale buckets of a view: as they are kept, and as they should be. Columns are the view's, in their order.
+/// The stale buckets of a rollup: as they are kept, and as they should be. Columns are the view's, in their order.
 pub struct Refresh {
     /// The rows that are kept.
     pub kept: BatchStream,
@@ -40,4 +40,21 @@ pub async fn refresh(session: &QuerySession, view: &ViewDef, context: &QueryCont
     let computed = session.stream(computed, snapshot, &state).await?;
     let progress = Progress { relation: table.source().map_err(from_datafusion)?, seq: snapshot.seq() };
     Ok(Some(Refresh { kept, computed, progress }))
+}
+
+/// Runs the query of a stored view; the columns are those that are stored.
+///
+/// # Errors
+/// Whatever keeps the query from running; 42703 if it has lost a column since the view was made.
+pub async fn recompute(
+    session: &QuerySession,
+    view: &ViewDef,
+    stored: &StoredDef,
+    context: &QueryContext,
+) -> Result<BatchStream> {
+    let state = session.engine().statement(context);
+    let plan = stored_rows_of(session.engine().options.parser, &state, context, view, stored)?;
+    let snapshot = context.snapshot.as_ref();
+    let plan = rollup::expanded(plan, snapshot, &state).await.map_err(from_datafusion)?;
+    session.stream(plan, snapshot, &state).await
 }

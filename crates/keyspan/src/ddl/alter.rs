@@ -19,12 +19,13 @@ use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::{dml, expression};
 
-/// `ALTER TABLE | VIEW`.
+/// `ALTER TABLE | [MATERIALIZED] VIEW`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> Result<Outcome> {
     let path = context.settings.search_path();
-    let tag = if statement.is_view { "ALTER VIEW" } else { "ALTER TABLE" };
+    let tag = format!("ALTER {}", statement.kind);
     let catalog = context.catalog();
     let found = names::find(&catalog, &path, &statement.name);
+    check_kind(statement.kind, found.as_ref())?;
     if let Some(owner) = new_owner(statement)?
         && (found.is_some() || !statement.if_exists)
     {
@@ -55,6 +56,22 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
         }
     }
     Ok(Outcome::done(Tag::plain(tag)))
+}
+
+/// 42809 if ALTER VIEW names a table, say. ALTER TABLE is for views, too.
+fn check_kind(kind: &str, found: Option<&TableOrView>) -> Result<()> {
+    let (name, own) = match found {
+        Some(TableOrView::View(view)) => {
+            (&view.name, if view.materialized.is_some() { "MATERIALIZED VIEW" } else { "VIEW" })
+        }
+        Some(TableOrView::Table(table)) => (&table.name, "TABLE"),
+        None => return Ok(()),
+    };
+    if kind == own || kind == "TABLE" {
+        return Ok(());
+    }
+    let message = format!("\"{name}\" is not a {}", kind.to_lowercase());
+    Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(format!("Use ALTER {own}.")))
 }
 
 /// The role of `OWNER TO`, which stands alone.
@@ -319,16 +336,22 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     names::expect_keyspace(catalog, &keyspace)?;
     let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
     check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
-    if keyspace != table.keyspace
-        && let Some(index) = table.indexes.iter().find(|index| is_taken(catalog, &keyspace, &index.name))
-    {
-        return Err(super::exists(&index.name));
+    if keyspace != table.keyspace {
+        check_indexes_free(catalog, &keyspace, table)?;
     }
     let key = table.key_name();
     (table.keyspace, table.name) = (keyspace, name);
     comment::rename_constraint(table, &key, &table.key_name());
     sequence::follow(catalog, table)?;
     Ok(None)
+}
+
+/// 42P07 if another keyspace has something of the name of one of the table's indexes.
+fn check_indexes_free(catalog: &Catalog, keyspace: &str, table: &TableDef) -> Result<()> {
+    match table.indexes.iter().find(|index| is_taken(catalog, keyspace, &index.name)) {
+        Some(index) => Err(super::exists(&index.name)),
+        None => Ok(()),
+    }
 }
 
 /// 0A000 for a move into a session's keyspace, or out of it.
@@ -405,27 +428,38 @@ pub(super) fn contains_nulls(table: &TableDef, column: &str) -> Error {
 }
 
 async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &ViewDef) -> Result<()> {
-    if view.rollup.is_some() {
-        let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a materialized view", view.name));
-        return Err(error.with_hint("Drop it and create it anew."));
-    }
+    let (kind, hint) = match view.materialized {
+        Some(_) => ("materialized view", "Drop it and create it anew."),
+        None => ("view", "Use CREATE OR REPLACE VIEW."),
+    };
     change(context, |catalog| {
-        let mut next = view.clone();
+        // A refresh may have put other rows in their place meanwhile.
+        let now = catalog.views.get(&view.id).ok_or_else(|| {
+            Error::new(ErrorKind::UndefinedTable, format!("relation \"{}\" does not exist", view.name))
+        })?;
+        let mut next = ViewDef::clone(now);
         for action in &statement.actions {
             let (keyspace, name) = match action {
                 AlterAction::RenameTo(name) => (next.keyspace.clone(), name.clone()),
                 AlterAction::SetKeyspace(keyspace) => (keyspace.clone(), next.name.clone()),
                 _ => {
-                    let error =
-                        Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", view.name));
-                    return Err(error.with_hint("Use CREATE OR REPLACE VIEW."));
+                    let message = format!("\"{}\" is a {kind}, not a table", view.name);
+                    return Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(hint));
                 }
             };
-            depend::check_no_views(catalog, view.id, &format!("rename view {}", view.name))?;
+            depend::check_no_views(catalog, view.id, &format!("rename {kind} {}", view.name))?;
             check_moves(&next.keyspace, &keyspace)?;
             names::expect_keyspace(catalog, &keyspace)?;
             let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
             check_free(catalog, &keyspace, &new).map_err(|error| Error { position: None, ..error })?;
+            if keyspace != next.keyspace
+                && let Some(rows) = next.rows()
+            {
+                check_indexes_free(catalog, &keyspace, rows)?;
+            }
+            if let Some(materialized) = &mut next.materialized {
+                materialized.rename(&keyspace, &name);
+            }
             (next.keyspace, next.name) = (keyspace, name);
         }
         catalog.views.insert(next.id, Arc::new(next));

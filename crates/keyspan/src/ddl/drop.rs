@@ -85,8 +85,8 @@ impl Dropping<'_> {
         };
         let id = match (&found, statement.kind) {
             (TableOrView::Table(table), DropKind::Table) => table.id,
-            (TableOrView::View(view), DropKind::View) if view.rollup.is_none() => view.id,
-            (TableOrView::View(view), DropKind::MaterializedView) if view.rollup.is_some() => view.id,
+            (TableOrView::View(view), DropKind::View) if view.materialized.is_none() => view.id,
+            (TableOrView::View(view), DropKind::MaterializedView) if view.materialized.is_some() => view.id,
             (found, kind) => return Err(wrong_kind(found, kind)),
         };
         if statement.cascade {
@@ -116,7 +116,7 @@ fn kind_text(kind: DropKind) -> &'static str {
 fn wrong_kind(found: &TableOrView, wanted: DropKind) -> Error {
     let (name, kind) = match found {
         TableOrView::Table(table) => (&table.name, DropKind::Table),
-        TableOrView::View(view) if view.rollup.is_some() => (&view.name, DropKind::MaterializedView),
+        TableOrView::View(view) if view.materialized.is_some() => (&view.name, DropKind::MaterializedView),
         TableOrView::View(view) => (&view.name, DropKind::View),
     };
     let error = Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a {}", kind_text(wanted)));

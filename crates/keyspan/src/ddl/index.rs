@@ -6,7 +6,6 @@
 //! looks for the rows that all of them find. A unique index is one that also refuses rows ([`super::unique`]).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use keyspan_cql::{CreateIndex, IndexedPart, ObjectName};
 use keyspan_model::{
@@ -30,7 +29,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
     }
     let path = context.settings.search_path();
     let made = change(context, |catalog| {
-        let table = names::table(catalog, &path, &statement.table)?;
+        let table = names::indexed_table(catalog, &path, &statement.table)?;
         let similarity = vector::similarity(&table, statement)?;
         if similarity.is_none() {
             check_kind(statement)?;
@@ -47,10 +46,10 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateIndex)
             }
             None => free_name(&table, &columns, "idx", |name| is_taken(catalog, &table.keyspace, name)),
         };
-        let (mut next, id) = ((*table).clone(), catalog.new_table_id());
+        let (mut next, id) = (table.clone(), catalog.new_table_id());
         next.indexes.push(IndexDef { id, name, columns: columns.clone(), unique: None, similarity });
         next.version += 1;
-        catalog.tables.insert(next.id, Arc::new(next));
+        catalog.put_indexed(next);
         Ok(Ok((table, columns, similarity)))
     });
     match made.await? {
@@ -214,11 +213,11 @@ pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName
         };
     };
     unique::check_no_constraint(table, index)?;
-    let (id, mut next) = (index.id, (**table).clone());
+    let (id, mut next) = (index.id, table.clone());
     next.indexes.retain(|index| index.id != id);
     foreign_key::settle(catalog, &mut next, &format!("drop index {}", name.name), cascade)?;
     comment::settle(&mut next);
     next.version += 1;
-    catalog.tables.insert(next.id, Arc::new(next));
+    catalog.put_indexed(next);
     Ok(true)
 }

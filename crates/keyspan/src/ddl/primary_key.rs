@@ -84,7 +84,7 @@ fn check_possible(catalog: &Catalog, table: &TableDef) -> Result<()> {
     if !table.families.is_empty() {
         return Err(Error::not_supported("a PRIMARY KEY cannot be added to a table with families or collections"));
     }
-    let kept = |view: &ViewDef| view.rollup.as_ref().is_some_and(|rollup| rollup.source == table.id);
+    let kept = |view: &ViewDef| view.rollup().is_some_and(|rollup| rollup.source == table.id);
     match catalog.views.values().find(|view| kept(view)) {
         Some(view) => {
             let message =

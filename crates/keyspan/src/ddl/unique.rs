@@ -23,7 +23,7 @@ use crate::context::ClientContext;
 use crate::dml::new_values::SortedValues;
 use crate::intake::Writes;
 use crate::intake::gather::Gather;
-use crate::names;
+use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
 use crate::row::TableHandle;
 
@@ -126,8 +126,14 @@ pub(super) async fn add(context: &mut ClientContext, name: &ObjectName, definiti
 /// `CREATE UNIQUE INDEX`.
 pub(super) async fn create(context: &mut ClientContext, statement: &CreateIndex) -> Result<Outcome> {
     let done = Outcome::done(Tag::plain("CREATE INDEX"));
-    let catalog = context.catalog();
-    let table = names::table(&catalog, &context.settings.search_path(), &statement.table)?;
+    let (catalog, path) = (context.catalog(), context.settings.search_path());
+    if let Some(TableOrView::View(view)) = names::find(&catalog, &path, &statement.table)
+        && view.stored().is_some()
+    {
+        let error = Error::not_supported("a unique index on a materialized view is not supported");
+        return Err(error.with_hint("REFRESH needs none to let readers read. CREATE INDEX makes one to find rows by."));
+    }
+    let table = names::table(&catalog, &path, &statement.table)?;
     let columns = index_columns(&table, statement)?;
     if let Some(name) = index::exists(&catalog, &table, statement, &columns) {
         skipping(context, "relation", &name);

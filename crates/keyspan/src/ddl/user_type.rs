@@ -227,9 +227,9 @@ fn replace(catalog: &mut Catalog, ty: &UserType) -> Result<()> {
     for table in catalog.tables.values_mut().filter(|table| has(table)) {
         in_table(Arc::make_mut(table))?;
     }
-    for view in catalog.views.values_mut().filter(|view| view.rollup.as_ref().is_some_and(|kept| has(&kept.rows))) {
-        if let Some(kept) = &mut Arc::make_mut(view).rollup {
-            in_table(&mut kept.rows)?;
+    for view in catalog.views.values_mut().filter(|view| view.rows().is_some_and(has)) {
+        if let Some(materialized) = &mut Arc::make_mut(view).materialized {
+            in_table(materialized.rows_mut())?;
         }
     }
     Ok(())

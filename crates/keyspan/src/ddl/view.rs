@@ -65,7 +65,7 @@ pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, 
         columns: statement.columns.clone(),
         sql: statement.query.text.clone(),
         search_path: search_path.into_iter().filter(|keyspace| own || !is_temporary(keyspace)).collect(),
-        rollup: None,
+        materialized: None,
     }
 }
 
@@ -86,7 +86,7 @@ fn check_not_circular(
 }
 
 fn is_materialized(view: &Arc<ViewDef>) -> bool {
-    view.rollup.is_some()
+    view.materialized.is_some()
 }
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.

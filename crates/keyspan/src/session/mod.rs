@@ -109,10 +109,13 @@ impl Session {
 
     /// Shows a statement that the wire protocol has prepared in `pg_prepared_statements`, with the OIDs of its
     /// parameters' types.
-    pub fn show_statement(&self, name: &str, text: &str, parameters: &[u32]) {
+    ///
+    /// # Errors
+    /// 42P05 if there is one of this name: SQL's PREPARE and the protocol share one space of names.
+    pub fn show_statement(&self, name: &str, text: &str, parameters: &[u32]) -> Result<()> {
         let (name, text, prepared) = (name.to_owned(), text.to_owned(), self.context.database.now());
         let shown = ShownStatement { name, text, prepared, parameters: parameters.to_vec(), by_sql: false };
-        self.context.peer.add_prepared(shown);
+        self.context.peer.add_prepared(shown)
     }
 
     /// The wire protocol has forgotten a statement, or all.

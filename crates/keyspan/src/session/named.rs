@@ -14,10 +14,6 @@ use crate::transaction_control;
 impl Session {
     /// SQL's `PREPARE`; `text` is all of it.
     pub(super) async fn prepare_named(&mut self, statement: &keyspan_cql::Prepare, text: &str) -> Result<Outcome> {
-        if self.statements.contains_key(&statement.name) {
-            let message = format!("prepared statement \"{}\" already exists", statement.name);
-            return Err(Error::new(ErrorKind::DuplicateStatement, message));
-        }
         if !can_be_prepared(&statement.statement.statement) {
             return Err(Error::new(
                 ErrorKind::Syntax,
@@ -33,7 +29,7 @@ impl Session {
             prepared: self.context.statement_time,
             parameters,
             by_sql: true,
-        });
+        })?;
         self.statements.insert(statement.name.clone(), prepared);
         Ok(Outcome::done(Tag::plain("PREPARE")))
     }

@@ -106,3 +106,46 @@ async fn a_description_runs_again() {
     run(&mut s, &before[0]).await;
     assert_eq!(rows(&mut s, "SHOW CREATE TABLE t").await, before);
 }
+
+#[tokio::test]
+async fn a_materialized_view_that_is_no_rollup_says_why() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE reading (sensor text, at timestamp, v int, m map<text, int>, PRIMARY KEY (sensor, at))")
+        .await;
+    run(&mut s, "CREATE TABLE r (sensor text, at timestamp, v int, PRIMARY KEY (sensor, at))").await;
+    run(&mut s, "CREATE TABLE zoned (at timestamptz PRIMARY KEY, v int)").await;
+    s.take_notices();
+    run(
+        &mut s,
+        "CREATE MATERIALIZED VIEW hourly AS SELECT time_bucket('1 hour', at) AS b, count(*) AS n FROM r GROUP BY 1",
+    )
+    .await;
+    assert!(s.take_notices().is_empty(), "a rollup has nothing to say");
+    let grouped = "SELECT time_bucket('1 hour', at) AS b, count(*) FROM";
+    for (query, why) in [
+        ("SELECT sensor, v FROM r".to_owned(), "it has no GROUP BY"),
+        ("SELECT sensor, sum(v) FROM r GROUP BY sensor".into(), "its GROUP BY has no step of time"),
+        ("SELECT time_bucket(5, v) AS b, count(*) FROM r GROUP BY b".into(), "\"v\" is not part of the primary key"),
+        ("SELECT sum(v) FROM r GROUP BY time_bucket('1 hour', at)".into(), "is grouped by and not selected"),
+        ("SELECT time_bucket('1 hour', r.at) AS b, count(*) FROM r, zoned GROUP BY b".into(), "it has a join"),
+        (format!("{grouped} r GROUP BY b LIMIT 3"), "it has ORDER BY or LIMIT"),
+        (format!("SELECT b, count(*) FROM ({grouped} r GROUP BY 1) q GROUP BY b"), "it groups twice"),
+        ("SELECT time_bucket('1 day', b) AS d, sum(n) FROM hourly GROUP BY d".into(), "it reads a materialized view"),
+        (format!("{grouped} r WHERE at < now() GROUP BY b"), "another value at another time"),
+        (format!("{grouped} zoned WHERE at > '2024-01-01' GROUP BY b"), "another value at another time"),
+        ("SELECT time_bucket('1 hour', at, 'Europe/Berlin') AS b FROM zoned GROUP BY b".into(), "follow a time zone"),
+        ("SELECT time_bucket('1 hour', at) AS b, v FROM r GROUP BY b, v".into(), "may be null"),
+        (
+            "SELECT time_bucket_gapfill('1 hour', at) AS b FROM r \
+             WHERE at >= '2024-01-01' AND at < '2024-01-02' GROUP BY b"
+                .into(),
+            "gapfill",
+        ),
+        (format!("{grouped} reading GROUP BY b"), "its table has families"),
+    ] {
+        run(&mut s, &format!("CREATE MATERIALIZED VIEW stored AS {query}")).await;
+        let notices = s.take_notices();
+        assert!(notices.len() == 1 && notices[0].message.contains(why), "{query}: {notices:?}");
+        run(&mut s, "DROP MATERIALIZED VIEW stored").await;
+    }
+}
