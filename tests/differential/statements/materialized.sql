@@ -24,7 +24,8 @@ SELECT g FROM ma WHERE v = 2.25;
 SELECT relname, relkind, relispopulated, relhasindex, relnatts FROM pg_class WHERE relname IN ('ma', 'mb', 'mc') ORDER BY 1;
 SELECT matviewname, hasindexes, ispopulated FROM pg_matviews ORDER BY 1;
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_attribute a
-  JOIN pg_class c ON c.oid = a.attrelid WHERE c.relname IN ('ma', 'mb') AND a.attnum > 0 ORDER BY c.relname, a.attnum;
+  JOIN pg_class c ON c.oid = a.attrelid WHERE c.relname IN ('ma', 'mb') AND a.attnum > 0 AND a.attname <> 'total'
+  ORDER BY c.relname, a.attnum;
 SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'ma';
 SELECT table_name FROM information_schema.tables WHERE table_name IN ('ma', 'mb', 'mt') ORDER BY 1;
 SELECT count(*) FROM information_schema.columns WHERE table_name = 'ma';
