@@ -15,9 +15,9 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect("alter")?;
     let materialized = reader.eat("materialized");
     let kind = match reader.eat_any(&["table", "view"]) {
-        Some("view") if materialized => "MATERIALIZED VIEW",
-        Some("view") => "VIEW",
-        Some(_) if !materialized => "TABLE",
+        Some("view") if materialized => "materialized view",
+        Some("view") => "view",
+        Some(_) if !materialized => "table",
         _ => return Err(reader.unexpected()),
     };
     let if_exists = reader.eat_all(&["if", "exists"]);

@@ -97,7 +97,7 @@ fn definitions() {
         ("DROP MATERIALIZED VIEW IF EXISTS a, s.b", "kind: MaterializedView, if_exists: true"),
         ("REFRESH MATERIALIZED VIEW CONCURRENTLY s.v WITH DATA", "with_data: true"),
         ("REFRESH MATERIALIZED VIEW v WITH NO DATA", "with_data: false"),
-        ("ALTER MATERIALIZED VIEW v RENAME TO w", "kind: \"MATERIALIZED VIEW\""),
+        ("ALTER MATERIALIZED VIEW v RENAME TO w", "kind: \"materialized view\""),
         ("DROP TABLE IF EXISTS a, s.b CASCADE", "kind: Table, if_exists: true"),
         ("ALTER TABLE t ADD a int, b text", "name: \"b\", column_type: Text"),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS a int, DROP COLUMN b", "DropColumn { if_exists: false, column: \"b\""),

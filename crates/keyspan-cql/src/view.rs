@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
-use crate::statement::{CreateView, Materialized, Statement};
+use crate::statement::{CreateView, MaterializedOptions, Statement};
 use crate::table::with_data;
 
 /// Whether a CREATE of a view stands here.
@@ -56,7 +56,7 @@ pub(crate) fn create_materialized(reader: &mut Reader) -> Result<Statement> {
         let error = reader.not_supported("the PRIMARY KEY of a materialized view cannot be chosen");
         return Err(error.with_hint("Its key is its GROUP BY, the time last."));
     }
-    let materialized = Some(Materialized { options, with_data: with_data(reader) });
+    let materialized = Some(MaterializedOptions { options, with_data: with_data(reader) });
     let view = CreateView { name, or_replace: false, temporary: false, if_not_exists, columns, query, materialized };
     Ok(Statement::CreateView(Box::new(view)))
 }

@@ -127,9 +127,7 @@ fn check_read(read: &Read, principal: Principal, catalog: &Catalog) -> keyspan_m
     if allowed {
         return Ok(());
     }
-    let table = catalog.tables.get(&read.relation).map(|table| ("table", &table.name));
-    let named = table.or_else(|| catalog.views.get(&read.relation).map(|view| ("view", &view.name)));
-    let (kind, name) = named.map_or(("relation", ""), |(kind, name)| (kind, name.as_str()));
+    let (kind, name) = catalog.kind_and_name(read.relation).unwrap_or(("relation", ""));
     Err(Error::new(ErrorKind::Unauthorized, format!("permission denied for {kind} {name}")))
 }
 

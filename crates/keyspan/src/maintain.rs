@@ -7,7 +7,7 @@ use keyspan_model::{Error, ErrorKind, Object, Result};
 
 use crate::context::ClientContext;
 use crate::ddl::materialized;
-use crate::names::{self, TableOrView};
+use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 use crate::peer::Act;
 
@@ -27,11 +27,8 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Maintain) -> Re
         }
     };
     for name in names {
-        let (id, shown) = match names::expect(&context.catalog(), &context.settings.search_path(), name)? {
-            TableOrView::Table(table) => (table.id, format!("table {}", table.name)),
-            TableOrView::View(view) => (view.id, format!("view {}", view.name)),
-        };
-        context.require_owner(&Object::Relation(id), &shown)?;
+        let found = names::expect(&context.catalog(), &context.settings.search_path(), name)?;
+        context.require_owner(&Object::Relation(found.id()), &format!("{} {}", found.kind(), found.name()))?;
     }
     if names.is_empty() && !matches!(work, Upkeep::Nothing) {
         context.require_superuser(&format!("execute {tag}"))?;

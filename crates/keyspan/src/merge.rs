@@ -147,7 +147,7 @@ fn given_values(
     columns: &[ColumnName],
     values: &[InsertValue],
 ) -> Result<(Vec<ColumnName>, Vec<ast::SelectItem>)> {
-    let shown = || table.columns.iter().filter(|column| !column.hidden);
+    let shown = || table.shown_columns();
     let all = || {
         let name = |column: &keyspan_model::ColumnDef| column.name.clone();
         shown().map(|column| ColumnName { name: name(column), qualifier: None, position: 1 }).collect::<Vec<_>>()

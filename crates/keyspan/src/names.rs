@@ -23,6 +23,21 @@ impl TableOrView {
             TableOrView::View(view) => view.id,
         }
     }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            TableOrView::Table(table) => &table.name,
+            TableOrView::View(view) => &view.name,
+        }
+    }
+
+    /// What messages call it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            TableOrView::Table(_) => "table",
+            TableOrView::View(view) => view.kind(),
+        }
+    }
 }
 
 /// Keyspaces that belong to the system: read only.

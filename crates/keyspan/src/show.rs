@@ -91,7 +91,7 @@ fn columns(context: &ClientContext, catalog: &Catalog, name: &ObjectName) -> Res
         let error = Error::new(ErrorKind::WrongObjectType, format!("\"{}\" is a view, not a table", name.name));
         return Err(error.with_hint("SELECT … FROM information_schema.columns knows views too."));
     };
-    let shown = table.columns.iter().filter(|column| !column.hidden);
+    let shown = table.shown_columns();
     let row = |column: &keyspan_model::ColumnDef| {
         let nullable = if column.not_null || column.is_key() { "NO" } else { "YES" };
         vec![
@@ -141,7 +141,12 @@ fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) ->
             let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).chain(keys).collect();
             all.join("\n")
         }
-        TableOrView::View(view) => describe::view(&view),
+        TableOrView::View(view) => {
+            let rows = view.stored().map(|stored| &stored.rows);
+            let indexes =
+                rows.into_iter().flat_map(|rows| rows.indexes.iter().map(|index| describe::index(rows, index)));
+            std::iter::once(describe::view(&view)).chain(indexes).collect::<Vec<_>>().join("\n")
+        }
     })
 }
 

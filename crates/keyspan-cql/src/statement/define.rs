@@ -290,12 +290,12 @@ pub struct CreateView {
     /// The query. Its text is what to store.
     pub query: Query,
     /// What a materialized view has besides.
-    pub materialized: Option<Materialized>,
+    pub materialized: Option<MaterializedOptions>,
 }
 
 /// What `CREATE MATERIALIZED VIEW` says besides its query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Materialized {
+pub struct MaterializedOptions {
     /// Options of the table that holds its rows.
     pub options: Vec<TableOption>,
     /// False for `WITH NO DATA`: the rows are computed later.
@@ -309,7 +309,7 @@ pub struct AlterTable {
     pub name: ObjectName,
     /// Answer a notice if it does not exist.
     pub if_exists: bool,
-    /// What it said that the name is of: "TABLE", "VIEW", "MATERIALIZED VIEW".
+    /// What it said that the name is of: "table", "view", "materialized view".
     pub kind: &'static str,
     /// What to change, in order.
     pub actions: Vec<AlterAction>,

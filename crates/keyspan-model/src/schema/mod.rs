@@ -329,6 +329,11 @@ impl TableDef {
         is_key || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
     }
 
+    /// The columns that `SELECT *` shows, families aside.
+    pub fn shown_columns(&self) -> impl Iterator<Item = &ColumnDef> {
+        self.columns.iter().filter(|column| !column.hidden)
+    }
+
     /// How many columns the row key has.
     pub fn key_len(&self) -> usize {
         self.key().count()
@@ -640,6 +645,14 @@ impl Catalog {
     pub fn rollups_of(&self, source: TableId) -> impl Iterator<Item = (&Arc<ViewDef>, &RollupDef)> {
         let rollups = self.views.values().filter_map(|view| Some((view, view.rollup()?)));
         rollups.filter(move |(_, rollup)| rollup.source == source)
+    }
+
+    /// What messages call a table, view or sequence: its kind, and its name.
+    pub fn kind_and_name(&self, id: TableId) -> Option<(&'static str, &str)> {
+        let table = self.tables.get(&id).map(|table| ("table", table.name.as_str()));
+        let view = || self.views.get(&id).map(|view| (view.kind(), view.name.as_str()));
+        let sequence = || self.sequences.get(&id).map(|sequence| ("sequence", sequence.name.as_str()));
+        table.or_else(view).or_else(sequence)
     }
 
     /// The view of this name.

@@ -26,6 +26,11 @@ pub struct ViewDef {
 }
 
 impl ViewDef {
+    /// What messages call it.
+    pub fn kind(&self) -> &'static str {
+        if self.materialized.is_some() { "materialized view" } else { "view" }
+    }
+
     /// Of a rollup: what is kept for it.
     pub fn rollup(&self) -> Option<&RollupDef> {
         match &self.materialized {

@@ -6,23 +6,19 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
-use keyspan_model::{ColumnDef, Error, ErrorKind, StoredDef, TableDef, ViewDef};
+use keyspan_model::{Error, ErrorKind, StoredDef, TableDef, ViewDef};
 
 use super::names::{Names, Scope};
 use super::{analyzed, plan_view};
 use crate::context::{QueryContext, QueryParser};
-use crate::error::from_datafusion;
+use crate::error::{external, from_datafusion};
 use crate::rights::{self, Reading};
 use crate::rollup::RollupTable;
 use crate::table::Mentions;
 
 /// The columns of a materialized view, as they are stored.
 pub(super) fn shown_schema(rows: &TableDef) -> SchemaRef {
-    Arc::new(Schema::new(shown(rows).map(|column| column.ty.field(&column.name, true)).collect::<Vec<_>>()))
-}
-
-fn shown(rows: &TableDef) -> impl Iterator<Item = &ColumnDef> {
-    rows.columns.iter().filter(|column| !column.hidden)
+    Arc::new(Schema::new(rows.shown_columns().map(|column| column.ty.field(&column.name, true)).collect::<Vec<_>>()))
 }
 
 /// A view's query, analyzed: what a rollup of it would be made of.
@@ -43,8 +39,8 @@ pub fn rollup_of(
     context: &QueryContext,
     view: &ViewDef,
 ) -> Result<Option<RollupTable>> {
-    let names = Names::new(parser, state, context, Scope::of_view(view, Reading::default()), Mentions::default());
-    view.rollup().map(|rollup| names.rollup(view, rollup)).transpose()
+    let Some(rollup) = view.rollup() else { return Ok(None) };
+    RollupTable::new(view, rollup, query_of(parser, state, context, view).map_err(external)?).map(Some)
 }
 
 /// What the query of a stored view reads now: the columns that are stored, analyzed. It is read with the rights of the
@@ -62,7 +58,7 @@ pub fn stored_rows_of(
     let reads = reading.of_plan(&plan, context.snapshot.catalog()).map_err(from_datafusion)?;
     rights::check(&reads, context)?;
     let schema = plan.schema().clone();
-    let columns = shown(&stored.rows).map(|column| {
+    let columns = stored.rows.shown_columns().map(|column| {
         let field = schema.columns().into_iter().find(|field| field.name == column.name).ok_or_else(|| {
             let (view, column) = (&view.name, &column.name);
             let message = format!("the query of materialized view \"{view}\" has no column \"{column}\" any more");

@@ -240,7 +240,7 @@ impl Names<'_> {
         Ok(KeyspanTable::new(Arc::new(stored.rows.clone()), &self.mentions))
     }
 
-    pub(super) fn rollup(&self, view: &ViewDef, rollup: &RollupDef) -> Result<RollupTable> {
+    fn rollup(&self, view: &ViewDef, rollup: &RollupDef) -> Result<RollupTable> {
         RollupTable::new(view, rollup, analyzed(self.state, &plan_view(self, view)?).map_err(external)?)
     }
 

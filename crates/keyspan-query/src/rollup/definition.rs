@@ -40,7 +40,8 @@ impl NoRollup {
 impl From<NoRollup> for Error {
     /// Of a query that was a rollup when its view was made.
     fn from(no: NoRollup) -> Error {
-        Error::internal(format!("the query of a rollup is none any more: {}", no.why))
+        let message = format!("this materialized view cannot be kept up to date any more: {}", no.why);
+        Error::not_supported(message).with_hint("Drop it and create it anew.")
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{dml, expression};
 /// `ALTER TABLE | [MATERIALIZED] VIEW`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> Result<Outcome> {
     let path = context.settings.search_path();
-    let tag = format!("ALTER {}", statement.kind);
+    let tag = format!("ALTER {}", statement.kind.to_uppercase());
     let catalog = context.catalog();
     let found = names::find(&catalog, &path, &statement.name);
     check_kind(statement.kind, found.as_ref())?;
@@ -60,18 +60,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
 
 /// 42809 if ALTER VIEW names a table, say. ALTER TABLE is for views, too.
 fn check_kind(kind: &str, found: Option<&TableOrView>) -> Result<()> {
-    let (name, own) = match found {
-        Some(TableOrView::View(view)) => {
-            (&view.name, if view.materialized.is_some() { "MATERIALIZED VIEW" } else { "VIEW" })
+    match found {
+        Some(found) if kind != "table" && kind != found.kind() => {
+            let message = format!("\"{}\" is not a {kind}", found.name());
+            let hint = format!("Use ALTER {}.", found.kind().to_uppercase());
+            Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(hint))
         }
-        Some(TableOrView::Table(table)) => (&table.name, "TABLE"),
-        None => return Ok(()),
-    };
-    if kind == own || kind == "TABLE" {
-        return Ok(());
+        _ => Ok(()),
     }
-    let message = format!("\"{name}\" is not a {}", kind.to_lowercase());
-    Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(format!("Use ALTER {own}.")))
 }
 
 /// The role of `OWNER TO`, which stands alone.
@@ -429,8 +425,8 @@ pub(super) fn contains_nulls(table: &TableDef, column: &str) -> Error {
 
 async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &ViewDef) -> Result<()> {
     let (kind, hint) = match view.materialized {
-        Some(_) => ("materialized view", "Drop it and create it anew."),
-        None => ("view", "Use CREATE OR REPLACE VIEW."),
+        Some(_) => (view.kind(), "Drop it and create it anew."),
+        None => (view.kind(), "Use CREATE OR REPLACE VIEW."),
     };
     change(context, |catalog| {
         // A refresh may have put other rows in their place meanwhile.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use keyspan_cql::CreateTableAs;
 use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
 use keyspan_query::PlannedQuery;
@@ -97,13 +96,7 @@ async fn gather(
     let mut intake = Intake::new(TableHandle::new(table), &names, zone)?.numbered_from(1);
     let mut gather = Gather::new(context.database.store(), intake.target());
     if statement.with_data {
-        let mut batches = query::execute(context, planned, parameters).await?;
-        while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            if batch.num_rows() > 0 {
-                gather.push(intake.write(&batch, stamp)?).await?;
-            }
-        }
+        gather.take(query::execute(context, planned, parameters).await?, &mut intake, stamp).await?;
     }
     Ok(gather)
 }

@@ -83,12 +83,10 @@ impl Dropping<'_> {
                 return Err(Error { hint, ..Error::new(ErrorKind::UndefinedTable, message) });
             }
         };
-        let id = match (&found, statement.kind) {
-            (TableOrView::Table(table), DropKind::Table) => table.id,
-            (TableOrView::View(view), DropKind::View) if view.materialized.is_none() => view.id,
-            (TableOrView::View(view), DropKind::MaterializedView) if view.materialized.is_some() => view.id,
-            (found, kind) => return Err(wrong_kind(found, kind)),
-        };
+        if found.kind() != kind_text(statement.kind) {
+            return Err(wrong_kind(&found, statement.kind));
+        }
+        let id = found.id();
         if statement.cascade {
             depend::drop_views_of(catalog, id);
         } else {
@@ -114,13 +112,9 @@ fn kind_text(kind: DropKind) -> &'static str {
 }
 
 fn wrong_kind(found: &TableOrView, wanted: DropKind) -> Error {
-    let (name, kind) = match found {
-        TableOrView::Table(table) => (&table.name, DropKind::Table),
-        TableOrView::View(view) if view.materialized.is_some() => (&view.name, DropKind::MaterializedView),
-        TableOrView::View(view) => (&view.name, DropKind::View),
-    };
+    let (name, kind) = (found.name(), found.kind());
     let error = Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a {}", kind_text(wanted)));
-    error.with_hint(format!("Use DROP {} to remove a {}.", kind_text(kind).to_uppercase(), kind_text(kind)))
+    error.with_hint(format!("Use DROP {} to remove a {kind}.", kind.to_uppercase()))
 }
 
 fn remove(catalog: &mut Catalog, id: TableId) {

@@ -220,10 +220,7 @@ fn shown(catalog: &Catalog, object: &Object) -> String {
     match object {
         Object::Keyspace(name) => format!("schema {name}"),
         Object::Relation(id) | Object::Column(id, _) => {
-            let table = catalog.tables.get(id).map(|table| format!("table {}", table.name));
-            let view = || catalog.views.get(id).map(|view| format!("view {}", view.name));
-            let sequence = || catalog.sequences.get(id).map(|sequence| format!("sequence {}", sequence.name));
-            table.or_else(view).or_else(sequence).unwrap_or_default()
+            catalog.kind_and_name(*id).map(|(kind, name)| format!("{kind} {name}")).unwrap_or_default()
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn check(principal: Principal, before: &Catalog, next: &Catalog) -> R
     }
     for (id, view) in &before.views {
         if !next.views.get(id).is_some_and(|now| Arc::ptr_eq(now, view)) {
-            named(id, "view", &view.name)?;
+            named(id, view.kind(), &view.name)?;
         }
     }
     for (id, sequence) in &before.sequences {

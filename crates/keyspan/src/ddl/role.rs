@@ -218,12 +218,11 @@ fn apply(catalog: &mut Catalog, principal: Principal, id: RoleId, changes: &[Rol
 fn remove(catalog: &mut Catalog, id: RoleId, name: &str) -> Result<()> {
     let rights = &catalog.rights;
     let keyspace = rights.keyspaces.iter().find(|(_, owner)| **owner == id).map(|(name, _)| format!("schema {name}"));
-    let relation = rights.relations.iter().find(|(_, owner)| **owner == id).map(|(id, _)| {
-        let table = catalog.tables.get(id).map(|table| format!("table {}", table.name));
-        let view = || catalog.views.get(id).map(|view| format!("view {}", view.name));
-        let sequence = || catalog.sequences.get(id).map(|sequence| format!("sequence {}", sequence.name));
-        table.or_else(view).or_else(sequence).unwrap_or_default()
-    });
+    let relation = rights
+        .relations
+        .iter()
+        .find(|(_, owner)| **owner == id)
+        .map(|(id, _)| catalog.kind_and_name(*id).map(|(kind, name)| format!("{kind} {name}")).unwrap_or_default());
     if let Some(owned) = keyspace.or(relation) {
         let message = format!("role \"{name}\" cannot be dropped because some objects depend on it");
         let error = Error::new(ErrorKind::DependentObjects, message).with_detail(format!("owner of {owned}"));

@@ -371,7 +371,7 @@ pub(super) fn no_key_notice(table: &TableDef) -> Notice {
 
 /// A key worth proposing: what identifies a series, then its time. Without a time only what is called an id.
 fn better_key(table: &TableDef) -> Option<String> {
-    let shown: Vec<&ColumnDef> = table.columns.iter().filter(|column| !column.hidden).collect();
+    let shown: Vec<&ColumnDef> = table.shown_columns().collect();
     let is_label = |column: &&&ColumnDef| {
         use ColumnType as T;
         matches!(column.ty, T::Text | T::Ascii | T::Uuid | T::Int | T::BigInt | T::SmallInt | T::VarInt)

@@ -90,7 +90,7 @@ fn with_null_equality(expression: &ast::Expr) -> ast::Expr {
 /// The columns of a conditional write's answer.
 pub(crate) fn schema(table: &TableDef) -> SchemaRef {
     let applied = ColumnType::Boolean.field("[applied]", false);
-    let columns = table.columns.iter().filter(|column| !column.hidden).map(|c| c.ty.field(&c.name, true));
+    let columns = table.shown_columns().map(|c| c.ty.field(&c.name, true));
     Arc::new(Schema::new(std::iter::once(applied).chain(columns).collect::<Vec<_>>()))
 }
 

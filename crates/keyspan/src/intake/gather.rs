@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use futures::StreamExt;
 use keyspan_model::array::batch_bytes;
-use keyspan_model::{BatchWrite, Mutation, RelationDef, Result};
-use keyspan_seam::{Load, Store};
+use keyspan_model::{BatchWrite, Mutation, RelationDef, Result, Stamp};
+use keyspan_seam::{BatchStream, Load, Store};
 
-use super::{GatheredCells, Writes};
+use super::{GatheredCells, Intake, Writes};
 use crate::row::TableHandle;
 
 /// Bytes that are held before the store is asked to write rows out.
@@ -79,6 +80,17 @@ impl Gather {
         for write in rows {
             if let Some(part) = self.parts.iter_mut().find(|part| part.relation.id == write.relation) {
                 part.push(write, &self.store).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the rows of a query, as the intake makes writes of them.
+    pub(crate) async fn take(&mut self, mut rows: BatchStream, intake: &mut Intake, stamp: Stamp) -> Result<()> {
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            if batch.num_rows() > 0 {
+                self.push(intake.write(&batch, stamp)?).await?;
             }
         }
         Ok(())

@@ -114,6 +114,7 @@ async fn a_materialized_view_that_is_no_rollup_says_why() {
         .await;
     run(&mut s, "CREATE TABLE r (sensor text, at timestamp, v int, PRIMARY KEY (sensor, at))").await;
     run(&mut s, "CREATE TABLE zoned (at timestamptz PRIMARY KEY, v int)").await;
+    run(&mut s, "CREATE MATERIALIZED VIEW kept AS SELECT v FROM r").await;
     s.take_notices();
     run(
         &mut s,
@@ -142,6 +143,7 @@ async fn a_materialized_view_that_is_no_rollup_says_why() {
             "gapfill",
         ),
         (format!("{grouped} reading GROUP BY b"), "its table has families"),
+        ("SELECT time_bucket(5::bigint, rowid) AS b FROM kept GROUP BY b".into(), "it reads a materialized view"),
     ] {
         run(&mut s, &format!("CREATE MATERIALIZED VIEW stored AS {query}")).await;
         let notices = s.take_notices();

@@ -5,8 +5,8 @@
 mod rollup;
 mod stored;
 
-use keyspan_cql::{CreateView, Materialized, ObjectName, quoted};
-use keyspan_model::{Catalog, Error, ErrorKind, Object, Result, TableId, ViewDef};
+use keyspan_cql::{CreateView, MaterializedOptions, ObjectName, quoted};
+use keyspan_model::{Catalog, Error, ErrorKind, Materialized, Object, Result, TableId, ViewDef};
 use keyspan_query::rollup::{Definition, NoRollup};
 
 use super::create_as::typed_columns;
@@ -20,7 +20,7 @@ use crate::outcome::{Notice, Outcome, Tag};
 pub(crate) async fn create(
     context: &mut ClientContext,
     statement: &CreateView,
-    materialized: &Materialized,
+    materialized: &MaterializedOptions,
 ) -> Result<Outcome> {
     let done = Outcome::done(Tag::plain("CREATE MATERIALIZED VIEW"));
     let path = context.settings.search_path();
@@ -70,11 +70,14 @@ fn definition(
         Err(no) => return Ok(Err(no)),
     };
     let source = &definition.source;
-    let whole = catalog.tables.get(&source.id).is_some_and(|table| table.rows == source.rows);
-    Ok(match source.statics {
-        Some(_) => Err(NoRollup::new("its table has static columns")),
-        None if !whole || !source.families.is_empty() => Err(NoRollup::new("its table has families")),
-        None => Ok(definition),
+    Ok(match catalog.tables.get(&source.id) {
+        // The rows of another view have a table that is not among those with names.
+        None => Err(NoRollup::new("it reads a materialized view")),
+        Some(_) if source.statics.is_some() => Err(NoRollup::new("its table has static columns")),
+        Some(table) if table.rows != source.rows || !source.families.is_empty() => {
+            Err(NoRollup::new("its table has families"))
+        }
+        Some(_) => Ok(definition),
     })
 }
 
@@ -90,10 +93,10 @@ pub(crate) async fn refresh(context: &mut ClientContext, name: &ObjectName, with
     let TableOrView::View(view) = names::expect(&context.catalog(), &path, name)? else {
         return Err(not_materialized(name));
     };
-    context.require_owner(&Object::Relation(view.id), &format!("materialized view {}", view.name))?;
+    context.require_owner(&Object::Relation(view.id), &format!("{} {}", view.kind(), view.name))?;
     match &view.materialized {
-        Some(keyspan_model::Materialized::Rollup(_)) => rollup::refresh(context, view.id, with_data).await,
-        Some(keyspan_model::Materialized::Stored(_)) => stored::refresh(context, view.id, with_data).await,
+        Some(Materialized::Rollup(_)) => rollup::refresh(context, view.id, with_data).await,
+        Some(Materialized::Stored(_)) => stored::refresh(context, view.id, with_data).await,
         None => Err(not_materialized(name)),
     }
 }

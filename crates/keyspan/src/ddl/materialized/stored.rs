@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use keyspan_cql::CreateView;
 use keyspan_model::{
     Catalog, Error, ErrorKind, Materialized, Mutation, Result, StoredDef, TableId, ViewDef, WriteBatch,
@@ -89,19 +88,12 @@ async fn rows(context: &mut ClientContext, view: &ViewDef, stored: &StoredDef) -
     let (queries, of, into) = (context.queries.clone(), view.clone(), stored.clone());
     let work = Box::pin(async move { recompute(&queries, &of, &into, &query_context).await });
     let rows = context.running.guard(context.database.threads().stream(work)).await?;
-    let mut rows = context.running.guard_stream(rows);
-    let shown = stored.rows.columns.iter().filter(|column| !column.hidden);
-    let names: Vec<String> = shown.map(|column| column.name.clone()).collect();
+    let rows = context.running.guard_stream(rows);
+    let names: Vec<String> = stored.rows.shown_columns().map(|column| column.name.clone()).collect();
     let (stamp, zone) = (context.stamp(), Arc::new(context.zone()));
     let handle = TableHandle::new(Arc::new(stored.rows.clone()));
     let mut intake = Intake::new(handle, &names, zone)?.numbered_from(1);
     let mut gather = Gather::new(context.database.store(), intake.target());
-    while let Some(batch) = rows.next().await {
-        let batch = batch?;
-        if batch.num_rows() > 0 {
-            gather.push(intake.write(&batch, stamp)?).await?;
-        }
-    }
-    drop(rows);
+    gather.take(rows, &mut intake, stamp).await?;
     gather.finish().await
 }
