@@ -1,10 +1,11 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with eight differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with nine differences.
 //!
-//! CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are expressions (`nested`), geometric types are
-//! off (`point`, `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), BETWEEN may be
-//! SYMMETRIC, joins nest without parentheses where [`crate::form`] finds that they do, and expressions are metered:
-//! `sqlparser` tries a reserved word first as such and then as a name, which takes exponential time on some nested
-//! input. Beyond a number of steps in proportion to the text it stops.
+//! CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are
+//! expressions (`nested`), geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only
+//! [`crate::misread`] writes it), BETWEEN may be SYMMETRIC, the first value of an IN list may be a subquery, joins nest
+//! without parentheses where [`crate::form`] finds that they do, and expressions are metered: `sqlparser` tries a reserved
+//! word first as such and then as a name, which takes exponential time on some nested input. Beyond a number of steps in
+//! proportion to the text it stops.
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -114,7 +115,8 @@ impl Dialect for KeyspanDialect {
         }
     }
 
-    /// CQL's CONTAINS and ANN OF; distances; BETWEEN SYMMETRIC; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
+    /// CQL's CONTAINS and ANN OF; distances; BETWEEN SYMMETRIC; `x IN ((SELECT …), y)`, of which `sqlparser` takes the
+    /// first value for the subquery of all; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
     /// side.
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         if let Some(key) = contains(parser) {
@@ -126,6 +128,12 @@ impl Dialect for KeyspanDialect {
             (0..tokens).for_each(|_| parser.advance_token());
             let right = parser.parse_subexpr(self.prec_value(precedence));
             return Some(right.map(|right| nested::call(function, vec![expr.clone(), right])));
+        }
+        if let Some(negated) = in_list_of_subqueries(parser) {
+            (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());
+            let list = parser.parse_comma_separated(Parser::parse_expr);
+            let list = list.and_then(|list| parser.expect_token(&Token::RParen).map(|_| list));
+            return Some(list.map(|list| Expr::InList { expr: Box::new(expr.clone()), list, negated }));
         }
         if let Some(negated) = between_symmetric(parser) {
             (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());
@@ -170,6 +178,28 @@ impl Dialect for KeyspanDialect {
         supports_notnull_operator supports_interval_options supports_comma_separated_trim
         supports_xml_expressions
     }
+}
+
+/// Whether `IN ((…), …` comes next, and whether NOT stands before it.
+fn in_list_of_subqueries(parser: &Parser) -> Option<bool> {
+    let token = |at: usize| &parser.peek_nth_token_ref(at).token;
+    let keyword = |at: usize, keyword| matches!(token(at), Token::Word(word) if word.keyword == keyword);
+    let negated = keyword(0, Keyword::NOT);
+    let at = usize::from(negated);
+    if !keyword(at, Keyword::IN) || *token(at + 1) != Token::LParen || *token(at + 2) != Token::LParen {
+        return None;
+    }
+    let (mut end, mut depth) = (at + 3, 1);
+    while depth > 0 {
+        match token(end) {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            Token::EOF => return None,
+            _ => {}
+        }
+        end += 1;
+    }
+    (*token(end) == Token::Comma).then_some(negated)
 }
 
 /// Whether `[NOT] BETWEEN SYMMETRIC` comes next, and NOT with it.

@@ -1,8 +1,8 @@
 //! `x NOT IN (SELECT y …)` as NOT EXISTS, where DataFusion's own way forgets what is unknown.
 //!
-//! A condition of its own over a subquery that does not look outside becomes an anti join that minds NULL. Under OR, or
-//! where the subquery refers to the row, it becomes a join for which NULL is like no other value, though `x NOT IN` is
-//! not true if `x` or a `y` is NULL. There it is asked for no row with `y = x OR y IS NULL OR x IS NULL`, which is true of
+//! A condition of its own over a subquery that does not look outside becomes an anti join that minds NULL. Under OR,
+//! where the subquery refers to the row, or where `x` has no column of it, it becomes a join for which NULL is like no
+//! other value, though `x NOT IN` is not true if `x` or a `y` is NULL. There it is asked for no row with `y = x OR y IS NULL OR x IS NULL`, which is true of
 //! the same rows. Where more than what is true counts, as under NOT or IS NULL, it is another form already
 //! (`semantics::row_member`).
 
@@ -44,7 +44,9 @@ impl OptimizerRule for NotInAsExists {
         }
         let schema = filter.input.schema();
         let conditions = split_conjunction_owned(filter.predicate).into_iter().map(|condition| match condition {
-            Expr::InSubquery(own) if own.subquery.outer_ref_columns.is_empty() => Ok(Expr::InSubquery(own)),
+            Expr::InSubquery(own) if own.subquery.outer_ref_columns.is_empty() && own.expr.any_column_refs() => {
+                Ok(Expr::InSubquery(own))
+            }
             other => asked(other, schema),
         });
         let predicate = conjunction(conditions.collect::<Result<Vec<_>>>()?).unwrap_or_else(|| lit(true));

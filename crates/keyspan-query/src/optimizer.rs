@@ -5,12 +5,13 @@
 //! can find something, in an order in which none needs what a later one does: filters reach the scan before limits, what
 //! has reached it is simplified once more, and so are limits that a sort has taken or a projection stood before.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
-use datafusion::common::NullEquality;
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Dependency, FunctionalDependence, FunctionalDependencies, NullEquality};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
@@ -92,12 +93,19 @@ const GUARDED: [(&str, Spares); 3] = [
     ("push_down_filter", filters_one_row),
 ];
 
+/// Rules of DataFusion's that rely on what a key determines, and get plans of which [`rightly_keyed`] has seen to that.
+const OF_KEYS: [&str; 3] = ["eliminate_join", "optimize_projections", "replace_distinct_aggregate"];
+
 /// DataFusion's rules, those of [`GUARDED`] with their guards.
 fn guarded_rules() -> Result<Vec<Rule>, Error> {
     let mut rules = Optimizer::new().rules;
     for (name, spares) in GUARDED {
         let place = place_of(name, rules.iter().map(|rule| rule.name()))?;
         rules[place] = Arc::new(Guarded { rule: rules[place].clone(), spares });
+    }
+    for name in OF_KEYS {
+        let place = place_of(name, rules.iter().map(|rule| rule.name()))?;
+        rules[place] = Arc::new(OfKeys(rules[place].clone()));
     }
     Ok(rules)
 }
@@ -152,6 +160,75 @@ impl OptimizerRule for Guarded {
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if (self.spares)(&plan)? { Ok(Transformed::no(plan)) } else { self.rule.rewrite(plan, config) }
     }
+}
+
+/// A rule of DataFusion's that gets plans with the right keys.
+#[derive(Debug)]
+struct OfKeys(Rule);
+
+impl OptimizerRule for OfKeys {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        // A rule that is asked about each node relies on the keys of what is below a DISTINCT only.
+        let asked = self.apply_order().is_none() || matches!(plan, LogicalPlan::Distinct(_));
+        self.0.rewrite(if asked { rightly_keyed(plan)? } else { plan }, config)
+    }
+}
+
+/// The plan whose aggregates have no key but all that they group by, where DataFusion 55 has another one: it takes the key
+/// of one side of a join for a key of what is grouped by it and by columns of the other side.
+fn rightly_keyed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut wrong = false;
+    plan.apply_with_subqueries(|node| {
+        wrong |= matches!(node, LogicalPlan::Aggregate(aggregate) if has_wrong_key(aggregate));
+        Ok(if wrong { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !wrong {
+        return Ok(plan);
+    }
+    let keyed = plan.transform_up_with_subqueries(|node| match node.recompute_schema()? {
+        LogicalPlan::Aggregate(mut aggregate) if has_wrong_key(&aggregate) => {
+            let groups = 0..aggregate.group_expr.len();
+            let nullable = groups.clone().any(|place| aggregate.schema.field(place).is_nullable());
+            let all = (0..aggregate.schema.fields().len()).collect();
+            let key = FunctionalDependence::new(groups.collect(), all, nullable).with_mode(Dependency::Single);
+            let schema = DFSchema::clone(&aggregate.schema);
+            let schema = schema.with_functional_dependencies(FunctionalDependencies::new(vec![key]))?;
+            aggregate.schema = Arc::new(schema);
+            Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+        }
+        other => Ok(Transformed::yes(other)),
+    });
+    keyed.data()
+}
+
+/// Whether DataFusion says that some of what an aggregate groups by determines the rest, though before there may be
+/// several rows of it.
+fn has_wrong_key(aggregate: &Aggregate) -> bool {
+    let some = |key: &FunctionalDependence| key.source_indices.len() < aggregate.group_expr.len();
+    let keys = aggregate.schema.functional_dependencies();
+    if !keys.iter().any(some) {
+        return false;
+    }
+    let (before, after) = (aggregate.input.schema().field_names(), aggregate.schema.field_names());
+    let columns = |key: &FunctionalDependence, names: &[String]| -> BTreeSet<String> {
+        key.source_indices.iter().map(|place| names[*place].clone()).collect()
+    };
+    let unique = aggregate.input.schema().functional_dependencies().iter();
+    let unique = unique.filter(|key| key.mode == Dependency::Single).map(|key| columns(key, &before));
+    let unique: Vec<BTreeSet<String>> = unique.collect();
+    keys.iter().filter(|key| some(key)).any(|key| !unique.contains(&columns(key, &after)))
 }
 
 /// Takes expressions out that stand before in the same ORDER BY or GROUP BY. DataFusion's rule of this name also takes

@@ -38,6 +38,7 @@ use datafusion::logical_expr::{
 
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
+pub use outer::outer_columns;
 
 /// Whether a node has a subquery that refers to it, or EXISTS and IN where DataFusion plans none.
 pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {

@@ -15,6 +15,10 @@ use crate::types::cast::text_of;
 pub const COMPARE_ANY: &str = "compare_any";
 /// `percentile_disc`, of the values in their order.
 pub const PERCENTILE: &str = "percentile_of";
+/// The list in the order of its values, as a call with the list, whether it descends, and whether NULL comes first.
+pub const SORTED: &str = "list_sorted";
+/// The texts of a list with another between them, NULL of none; `array_to_string` gives an empty text then.
+pub const JOINED: &str = "list_joined";
 /// `mode`, of the values in their order.
 pub const MODE: &str = "mode_of";
 /// `value op ALL (list)`, likewise.
@@ -29,6 +33,7 @@ const INT: Parameter = Parameter::Is(C::Int);
 const BIGINT: Parameter = Parameter::Is(C::BigInt);
 const TEXT: Parameter = Parameter::Is(C::Text);
 const DOUBLE: Parameter = Parameter::Is(C::Double);
+const BOOL: Parameter = Parameter::Is(C::Boolean);
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
@@ -59,6 +64,13 @@ pub fn functions() -> Vec<Overload> {
             })
         })
         .returning(first)
+        .with_nulls(),
+        new(SORTED, &[LIST, BOOL, BOOL], C::Text, sorted).returning(first),
+        new(JOINED, &[LIST, TEXT], C::Text, |call, v| {
+            let none = list(&v[0]).iter().all(Value::is_null);
+            let separator = if v[1].is_null() { Value::Text(String::new()) } else { v[1].clone() };
+            Ok(if none { Value::Null } else { to_string(call, &[v[0].clone(), separator], None) })
+        })
         .with_nulls(),
         new("array_remove", &[LIST, ELEMENT], C::Text, remove).returning(first).with_nulls(),
         new("array_replace", &[LIST, ELEMENT, ELEMENT], C::Text, replace).returning(first).with_nulls(),
@@ -144,6 +156,22 @@ fn element_type(call: &Call<'_>) -> C {
 
 fn find(call: &Call<'_>, elements: &Value, wanted: &Value) -> Option<usize> {
     list(elements).iter().position(|element| same(element_type(call), element, wanted))
+}
+
+fn sorted(call: &Call<'_>, v: &[Value]) -> Result<Value> {
+    let (descending, nulls_first) = (v[1] == Value::Boolean(true), v[2] == Value::Boolean(true));
+    let ty = element_type(call);
+    let mut elements = list(&v[0]).to_vec();
+    elements.sort_by(|a, b| {
+        let nulls = if nulls_first { b.is_null().cmp(&a.is_null()) } else { a.is_null().cmp(&b.is_null()) };
+        let values = || match a.is_null() {
+            true => Ordering::Equal,
+            false if descending => Value::compare_as(ty, b, a),
+            false => Value::compare_as(ty, a, b),
+        };
+        nulls.then_with(values)
+    });
+    Ok(Value::List(elements))
 }
 
 fn remove(call: &Call<'_>, v: &[Value]) -> Result<Value> {

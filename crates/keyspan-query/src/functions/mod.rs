@@ -179,6 +179,11 @@ pub fn count() -> Arc<AggregateUDF> {
     datafusion::functions_aggregate::count::count_udaf()
 }
 
+/// DataFusion's `array_agg`.
+pub fn array_agg() -> Arc<AggregateUDF> {
+    datafusion::functions_aggregate::array_agg::array_agg_udaf()
+}
+
 /// Aggregate functions.
 pub fn aggregate() -> Vec<Arc<AggregateUDF>> {
     let mut functions = counter::functions();

@@ -8,7 +8,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::planner::PlannerResult;
-use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, WindowFunctionDefinition};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, SortExpr, WindowFunctionDefinition, lit};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested};
 
@@ -19,9 +19,9 @@ use super::order;
 use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
-use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
+use crate::functions::array::{COMPARE_ALL, COMPARE_ANY, JOINED, SORTED};
 use crate::functions::extreme::{GREATEST_OF, LEAST_OF};
-use crate::functions::{self, Overload, Parameter};
+use crate::functions::{self, Overload, Parameter, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, is_nested_literal, sortable_form, type_of};
 use crate::types::{common_type, decimal, number_rank, scale_of};
@@ -117,7 +117,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
                 && matches!(ty.as_nested(), Some(Nested::Map(..)))
             {
                 let own = if name == "map_keys" { functions::nested::KEYS } else { functions::nested::VALUES };
-                return functions::value_call(own, args, &[ty]);
+                return value_call(own, args, &[ty]);
             }
         }
         "pg_typeof" => {
@@ -137,13 +137,13 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             // These print a boolean as `t`, where a cast to text gives `true`.
             let texts = args.into_iter().zip(&types).map(|(arg, ty)| match ty {
                 Ty::Known(ColumnType::Boolean) => {
-                    functions::value_call("boolean_output", vec![arg], &[ColumnType::Boolean])
+                    value_call("boolean_output", vec![arg], &[ColumnType::Boolean])
                 }
                 ty => implicit(arg, ty, ColumnType::Text),
             });
             let texts = texts.collect::<Result<Vec<_>>>()?;
             let wanted = vec![ColumnType::Text; texts.len()];
-            return functions::value_call(&name, texts, &wanted);
+            return value_call(&name, texts, &wanted);
         }
         _ => {}
     }
@@ -357,11 +357,13 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 /// An aggregate's arguments as Postgres takes them.
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
     function = series::resolved(function, schema)?;
+    let mut distinct = None;
     if let Some(filter) = &function.params.filter {
         function.params.args = function.params.args.into_iter().map(|arg| only_where(filter, arg)).collect();
     }
     let name = function.func.name().to_owned();
     if function.params.distinct {
+        distinct = order_of_distinct(&name, &mut function)?;
         let args = std::mem::take(&mut function.params.args).into_iter();
         function.params.args = args.map(|arg| super::alike::canonical(arg, schema)).collect::<Result<_>>()?;
     }
@@ -400,7 +402,54 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         return order::restored(Expr::AggregateFunction(function), ty);
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
-    Ok(with_result_type(Expr::AggregateFunction(function), &name, &types))
+    match distinct {
+        Some(order) => collected(function, &name, &types, order, schema),
+        None => Ok(with_result_type(Expr::AggregateFunction(function), &name, &types)),
+    }
+}
+
+/// Distinct values come in order, by default that of the values; `None` for other aggregates than those to which it
+/// matters. 42P10 for an order by anything else.
+fn order_of_distinct(name: &str, function: &mut AggregateFunction) -> Result<Option<SortExpr>> {
+    if !matches!(name, "array_agg" | "string_agg") {
+        return Ok(None);
+    }
+    let params = &mut function.params;
+    if name == "string_agg" && params.args.get(1).is_some_and(|separator| separator.any_column_refs()) {
+        return fail(Error::not_supported("string_agg(DISTINCT …) with a separator of each row is not supported"));
+    }
+    let given = std::mem::take(&mut params.order_by);
+    if given.iter().any(|sort| !params.args.contains(&sort.expr)) {
+        let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        return fail(Error::new(ErrorKind::InvalidColumnReference, message));
+    }
+    let first = params.args.first();
+    let by_value = given.into_iter().find(|sort| Some(&sort.expr) == first);
+    Ok(by_value.or_else(|| Some(SortExpr::new(first?.clone(), true, false))))
+}
+
+/// `array_agg` and `string_agg` of distinct values: the list of them, brought to its order.
+fn collected(
+    mut function: AggregateFunction,
+    name: &str,
+    types: &[Ty],
+    order: SortExpr,
+    schema: &DFSchema,
+) -> Result<Expr> {
+    let separator = match (name, function.params.args.len()) {
+        ("string_agg", 2) => function.params.args.pop(),
+        _ => None,
+    };
+    function.func = functions::array_agg();
+    let list = with_result_type(Expr::AggregateFunction(function), "array_agg", types);
+    let Ty::Known(ty @ ColumnType::List(_)) = type_of(&list, schema)? else { return Ok(list) };
+    let flags = [!order.asc, order.nulls_first].map(lit).to_vec();
+    let args = [vec![list], flags].concat();
+    let sorted = value_call(SORTED, args, &[ty, ColumnType::Boolean, ColumnType::Boolean])?;
+    match separator {
+        Some(separator) => value_call(JOINED, vec![sorted, separator], &[ty, ColumnType::Text]),
+        None => Ok(sorted),
+    }
 }
 
 /// The argument computed for rows that pass the filter, and for no others: it may fail for those.
@@ -521,7 +570,7 @@ fn average(mut function: AggregateFunction, ty: ColumnType) -> Result<Expr> {
 fn quotient(total: Expr, rows: Expr, ty: ColumnType) -> Result<Expr> {
     if ty == ColumnType::Duration {
         let rows = implicit(rows, &Ty::Known(ColumnType::BigInt), ColumnType::Double)?;
-        return functions::value_call("interval_divide", vec![total, rows], &[ty, ColumnType::Double]);
+        return value_call("interval_divide", vec![total, rows], &[ty, ColumnType::Double]);
     }
     let scale = scale_of(ty);
     let rows = implicit(rows, &Ty::Known(ColumnType::BigInt), decimal(0))?;

@@ -1,13 +1,13 @@
 //! The names Postgres gives to output columns: `avg`, `case`, `?column?`.
 
 use crate::syntax::folded;
-use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, Query, SelectItem, SetExpr, TrimWhereField};
+use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, SelectItem, SetExpr, TrimWhereField};
 
 /// The label of an expression without an alias, as Postgres' `FigureColname` gives it.
 pub fn label(expr: &Expr) -> String {
     match figure(expr) {
         Some(Figure::Firm(name) | Figure::Weak(name)) => name,
-        None => "?column?".into(),
+        None => label_of_nothing(),
     }
 }
 
@@ -40,10 +40,10 @@ fn figure(expr: &Expr) -> Option<Figure> {
         Expr::Case { else_result, .. } => {
             plain_name(else_result.as_ref().and_then(|expr| figure(expr)), || "case".into())
         }
-        Expr::Subquery(query) => of_query(query),
+        Expr::Subquery(query) => firm(of_rows(&query.body)),
         Expr::Exists { negated: false, .. } => firm("exists"),
         Expr::Extract { .. } => firm("extract"),
-        Expr::Substring { .. } => firm("substring"),
+        Expr::Substring { shorthand, .. } => firm(if *shorthand { "substr" } else { "substring" }),
         Expr::Trim { trim_where, .. } => firm(match trim_where {
             Some(TrimWhereField::Leading) => "ltrim",
             Some(TrimWhereField::Trailing) => "rtrim",
@@ -67,14 +67,23 @@ fn plain_name(inner: Option<Figure>, other: impl FnOnce() -> String) -> Option<F
     }
 }
 
-/// A scalar subquery is named as its column.
-fn of_query(query: &Query) -> Option<Figure> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    match select.projection.first()? {
-        SelectItem::UnnamedExpr(expr) => figure(expr),
-        SelectItem::ExprWithAlias { alias, .. } => firm(folded(alias)),
-        _ => None,
+/// The name of the first column, as which a scalar subquery is called.
+fn of_rows(rows: &SetExpr) -> String {
+    match rows {
+        SetExpr::Select(select) => match select.projection.first() {
+            Some(SelectItem::UnnamedExpr(expr)) => label(expr),
+            Some(SelectItem::ExprWithAlias { alias, .. }) => folded(alias),
+            _ => label_of_nothing(),
+        },
+        SetExpr::Query(query) => of_rows(&query.body),
+        SetExpr::SetOperation { left, .. } => of_rows(left),
+        SetExpr::Values(_) => "column1".into(),
+        _ => label_of_nothing(),
     }
+}
+
+fn label_of_nothing() -> String {
+    "?column?".into()
 }
 
 /// The type's short name in Postgres, which is not the one that SQL prefers.
@@ -139,6 +148,14 @@ mod tests {
         ("now() AT TIME ZONE 'UTC'", "timezone"),
         ("EXISTS (SELECT 1)", "exists"),
         ("(SELECT 1)", "?column?"),
+        ("(VALUES (1))", "column1"),
+        ("(SELECT a FROM x UNION SELECT 2)", "a"),
+        ("CASE WHEN true THEN 1 ELSE (SELECT 1 + 1) END", "?column?"),
+        ("(SELECT 1 + 1)::int", "?column?"),
+        ("(SELECT '1'::int)::text", "int4"),
+        ("substr('abc', 2)", "substr"),
+        ("substring('abc', 2)", "substring"),
+        ("substring('abc' from 2)", "substring"),
         ("(SELECT max(y) FROM z)", "max"),
         ("ARRAY[1]", "array"),
         ("(1, 2)", "row"),

@@ -12,9 +12,11 @@
 //!         Projection: outer(t.list) AS x
 //!           EmptyRelation
 //! ```
+//!
+//! Where the right side has names of the left side's columns, these have other names meanwhile.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{NullHandling, ScalarValue};
+use datafusion::common::{Column, DFSchema, NullHandling, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
 
@@ -54,25 +56,54 @@ fn computed(join: &Join) -> Result<Option<LogicalPlan>> {
     if !joins || !is_correlated(&join.right) {
         return Ok(None);
     }
-    let left = Left { plan: &join.left, keep_empty: !inner };
-    let Some(right) = left.with(&join.right)? else { return Ok(None) };
+    let left = Left::of(join, !inner)?;
+    let Some(both) = left.with(&join.right)? else { return Ok(None) };
+    let named = LogicalPlanBuilder::from(both).project(left.named_again(join))?;
     let filtered = match &join.filter {
-        Some(filter) if inner => LogicalPlanBuilder::from(right).filter(filter.clone())?.build()?,
-        _ => right,
+        Some(filter) if inner => named.filter(filter.clone())?,
+        _ => named,
     };
-    Ok(Some(filtered))
+    filtered.build().map(Some)
 }
 
 /// The left side, on which the right one is computed.
 struct Left<'a> {
-    plan: &'a LogicalPlan,
+    schema: &'a DFSchema,
+    /// Its columns, as they are called meanwhile.
+    columns: Vec<Column>,
+    plan: LogicalPlan,
     /// Rows without a row on the right side are kept.
     keep_empty: bool,
 }
 
 impl Left<'_> {
-    fn columns(&self) -> Vec<Expr> {
-        self.plan.schema().columns().into_iter().map(Expr::Column).collect()
+    fn of(join: &Join, keep_empty: bool) -> Result<Left<'_>> {
+        let schema = join.left.schema().as_ref();
+        let plan = LogicalPlan::clone(&join.left);
+        let clashes = join.right.exists(|node| {
+            Ok(node.schema().fields().iter().any(|field| schema.has_column_with_unqualified_name(field.name())))
+        });
+        if !clashes? {
+            return Ok(Left { schema, columns: schema.columns(), plan, keep_empty });
+        }
+        let name = |place: usize| format!("lateral_{place}");
+        let columns = schema.columns().into_iter().enumerate();
+        let renamed = columns.map(|(place, column)| Expr::Column(column).alias(name(place)));
+        let plan = LogicalPlanBuilder::from(plan).project(renamed)?.build()?;
+        Ok(Left { schema, columns: plan.schema().columns(), plan, keep_empty })
+    }
+
+    fn columns(&self) -> impl Iterator<Item = Expr> {
+        self.columns.iter().cloned().map(Expr::Column)
+    }
+
+    /// The columns of the join, as they are called in it.
+    fn named_again(&self, join: &Join) -> Vec<Expr> {
+        let left = self.schema.columns().into_iter().zip(self.columns()).map(|(given, column)| match column {
+            Expr::Column(own) if own == given => Expr::Column(given),
+            column => column.alias_qualified(given.relation, given.name),
+        });
+        left.chain(join.right.schema().columns().into_iter().map(Expr::Column)).collect()
     }
 
     /// The left side's columns, then those of `node`; `None` where `node` reads something of its own.
@@ -88,19 +119,19 @@ impl Left<'_> {
                     let name = column.name.clone();
                     Expr::Column(column).alias_qualified(Some(alias.alias.clone()), name)
                 });
-                let exprs = self.columns().into_iter().chain(named);
+                let exprs = self.columns().chain(named);
                 LogicalPlanBuilder::from(input).project(exprs)?.build().map(Some)
             }
             LogicalPlan::Projection(projection) => {
                 let Some(input) = of(&projection.input)? else { return Ok(None) };
-                let own = projection.expr.iter().cloned().map(known_columns);
-                let exprs = self.columns().into_iter().map(Ok).chain(own).collect::<Result<Vec<_>>>()?;
+                let own = projection.expr.iter().cloned().map(|expr| self.known_columns(expr));
+                let exprs = self.columns().map(Ok).chain(own).collect::<Result<Vec<_>>>()?;
                 LogicalPlanBuilder::from(input).project(exprs)?.build().map(Some)
             }
             // What a filter drops of a row's list would have to be kept where nothing is left.
             LogicalPlan::Filter(filter) if !self.keep_empty => {
                 let Some(input) = of(&filter.input)? else { return Ok(None) };
-                LogicalPlanBuilder::from(input).filter(known_columns(filter.predicate.clone())?)?.build().map(Some)
+                LogicalPlanBuilder::from(input).filter(self.known_columns(filter.predicate.clone())?)?.build().map(Some)
             }
             LogicalPlan::Unnest(unnest) => {
                 let Some(input) = of(&unnest.input)? else { return Ok(None) };
@@ -114,14 +145,17 @@ impl Left<'_> {
             _ => Ok(None),
         }
     }
-}
 
-/// Columns of the left side are columns now.
-fn known_columns(expr: Expr) -> Result<Expr> {
-    let named = expr.name_for_alias()?;
-    let known = expr.transform(|part| match part {
-        Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
-        other => Ok(Transformed::no(other)),
-    })?;
-    known.data.alias_if_changed(named)
+    /// Columns of the left side are columns now.
+    fn known_columns(&self, expr: Expr) -> Result<Expr> {
+        let named = expr.name_for_alias()?;
+        let known = expr.transform(|part| match part {
+            Expr::OuterReferenceColumn(field, column) => Ok(match self.schema.maybe_index_of_column(&column) {
+                Some(place) => Transformed::yes(Expr::Column(self.columns[place].clone())),
+                None => Transformed::no(Expr::OuterReferenceColumn(field, column)),
+            }),
+            other => Ok(Transformed::no(other)),
+        })?;
+        known.data.alias_if_changed(named)
+    }
 }

@@ -19,6 +19,7 @@ use super::ordered_set;
 use super::outer::OuterNames;
 use super::window_names::WindowNames;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
+use crate::functions::json::{ELEMENT, ELEMENTS_OF_LIST};
 use crate::syntax;
 
 /// First part of the names of our own operators.
@@ -417,14 +418,18 @@ fn function_call(mut function: Function) -> Result<Expr, Error> {
 }
 
 /// `json_agg(x)`: the list of the values' JSON texts, then one text of them; `json_object_agg(k, v)`: of members' texts.
+/// Of distinct values it is the list of these values that is made first: their texts sort otherwise.
 fn json_agg(mut function: Function, name: &str) -> Expr {
     let (part, whole) = match name {
-        "json_agg" => ("json_element", "json_of_list"),
-        "jsonb_agg" => ("json_element", "jsonb_of_list"),
+        "json_agg" => (ELEMENT, "json_of_list"),
+        "jsonb_agg" => (ELEMENT, "jsonb_of_list"),
         "json_object_agg" => ("json_pair", "json_of_pairs"),
         _ => ("json_pair", "jsonb_of_pairs"),
     };
-    if let FunctionArguments::List(list) = &mut function.args {
+    let distinct = part == ELEMENT && is_distinct(&function);
+    if let FunctionArguments::List(list) = &mut function.args
+        && !distinct
+    {
         let own = std::mem::take(&mut list.args);
         let values = own.iter().map(|arg| match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
@@ -436,11 +441,18 @@ fn json_agg(mut function: Function, name: &str) -> Expr {
         };
     }
     function.name = ObjectName::from(vec![Ident::new("array_agg")]);
-    call(whole, vec![marked(Expr::Function(function), "after", "")])
+    let list = marked(Expr::Function(function), "after", "");
+    call(whole, vec![if distinct { call(ELEMENTS_OF_LIST, vec![list]) } else { list }])
+}
+
+fn is_distinct(function: &Function) -> bool {
+    matches!(&function.args, FunctionArguments::List(list)
+        if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
 }
 
 /// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`, and `(a, b) IN ((x, y), …)` as `(a = x AND b = y) OR …`: so each pair is
-/// compared as values of its types are, and null is what it is there.
+/// compared as values of its types are, and null is what it is there. `(a, b) IS NULL` asks it of each part, and so does
+/// IS NOT NULL.
 fn row_comparison(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::BinaryOp { left, op, right } => compared_rows(row_of(left)?, op, row_of(right)?),
@@ -450,8 +462,16 @@ fn row_comparison(expr: &Expr) -> Option<Expr> {
             let any = any_of(list.iter().map(equal).collect::<Option<Vec<_>>>()?)?;
             Some(if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) } } else { any })
         }
+        Expr::IsNull(row) => all_of(row_of(row)?, Expr::IsNull),
+        Expr::IsNotNull(row) => all_of(row_of(row)?, Expr::IsNotNull),
         _ => None,
     }
+}
+
+/// Whether it is so of all parts.
+fn all_of(parts: Vec<&Expr>, condition: fn(Box<Expr>) -> Expr) -> Option<Expr> {
+    let each = parts.into_iter().map(|part| condition(Box::new(Expr::Nested(Box::new(part.clone())))));
+    each.reduce(|all, next| nested(all, &BinaryOperator::And, next))
 }
 
 /// The parts of a row value, `(a, b)` or `ROW(a, b)`.

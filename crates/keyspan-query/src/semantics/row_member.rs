@@ -11,7 +11,8 @@
 //! `NOT (x IN (q) AND …)`. There DataFusion's join forgets it.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator,
+    BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr, TableFactor, UnaryOperator,
+    Value,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
@@ -140,6 +141,21 @@ fn equal(value: &Expr) -> Result<Expr> {
     Ok(Expr::Nested(Box::new(equal)))
 }
 
+/// The query without an order by places, which says nothing about which values are in it, and would have a name of the
+/// outer query among the columns of its groups.
+fn unordered(query: &Query) -> Query {
+    let place = |by: &OrderByExpr| matches!(&by.expr, Expr::Value(value) if matches!(value.value, Value::Number(..)));
+    let mut query = query.clone();
+    if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &query.order_by
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && by.iter().all(place)
+    {
+        query.order_by = None;
+    }
+    query
+}
+
 fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result<Expr> {
     let names: Vec<String> = (0..parts_of(value).len()).map(column).collect();
     let Expr::Subquery(mut found) = parsed("(SELECT 1 FROM q)")? else {
@@ -148,7 +164,7 @@ fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result
     if let SetExpr::Select(select) = found.body.as_mut() {
         select.selection = Some(condition);
         if let Some(from) = select.from.first_mut() {
-            from.relation = derived(query, &names);
+            from.relation = derived(&unordered(query), &names);
             if let TableFactor::Derived { alias: Some(alias), .. } = &mut from.relation {
                 alias.name = Ident::with_quote('"', QUERY);
             }

@@ -363,7 +363,13 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
 
 /// Whether [`collected`] changes an expression.
 fn collects(expr: &Expr) -> bool {
-    matches!(expr, Expr::Function(ast::Function { args: ast::FunctionArguments::Subquery(_), .. }))
+    match expr {
+        Expr::Function(function) => matches!(function.args, ast::FunctionArguments::Subquery(_)),
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } | Expr::CompoundFieldAccess { root: inner, .. } => {
+            collects(inner)
+        }
+        _ => false,
+    }
 }
 
 /// `ARRAY(q)`: the values of a subquery as an array.

@@ -5,6 +5,8 @@
 //! SELECT a FROM t QUALIFY rank() OVER (ORDER BY b) <= 2 + 3 ORDER BY b OFFSET 2
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
     Value,
@@ -40,6 +42,10 @@ pub fn kept(query: &mut Query, rows: Expr) -> Result<()> {
         return Err(refused());
     }
     let by = orders.iter().map(|order| by_expression(order, select)).collect::<Result<Vec<_>>>()?;
+    if by.iter().any(|order| calls_window(&order.expr)) {
+        let error = Error::not_supported("FETCH FIRST … WITH TIES beside ORDER BY a window function is not supported");
+        return Err(error.with_hint("Put the window function into a subquery: SELECT * FROM (…) AS q ORDER BY …"));
+    }
     // No row is like the last one of none.
     let some =
         compared(call(ROW_COUNT, vec![rows]), BinaryOperator::Gt, Expr::Value(Value::Number("0".into(), false).into()));
@@ -79,6 +85,14 @@ fn by_expression(order: &OrderByExpr, select: &Select) -> Result<OrderByExpr> {
         _ => order.expr.clone(),
     };
     Ok(OrderByExpr { expr, ..order.clone() })
+}
+
+fn calls_window(expr: &Expr) -> bool {
+    let found = ast::visit_expressions(expr, |part| match part {
+        Expr::Function(ast::Function { over: Some(_), .. }) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn rank(order_by: Vec<OrderByExpr>) -> Expr {

@@ -8,6 +8,7 @@ use keyspan_cql::ast;
 use keyspan_model::array::coerce;
 use keyspan_model::{ColumnType, Error, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
+use keyspan_query::semantics::label;
 use keyspan_seam::Snapshot;
 
 use super::family::FamilyInput;
@@ -118,48 +119,4 @@ fn is_map(table: &TableDef, expression: &ast::Expr) -> bool {
         _ => return false,
     };
     table.family(&fold_case(name)).is_some_and(|family| family.array_type().is_none())
-}
-
-/// The label PostgreSQL gives an expression without an alias.
-pub(crate) fn label(expression: &ast::Expr) -> String {
-    use ast::Expr;
-    match expression {
-        Expr::Identifier(identifier) => fold_case(identifier),
-        Expr::CompoundIdentifier(parts) => parts.last().map_or_else(unknown, fold_case),
-        Expr::Nested(inner) => label(inner),
-        Expr::Cast { expr, data_type, .. } => match label(expr) {
-            inner if inner == unknown() => type_label(data_type),
-            inner => inner,
-        },
-        Expr::Function(function) => {
-            let last = function.name.0.last().and_then(|part| part.as_ident());
-            last.map_or_else(unknown, fold_case)
-        }
-        Expr::Case { else_result, .. } => match else_result.as_deref().map(label) {
-            Some(inner) if inner != unknown() => inner,
-            _ => "case".into(),
-        },
-        Expr::Exists { .. } => "exists".into(),
-        _ => unknown(),
-    }
-}
-
-fn unknown() -> String {
-    "?column?".into()
-}
-
-fn type_label(data_type: &ast::DataType) -> String {
-    let name = keyspan_cql::column_type(data_type).map(|ty| ty.name());
-    match name.as_deref() {
-        Ok("bigint") => "int8".into(),
-        Ok("int") => "int4".into(),
-        Ok("smallint") => "int2".into(),
-        Ok("boolean") => "bool".into(),
-        Ok("double") => "float8".into(),
-        Ok("real") => "float4".into(),
-        Ok("timestamp") => "timestamptz".into(),
-        Ok(name) if name.starts_with("decimal") => "numeric".into(),
-        Ok(name) => name.to_string(),
-        Err(_) => unknown(),
-    }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder, StructArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder, StructArray, new_empty_array,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::error::Result;
@@ -22,6 +24,8 @@ use crate::types::{Zone, field_of};
 pub const OF_VALUE: &str = "json_of_value";
 /// Arrays and rows as JSON on a line of their own, as `json_agg` shows them.
 pub const OF_ITEM: &str = "json_of_item";
+/// The elements of a list, each as JSON.
+pub const ELEMENTS_OF_LIST: &str = "json_elements_of_list";
 /// The elements of an array.
 pub const ELEMENTS: &str = "json_element_list";
 /// The elements of an array as texts.
@@ -52,6 +56,13 @@ pub fn functions() -> Vec<ListFunction> {
         json("jsonb_of_pairs", ColumnType::Jsonb, |args| {
             joined(args, |items| printed(&format!("{{{}}}", items.join(","))))
         }),
+        ListFunction::new(
+            ELEMENTS_OF_LIST,
+            1,
+            |name, _| Ok(texts(name)),
+            elements_of_list,
+        )
+        .stable(),
         ListFunction::new(
             ELEMENTS,
             1,
@@ -134,6 +145,26 @@ fn of_values(args: &ScalarFunctionArgs, before: &str) -> Result<ColumnarValue> {
         }
     }
     Ok(ColumnarValue::Array(Arc::new(builder.finish())))
+}
+
+fn elements_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    let zone = zone_of(&args.config_options)?;
+    let lists = lists(&array)?;
+    let field = match lists.data_type() {
+        DataType::List(item) => Arc::clone(item),
+        other => return Err(external(Error::internal(format!("a list of type {other}")))),
+    };
+    let (mut texts, mut lengths) = (StringViewBuilder::new(), Vec::with_capacity(lists.len()));
+    for row in 0..lists.len() {
+        let items = if lists.is_null(row) { new_empty_array(field.data_type()) } else { lists.value(row) };
+        lengths.push(items.len());
+        for place in 0..items.len() {
+            texts.append_value(value_text(&field, &items, place, zone)?);
+        }
+    }
+    let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+    list(item, lengths, Arc::new(texts.finish()), lists.nulls().cloned())
 }
 
 /// A value as JSON writes it.
