@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     binary_expr, lit,
 };
 
+use super::nested::referring;
 use super::outer::{nested_outer_columns, outer_columns};
 use super::{Names, null_equality};
 use crate::table::KeyspanTable;
@@ -71,6 +72,15 @@ impl<'a> Domain<'a> {
         (0..self.outer.len()).map(move |at| Expr::Column(Column::new(Some(name.clone()), value(at))))
     }
 
+    /// What subqueries that have the values beside them refer to, by the outer columns.
+    fn references(&self) -> Vec<(Column, Expr)> {
+        let columns = self.plan.schema().iter().map(|(relation, field)| {
+            let column = Column::new(relation.cloned(), field.name());
+            Expr::OuterReferenceColumn(Arc::clone(field), column)
+        });
+        self.outer.iter().cloned().zip(columns).collect()
+    }
+
     /// The outer plan with what was made for its values.
     pub fn joined_to(
         &self,
@@ -99,10 +109,14 @@ impl<'a> Domain<'a> {
             let both = LogicalPlanBuilder::from(self.plan.clone()).cross_join(plan.clone())?.build()?;
             return Ok(Some(Pushed::rows(both)));
         }
-        // A subquery within the subquery would have to reach the values, too.
-        if !nested_outer_columns(plan)?.is_empty() {
-            return Ok(None);
-        }
+        let nested;
+        let plan = match nested_outer_columns(plan)?.is_empty() {
+            true => plan,
+            false => {
+                nested = referring(plan.clone(), &self.references())?;
+                &nested
+            }
+        };
         match plan {
             LogicalPlan::EmptyRelation(empty) if empty.produce_one_row => {
                 Ok(Some(Pushed { one_row: true, ..Pushed::rows(self.plan.clone()) }))

@@ -13,7 +13,8 @@
 //! each outer value. (Neumann, Kemper: Unnesting Arbitrary Queries, BTW 2015.) What DataFusion can do by itself it does,
 //! since it needs no outer values for equalities.
 //!
-//! - scalar subqueries anywhere in an expression; EXISTS and IN are made such first, where they need it
+//! - scalar subqueries anywhere in an expression; EXISTS and IN are made such first, where they need it; within a subquery
+//!   they may refer to any query around it ([`nested`])
 //! - LATERAL, as an inner or left join
 //!
 //! Rule: a plan that cannot be pushed through stays as it is, and is refused later by name. A volatile outer side stays,
@@ -21,6 +22,7 @@
 
 mod domain;
 mod easy;
+mod nested;
 mod outer;
 
 use std::cell::Cell;
@@ -32,13 +34,15 @@ use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
-    Distinct, DistinctOn, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort,
-    SortExpr, Subquery, binary_expr, lit, when,
+    Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    Sort, SortExpr, Subquery, binary_expr, lit, when,
 };
 
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
-pub use outer::outer_columns;
+use nested::refers_further_out;
+pub use nested::{map_subquery, with_references};
+use outer::outer_columns;
 
 /// Whether a node has a subquery that refers to it, or EXISTS and IN where DataFusion plans none.
 pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
@@ -62,25 +66,30 @@ pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
 
 /// The plan with joins in the places of its correlated subqueries, but for those that DataFusion makes joins of.
 pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let names = Names::default();
+    decorrelate(plan, &Names::default())
+}
+
+fn decorrelate(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let node = node.recompute_schema()?;
+        let listed = |expr: Expr| expr.transform_up(|part| map_subquery(part, with_references));
+        let node = node.map_expressions(listed).data()?;
         match &node {
-            LogicalPlan::Join(join) if lateral(&join.right).is_some() => {
-                let joined = lateral_join(join, &names)?;
+            LogicalPlan::Join(join) if refers_to_left(join)? => {
+                let joined = lateral_join(join, names)?;
                 Ok(joined.map_or_else(|| Transformed::yes(node), Transformed::yes))
             }
             LogicalPlan::Distinct(Distinct::On(distinct)) if is_correlated(&node)? => {
-                Ok(Transformed::yes(distinct_by_columns(distinct, &names)?))
+                Ok(Transformed::yes(distinct_by_columns(distinct, names)?))
             }
             LogicalPlan::Sort(sort) if is_correlated(&node)? => {
                 let sorted = sorted_by_columns(sort)?;
                 Ok(Transformed::yes(match sorted {
-                    Some((below, sort)) => sort.over(with_joins(below, &names)?)?,
-                    None => with_joins(node, &names)?,
+                    Some((below, sort)) => sort.over(with_joins(below, names)?)?,
+                    None => with_joins(node, names)?,
                 }))
             }
-            _ => Ok(Transformed::yes(with_joins(node, &names)?)),
+            _ => Ok(Transformed::yes(with_joins(node, names)?)),
         }
     })
     .data()
@@ -181,6 +190,12 @@ fn lateral(right: &LogicalPlan) -> Option<&Subquery> {
     }
 }
 
+/// Whether the right side of a join is LATERAL. One whose only references are in subqueries within it is not marked so.
+fn refers_to_left(join: &Join) -> Result<bool> {
+    let left = join.left.schema();
+    Ok(lateral(&join.right).is_some() || outer_columns(&join.right)?.iter().any(|(_, column)| left.has_column(column)))
+}
+
 fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
     let mut volatile = false;
     plan.apply_with_subqueries(|node| {
@@ -199,11 +214,21 @@ fn lateral_join(join: &Join, names: &Names) -> Result<Option<LogicalPlan>> {
         return Ok(None);
     }
     let Some(domain) = Domain::of(&join.left, &join.right, names)? else { return Ok(None) };
-    let Some(Pushed { plan: right, .. }) = domain.push(&join.right)? else { return Ok(None) };
+    let Some(Pushed { plan: right, .. }) = pushed(&domain, &join.right, names)? else { return Ok(None) };
     let filter = join.filter.clone();
     let joined = domain.joined_to(&join.left, right, join.join_type, filter)?;
     let columns = join.left.schema().columns().into_iter().chain(join.right.schema().columns());
     LogicalPlanBuilder::from(joined).project(columns.map(Expr::Column))?.build().map(Some)
+}
+
+/// The plan for each outer value, and joins in the places of subqueries that have come to refer to them.
+fn pushed(domain: &Domain<'_>, plan: &LogicalPlan, names: &Names) -> Result<Option<Pushed>> {
+    let nested = refers_further_out(plan)?;
+    let Some(mut pushed) = domain.push(plan)? else { return Ok(None) };
+    if nested {
+        pushed.plan = decorrelate(pushed.plan, names)?;
+    }
+    Ok(Some(pushed))
 }
 
 /// The node over an input that has the values of its scalar subqueries as columns.
@@ -322,7 +347,7 @@ fn joined_scalar(input: &LogicalPlan, subquery: &Subquery, names: &Names) -> Res
     }
     let plan = subquery.subquery.as_ref();
     let Some(domain) = Domain::of(input, plan, names)? else { return Ok(None) };
-    let Some(pushed) = domain.push(plan)? else { return Ok(None) };
+    let Some(pushed) = pushed(&domain, plan, names)? else { return Ok(None) };
     let Some(value) = plan.schema().columns().into_iter().next() else { return Ok(None) };
     let (name, alias) = ("__value", names.next());
     let one = pushed.one_row;
@@ -341,7 +366,9 @@ fn joined_scalar(input: &LogicalPlan, subquery: &Subquery, names: &Names) -> Res
     let right = values.project(domain.columns().chain([value]))?.build()?;
     let joined = domain.joined_to(input, right, JoinType::Left, None)?;
     let column = Column::new(Some(alias), name);
-    let kept = input.schema().columns().into_iter().chain([column.clone()]).map(Expr::Column);
+    // The set that a group belongs to is known to an aggregate only: DataFusion resolves grouping() later.
+    let before = input.schema().columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
+    let kept = before.chain([column.clone()]).map(Expr::Column);
     let joined = LogicalPlanBuilder::from(joined).project(kept)?.build()?;
     Ok(Some((joined, Expr::Column(column))))
 }

@@ -136,9 +136,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let types = types_of(&args, schema)?;
             // These print a boolean as `t`, where a cast to text gives `true`.
             let texts = args.into_iter().zip(&types).map(|(arg, ty)| match ty {
-                Ty::Known(ColumnType::Boolean) => {
-                    value_call("boolean_output", vec![arg], &[ColumnType::Boolean])
-                }
+                Ty::Known(ColumnType::Boolean) => value_call("boolean_output", vec![arg], &[ColumnType::Boolean]),
                 ty => implicit(arg, ty, ColumnType::Text),
             });
             let texts = texts.collect::<Result<Vec<_>>>()?;

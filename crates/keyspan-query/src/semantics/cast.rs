@@ -30,7 +30,11 @@ pub fn explicit(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     let cast = written(expr, target, schema)?;
     // A bare literal would take another type from its surroundings; what is cast to text is text.
     let bare = || matches!(cast, Expr::Literal(..)) && type_of(&cast, schema).is_ok_and(|ty| ty == Ty::Unknown);
-    Ok(if target.ty == ColumnType::Text && bare() { Expr::Cast(Cast::new(Box::new(cast), target.ty.arrow())) } else { cast })
+    Ok(if target.ty == ColumnType::Text && bare() {
+        Expr::Cast(Cast::new(Box::new(cast), target.ty.arrow()))
+    } else {
+        cast
+    })
 }
 
 fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {

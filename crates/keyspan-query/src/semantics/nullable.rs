@@ -12,13 +12,13 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Subquery, Volatility,
 };
 
-use crate::decorrelate::outer_columns;
+use crate::decorrelate::{map_subquery, with_references};
 
 /// Whether [`with_nulls`] has something to do in this expression.
 pub fn has_wrong_subquery(expr: &Expr) -> Result<bool> {
@@ -29,18 +29,11 @@ pub fn has_wrong_subquery(expr: &Expr) -> Result<bool> {
 pub fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewrite = |expr: Expr| match expr {
         Expr::ScalarSubquery(subquery) => {
-            let subquery = with_own_references(subquery)?;
+            let subquery = with_references(subquery)?;
             let subquery = if is_wrong(&subquery) { nullable(subquery)? } else { subquery };
             Ok(Transformed::yes(Expr::ScalarSubquery(subquery)))
         }
-        Expr::Exists(exists) => {
-            let subquery = with_own_references(exists.subquery)?;
-            Ok(Transformed::yes(Expr::Exists(Exists { subquery, ..exists })))
-        }
-        Expr::InSubquery(within) => {
-            let subquery = with_own_references(within.subquery)?;
-            Ok(Transformed::yes(Expr::InSubquery(InSubquery { subquery, ..within })))
-        }
+        expr @ (Expr::Exists(_) | Expr::InSubquery(_)) => map_subquery(expr, with_references),
         Expr::OuterReferenceColumn(field, column) if !field.is_nullable() => {
             let field = Arc::new(field.as_ref().clone().with_nullable(true));
             Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
@@ -52,18 +45,6 @@ pub fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
         node.recompute_schema().map(Transformed::yes)
     });
     rewritten.data()
-}
-
-/// The subquery with a list of those references that are to the outer query.
-fn with_own_references(mut subquery: Subquery) -> Result<Subquery> {
-    if !subquery.outer_ref_columns.is_empty() {
-        let outer = outer_columns(&subquery.subquery)?;
-        subquery.outer_ref_columns.retain(|reference| match reference {
-            Expr::OuterReferenceColumn(_, column) => outer.iter().any(|(_, own)| own == column),
-            _ => true,
-        });
-    }
-    Ok(subquery)
 }
 
 /// Whether a subquery may have no row and says that it has a value. Those of the outer query's rows become joins, which know.

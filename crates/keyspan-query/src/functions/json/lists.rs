@@ -56,13 +56,7 @@ pub fn functions() -> Vec<ListFunction> {
         json("jsonb_of_pairs", ColumnType::Jsonb, |args| {
             joined(args, |items| printed(&format!("{{{}}}", items.join(","))))
         }),
-        ListFunction::new(
-            ELEMENTS_OF_LIST,
-            1,
-            |name, _| Ok(texts(name)),
-            elements_of_list,
-        )
-        .stable(),
+        ListFunction::new(ELEMENTS_OF_LIST, 1, |name, _| Ok(texts(name)), elements_of_list).stable(),
         ListFunction::new(
             ELEMENTS,
             1,

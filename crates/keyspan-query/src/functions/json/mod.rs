@@ -18,7 +18,9 @@ use super::overload::{Overload, Parameter};
 use super::text::text;
 
 pub use crate::types::cast::json_of;
-pub use lists::{ELEMENT_TEXTS, ELEMENTS, ELEMENTS_OF_LIST, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE, value_text};
+pub use lists::{
+    ELEMENT_TEXTS, ELEMENTS, ELEMENTS_OF_LIST, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE, value_text,
+};
 
 /// A value as `json_agg` collects it.
 pub const ELEMENT: &str = "json_element";
