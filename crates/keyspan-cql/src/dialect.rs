@@ -116,8 +116,8 @@ impl Dialect for KeyspanDialect {
     }
 
     /// CQL's CONTAINS and ANN OF; distances; BETWEEN SYMMETRIC; `x IN ((SELECT …), y)`, of which `sqlparser` takes the
-    /// first value for the subquery of all; and `a IS DISTINCT FROM b AND c`, of which `sqlparser` takes all that follows FROM for the right
-    /// side.
+    /// first value for the subquery of all; and `a IS DISTINCT FROM b AND c`, of which it takes all that follows FROM
+    /// for the right side.
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         if let Some(key) = contains(parser) {
             (0..if key { 2 } else { 1 }).for_each(|_| parser.advance_token());

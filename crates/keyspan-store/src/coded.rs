@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -32,6 +33,8 @@ use keyspan_model::{Error, Result};
 const LEAST_ROWS: usize = 64;
 /// Values that a code can name.
 const MOST_VALUES: usize = 256;
+/// Stretches in which offsets go up or down, from which on each row is looked at.
+const MOST_SLOPES: usize = 64;
 /// Whole numbers that are counted in a table, from the least to the greatest.
 const TABLE: usize = 4096;
 
@@ -41,7 +44,38 @@ pub(crate) enum Coded {
     /// The array as it is, or codes into its distinct values.
     Array(ArrayRef),
     /// Row `n` is `base + unit × offsets[n]`.
-    Steps { ty: DataType, base: i64, unit: i64, offsets: Vec<u16> },
+    Steps { ty: DataType, base: i64, unit: i64, offsets: Vec<u16>, slopes: Option<Slopes> },
+}
+
+/// Where offsets go up without a break, or down: the times of each series in a block.
+#[derive(Debug)]
+pub(crate) struct Slopes {
+    pub(crate) descending: bool,
+    /// First rows.
+    starts: Vec<u16>,
+}
+
+impl Slopes {
+    /// `None` if they are too many.
+    pub(crate) fn of(offsets: &[u16]) -> Option<Slopes> {
+        let starts = |descending: bool| {
+            let mut starts = vec![0];
+            for (before, pair) in offsets.windows(2).enumerate() {
+                if if descending { pair[1] > pair[0] } else { pair[1] < pair[0] } {
+                    starts.push(u16::try_from(before + 1).ok().filter(|_| starts.len() < MOST_SLOPES)?);
+                }
+            }
+            Some(starts)
+        };
+        let slopes = |descending| starts(descending).map(|starts| Slopes { descending, starts });
+        [false, true].into_iter().filter_map(slopes).min_by_key(|slopes| slopes.starts.len())
+    }
+
+    /// The rows of each, of so many rows.
+    pub(crate) fn rows(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.starts[1..].iter().map(|start| usize::from(*start)).chain([rows]);
+        self.starts.iter().map(|start| usize::from(*start)).zip(ends).map(|(start, end)| start..end)
+    }
 }
 
 impl Coded {
@@ -108,7 +142,7 @@ impl Coded {
         match self {
             Coded::Array(array) if length == array.len() => Ok(Arc::clone(array)),
             Coded::Array(array) => Ok(array.slice(offset, length)),
-            Coded::Steps { ty, base, unit, offsets } => {
+            Coded::Steps { ty, base, unit, offsets, .. } => {
                 let of = |step: &u16| base + unit * i64::from(*step);
                 let numbers: Vec<i64> = offsets[offset..offset + length].iter().map(of).collect();
                 typed(Int64Array::from(numbers), ty)
@@ -155,8 +189,9 @@ fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
         before = *value;
         offset
     };
-    let offsets = values.iter().map(of).collect();
-    Ok(Some(Coded::Steps { ty: ty.clone(), base: *least, unit, offsets }))
+    let offsets: Vec<u16> = values.iter().map(of).collect();
+    let slopes = Slopes::of(&offsets);
+    Ok(Some(Coded::Steps { ty: ty.clone(), base: *least, unit, offsets, slopes }))
 }
 
 fn typed_numbers(array: &ArrayRef) -> Result<Int64Array> {

@@ -214,15 +214,23 @@ impl GroupedScanExec {
         let memory = MemoryConsumer::new("GroupedScan").register(context.memory_pool());
         let task =
             |memory| Task { reader: reader.clone(), queue: queue.clone(), work: self.work.clone(), within, memory };
-        let mut others: Vec<SpawnedTask<Result<PartialGroups>>> = Vec::new();
-        for _ in 1..tasks {
-            others.push(SpawnedTask::spawn(task(memory.new_empty()).run()));
-        }
-        let mut found = task(memory).run().await?;
-        for other in others {
-            let other = other.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-            found.join(other)?;
-        }
+        let found = match tasks {
+            ..=1 => task(memory).run().await?,
+            // All of them spawned: one run here would keep the last of the others waiting, which this thread alone may
+            // begin.
+            _ => {
+                let spawned: Vec<_> = (0..tasks).map(|_| SpawnedTask::spawn(task(memory.new_empty()).run())).collect();
+                let mut found: Option<PartialGroups> = None;
+                for each in spawned {
+                    let each = each.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+                    match &mut found {
+                        Some(found) => found.join(each)?,
+                        None => found = Some(each),
+                    }
+                }
+                found.unwrap_or_else(|| PartialGroups::new(&self.work, memory))
+            }
+        };
         drop(meter);
         Ok(found)
     }

@@ -77,7 +77,6 @@ fn of_rows(rows: &SetExpr) -> String {
         },
         SetExpr::Query(query) => of_rows(&query.body),
         SetExpr::SetOperation { left, .. } => of_rows(left),
-        SetExpr::Values(_) => "column1".into(),
         _ => label_of_nothing(),
     }
 }
@@ -148,7 +147,6 @@ mod tests {
         ("now() AT TIME ZONE 'UTC'", "timezone"),
         ("EXISTS (SELECT 1)", "exists"),
         ("(SELECT 1)", "?column?"),
-        ("(VALUES (1))", "column1"),
         ("(SELECT a FROM x UNION SELECT 2)", "a"),
         ("CASE WHEN true THEN 1 ELSE (SELECT 1 + 1) END", "?column?"),
         ("(SELECT 1 + 1)::int", "?column?"),

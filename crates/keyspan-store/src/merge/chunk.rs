@@ -18,7 +18,7 @@ use keyspan_model::{ColumnType, Result};
 use super::resolve::{Place, ResolvedRow, resolve};
 use super::select::Selection;
 use crate::row::CellStamp;
-use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, Inside, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
 use keyspan_seam::ScanCounters;
 
 /// Blocks that a chunk reads at most.
@@ -34,20 +34,24 @@ pub(crate) struct RowChunk {
     /// Which rows of a stretch are left out.
     selection: Option<Arc<Selection>>,
     sources: Vec<Source>,
+    /// Blocks without a row inside the selection: nothing else is read of them.
+    passed: Vec<(Arc<dyn SortedRun>, Range<usize>)>,
     /// How many of the sources were taken over from the chunk before.
     known: usize,
     pieces: Vec<Piece>,
     rows: usize,
 }
 
-/// A block of a run, read.
+/// A block of a run, read as far as it is wanted.
 #[derive(Debug)]
 struct Source {
     run: Arc<dyn SortedRun>,
     block: Range<usize>,
+    /// Rows that were read: all of the block, or those from the first to the last inside the selection.
+    rows: Range<usize>,
     batch: RunBatch,
-    /// Rows inside the selection; `None`: all.
-    selected: Option<BooleanBuffer>,
+    /// Rows inside the selection.
+    inside: Inside,
 }
 
 #[derive(Debug)]
@@ -100,7 +104,7 @@ impl RowChunk {
     }
 
     pub(crate) fn is_full(&self, rows: usize) -> bool {
-        self.rows >= rows || self.sources.len() - self.known >= MOST_SOURCES
+        self.rows >= rows || self.sources.len() + self.passed.len() - self.known >= MOST_SOURCES
     }
 
     /// Whether this chunk can be sliced, and could not with the next stretch.
@@ -116,15 +120,21 @@ impl RowChunk {
         wanted: &Wanted,
         counters: &ScanCounters,
     ) -> Result<()> {
-        let (source, row) = self.source(run, rows.start, wanted, counters)?;
-        let picked = self.sources[source].selected.as_ref().map(|selected| {
-            let inside = selected.slice(row, rows.len());
-            inside.set_indices().map(|at| (row + at) as u32).collect::<Vec<u32>>()
+        let Some(source) = self.source_of_stretch(run, rows.start, wanted, counters)? else { return Ok(()) };
+        let Source { rows: read, inside, .. } = &self.sources[source];
+        let part = rows.start.max(inside.rows.start)..rows.end.min(inside.rows.end);
+        if part.is_empty() {
+            return Ok(());
+        }
+        let row = part.start - read.start;
+        let picked = inside.bits.as_ref().map(|bits| {
+            let bits = bits.slice(part.start - inside.rows.start, part.len());
+            bits.set_indices().map(|at| (row + at) as u32).collect::<Vec<u32>>()
         });
         let piece = match picked {
             Some(picked) if picked.is_empty() => return Ok(()),
-            Some(picked) if picked.len() < rows.len() => Piece::Picked { source, rows: picked, covered },
-            _ => Piece::Stretch { source, row, rows: rows.len(), covered },
+            Some(picked) if picked.len() < part.len() => Piece::Picked { source, rows: picked, covered },
+            _ => Piece::Stretch { source, row, rows: part.len(), covered },
         };
         self.rows += piece.rows();
         self.pieces.push(piece);
@@ -138,7 +148,7 @@ impl RowChunk {
         wanted: &Wanted,
         counters: &ScanCounters,
     ) -> Result<()> {
-        let places = rows.iter().map(|(run, row)| self.source(run, *row, wanted, counters)).collect::<Result<_>>()?;
+        let places = rows.iter().map(|(run, row)| self.place(run, *row, wanted, counters)).collect::<Result<_>>()?;
         self.pieces.push(Piece::Same { places, covered });
         self.rows += 1;
         Ok(())
@@ -154,8 +164,8 @@ impl RowChunk {
     ) -> Result<()> {
         let mut places = Vec::with_capacity(rows.len());
         for (run, row) in rows {
-            let batch = run.read(*row..row + 1, wanted, counters)?;
-            self.sources.push(Source { run: Arc::clone(run), block: *row..row + 1, batch, selected: None });
+            let only = *row..row + 1;
+            self.read(run, only.clone(), only.clone(), Inside::all(only), wanted, counters)?;
             places.push((self.sources.len() - 1, 0));
         }
         match places.as_slice() {
@@ -168,26 +178,71 @@ impl RowChunk {
         Ok(())
     }
 
-    fn source(
+    /// The block of a row, of which the rows inside the selection are read; `None`: it has none.
+    fn source_of_stretch(
+        &mut self,
+        run: &Arc<dyn SortedRun>,
+        row: usize,
+        wanted: &Wanted,
+        counters: &ScanCounters,
+    ) -> Result<Option<usize>> {
+        let known = |source: &Source| Arc::ptr_eq(&source.run, run) && source.block.contains(&row);
+        if let Some(at) = self.sources.iter().rposition(known) {
+            return Ok(Some(at));
+        }
+        if self.passed.iter().rev().any(|(passed, block)| Arc::ptr_eq(passed, run) && block.contains(&row)) {
+            return Ok(None);
+        }
+        let block = run.block(row);
+        let inside = self.inside(run, &block, counters)?;
+        if inside.rows.is_empty() {
+            self.passed.push((Arc::clone(run), block));
+            return Ok(None);
+        }
+        // Of most of a block all of it is read, as a scan does that goes on behind it.
+        let rows = if inside.rows.len() < block.len() / 2 { inside.rows.clone() } else { block.clone() };
+        self.read(run, block, rows, inside, wanted, counters).map(Some)
+    }
+
+    /// Where a row stands that several runs have: it is read whatever is selected.
+    fn place(
         &mut self,
         run: &Arc<dyn SortedRun>,
         row: usize,
         wanted: &Wanted,
         counters: &ScanCounters,
     ) -> Result<Place> {
-        let known = |source: &Source| Arc::ptr_eq(&source.run, run) && source.block.contains(&row);
+        let known = |source: &Source| Arc::ptr_eq(&source.run, run) && source.rows.contains(&row);
         let at = match self.sources.iter().rposition(known) {
             Some(at) => at,
             None => {
                 let block = run.block(row);
-                let batch = run.read(block.clone(), wanted, counters)?;
-                let selected =
-                    self.selection.as_ref().map_or(Ok(None), |selection| selection.of(&batch, &run.meta().all))?;
-                self.sources.push(Source { run: Arc::clone(run), block, batch, selected });
-                self.sources.len() - 1
+                let inside = self.inside(run, &block, counters)?;
+                self.read(run, block.clone(), block, inside, wanted, counters)?
             }
         };
-        Ok((at, row - self.sources[at].block.start))
+        Ok((at, row - self.sources[at].rows.start))
+    }
+
+    fn inside(&self, run: &Arc<dyn SortedRun>, block: &Range<usize>, counters: &ScanCounters) -> Result<Inside> {
+        match &self.selection {
+            Some(selection) => selection.of(run.as_ref(), block.clone(), counters),
+            None => Ok(Inside::all(block.clone())),
+        }
+    }
+
+    fn read(
+        &mut self,
+        run: &Arc<dyn SortedRun>,
+        block: Range<usize>,
+        rows: Range<usize>,
+        inside: Inside,
+        wanted: &Wanted,
+        counters: &ScanCounters,
+    ) -> Result<usize> {
+        let batch = run.read(rows.clone(), wanted, counters)?;
+        self.sources.push(Source { run: Arc::clone(run), block, rows, batch, inside });
+        Ok(self.sources.len() - 1)
     }
 
     /// The rows as arrays, in the order they were collected, each stretch reversed if `reverse`.

@@ -103,13 +103,8 @@ fn selected(
         let mut next = rows.start;
         while next < rows.end {
             let part = next..run.block(next).end.min(rows.end);
-            let columns = run.meta().all.columns.len();
-            let wanted = Wanted { keys: vec![true; columns], ..Wanted::default() };
-            match keys.of(&run.read(part.clone(), &wanted, counters)?, &run.meta().all)? {
-                Some(own) => inside.extend(own.set_slices().map(|(from, to)| next + from..next + to)),
-                None => inside.push_back(part.clone()),
-            }
             next = part.end;
+            inside.extend(keys.of(run, part, counters)?.ranges());
         }
     }
     Ok(inside)

@@ -14,6 +14,7 @@ mod int64s;
 mod overlap;
 mod prefixes;
 mod range;
+mod row_test;
 mod tombstone;
 mod tombstones;
 mod value_ranges;
@@ -32,6 +33,8 @@ pub use int64s::Int64s;
 pub use overlap::{Overlap, OverlapCache, inherit_disjoint};
 pub use prefixes::{KnownPrefixes, Prefixes};
 pub(crate) use range::EncodedRange;
+pub(crate) use row_test::Steps;
+pub use row_test::{Inside, RowTest, Tested};
 pub use tombstone::{Cover, SpanTombstone};
 pub use tombstones::{ShownTombstones, SpanTombstones, Tombstone};
 pub use value_ranges::{IndexedColumn, ValueRanges};
@@ -86,6 +89,20 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
 
     /// Reads exactly these rows, which lie within one block. Columns that the run lacks are absent in all rows.
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
+
+    /// Which of these rows, which lie within one block, are inside a range of one column.
+    fn inside(&self, rows: Range<usize>, test: &RowTest, counters: &ScanCounters) -> Result<Inside> {
+        let batch = self.read(rows.clone(), &test.wanted(), counters)?;
+        let array = match test.column() {
+            Tested::Key(at) => batch.keys[at].as_ref(),
+            Tested::Value(_) => batch.cells[0].values.as_ref(),
+        };
+        match array {
+            Some(array) => test.of_array(rows, array),
+            // A column of nulls only.
+            None => Ok(Inside::nothing(rows)),
+        }
+    }
 
     /// Whether the run may hold this key: by its box first, which costs nothing, then by its bloom filter; without
     /// reading rows.

@@ -34,8 +34,8 @@ use super::zone::value_as_key;
 use crate::coded::Coded;
 use crate::files::{Files, corrupted};
 use crate::run::{
-    Bits, CellColumn, EncodedRange, Int64s, KnownPrefixes, OverlapCache, RowColumns, RunBatch, RunMeta, SortedRun,
-    ValueRanges, Wanted, WholeKey,
+    Bits, CellColumn, EncodedRange, Inside, Int64s, KnownPrefixes, OverlapCache, RowColumns, RowTest, RunBatch,
+    RunMeta, SortedRun, Steps, Tested, ValueRanges, Wanted, WholeKey,
 };
 use keyspan_seam::ScanCounters;
 
@@ -624,6 +624,27 @@ impl SortedRun for Segment {
 
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
         self.read_rows(rows, wanted, counters)
+    }
+
+    fn inside(&self, rows: Range<usize>, test: &RowTest, counters: &ScanCounters) -> Result<Inside> {
+        let opened = self.opened()?;
+        let role = match test.column() {
+            Tested::Key(at) => Role::Key(self.key[at].id),
+            Tested::Value(id) => Role::Value(id),
+        };
+        // A column that the segment has not is null in all rows.
+        let Some(column) = opened.index.column(role) else { return Ok(Inside::nothing(rows)) };
+        let block = opened.block_at(rows.start);
+        let coded = self.column(&opened, column, &block, &rows, counters)?;
+        let first = rows.start - block.rows.start;
+        if let Coded::Steps { base, unit, offsets, slopes, .. } = coded.as_ref() {
+            let steps = Steps { base: *base, unit: *unit, offsets, slopes: slopes.as_ref() };
+            if let Some(inside) = test.of_steps(rows.clone(), first..first + rows.len(), &steps) {
+                return Ok(inside);
+            }
+        }
+        let array = coded.slice(first, rows.len())?;
+        test.of_array(rows, &array)
     }
 
     fn may_contain(&self, key: &WholeKey<'_>) -> bool {
