@@ -180,26 +180,29 @@ impl Dialect for KeyspanDialect {
     }
 }
 
-/// Whether `IN ((…), …` comes next, and whether NOT stands before it.
+/// Whether `IN ((…), …` comes next, and NOT before it.
 fn in_list_of_subqueries(parser: &Parser) -> Option<bool> {
-    let token = |at: usize| &parser.peek_nth_token_ref(at).token;
-    let keyword = |at: usize, keyword| matches!(token(at), Token::Word(word) if word.keyword == keyword);
+    let tokens = parser.peek_tokens_ref::<4>();
+    let keyword = |at: usize, keyword| matches!(&tokens[at].token, Token::Word(word) if word.keyword == keyword);
     let negated = keyword(0, Keyword::NOT);
     let at = usize::from(negated);
-    if !keyword(at, Keyword::IN) || *token(at + 1) != Token::LParen || *token(at + 2) != Token::LParen {
+    let parenthesis = |at: usize| tokens[at].token == Token::LParen;
+    if !keyword(at, Keyword::IN) || !parenthesis(at + 1) || !parenthesis(at + 2) {
         return None;
     }
-    let (mut end, mut depth) = (at + 3, 1);
+    // Each token once: to ask for the one at a place counts all before it.
+    let ahead = (0..).map(|place| parser.peek_nth_token_no_skip(place).token);
+    let mut ahead = ahead.filter(|token| !matches!(token, Token::Whitespace(_))).skip(at + 3);
+    let mut depth = 1;
     while depth > 0 {
-        match token(end) {
+        match ahead.next()? {
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
             Token::EOF => return None,
             _ => {}
         }
-        end += 1;
     }
-    (*token(end) == Token::Comma).then_some(negated)
+    (ahead.next()? == Token::Comma).then_some(negated)
 }
 
 /// Whether `[NOT] BETWEEN SYMMETRIC` comes next, and NOT with it.

@@ -13,12 +13,11 @@ use datafusion::common::alias::AliasGenerator;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Dependency, FunctionalDependence, FunctionalDependencies, NullEquality};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan, TableScan, TableScanBuilder};
+use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
 
@@ -26,7 +25,6 @@ use crate::asof::PushThrough;
 use crate::eager_aggregate;
 use crate::family::{marked, named_only};
 use crate::not_in::NotInAsExists;
-use crate::table::KeyspanTable;
 
 /// Rules that find something in a plan over one table, in their order.
 const OF_ONE_TABLE: [&str; 15] = [
@@ -70,8 +68,6 @@ pub fn rules() -> Result<Vec<Rule>, Error> {
     for name in LEFT_OUT {
         rules.remove(place(&rules, name)?);
     }
-    let duplicated = place(&rules, "eliminate_duplicated_expr")?;
-    rules[duplicated] = Arc::new(DuplicatedExprs);
     rules.insert(place(&rules, "decorrelate_predicate_subquery")?, Arc::new(NotInAsExists));
     // Filters that have passed a join go on in the same pass; later, a projection would stand between.
     rules.insert(place(&rules, "push_down_filter")?, Arc::new(PushThrough));
@@ -93,8 +89,9 @@ const GUARDED: [(&str, Spares); 3] = [
     ("push_down_filter", filters_one_row),
 ];
 
-/// Rules of DataFusion's that rely on what a key determines, and get plans of which [`rightly_keyed`] has seen to that.
-const OF_KEYS: [&str; 3] = ["eliminate_join", "optimize_projections", "replace_distinct_aggregate"];
+/// Rules of DataFusion's that rely on what a key determines: they get plans [`with_right_keys`].
+const OF_KEYS: [&str; 4] =
+    ["eliminate_duplicated_expr", "eliminate_join", "optimize_projections", "replace_distinct_aggregate"];
 
 /// DataFusion's rules, those of [`GUARDED`] with their guards.
 fn guarded_rules() -> Result<Vec<Rule>, Error> {
@@ -105,7 +102,7 @@ fn guarded_rules() -> Result<Vec<Rule>, Error> {
     }
     for name in OF_KEYS {
         let place = place_of(name, rules.iter().map(|rule| rule.name()))?;
-        rules[place] = Arc::new(OfKeys(rules[place].clone()));
+        rules[place] = Arc::new(WithRightKeys(rules[place].clone()));
     }
     Ok(rules)
 }
@@ -164,9 +161,9 @@ impl OptimizerRule for Guarded {
 
 /// A rule of DataFusion's that gets plans with the right keys.
 #[derive(Debug)]
-struct OfKeys(Rule);
+struct WithRightKeys(Rule);
 
-impl OptimizerRule for OfKeys {
+impl OptimizerRule for WithRightKeys {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -180,15 +177,15 @@ impl OptimizerRule for OfKeys {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        // A rule that is asked about each node relies on the keys of what is below a DISTINCT only.
-        let asked = self.apply_order().is_none() || matches!(plan, LogicalPlan::Distinct(_));
-        self.0.rewrite(if asked { rightly_keyed(plan)? } else { plan }, config)
+        // A rule that is asked about each node relies on the keys of what is below these only.
+        let relies = self.apply_order().is_none() || matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::Sort(_));
+        self.0.rewrite(if relies { with_right_keys(plan)? } else { plan }, config)
     }
 }
 
-/// The plan whose aggregates have no key but all that they group by, where DataFusion 55 has another one: it takes the key
-/// of one side of a join for a key of what is grouped by it and by columns of the other side.
-fn rightly_keyed(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// The plan whose aggregates have no key but all that they group by, where DataFusion has another one: it takes the key of
+/// one side of a join for a key of what is grouped by it and by columns of the other side.
+fn with_right_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut wrong = false;
     plan.apply_with_subqueries(|node| {
         wrong |= matches!(node, LogicalPlan::Aggregate(aggregate) if has_wrong_key(aggregate));
@@ -231,91 +228,12 @@ fn has_wrong_key(aggregate: &Aggregate) -> bool {
     keys.iter().filter(|key| some(key)).any(|key| !unique.contains(&columns(key, &after)))
 }
 
-/// Takes expressions out that stand before in the same ORDER BY or GROUP BY. DataFusion's rule of this name also takes
-/// out what a key determines of ORDER BY, and believes of an aggregate over a join that a key of one side determines all
-/// of its columns.
-#[derive(Debug)]
-struct DuplicatedExprs;
-
-impl OptimizerRule for DuplicatedExprs {
-    fn name(&self) -> &str {
-        "eliminate_duplicated_expr"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::TopDown)
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match plan {
-            LogicalPlan::Sort(mut sort) => {
-                let (all, mut seen) = (sort.expr.len(), Vec::with_capacity(sort.expr.len()));
-                sort.expr.retain(|each| {
-                    let new = !seen.contains(&each.expr);
-                    if new {
-                        seen.push(each.expr.clone());
-                    }
-                    new
-                });
-                let fewer = sort.expr.len() < all;
-                Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), fewer))
-            }
-            LogicalPlan::Aggregate(aggregate) => {
-                let mut groups: Vec<Expr> = Vec::with_capacity(aggregate.group_expr.len());
-                for group in &aggregate.group_expr {
-                    if !groups.contains(group) {
-                        groups.push(group.clone());
-                    }
-                }
-                if groups.len() == aggregate.group_expr.len() {
-                    return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-                }
-                let aggregate = Aggregate::try_new(aggregate.input, groups, aggregate.aggr_expr)?;
-                Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
-            }
-            other => Ok(Transformed::no(other)),
-        }
-    }
-}
-
-/// The plan without the keys of its tables, if it has joins: DataFusion takes from GROUP BY what it believes that a key
-/// determines, as [`DuplicatedExprs`] has it. Names and GROUP BY have been bound with them.
-fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut joins = false;
-    plan.apply_with_subqueries(|node| {
-        joins |= matches!(node, LogicalPlan::Join(_));
-        Ok(if joins { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    if !joins {
-        return Ok(plan);
-    }
-    let without = |node: LogicalPlan| match node {
-        LogicalPlan::TableScan(scan) => {
-            let provider = source_as_provider(&scan.source)?;
-            let Some(table) = provider.downcast_ref::<KeyspanTable>() else {
-                return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
-            };
-            let source = provider_as_source(Arc::new(table.without_key()));
-            let TableScan { table_name, projection, filters, fetch, .. } = scan;
-            let scan = TableScanBuilder::new(table_name, source).with_projection(projection).with_filters(filters);
-            let scan = scan.with_fetch(fetch).build()?;
-            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-        }
-        other => other.recompute_schema().map(Transformed::yes),
-    };
-    plan.transform_up_with_subqueries(without).data()
-}
-
 /// The optimized plan of an analyzed one.
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let short = match &*SHORT {
         Ok(short) if is_of_one_table(&plan) => short,
         _ => {
-            let plan = state.optimizer().optimize(without_keys(plan)?, state, |_, _| {})?;
+            let plan = state.optimizer().optimize(plan, state, |_, _| {})?;
             return marked(named_only(eager_aggregate::pushed(plan)?)?);
         }
     };

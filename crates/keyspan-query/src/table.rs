@@ -140,11 +140,6 @@ impl KeyspanTable {
         KeyspanTable { limit: Some(limit), ..self.clone() }
     }
 
-    /// The same table, of which nobody is told that its key is unique.
-    pub fn without_key(&self) -> KeyspanTable {
-        KeyspanTable { constraints: Constraints::default(), ..self.clone() }
-    }
-
     /// Whether it shows other versions of its families than the newest.
     pub fn has_history(&self) -> bool {
         self.history.is_some()

@@ -43,5 +43,5 @@ SELECT EXISTS (SELECT 1) AS e, EXISTS (SELECT 1) AS e;
 SELECT substr(data, 1), substring(data, 1), substring(data FROM 1) FROM t ORDER BY id;
 SELECT ARRAY(SELECT 1), (ARRAY(SELECT 1))[1], (ARRAY(SELECT 1))[1:2], ARRAY(SELECT 1)::text[];
 SELECT CASE WHEN true THEN 1 ELSE (SELECT 1 + 1) END, CASE WHEN true THEN 1 ELSE (SELECT floor(2.5)) END;
-SELECT (SELECT '1'::int)::text;
+SELECT (SELECT '1'::int)::text, (SELECT c FROM t WHERE id = 1 UNION SELECT d FROM t WHERE false);
 INSERT INTO t VALUES (4, ' d ', 1, 1) RETURNING floor(1.5), ceil(1.5)::int, extract(year FROM now())::int, trim(data), substr(data, 1)::text, abs(id)::int, CASE WHEN true THEN 1 ELSE c END;

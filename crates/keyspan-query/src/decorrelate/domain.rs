@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     binary_expr, lit,
 };
 
-use super::nested::referring;
+use super::nested::with_other_references;
 use super::outer::{nested_outer_columns, outer_columns};
 use super::{Names, null_equality};
 use crate::table::KeyspanTable;
@@ -113,7 +113,7 @@ impl<'a> Domain<'a> {
         let plan = match nested_outer_columns(plan)?.is_empty() {
             true => plan,
             false => {
-                nested = referring(plan.clone(), &self.references())?;
+                nested = with_other_references(plan.clone(), &self.references())?;
                 &nested
             }
         };

@@ -41,7 +41,7 @@ use datafusion::logical_expr::{
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
 use nested::refers_further_out;
-pub use nested::{map_subquery, with_references};
+pub use nested::with_references;
 use outer::outer_columns;
 
 /// Whether a node has a subquery that refers to it, or EXISTS and IN where DataFusion plans none.
@@ -64,7 +64,8 @@ pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The plan with joins in the places of its correlated subqueries, but for those that DataFusion makes joins of.
+/// The plan, which is one [`with_references`], with joins in the places of its correlated subqueries, but for those that
+/// DataFusion makes joins of.
 pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
     decorrelate(plan, &Names::default())
 }
@@ -72,8 +73,6 @@ pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn decorrelate(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let node = node.recompute_schema()?;
-        let listed = |expr: Expr| expr.transform_up(|part| map_subquery(part, with_references));
-        let node = node.map_expressions(listed).data()?;
         match &node {
             LogicalPlan::Join(join) if refers_to_left(join)? => {
                 let joined = lateral_join(join, names)?;
@@ -190,10 +189,10 @@ fn lateral(right: &LogicalPlan) -> Option<&Subquery> {
     }
 }
 
-/// Whether the right side of a join is LATERAL. One whose only references are in subqueries within it is not marked so.
+/// Whether the right side of a join is LATERAL, be it only by subqueries within it, of which DataFusion does not say so.
 fn refers_to_left(join: &Join) -> Result<bool> {
     let left = join.left.schema();
-    Ok(lateral(&join.right).is_some() || outer_columns(&join.right)?.iter().any(|(_, column)| left.has_column(column)))
+    Ok(outer_columns(&join.right)?.iter().any(|(_, column)| left.has_column(column)))
 }
 
 fn is_volatile(plan: &LogicalPlan) -> Result<bool> {

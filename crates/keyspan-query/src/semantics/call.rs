@@ -401,7 +401,7 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
     }
     function.params.args = arguments(&name, std::mem::take(&mut function.params.args), &types)?;
     match distinct {
-        Some(order) => collected(function, &name, &types, order, schema),
+        Some(order) => list_of_distinct(function, &name, &types, order, schema),
         None => Ok(with_result_type(Expr::AggregateFunction(function), &name, &types)),
     }
 }
@@ -427,7 +427,7 @@ fn order_of_distinct(name: &str, function: &mut AggregateFunction) -> Result<Opt
 }
 
 /// `array_agg` and `string_agg` of distinct values: the list of them, brought to its order.
-fn collected(
+fn list_of_distinct(
     mut function: AggregateFunction,
     name: &str,
     types: &[Ty],

@@ -11,7 +11,7 @@ use super::nullable::{has_wrong_subquery, with_nulls};
 use super::row_order::{is_sorted_subquery, sorted_where_shown};
 use super::sort_key::{is_by_subquery, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
-use crate::decorrelate::{decorrelated, is_correlated};
+use crate::decorrelate::{decorrelated, is_correlated, with_references};
 use crate::repeated::{repeats, without_keys};
 use crate::shared::{computed_once, is_marked};
 
@@ -65,6 +65,9 @@ pub fn corrected(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     if needs.unions {
         plan = coerce_unions(plan)?;
+    }
+    if needs.nulls || needs.correlated {
+        plan = with_references(plan)?;
     }
     if needs.nulls {
         plan = with_nulls(plan)?;

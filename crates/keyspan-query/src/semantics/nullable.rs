@@ -2,8 +2,6 @@
 //!
 //! - A scalar subquery that finds no row: DataFusion takes `(SELECT id FROM t WHERE …)` for a value that is never NULL if `id`
 //!   is none, so that `coalesce` keeps nothing but it, and the NULL that it may be is an error.
-//!   It takes a subquery for one of the outer query's rows if LATERAL in it refers to its own tables: such references are
-//!   taken from its list.
 //! - A column of an outer join in LATERAL: in `a RIGHT JOIN b ON … CROSS JOIN LATERAL (SELECT … WHERE c = coalesce(a.id, b.id))`
 //!   it takes `a.id` as the table declares it.
 
@@ -18,8 +16,6 @@ use datafusion::logical_expr::{
     Signature, Subquery, Volatility,
 };
 
-use crate::decorrelate::{map_subquery, with_references};
-
 /// Whether [`with_nulls`] has something to do in this expression.
 pub fn has_wrong_subquery(expr: &Expr) -> Result<bool> {
     expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(subquery) if is_wrong(subquery))))
@@ -28,12 +24,9 @@ pub fn has_wrong_subquery(expr: &Expr) -> Result<bool> {
 /// A plan in which scalar subqueries may be NULL, unless they have one row always, and so may columns of enclosing queries.
 pub fn with_nulls(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewrite = |expr: Expr| match expr {
-        Expr::ScalarSubquery(subquery) => {
-            let subquery = with_references(subquery)?;
-            let subquery = if is_wrong(&subquery) { nullable(subquery)? } else { subquery };
-            Ok(Transformed::yes(Expr::ScalarSubquery(subquery)))
+        Expr::ScalarSubquery(subquery) if is_wrong(&subquery) => {
+            Ok(Transformed::yes(Expr::ScalarSubquery(nullable(subquery)?)))
         }
-        expr @ (Expr::Exists(_) | Expr::InSubquery(_)) => map_subquery(expr, with_references),
         Expr::OuterReferenceColumn(field, column) if !field.is_nullable() => {
             let field = Arc::new(field.as_ref().clone().with_nullable(true));
             Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))

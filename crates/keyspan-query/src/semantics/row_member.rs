@@ -141,10 +141,16 @@ fn equal(value: &Expr) -> Result<Expr> {
     Ok(Expr::Nested(Box::new(equal)))
 }
 
-/// The query without an order by places, which says nothing about which values are in it, and would have a name of the
-/// outer query among the columns of its groups.
-fn unordered(query: &Query) -> Query {
-    let place = |by: &OrderByExpr| matches!(&by.expr, Expr::Value(value) if matches!(value.value, Value::Number(..)));
+/// The query without an order by places of its columns, of which there are so many: it says nothing about which values are
+/// in it, and would put a column of the outer query beside its groups.
+fn unordered(query: &Query, columns: usize) -> Query {
+    let place = |by: &OrderByExpr| match &by.expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(place, _) => place.parse().is_ok_and(|place| (1..=columns).contains(&place)),
+            _ => false,
+        },
+        _ => false,
+    };
     let mut query = query.clone();
     if let Some(OrderBy { kind: OrderByKind::Expressions(by), .. }) = &query.order_by
         && query.limit_clause.is_none()
@@ -164,7 +170,7 @@ fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result
     if let SetExpr::Select(select) = found.body.as_mut() {
         select.selection = Some(condition);
         if let Some(from) = select.from.first_mut() {
-            from.relation = derived(&unordered(query), &names);
+            from.relation = derived(&unordered(query, names.len()), &names);
             if let TableFactor::Derived { alias: Some(alias), .. } = &mut from.relation {
                 alias.name = Ident::with_quote('"', QUERY);
             }

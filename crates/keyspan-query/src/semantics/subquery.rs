@@ -148,13 +148,25 @@ impl VisitorMut for Expander {
     }
 }
 
+/// Whether an expression is a subquery that [`as_relation`] changes.
+fn is_set_operation(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_set_operation(inner),
+        Expr::Subquery(query) => operates_on_sets(query),
+        _ => false,
+    }
+}
+
+fn operates_on_sets(query: &Query) -> bool {
+    match query.body.as_ref() {
+        SetExpr::Query(inner) => operates_on_sets(inner),
+        body => matches!(body, SetExpr::SetOperation { .. }),
+    }
+}
+
 /// The query of an expression as a relation, if it is a set operation: types of relations are settled.
 fn as_relation(query: &mut Query) -> ControlFlow<Error> {
-    let mut body = query.body.as_ref();
-    while let SetExpr::Query(inner) = body {
-        body = inner.body.as_ref();
-    }
-    if !matches!(body, SetExpr::SetOperation { .. }) {
+    if !operates_on_sets(query) {
         return ControlFlow::Continue(());
     }
     match parsed("(SELECT * FROM q)") {
@@ -270,7 +282,7 @@ fn count_of_rows() -> Expr {
     count
 }
 
-/// What stands in a SELECT list and gives several rows is called as it was written.
+/// What stands in a SELECT list and is changed here is called as it was written.
 fn item(item: &mut SelectItem) {
     let (expr, label) = match item {
         SelectItem::UnnamedExpr(expr) => {
@@ -280,7 +292,8 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    if !gives_rows(expr) && !row_member::is_one(expr) && !collects(expr) && !hypothetical::is_one(expr) {
+    let changes = gives_rows(expr) || row_member::is_one(expr) || collects(expr) || hypothetical::is_one(expr);
+    if !changes && !is_set_operation(expr) {
         return;
     }
     if let Some(label) = label {
