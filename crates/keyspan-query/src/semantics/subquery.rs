@@ -29,6 +29,9 @@ use crate::asof;
 use crate::pg_catalog;
 use crate::syntax::{call, parts_of};
 
+/// The most grouping sets of one GROUP BY, as in PostgreSQL.
+const MOST_SETS: usize = 4096;
+
 /// Changes a query; called before anything else looks at it.
 ///
 /// # Errors
@@ -79,6 +82,9 @@ impl VisitorMut for Expander {
                         return ControlFlow::Break(error);
                     }
                     groups_of_nothing(select);
+                    if let Err(error) = one_list_of_sets(select) {
+                        return ControlFlow::Break(error);
+                    }
                 }
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_mut(), right.as_mut()]),
                 _ => {}
@@ -269,6 +275,48 @@ fn groups_of_nothing(select: &mut Select) {
             Some(right) => Expr::BinaryOp { left: Box::new(one), op: BinaryOperator::And, right },
             None => one,
         });
+    }
+}
+
+/// `GROUP BY a, ROLLUP (b)` as GROUPING SETS ((a, b), (a)). Where other groups stand beside sets, DataFusion puts all that
+/// they determine into each set: with `a` the key of the table, `b` too.
+fn one_list_of_sets(select: &mut Select) -> Result<()> {
+    let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return Ok(()) };
+    let is_list = |group: &Expr| matches!(group, Expr::GroupingSets(_) | Expr::Rollup(_) | Expr::Cube(_));
+    if groups.len() < 2 || !groups.iter().any(is_list) {
+        return Ok(());
+    }
+    let mut all: Vec<Vec<Expr>> = vec![Vec::new()];
+    for group in groups.iter() {
+        let own = sets_of(group);
+        if all.len().saturating_mul(own.len()) > MOST_SETS {
+            let message = format!("too many grouping sets present (maximum {MOST_SETS})");
+            return Err(Error::new(ErrorKind::TooComplex, message));
+        }
+        let with = |first: &Vec<Expr>, second: &Vec<Expr>| {
+            let new = second.iter().filter(|expr| !first.contains(expr)).cloned();
+            first.iter().cloned().chain(new).collect()
+        };
+        all = all.iter().flat_map(|first| own.iter().map(move |second| with(first, second))).collect();
+    }
+    *groups = vec![Expr::GroupingSets(all)];
+    Ok(())
+}
+
+/// The sets that an element of GROUP BY stands for.
+fn sets_of(group: &Expr) -> Vec<Vec<Expr>> {
+    match group {
+        Expr::GroupingSets(sets) => sets.clone(),
+        Expr::Rollup(parts) => (0..=parts.len()).rev().map(|count| parts[..count].concat()).collect(),
+        Expr::Cube(parts) => {
+            let set = |bits: usize| {
+                let chosen = parts.iter().enumerate().filter(|(place, _)| bits & (1 << place) == 0);
+                chosen.flat_map(|(_, part)| part.iter().cloned()).collect()
+            };
+            // Parsing lets no more than 12 pass.
+            (0..1_usize << parts.len()).map(set).collect()
+        }
+        group => vec![vec![group.clone()]],
     }
 }
 
