@@ -69,6 +69,7 @@ async fn good_keys_are_not_talked_about() {
         "CREATE TABLE t (id int PRIMARY KEY, hash text)",
         "CREATE TABLE t (k text PRIMARY KEY, f family<text, int>)",
         "CREATE TABLE clicks (page text, day date, n counter, PRIMARY KEY (page, day))",
+        "CREATE TABLE click_log (page text, at timestamp, PRIMARY KEY (page, at)) WITH retention = '90d'",
     ] {
         assert_eq!(notices(sql).await, Vec::<String>::new(), "{sql}");
     }

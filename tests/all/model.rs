@@ -15,7 +15,8 @@ use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Mutation, Order, RelationId,
-    RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch, array,
+    Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch,
+    array,
 };
 use keyspan_seam::{ReadAt, ScanCounters, Snapshot, Store};
 use keyspan_store::clock::ManualClock;
@@ -173,6 +174,7 @@ fn table(catalog: &mut Catalog, descending: bool) -> TableDef {
         statics: None,
         families: vec![],
         default_ttl: 0,
+        retention: Retention::default(),
         gc_grace: 864_000,
         checks: vec![],
         options: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Families of dynamic columns and collections: their declaration, `name family<qualifier, value> [GC rule]` or
 //! `name map<key, value>`, the cells that a write names, `name[qualifier]`, and collections that are written out.
 
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Nested, Result, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Nested, Result, parse_fixed_duration};
 use sqlparser::ast::{BinaryOperator, Expr, Ident};
 use sqlparser::tokenizer::Token;
 
@@ -162,15 +162,9 @@ fn limit(reader: &mut Reader, gc: &mut GcRule) -> Result<()> {
         return Ok(());
     }
     let text = reader.string()?;
-    let age = Value::parse(&text, ColumnType::Duration).map_err(|error| error.at(position))?;
-    let Value::Duration(months, days, nanoseconds) = age else {
-        return Err(invalid(format!("\"{text}\" is no duration")));
-    };
-    let microseconds = i64::from(days) * 86_400_000_000 + nanoseconds / 1_000;
-    if months != 0 || microseconds <= 0 {
-        return Err(invalid("max_age must be a positive time without months, such as '30d'".into()));
-    }
-    gc.max_age = Some(microseconds);
+    let age = parse_fixed_duration(&text).map_err(|error| error.at(position))?;
+    let unfit = || invalid("max_age must be a positive time without months, such as '30d'".into());
+    gc.max_age = Some(age.ok_or_else(unfit)?);
     Ok(())
 }
 

@@ -39,6 +39,17 @@ pub(crate) fn parse_duration(text: &str) -> Result<(i32, i32, i64)> {
     })
 }
 
+/// Reads a duration of a fixed length, as microseconds, a day taken as 24 hours; `None` if it has months or is not
+/// longer than nothing.
+///
+/// # Errors
+/// What is no duration (22007), or out of range (22008).
+pub fn parse_fixed_duration(text: &str) -> Result<Option<i64>> {
+    let (months, days, nanoseconds) = parse_duration(text)?;
+    let microseconds = i64::from(days) * 86_400_000_000 + nanoseconds / 1_000;
+    Ok(Some(microseconds).filter(|microseconds| months == 0 && *microseconds > 0))
+}
+
 #[derive(Default)]
 struct Sum {
     months: i128,

@@ -42,6 +42,7 @@ pub use array::{
 };
 pub use datetime::{ZoneResolver, utc_only};
 pub use display::timestamp_text;
+pub use duration::parse_fixed_duration;
 pub use error::{Error, ErrorKind, ErrorSubject, Result, nearest};
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
 pub use mutation::{
@@ -53,8 +54,8 @@ pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
     Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
     ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Materialized, Member, ReferencedKey,
-    RelationDef, RelationId, RelationKind, RollupDef, SegmentId, StoredDef, TableDef, TableId, UniqueDef, ValueColumn,
-    ViewDef,
+    RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId, StoredDef, TableDef, TableId, UniqueDef,
+    ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

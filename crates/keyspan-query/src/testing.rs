@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{
     Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, KeyEncoder, Order, RelationDef, RelationId,
-    Result, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
+    Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
 };
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
@@ -77,6 +77,7 @@ impl Rows {
             families: Vec::new(),
             window: None,
             default_ttl: 0,
+            retention: Retention::default(),
             gc_grace: 0,
             checks: Vec::new(),
             options: BTreeMap::new(),

@@ -27,7 +27,8 @@
 //!
 //! A segment is dropped whole only when all of it has expired and its newest write is older than the oldest of
 //! everything that it overlaps, log and memtables included: until then an expired cell shadows older ones
-//! (Cassandra's `getFullyExpiredSSTables`).
+//! (Cassandra's `getFullyExpiredSSTables`). What is older than the table's retention shadows nothing that is read, so a
+//! segment of it is dropped at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +53,9 @@ const GROWTH: u32 = 3;
 const GROWTHS: u32 = 2;
 /// A window is at most this part of the life of its rows, if all of them expire.
 const LIFE_SHARE: i64 = 8;
+/// A segment whose writes all came within this part of a retention is not freed of those that are too old: it soon goes
+/// as a whole.
+const GONE_TOGETHER: i64 = 4;
 /// Most segments of one merge: of each a block of every column is in memory.
 const MOST_INPUTS: usize = 64;
 /// Pieces of one level that are left as they are, besides those that are cut for their size.
@@ -79,7 +83,7 @@ pub struct Situation {
 
 /// The window level that suits a relation of these runs: rows are taken to be spread evenly over their time.
 pub fn window_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item = &'a Extent> + Clone) -> u32 {
-    let longest = longest_level(extents.clone());
+    let longest = longest_level(relation, extents.clone());
     let (mut rows, mut bounds) = (0, None::<(i64, i64)>);
     for extent in extents {
         let Some((first, last)) = times(relation, extent) else { continue };
@@ -94,13 +98,13 @@ pub fn window_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item 
 }
 
 /// The level of the longest window that rows of so long a life may have; 63 if some live for ever.
-fn longest_level<'a>(extents: impl IntoIterator<Item = &'a Extent>) -> u32 {
+fn longest_level<'a>(relation: &RelationDef, extents: impl IntoIterator<Item = &'a Extent>) -> u32 {
     let life_of = |extent: &Extent| match (extent.everlasting, extent.expires, extent.ts) {
         (false, Some((first, _)), Some((written, _))) => first.saturating_sub(written),
         _ => i64::MAX,
     };
     let life = extents.into_iter().filter(|extent| extent.rows > 0).map(life_of).max().unwrap_or(i64::MAX);
-    match life {
+    match life.min(relation.retention.age.unwrap_or(i64::MAX)) {
         i64::MAX => 63,
         life => (life / (LIFE_SHARE * 60_000_000)).max(1).ilog2(),
     }
@@ -159,7 +163,7 @@ fn grown<'a>(
         newest.is_some_and(|newest| window.level < WHOLE && Window::of(newest, window.level).number > window.number)
     };
     let quiet = |group: &[&SegmentRecord]| !group.iter().any(|segment| situation.fresh.contains(&segment.id));
-    let longest = longest_level(segments.iter().map(|segment| &segment.meta.all));
+    let longest = longest_level(relation, segments.iter().map(|segment| &segment.meta.all));
     let larger = (1..=GROWTHS).rev().map(|growths| base + growths * GROWTH).filter(|level| *level <= longest);
     for level in larger.chain([base]) {
         for (window, mut group) in inside_windows(relation, segments, level) {
@@ -185,6 +189,21 @@ pub fn worth_freeing(meta: &RunMeta, deleted: u64, all: bool, room: u64) -> bool
     deleted > 0 && (all || deleted * LEVEL_SHARE >= meta.all.rows) && left <= room
 }
 
+/// How many rows of a segment are older than the retention at `now` (microseconds), if it was written to evenly. None where
+/// its first and last write are so near to each other that all of it will soon be dropped.
+pub fn old_rows(relation: &RelationDef, extent: &Extent, now: i64) -> u64 {
+    let (Some(age), Some(horizon), Some((first, last))) = (relation.retention.age, relation.horizon(now), extent.ts)
+    else {
+        return 0;
+    };
+    let (long, old) = (last.saturating_sub(first), horizon.saturating_sub(first).saturating_add(1));
+    if long <= age / GONE_TOGETHER || old <= 0 {
+        return 0;
+    }
+    let share = i128::from(extent.rows) * i128::from(old.min(long)) / i128::from(long);
+    u64::try_from(share).unwrap_or(extent.rows)
+}
+
 /// The greatest number of segments of one window that overlap in one key: what a reader of a key may have to merge.
 pub fn most_runs_in_window(relation: &RelationDef, segments: &[SegmentRecord]) -> usize {
     let level = window_level(relation, segments.iter().map(|segment| &segment.meta.all));
@@ -200,6 +219,10 @@ pub fn expired(relation: &RelationDef, segments: &[SegmentRecord], elsewhere: &[
     for segment in segments {
         let own = &segment.meta.all;
         let Some((_, newest)) = own.ts else { continue };
+        if relation.horizon(now) >= Some(newest) {
+            dropped.push(segment.id);
+            continue;
+        }
         if own.everlasting || !over(own.expires) || !over(own.deleted_at) {
             continue;
         }

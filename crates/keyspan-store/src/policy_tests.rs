@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{KeyEncoder, RelationId, Value};
+use keyspan_model::{KeyEncoder, RelationId, Retention, Value};
 
 use super::*;
 use crate::run::RunMeta;
@@ -283,7 +283,26 @@ fn a_segment_is_dropped_only_when_nothing_older_can_show_through() {
     assert!(drops(&[newer], std::slice::from_ref(&older.meta.all), now).is_empty(), "the log holds something as old");
     assert!(drops(&[], &[], 20).is_empty(), "gc_grace has not passed");
     old.meta.all.everlasting = true;
-    assert!(expired(&relation, &[old], &[], now).is_empty());
+    assert!(expired(&relation, std::slice::from_ref(&old), &[], now).is_empty());
+    let kept_for = |age| {
+        let retention = Retention { age: Some(age), ended: None };
+        RelationDef { retention, ..RelationDef::clone(&relation) }
+    };
+    let all = [old, older];
+    assert!(expired(&kept_for(now - 59), &all, &[], now).is_empty(), "its newest write is of 60");
+    assert_eq!(expired(&kept_for(now - 60), &all, &[], now), vec![SegmentId(1)], "whatever it overlaps");
+}
+
+#[test]
+fn a_segment_is_freed_of_old_rows_where_they_came_over_a_long_time() {
+    let retention = Retention { age: Some(1_000), ended: None };
+    let relation = RelationDef { retention, ..RelationDef::clone(&readings()) };
+    let extent = record(&relation, 1, (5_000, 6_000), (0, HOUR), 1_000).meta.all;
+    let old = |now| old_rows(&relation, &extent, now);
+    assert_eq!([5_999, 6_249, 6_999, 7_000, 9_000].map(old), [0, 250, 1_000, 1_000, 1_000]);
+    let soon_gone = record(&relation, 1, (5_000, 5_250), (0, HOUR), 1_000).meta.all;
+    assert_eq!(old_rows(&relation, &soon_gone, 6_200), 0);
+    assert_eq!(old_rows(&readings(), &extent, 9_000), 0, "no retention");
 }
 
 #[test]

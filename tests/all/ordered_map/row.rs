@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{CellWrite, ColumnId, RelationDef, RowWrite, Value, tie_bytes};
 
+/// When a relation is read, in microseconds since 1970, and which of its writes are too old then.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub now: i64,
+    pub horizon: Option<i64>,
+}
+
 /// A version of a cell, or of the marker, whose value is then `true`. Times in microseconds since 1970.
 #[derive(Clone, Debug)]
 pub struct Version {
@@ -26,8 +33,9 @@ impl Version {
         (self.ts, rank, self.expires, self.value.as_ref().map(tie_bytes).unwrap_or_default())
     }
 
-    fn is_live(&self, now: i64) -> bool {
-        self.value.is_some() && self.expires.is_none_or(|expires| now < expires)
+    fn is_live(&self, at: Moment) -> bool {
+        let young = at.horizon.is_none_or(|horizon| self.ts > horizon);
+        young && self.value.is_some() && self.expires.is_none_or(|expires| at.now < expires)
     }
 
     /// The seconds that it still lives.
@@ -79,14 +87,14 @@ impl Row {
     }
 
     /// Whether its marker or a cell of a column that the relation has lives, presence entries aside.
-    pub fn is_live(&self, relation: &RelationDef, now: i64) -> bool {
-        self.marker.as_ref().is_some_and(|marker| marker.is_live(now))
-            || relation.values.iter().any(|column| column.id != PRESENCE_COLUMN && self.cell(column.id, now).is_some())
+    pub fn is_live(&self, relation: &RelationDef, at: Moment) -> bool {
+        self.marker.as_ref().is_some_and(|marker| marker.is_live(at))
+            || relation.values.iter().any(|column| column.id != PRESENCE_COLUMN && self.cell(column.id, at).is_some())
     }
 
     /// The live version of a cell.
-    pub fn cell(&self, column: ColumnId, now: i64) -> Option<&Version> {
-        self.cells.get(&column).filter(|cell| cell.is_live(now))
+    pub fn cell(&self, column: ColumnId, at: Moment) -> Option<&Version> {
+        self.cells.get(&column).filter(|cell| cell.is_live(at))
     }
 }
 

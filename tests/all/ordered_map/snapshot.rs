@@ -67,7 +67,7 @@ impl MapSnapshot {
     }
 
     fn array(&self, relation: &Relation, column: ScanColumn, rows: &[Found], keys: &[Vec<Value>]) -> Result<ArrayRef> {
-        let now = self.state.clock;
+        let at = relation.at(self.state.clock);
         let (ScanColumn::Column(id) | ScanColumn::WriteTime(id) | ScanColumn::Ttl(id)) = column;
         if let Some(at) = relation.definition.key_index(id) {
             let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
@@ -75,11 +75,11 @@ impl MapSnapshot {
         }
         let definition = relation.definition.value(id).ok_or_else(|| Error::internal("no such column"))?;
         let value = |row: &Row| {
-            let cell = row.cell(id, now)?;
+            let cell = row.cell(id, at)?;
             match column {
                 ScanColumn::Column(_) => cell.value.clone(),
                 ScanColumn::WriteTime(_) => Some(Value::BigInt(cell.ts)),
-                ScanColumn::Ttl(_) => cell.ttl(now).map(Value::Int),
+                ScanColumn::Ttl(_) => cell.ttl(at.now).map(Value::Int),
             }
         };
         let ty = match column {

@@ -11,7 +11,7 @@ use keyspan_model::{
     Result, RowWrite, Span, Stamp, Unchanged, Value, WriteBatch, value_at,
 };
 
-use super::row::Row;
+use super::row::{Moment, Row};
 
 /// Encoded keys: from the first up to the second.
 pub type KeyRange = (Vec<u8>, Option<Vec<u8>>);
@@ -108,9 +108,10 @@ impl State {
                             .insert(key[..relation.encoder.prefix_len(key, relation.definition.key.len())].to_vec());
                     }
                 }
+                let at = relation.at(self.clock);
                 let is_live = |(key, row): &(&Vec<u8>, &Row)| {
-                    row.is_live(&relation.definition, self.clock)
-                        || (row.cell(PRESENCE_COLUMN, self.clock).is_some() && alive_in_families.contains(*key))
+                    row.is_live(&relation.definition, at)
+                        || (row.cell(PRESENCE_COLUMN, at).is_some() && alive_in_families.contains(*key))
                 };
                 Ok(relation.within(keys).filter(is_live).collect())
             }
@@ -227,12 +228,13 @@ impl Relation {
 
     /// Of a family: the live versions that its rule keeps, counted from the newest. A collection has one of each.
     fn kept_versions(&self, now: i64) -> Result<Vec<(&Vec<u8>, &Row)>> {
+        let at = self.at(now);
         if self.definition.kind == RelationKind::Collection {
-            return Ok(self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, now)).collect());
+            return Ok(self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, at)).collect());
         }
         let rule = &self.definition.gc;
         let (mut kept, mut path, mut rank) = (Vec::new(), &[][..], 0);
-        for (key, row) in self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, now)) {
+        for (key, row) in self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, at)) {
             let own = &key[..self.encoder.prefix_len(key, self.definition.key.len() - 1)];
             rank = if own == path { rank + 1 } else { 1 };
             path = own;
@@ -248,6 +250,11 @@ impl Relation {
             }
         }
         Ok(kept)
+    }
+
+    /// Reading it when the clock says `now`, in microseconds since 1970.
+    pub fn at(&self, now: i64) -> Moment {
+        Moment { now, horizon: self.definition.horizon(now) }
     }
 
     /// The rows of a range, in key order.

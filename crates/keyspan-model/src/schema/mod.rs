@@ -9,6 +9,7 @@
 mod family;
 mod foreign_key;
 mod index;
+mod retention;
 pub mod rights;
 pub mod sequence;
 pub mod temporary;
@@ -25,6 +26,7 @@ use crate::types::{ColumnType, TypeId, TypeName, UserType};
 pub use family::{FamilyDef, FamilyKind, GcRule};
 pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, ReferencedKey};
 pub use index::{IndexDef, UniqueDef};
+pub use retention::Retention;
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
 pub use view::{Materialized, RollupDef, StoredDef, ViewDef};
@@ -134,6 +136,9 @@ pub struct TableDef {
     pub window: Option<ColumnId>,
     /// Seconds that cells live unless a statement says otherwise; 0: for ever.
     pub default_ttl: u32,
+    /// How long what is written is read. A program that knows no retention refuses a table that has one.
+    #[serde(default, skip_serializing_if = "Retention::is_endless")]
+    pub retention: Retention,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
     /// Constraints on rows.
@@ -213,6 +218,9 @@ pub struct RelationDef {
     pub window: Option<usize>,
     /// Which versions are kept; only of a family.
     pub gc: GcRule,
+    /// How long what is written is read.
+    #[serde(default, skip_serializing_if = "Retention::is_endless")]
+    pub retention: Retention,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
     /// Columns whose values are indexed: value columns, and key columns but the first.
@@ -568,6 +576,8 @@ impl TableDef {
             values,
             window,
             gc: GcRule::default(),
+            // An entry of a unique index counts only with its row, which may have been written to later than the entry.
+            retention: if kind == RelationKind::Index { Retention::default() } else { self.retention },
             gc_grace: self.gc_grace,
             indexed: Vec::new(),
         }
@@ -607,6 +617,11 @@ impl RelationDef {
             RelationKind::Family => &self.key[..self.key.len() - 1],
             _ => &self.key,
         }
+    }
+
+    /// As [`Retention::horizon`].
+    pub fn horizon(&self, now: i64) -> Option<i64> {
+        self.retention.horizon(now)
     }
 
     /// The value column with this id.

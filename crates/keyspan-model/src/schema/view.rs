@@ -120,7 +120,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::schema::Catalog;
+    use crate::schema::{Catalog, Retention};
 
     #[test]
     fn what_older_programs_wrote_of_a_rollup_is_read() {
@@ -135,6 +135,7 @@ mod tests {
             statics: None,
             families: Vec::new(),
             default_ttl: 0,
+            retention: Retention::default(),
             gc_grace: 0,
             window: None,
             checks: Vec::new(),

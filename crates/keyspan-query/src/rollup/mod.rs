@@ -12,9 +12,9 @@
 //! have touched, and rounds to whole buckets. [`mod@definition`] says which queries can be kept this way: those whose
 //! bucket alone tells which rows of the source a group is made of.
 //!
-//! The exception to the rule are rows that expire. Where all of the source's do (`default_time_to_live`), a bucket is **final**
-//! once its first row may have expired: it is not computed again, so that it outlives its rows. A row that expires by a
-//! time to live of its own makes nothing stale.
+//! The exception to the rule are rows that expire. Where all of the source's do (`retention`, `default_time_to_live`), a
+//! bucket is **final** once its first row may have expired: it is not computed again, so that it outlives its rows. A row
+//! that expires by a time to live of its own makes nothing stale.
 
 pub mod definition;
 mod stale;

@@ -134,13 +134,11 @@ fn bucket(call: &Expr, state: &SessionState) -> PlanResult<Bucket> {
 }
 
 /// The end of the buckets that are final: the first begin of a bucket none of whose rows has expired, if all were written
-/// when they happened. `None` where rows do not expire, or time is no time.
+/// when they happened. `None` where rows are kept for ever, or time is no time.
 fn final_before(bucket: &Bucket, source: &TableDef, ty: ColumnType, now: i64) -> Result<Option<i64>> {
     let timed = matches!(ty, ColumnType::Timestamp | ColumnType::LocalTimestamp | ColumnType::Date);
-    if source.default_ttl == 0 || !timed {
-        return Ok(None);
-    }
-    let oldest = now.saturating_sub(i64::from(source.default_ttl) * 1_000_000);
+    let expired = (source.default_ttl > 0).then(|| now.saturating_sub(i64::from(source.default_ttl) * 1_000_000));
+    let Some(oldest) = expired.max(source.retention.horizon(now)).filter(|_| timed) else { return Ok(None) };
     let start = bucket.start(oldest)?;
     if start < oldest { bucket.next(start).map(Some) } else { Ok(Some(start)) }
 }

@@ -11,7 +11,7 @@ use super::flush::tombstone_key;
 use super::version::RelationVersion;
 use super::write::Inputs;
 use crate::manifest::{Edit, TombstoneKey};
-use crate::policy::{Pick, Situation, expired, pick, window_around, window_level, worth_freeing};
+use crate::policy::{Pick, Situation, expired, old_rows, pick, window_around, window_level, worth_freeing};
 use crate::run::{Extent, SortedRun, SpanTombstone, SpanTombstones};
 use crate::segment::{Segment, SegmentRecord};
 
@@ -61,15 +61,18 @@ impl Core {
         Situation { fresh: fresh.map(|segment| segment.id()).collect(), room, all }
     }
 
-    /// The next segment to free of deleted rows, if there is one.
+    /// The next segment to free of rows that are deleted or too old, if there is one.
     fn pick_deleted(&self, relation: &RelationVersion, all: bool) -> Result<Option<Pick>> {
         let seq = self.final_seq();
         let room = match self.disk_low.load(Ordering::Relaxed) {
             true => self.files.free_space()?.map_or(u64::MAX, |free| free / 2),
             false => u64::MAX,
         };
+        let now = self.expiry_clock();
         let worth = |segment: &&Arc<Segment>| {
-            worth_freeing(&segment.record().meta, deleted_rows(segment, &relation.tombstones, seq), all, room)
+            let meta = &segment.record().meta;
+            worth_freeing(meta, deleted_rows(segment, &relation.tombstones, seq), all, room)
+                || worth_freeing(meta, old_rows(&relation.definition, &meta.all, now), false, room)
         };
         let Some(segment) = relation.flushed_segments().find(worth) else { return Ok(None) };
         let extents = relation.segments.iter().map(|segment| &segment.record().meta.all);

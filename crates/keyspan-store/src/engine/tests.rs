@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use keyspan_model::{
     BatchWrite, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, ErrorKind, Mutation, Order, RelationId,
-    RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
+    Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
 };
 
 use super::*;
@@ -58,6 +58,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         families: vec![],
         window: None,
         default_ttl: 0,
+        retention: Retention::default(),
         gc_grace: 0,
         checks: vec![],
         options: BTreeMap::new(),

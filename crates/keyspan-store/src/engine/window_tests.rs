@@ -7,6 +7,7 @@ use keyspan_model::{CellWrite, ColumnRole, ColumnType, Mutation, RowWrite, Stamp
 
 use super::tests::{START, options, read, table, write};
 use super::*;
+use crate::clock::{Clock, ManualClock};
 use crate::files::MemoryFiles;
 
 const HOUR: i64 = 3_600_000_000;
@@ -72,6 +73,51 @@ fn slices_that_are_closed_and_quiet_become_windows_and_nothing_else_changes() {
     store.core.ask_for_merge();
     store.tick().expect("rests");
     assert_eq!(store.core.compactions.load(Ordering::Relaxed), merged, "windows are merged once");
+}
+
+#[test]
+fn what_is_older_than_the_retention_is_not_read_and_its_segments_go() {
+    let clock = Arc::new(ManualClock::new(START));
+    let options = StoreOptions { threads: false, background: true, clock: clock.clone(), ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), options).expect("opens");
+    let table = timed(&store);
+    let set = |age: i64| {
+        let mut next = (*store.catalog()).clone();
+        let mut changed = TableDef::clone(&next.tables[&table.id]);
+        changed.retention = changed.retention.changed(Some(age), clock.now());
+        changed.version += 1;
+        next.version += 1;
+        next.tables.insert(table.id, Arc::new(changed));
+        block_on(store.change(next.version - 1, next, None)).expect("changes");
+    };
+    set(24 * HOUR);
+    for hour in 0..48 {
+        clock.set(START + hour * HOUR);
+        let forever = |p| match row(&table, p, hour) {
+            Mutation::Row(write) => Mutation::Row(RowWrite { ttl: 0, ..write }),
+            other => other,
+        };
+        write(&store, vec![forever("a"), forever("b")]);
+        block_on(store.flush()).expect("flushes");
+    }
+    let segments = || store.stats().relations.iter().map(|relation| relation.segments).sum::<usize>();
+    let hours = || read(&store, &table).iter().map(|row| row.1).collect::<std::collections::BTreeSet<i64>>();
+    assert_eq!(hours(), (24..48).collect(), "a day, whatever is still on disk");
+    set(12 * HOUR);
+    assert_eq!(hours(), (36..48).collect(), "a shorter one holds for all rows");
+    set(20 * HOUR);
+    assert_eq!(hours(), (36..48).collect(), "what was gone stays gone");
+    clock.set(START + 52 * HOUR);
+    assert_eq!(hours(), (36..48).collect(), "what was not lives longer");
+    let before = segments();
+    store.core.ask_for_merge();
+    store.tick().expect("drops");
+    assert!(before == 48 && segments() <= 12, "{before} segments, then {}", segments());
+    assert_eq!(hours(), (36..48).collect());
+    clock.set(START + 100 * HOUR);
+    store.core.ask_for_merge();
+    store.tick().expect("drops");
+    assert_eq!((segments(), hours().len()), (0, 0));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The merge for compaction: versions are resolved, and covered, expired and obsolete cells are dropped.
 //!
-//! - What a row or span tombstone covers goes at once.
+//! - What a row or span tombstone covers goes at once. So does what is too old for the table's retention: nothing that
+//!   is as old is read anywhere, so that it shadows nothing.
 //! - An expired cell becomes a tombstone with the cell's stamp: it still shadows what is older elsewhere.
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
@@ -64,7 +65,7 @@ impl Compaction {
     /// Begins a compaction.
     pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
         let CompactionInput { relation, runs, tombstones, outside, keep_tombstones, now } = input;
-        let cover = Arc::new(Cover::new(tombstones));
+        let cover = Arc::new(Cover::new(tombstones, relation.horizon(now)));
         let runs = runs.into_iter().map(|run| (run, Which::All));
         let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
         let wanted = Wanted::everything(&relation);

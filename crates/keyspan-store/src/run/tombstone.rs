@@ -54,10 +54,11 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// The step function of these tombstones.
-    pub fn new<'a>(tombstones: impl IntoIterator<Item = &'a SpanTombstone>) -> Cover {
+    /// The step function of these tombstones, and of a `horizon` that covers all keys.
+    pub fn new<'a>(tombstones: impl IntoIterator<Item = &'a SpanTombstone>, horizon: Option<i64>) -> Cover {
         let tombstones: Vec<&SpanTombstone> = tombstones.into_iter().collect();
-        let mut events: Vec<(&[u8], bool, i64)> = Vec::with_capacity(tombstones.len() * 2);
+        let mut events: Vec<(&[u8], bool, i64)> = Vec::with_capacity(tombstones.len() * 2 + 1);
+        events.extend(horizon.map(|ts| (&[][..], true, ts)));
         for tombstone in &tombstones {
             if tombstone.end.as_ref().is_some_and(|end| *end <= tombstone.start) {
                 continue;
@@ -125,11 +126,16 @@ mod tests {
     #[test]
     fn the_greatest_covering_timestamp_is_found_everywhere() {
         let all = [tombstone("a", Some("e"), 7), tombstone("c", Some("g"), 9), tombstone("x", None, 1)];
-        let cover = Cover::new(&all);
+        let cover = Cover::new(&all, None);
         let at: Vec<Option<i64>> =
             ["0", "a", "b", "c", "f", "g", "x", "z"].iter().map(|key| cover.at(key.as_bytes())).collect();
         assert_eq!(at, [None, Some(7), Some(7), Some(9), Some(9), None, Some(1), Some(1)]);
         assert_eq!(cover.next_change(b"a"), Some(b"c".as_slice()));
         assert_eq!(cover.last_change(b"b"), Some(b"a".as_slice()));
+        let at = |horizon| {
+            let cover = Cover::new(&all, Some(horizon));
+            ["", "a", "c", "g", "x"].map(|key| cover.at(key.as_bytes()).unwrap_or_default())
+        };
+        assert_eq!((at(8), at(0)), ([8, 8, 9, 8, 8], [0, 7, 9, 0, 1]));
     }
 }

@@ -174,10 +174,11 @@ impl ShownTombstones {
         !self.committed.over(start, end, self.seq).is_empty() || !self.own.over(start, end, u64::MAX).is_empty()
     }
 
-    /// What covers the keys in `[start, end)`. Beyond them it may say too little.
-    pub fn cover(&self, start: &[u8], end: Option<&[u8]>) -> Cover {
+    /// What covers the keys in `[start, end)`, with all that was written up to `horizon`. Beyond these keys it may say
+    /// too little.
+    pub fn cover(&self, start: &[u8], end: Option<&[u8]>, horizon: Option<i64>) -> Cover {
         let own = self.own.over(start, end, u64::MAX);
-        Cover::new(self.committed.over(start, end, self.seq).into_iter().chain(own))
+        Cover::new(self.committed.over(start, end, self.seq).into_iter().chain(own), horizon)
     }
 
     /// The greatest timestamp that covers a key.

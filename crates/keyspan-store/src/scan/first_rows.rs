@@ -165,9 +165,7 @@ impl ScanSource {
     fn lives(&self, at: usize) -> bool {
         let own = self.extent(at);
         let harmless = |other: &Extent| other.is_plain(self.now) || other.disjoint(own);
-        self.runs[at].sorted().is_some()
-            && own.is_plain(self.now)
-            && self.runs.iter().all(|run| harmless(&run.meta().all))
+        self.runs[at].sorted().is_some() && self.is_plain(own) && self.runs.iter().all(|run| harmless(&run.meta().all))
     }
 
     /// Whether each prefix in a run has so many rows in one of the others. False where keys cannot be read: the scan

@@ -88,9 +88,9 @@ impl ScanSource {
         Ok(found)
     }
 
-    /// The greatest timestamp of a span tombstone over a key.
+    /// The timestamp up to which all writes of a key are deleted by span tombstones, or too old.
     fn cover_at(&self, key: &[u8]) -> Option<i64> {
-        self.tombstones.at(key)
+        self.tombstones.at(key).max(self.horizon())
     }
 
     fn point_depth(&self) -> Depth {

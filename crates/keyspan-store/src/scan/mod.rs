@@ -22,8 +22,9 @@ use keyspan_model::{Order, RelationDef, Result, Scan, ScanColumn};
 pub use found::Lookups;
 pub use run::Run;
 
-use crate::run::ShownTombstones;
+use crate::run::{Cover, Extent, ShownTombstones};
 use keyspan_seam::{Accepted, output_schema};
+use reader::Task;
 
 /// One relation as a snapshot sees it.
 #[derive(Clone, Debug)]
@@ -43,6 +44,27 @@ pub struct ScanSource {
 }
 
 impl ScanSource {
+    /// The time of the last writes that are too old to be read, in microseconds since 1970; `None`: none is.
+    pub(crate) fn horizon(&self) -> Option<i64> {
+        self.relation.horizon(self.now)
+    }
+
+    /// Whether every row of a run is its marker's and lives, whatever versions it has in other runs.
+    pub(crate) fn is_plain(&self, extent: &Extent) -> bool {
+        extent.is_plain(self.now) && !self.has_old(extent)
+    }
+
+    /// What covers the keys of a task in its runs.
+    pub(crate) fn cover(&self, task: &Task) -> Cover {
+        let old = task.runs.iter().any(|(at, _)| self.has_old(&self.runs[*at].meta().all));
+        self.tombstones.cover(&task.start, task.end.as_deref(), self.horizon().filter(|_| old))
+    }
+
+    /// Whether something in a run may be too old to be read.
+    fn has_old(&self, extent: &Extent) -> bool {
+        self.horizon().is_some_and(|horizon| extent.ts.is_none_or(|ts| ts.0 <= horizon))
+    }
+
     /// What of a scan is answered exactly.
     pub fn accept(scan: &Scan) -> Accepted {
         Accepted { spans: true, order: scan.order != Order::Any, limit: true, per_prefix: true }

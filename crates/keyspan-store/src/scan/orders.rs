@@ -104,7 +104,7 @@ impl ScanSource {
         if extents.iter().any(|extent| extent.expires.is_some_and(|expires| expires.0 <= self.now)) {
             return Depth::Cells;
         }
-        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
+        let plain = extents.iter().all(|extent| self.is_plain(extent));
         if apart && plain && !self.tombstones.cover_any(&task.start, task.end.as_deref()) {
             Depth::Plain
         } else if extents.iter().all(|extent| extent.markerless == 0 && !extent.own_stamps) {
@@ -117,7 +117,7 @@ impl ScanSource {
     /// Whether every row of the chosen runs is live, whatever versions it has.
     fn is_certain(&self, chosen: &Chosen) -> bool {
         let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
-        !covered && chosen.runs.iter().all(|at| self.runs[*at].meta().all.is_plain(self.now))
+        !covered && chosen.runs.iter().all(|at| self.is_plain(&self.runs[*at].meta().all))
     }
 
     /// Whether the relation is a family whose versions are counted.

@@ -185,9 +185,12 @@ impl ScanSource {
         are_whole.then(|| ranges.iter().map(|(key, _)| WholeKey::new(&encoder, key)).collect())
     }
 
-    /// Whether all of a run has expired, and none of it shadows anything.
+    /// Whether all of a run is too old, or has expired and shadows nothing.
     fn is_expired(&self, at: usize) -> bool {
         let extent = &self.runs[at].meta().all;
+        if self.horizon().is_some_and(|horizon| extent.ts.is_some_and(|ts| ts.1 <= horizon)) {
+            return true;
+        }
         let expired = !extent.everlasting && extent.expires.is_some_and(|expires| expires.1 <= self.now);
         let newest = extent.ts.map(|ts| ts.1);
         let shadows_nothing = |(other, run): (usize, &Run)| {

@@ -442,7 +442,7 @@ impl SplitReader {
             }
             None => self.forms.push(Arc::new(self.form_at(task.depth)?)),
         }
-        self.cover = Arc::new(self.source.tombstones.cover(&task.start, task.end.as_deref()));
+        self.cover = Arc::new(self.source.cover(&task));
         self.sweep = Some(self.sweep_of(&task, self.orders.reverse)?);
         self.task = Some(task);
         Ok(true)

@@ -34,7 +34,7 @@ impl ScanSource {
         let extents: Vec<&Extent> = chosen.runs.iter().map(|at| &self.runs[*at].meta().all).collect();
         let in_memtable = chosen.runs.iter().any(|at| matches!(self.runs[*at], Run::Memtable(_)));
         let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
-        let plain = extents.iter().all(|extent| extent.is_plain(self.now));
+        let plain = extents.iter().all(|extent| self.is_plain(extent));
         plain && !in_memtable && !covered && !self.counts_versions() && self.known_apart(chosen)
     }
 

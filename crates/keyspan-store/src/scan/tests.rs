@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
     BatchWrite, CellWrite, ColumnId, ColumnRange, ColumnType, GcRule, KeyColumn, KeyEncoder, Order, RelationDef,
-    RelationId, RelationKind, Result, RowWrite, Scan, ScanColumn, Span, Stamp, Value, ValueColumn,
+    RelationId, RelationKind, Result, Retention, RowWrite, Scan, ScanColumn, Span, Stamp, Value, ValueColumn,
 };
 
 use super::{Lookups, Run, ScanSource};

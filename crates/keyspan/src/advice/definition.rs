@@ -116,12 +116,11 @@ fn endless_events(table: &TableDef) -> Option<Finding> {
         matches!(column.role, ColumnRole::Clustering { .. })
             && (is_time(column.ty) || column.ty == ColumnType::TimeUuid)
     })?;
-    if !is_named || table.default_ttl != 0 || table.has_counters() {
+    if !is_named || table.default_ttl != 0 || !table.retention.is_endless() || table.has_counters() {
         return None;
     }
     let finding = format!("rows of table \"{}\" are kept for ever: it grows with \"{}\"", table.name, time.name);
-    let remedy =
-        format!("ALTER TABLE {}.{} WITH default_time_to_live = 7776000", quoted(&table.keyspace), quoted(&table.name));
+    let remedy = format!("ALTER TABLE {}.{} WITH retention = '90d'", quoted(&table.keyspace), quoted(&table.name));
     let hint = format!("If old rows may go, say so before there are many: {remedy}.");
     Some(Finding { finding, hint, remedy: Some(remedy) })
 }

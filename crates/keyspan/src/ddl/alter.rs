@@ -115,12 +115,13 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
 }
 
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
+    let now = (!context.in_transaction_block()).then(|| context.database.clock().now());
     let done = change(context, |catalog| {
         let table = names::table(catalog, path, &statement.name)?;
         let mut next = (*table).clone();
         let (mut skipped, mut keys) = (Vec::new(), Vec::new());
         for action in &statement.actions {
-            match apply(catalog, path, &mut next, action)? {
+            match apply(catalog, (path, now), &mut next, action)? {
                 Some(what) => skipped.push(what),
                 None => keys.extend(foreign_keys_of(action)),
             }
@@ -157,7 +158,13 @@ fn foreign_keys_of(action: &AlterAction) -> &[ForeignKeyDefinition] {
     }
 }
 
-fn apply(catalog: &mut Catalog, path: &[String], table: &mut TableDef, action: &AlterAction) -> Result<Skipped> {
+/// `now`: as for [`option::apply`].
+fn apply(
+    catalog: &mut Catalog,
+    (path, now): (&[String], Option<i64>),
+    table: &mut TableDef,
+    action: &AlterAction,
+) -> Result<Skipped> {
     match action {
         AlterAction::AddColumn { if_not_exists, column, checks, uniques, foreign_keys } => {
             let skipped = add(catalog, table, *if_not_exists, column, checks)?;
@@ -197,7 +204,7 @@ fn apply(catalog: &mut Catalog, path: &[String], table: &mut TableDef, action: &
         AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
         AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
         AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
-        AlterAction::SetOptions(options) => option::change_options(table, options).map(|()| None),
+        AlterAction::SetOptions(options) => option::change_options(table, options, now).map(|()| None),
         AlterAction::SetDefault { column, default } => {
             let name = table.expect_column(column)?.name.clone();
             let text = default.as_ref().map(|default| default.text.clone());

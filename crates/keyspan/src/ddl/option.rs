@@ -1,18 +1,25 @@
 //! Table options that have an effect. All others are stored and shown, so that DDL written for Cassandra runs.
 
 use keyspan_cql::TableOption;
-use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, TableDef};
+use keyspan_model::{
+    ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, Retention, TableDef, parse_fixed_duration,
+};
 
 use crate::dml::using::TTL_MAX;
 
 /// Cassandra's default for how long tombstones are kept: ten days, in seconds.
 pub(crate) const GC_GRACE: u32 = 864_000;
 
-/// Stores the options and what they mean in the definition.
-pub(super) fn apply(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
+/// Microseconds within which an ALTER TABLE is committed. What its table's retention ends within them is gone with it.
+const COMMITTED_WITHIN: i64 = 60_000_000;
+
+/// Stores the options and what they mean in the definition. `now`: the time of the clock, in microseconds since 1970;
+/// `None` where the table is new, and inside of a transaction, which may end at any time.
+pub(super) fn apply(table: &mut TableDef, options: &[TableOption], now: Option<i64>) -> Result<()> {
     for option in options {
         match option.name.as_str() {
             "default_time_to_live" => table.default_ttl = seconds(option, TTL_MAX)?,
+            "retention" => table.retention = retention(table, option, now)?,
             "gc_grace_seconds" => table.gc_grace = seconds(option, i64::from(i32::MAX))?,
             "window" => table.window = window_named(table, option)?,
             _ => {}
@@ -46,6 +53,35 @@ fn window_named(table: &TableDef, option: &TableOption) -> Result<Option<ColumnI
     Ok(Some(column.id))
 }
 
+fn retention(table: &TableDef, option: &TableOption, now: Option<i64>) -> Result<Retention> {
+    let text = option.value.text();
+    let age = match text.eq_ignore_ascii_case("none") {
+        true => None,
+        false => Some(age(&text).map_err(|error| error.at(option.position))?),
+    };
+    match now {
+        Some(now) => Ok(table.retention.changed(age, now.saturating_add(COMMITTED_WITHIN))),
+        None if table.retention.is_shorter_than(age) => {
+            let message = "a retention cannot be made longer inside a transaction block";
+            Err(Error::new(ErrorKind::ActiveTransaction, message).at(option.position))
+        }
+        None => Ok(table.retention.changed(age, i64::MIN)),
+    }
+}
+
+fn age(text: &str) -> Result<i64> {
+    let unfit = || {
+        let message = format!("retention must be a positive time without months, but was '{text}'");
+        let hint = "Write days or hours, such as '30d' or '12h', or 'none'.";
+        Error::new(ErrorKind::InvalidParameter, message).with_hint(hint)
+    };
+    // A plain number could be meant as seconds or as days.
+    if text.parse::<f64>().is_ok() {
+        return Err(unfit());
+    }
+    parse_fixed_duration(text).map_err(|_| unfit())?.ok_or_else(unfit)
+}
+
 fn seconds(option: &TableOption, most: i64) -> Result<u32> {
     let text = option.value.text();
     let number: Option<i64> = text.parse().ok();
@@ -58,11 +94,12 @@ fn seconds(option: &TableOption, most: i64) -> Result<u32> {
     }
 }
 
-/// Changes options of a table that has rows. The window column is fixed: the files are divided by it.
-pub(super) fn change_options(table: &mut TableDef, options: &[TableOption]) -> Result<()> {
+/// Changes options of a table that has rows; `now` as for [`apply`]. The window column is fixed: the files are divided
+/// by it.
+pub(super) fn change_options(table: &mut TableDef, options: &[TableOption], now: Option<i64>) -> Result<()> {
     if let Some(option) = options.iter().find(|option| option.name == "window") {
         let error = Error::not_supported("the window column of a table cannot be changed");
         return Err(error.with_hint("Create a new table and INSERT … SELECT.").at(option.position));
     }
-    apply(table, options)
+    apply(table, options, now)
 }

@@ -7,7 +7,8 @@ use keyspan_cql::{
     ClusteringOrder, ColumnDefinition, ColumnSequence, CreateTable, FamilyDefinition, PrimaryKey, TableOption,
 };
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, KEY_NAME, RelationId, Result, TableDef, TableId,
+    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, KEY_NAME, RelationId, Result, Retention, TableDef,
+    TableId,
 };
 
 use super::{
@@ -174,6 +175,9 @@ pub(super) fn check_counters(table: &TableDef) -> Result<()> {
     if table.default_ttl != 0 {
         return error("Cannot set default_time_to_live on a table with counters".into());
     }
+    if !table.retention.is_endless() {
+        return error("Cannot set retention on a table with counters".into());
+    }
     Ok(())
 }
 
@@ -222,13 +226,14 @@ impl NewTable {
             statics: None,
             families: Vec::new(),
             default_ttl: 0,
+            retention: Retention::default(),
             gc_grace: option::GC_GRACE,
             checks: Vec::new(),
             options: BTreeMap::new(),
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
         };
-        option::apply(&mut table, &self.options)?;
+        option::apply(&mut table, &self.options, None)?;
         if let Some(key) = &self.primary_key {
             name_key(catalog, &mut table, key)?;
         }

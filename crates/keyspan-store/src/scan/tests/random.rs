@@ -40,12 +40,12 @@ fn winner(versions: &[Version]) -> Option<&Version> {
 
 impl Model {
     /// Every live row in key order: host, time, number, text, writetime(number), ttl(number).
-    fn live(&self, now: i64) -> Vec<Vec<Value>> {
+    fn live(&self, now: i64, horizon: Option<i64>) -> Vec<Vec<Value>> {
         let mut live = Vec::new();
         for ((host, time), row) in &self.rows {
             let time = time.0;
             let spans = self.spans.iter().filter(|(at, last, _)| at.0 == *host && time >= at.1 && time <= *last);
-            let deleted = spans.map(|(_, _, ts)| *ts).max().max(row.deleted);
+            let deleted = spans.map(|(_, _, ts)| *ts).max().max(row.deleted).max(horizon);
             let lives = |version: &&Version| {
                 let candidate = version.candidate;
                 !candidate.tombstone
@@ -112,6 +112,9 @@ impl Case {
         case.slice = TIMES;
         for _ in 0..case.random.below(3) {
             case.span();
+        }
+        if case.random.chance(40) {
+            case.retention();
         }
         case
     }
@@ -225,6 +228,15 @@ impl Case {
         self.model.spans.push((at, last, ts));
     }
 
+    /// Some of the writes are too old; later perhaps all of them.
+    fn retention(&mut self) {
+        let ended = self.random.below(7) as i64;
+        self.relation.retention = Retention { age: Some(self.now - ended), ended: None };
+        if self.random.chance(50) {
+            self.relation.retention = self.relation.retention.changed(None, self.now);
+        }
+    }
+
     fn source(&self) -> Arc<ScanSource> {
         source(self.relation.clone(), self.runs.clone(), self.tombstones.clone(), self.now)
     }
@@ -269,7 +281,7 @@ impl Case {
         let source = self.source();
         let mut columns = all_columns();
         columns.extend([ScanColumn::WriteTime(NUMBER), ScanColumn::Ttl(NUMBER)]);
-        let live = self.model.live(self.now);
+        let live = self.model.live(self.now, self.relation.horizon(self.now));
         for round in 0..6 {
             let order = [Order::Forward, Order::Reverse, Order::Any][self.random.below(3) as usize];
             let mut scan = scan_of(self.spans(), order);

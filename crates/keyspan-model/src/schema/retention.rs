@@ -1,0 +1,57 @@
+//! How long what is written to a table is read: `WITH retention = '30d'`.
+
+use serde::{Deserialize, Serialize};
+
+/// How long what is written is read. Judged when it is read, by the time it was written: a change holds for all rows.
+///
+/// What has once been too old stays so, since of its versions some may be gone and others not yet: were a longer
+/// retention to show them again, an overwritten value could come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// Microseconds since a write after which it is no longer read; `None`: it is read for ever.
+    pub age: Option<i64>,
+    /// The write timestamp, in microseconds since 1970, up to which writes were too old for an earlier retention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<i64>,
+}
+
+impl Retention {
+    /// Whether nothing is ever too old.
+    pub fn is_endless(&self) -> bool {
+        *self == Retention::default()
+    }
+
+    /// The time of the last writes that are too old to be read at `now`, both in microseconds since 1970; `None`: none is.
+    pub fn horizon(&self, now: i64) -> Option<i64> {
+        self.age.map(|age| now.saturating_sub(age)).max(self.ended)
+    }
+
+    /// Whether writes of this age, in microseconds (`None`: of any), are too old by this.
+    pub fn is_shorter_than(&self, age: Option<i64>) -> bool {
+        self.age.is_some_and(|own| age.is_none_or(|age| own < age))
+    }
+
+    /// The retention of another age that follows at `now` (microseconds since 1970).
+    pub fn changed(&self, age: Option<i64>, now: i64) -> Retention {
+        let ended = if self.is_shorter_than(age) { self.horizon(now) } else { self.ended };
+        Retention { age, ended }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_too_old_stays_so() {
+        let endless = Retention::default();
+        assert_eq!(endless.horizon(1_000), None);
+        let short = endless.changed(Some(200), 900).changed(Some(100), 1_000);
+        assert_eq!((short.ended, short.horizon(1_000), short.horizon(1_050)), (None, Some(900), Some(950)));
+        let long = short.changed(Some(500), 1_050);
+        assert_eq!((long.horizon(1_050), long.horizon(1_500)), (Some(950), Some(1_000)));
+        let none = long.changed(None, 1_500);
+        assert_eq!((none.horizon(9_000), none.is_endless()), (Some(1_000), false));
+    }
+}
