@@ -1,7 +1,7 @@
 //! The node: a scan and the aggregate over it in one.
 //!
 //! Each task takes split after split and keeps groups of its own; at the end they are joined, put in order and handed
-//! on. Where only the newest (or oldest) steps are asked for, a narrow window of time is read first, and a wider one
+//! on. Those that do not fit the memory of queries are written to disk meanwhile ([`super::spill`]). Where only the newest (or oldest) steps are asked for, a narrow window of time is read first, and a wider one
 //! only if that held too few.
 
 use std::collections::VecDeque;
@@ -9,13 +9,12 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
@@ -24,19 +23,21 @@ use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use futures::{StreamExt, TryStreamExt};
-use keyspan_model::{ColumnRange, Order, Scan, ScanColumn, Value};
+use keyspan_model::{ColumnRange, Error, Order, Scan, ScanColumn, Value};
 use keyspan_seam::{Known, Split};
 use parking_lot::Mutex;
 
-use super::fold::{Aggregate, Argument, Fold};
-use super::groups::{Groups, Part, Values};
+use super::fold::Aggregate;
+use super::groups::Part;
+use super::partial::PartialGroups;
 use super::rule;
 use super::runs::Fences;
+use super::spill::Spills;
 use crate::error::external;
 use crate::scan::{Reader, SpanScanExec, describe};
 
 /// Rows of an answer's batch at most.
-const BATCH_ROWS: usize = 8192;
+pub(super) const BATCH_ROWS: usize = 8192;
 /// Splits for each core, so that no core waits long for another.
 const SPLITS_PER_CORE: usize = 4;
 /// Batches after which a task lets others run.
@@ -61,12 +62,12 @@ pub(super) struct Work {
 /// Reads the spans of a table and groups their rows.
 #[derive(Clone, Debug)]
 pub struct GroupedScanExec {
-    scan: Arc<SpanScanExec>,
-    work: Arc<Work>,
-    schema: SchemaRef,
+    pub(super) scan: Arc<SpanScanExec>,
+    pub(super) work: Arc<Work>,
+    pub(super) schema: SchemaRef,
     /// Order of the answer: (part, descending).
-    order: Vec<(usize, bool)>,
-    fetch: Option<usize>,
+    pub(super) order: Vec<(usize, bool)>,
+    pub(super) fetch: Option<usize>,
     properties: Arc<PlanProperties>,
 }
 
@@ -126,16 +127,32 @@ impl GroupedScanExec {
     }
 
     /// All answers, in order.
-    async fn answer(mut self, context: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+    async fn answer(mut self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.scan = Arc::new(self.scan.with_awaited_keys(&context).await?);
         let tasks = context.session_config().target_partitions().max(1);
         for window in self.windows().await? {
-            let found = self.read(Some(window), tasks, &context).await?;
-            if Some(found.groups.len()) >= self.fetch {
-                return found.batches(&self);
+            if let Found::Kept(found) = self.read(Some(window), tasks, &context).await?
+                && Some(found.len()) >= self.fetch
+            {
+                return Ok(self.batches(found));
             }
         }
-        self.read(self.work.within, tasks, &context).await?.batches(&self)
+        match self.read(self.work.within, tasks, &context).await? {
+            Found::Kept(found) => Ok(self.batches(found)),
+            Found::Spilled(spills) => spills.answer(&context),
+        }
+    }
+
+    /// The answer out of groups in memory, made a batch at a time.
+    fn batches(&self, mut found: PartialGroups) -> SendableRecordBatchStream {
+        let mut order = found.finish(&self.order);
+        order.truncate(self.fetch.unwrap_or(usize::MAX));
+        let schema = self.schema.clone();
+        let batches = (0..order.len()).step_by(BATCH_ROWS).map(move |from| {
+            let groups = &order[from..order.len().min(from + BATCH_ROWS)];
+            found.answer(&schema, groups)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches)))
     }
 
     /// Windows of time that may hold all that is asked for, the narrowest first.
@@ -200,7 +217,7 @@ impl GroupedScanExec {
     }
 
     /// Groups of all rows within these times.
-    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &TaskContext) -> Result<PartialGroups> {
+    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &Arc<TaskContext>) -> Result<Found> {
         let few = if within == self.work.within { self.scan.few_splits().await? } else { None };
         let (scan, splits) = match few {
             // Splits belong to the very scan that they were planned for.
@@ -211,29 +228,44 @@ impl GroupedScanExec {
         let reader = Arc::new(Reader::new(&self.scan, scan, self.work.filter.as_ref())?);
         let meter = reader.meter(&self.scan);
         let queue = Arc::new(Mutex::new(VecDeque::from(splits)));
-        let memory = MemoryConsumer::new("GroupedScan").register(context.memory_pool());
-        let task =
-            |memory| Task { reader: reader.clone(), queue: queue.clone(), work: self.work.clone(), within, memory };
-        let found = match tasks {
-            ..=1 => task(memory).run().await?,
+        let spills = Arc::new(Spills::new(self, context));
+        let task = |number: usize| {
+            let memory = MemoryConsumer::new(format!("GroupedScan[{number}]")).with_can_spill(true);
+            let found =
+                PartialGroups::new(&self.work.parts, &self.work.aggregates, memory.register(context.memory_pool()));
+            let (reader, queue, work) = (reader.clone(), queue.clone(), self.work.clone());
+            Task { reader, queue, work, within, found, spills: spills.clone() }
+        };
+        let mut found = match tasks {
+            ..=1 => task(0).run().await?,
             // All of them spawned: one run here would keep the last of the others waiting, which this thread alone may
             // begin.
             _ => {
-                let spawned: Vec<_> = (0..tasks).map(|_| SpawnedTask::spawn(task(memory.new_empty()).run())).collect();
+                let spawned: Vec<_> = (0..tasks).map(|number| SpawnedTask::spawn(task(number).run())).collect();
                 let mut found: Option<PartialGroups> = None;
                 for each in spawned {
                     let each = each.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
                     match &mut found {
-                        Some(found) => found.join(each)?,
+                        Some(found) => found.join(each, &spills)?,
                         None => found = Some(each),
                     }
                 }
-                found.unwrap_or_else(|| PartialGroups::new(&self.work, memory))
+                found.ok_or_else(|| external(Error::internal("a scan without a task")))?
             }
         };
         drop(meter);
-        Ok(found)
+        if spills.are_none() {
+            return Ok(Found::Kept(found));
+        }
+        found.spill(&spills)?;
+        Ok(Found::Spilled(spills))
     }
+}
+
+/// What was found of all rows.
+enum Found {
+    Kept(PartialGroups),
+    Spilled(Arc<Spills>),
 }
 
 /// One of those who read.
@@ -242,96 +274,25 @@ struct Task {
     queue: Arc<Mutex<VecDeque<Split>>>,
     work: Arc<Work>,
     within: Option<(i64, i64)>,
-    memory: MemoryReservation,
+    found: PartialGroups,
+    spills: Arc<Spills>,
 }
 
 impl Task {
-    async fn run(self) -> Result<PartialGroups> {
-        let mut found = PartialGroups::new(&self.work, self.memory);
+    async fn run(mut self) -> Result<PartialGroups> {
         let mut batches = 0;
         loop {
-            let Some(split) = self.queue.lock().pop_front() else { return Ok(found) };
+            let Some(split) = self.queue.lock().pop_front() else { return Ok(self.found) };
             let mut stream = self.reader.clone().filtered(&split)?;
             while let Some(kept) = stream.try_next().await? {
-                found.add(&self.work, &kept.columns, kept.rows, self.within)?;
+                self.found.add(&self.work, &kept.columns, kept.rows, self.within)?;
+                self.found.keep_within_memory(&self.spills)?;
                 batches += 1;
                 if batches % YIELD_AFTER == 0 {
                     tokio::task::yield_now().await;
                 }
             }
         }
-    }
-}
-
-/// What a task has found.
-struct PartialGroups {
-    groups: Groups,
-    folds: Vec<Fold>,
-    memory: MemoryReservation,
-}
-
-impl PartialGroups {
-    fn new(work: &Work, memory: MemoryReservation) -> PartialGroups {
-        let folds = work.aggregates.iter().map(Fold::new).collect();
-        PartialGroups { groups: Groups::new(work.parts.clone()), folds, memory }
-    }
-
-    fn add(
-        &mut self,
-        work: &Work,
-        columns: &[arrow::array::ArrayRef],
-        rows: usize,
-        within: Option<(i64, i64)>,
-    ) -> Result<()> {
-        let values = Values::new(&work.parts, columns)?;
-        let mut arguments = Vec::new();
-        let (groups, folds) = (&mut self.groups, &mut self.folds);
-        work.fences.each(columns, rows, within, |run| {
-            // Of a batch without a run nothing is looked at.
-            if arguments.is_empty() {
-                for aggregate in &work.aggregates {
-                    arguments.push(Argument::new(aggregate, columns)?);
-                }
-            }
-            let group = groups.of(&values, run.start)?;
-            for (fold, argument) in folds.iter_mut().zip(&arguments) {
-                fold.resize_for(group);
-                fold.add(group, argument, run.clone())?;
-            }
-            Ok(())
-        })?;
-        self.memory.try_resize(self.groups.bytes() + self.groups.len() * self.folds.len() * Fold::BYTES)
-    }
-
-    fn join(&mut self, other: PartialGroups) -> Result<()> {
-        let numbers = self.groups.join(other.groups);
-        for (fold, theirs) in self.folds.iter_mut().zip(other.folds) {
-            fold.resize(self.groups.len());
-            fold.join(theirs, &numbers)?;
-        }
-        Ok(())
-    }
-
-    fn batches(mut self, exec: &GroupedScanExec) -> Result<Vec<RecordBatch>> {
-        if exec.work.parts.is_empty() {
-            self.groups.whole();
-        }
-        self.folds.iter_mut().for_each(|fold| fold.resize(self.groups.len()));
-        let mut order = self.groups.sorted(&exec.order);
-        order.truncate(exec.fetch.unwrap_or(usize::MAX));
-        order.chunks(BATCH_ROWS).map(|groups| self.batch(exec, groups)).collect()
-    }
-
-    fn batch(&self, exec: &GroupedScanExec, groups: &[usize]) -> Result<RecordBatch> {
-        let mut columns = Vec::with_capacity(exec.schema.fields().len());
-        for part in 0..exec.work.parts.len() {
-            columns.push(self.groups.column(part, groups)?);
-        }
-        for fold in &self.folds {
-            columns.push(fold.column(groups)?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
-        Ok(RecordBatch::try_new_with_options(exec.schema.clone(), columns, &options)?)
     }
 }
 
@@ -400,11 +361,8 @@ impl ExecutionPlan for GroupedScanExec {
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let answer = self.clone().answer(context);
-        let batches =
-            futures::stream::once(answer).map_ok(|batches| futures::stream::iter(batches.into_iter().map(Ok)));
-        let stream = RecordBatchStreamAdapter::new(self.schema.clone(), batches.try_flatten().boxed());
-        Ok(Box::pin(stream))
+        let batches = futures::stream::once(self.clone().answer(context)).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches.boxed())))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

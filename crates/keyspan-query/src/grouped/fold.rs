@@ -217,6 +217,15 @@ impl Fold {
     /// Bytes for each group.
     pub(super) const BYTES: usize = 16;
 
+    /// Forgets all groups.
+    pub(super) fn clear(&mut self) {
+        match &mut self.state {
+            State::Count(counts) => *counts = Vec::new(),
+            State::Floats(folded) => *folded = Folded::default(),
+            State::Wholes(folded) => *folded = Folded::default(),
+        }
+    }
+
     /// Makes room for so many groups.
     pub(super) fn resize(&mut self, groups: usize) {
         match &mut self.state {
@@ -258,23 +267,68 @@ impl Fold {
     }
 
     /// Takes over what another kept; `numbers` gives for each of its groups the number here.
-    pub(super) fn join(&mut self, other: Fold, numbers: &[usize]) -> Result<()> {
-        let function = self.function;
-        match (&mut self.state, other.state) {
-            (State::Count(own), State::Count(theirs)) => {
-                theirs.into_iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
+    pub(super) fn join(&mut self, other: &Fold, numbers: &[usize]) -> Result<()> {
+        match &other.state {
+            State::Count(counts) => self.join_counts(counts, numbers),
+            State::Floats(theirs) => self.join_floats(&theirs.values, &theirs.counts, numbers)?,
+            State::Wholes(theirs) => self.join_wholes(&theirs.values, &theirs.counts, numbers)?,
+        }
+        Ok(())
+    }
+
+    fn join_counts(&mut self, counts: &[i64], numbers: &[usize]) {
+        if let State::Count(own) = &mut self.state {
+            counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
+        }
+    }
+
+    fn join_floats(&mut self, values: &[f64], counts: &[i64], numbers: &[usize]) -> Result<()> {
+        let (function, State::Floats(own)) = (self.function, &mut self.state) else { return Ok(()) };
+        let mut theirs = values.iter().zip(counts).zip(numbers);
+        theirs
+            .try_for_each(|((value, count), group)| own.add(*group, *value, *count, |a, b| Ok(joined(function, a, b))))
+    }
+
+    fn join_wholes(&mut self, values: &[i64], counts: &[i64], numbers: &[usize]) -> Result<()> {
+        let (function, State::Wholes(own)) = (self.function, &mut self.state) else { return Ok(()) };
+        let mut theirs = values.iter().zip(counts).zip(numbers);
+        theirs.try_for_each(|((value, count), group)| {
+            own.add(*group, *value, *count, |a, b| joined_whole(function, a, b))
+        })
+    }
+
+    /// Types of the columns that keep what there is of a group: [`Fold::states`].
+    pub(super) fn state_types(&self) -> &'static [DataType] {
+        match &self.state {
+            State::Count(_) => &[DataType::Int64],
+            State::Floats(_) => &[DataType::Float64, DataType::Int64],
+            State::Wholes(_) => &[DataType::Int64, DataType::Int64],
+        }
+    }
+
+    /// What is kept of these groups, as columns.
+    pub(super) fn states(&self, groups: &[usize]) -> Vec<ArrayRef> {
+        fn of<T: ArrowPrimitiveType>(kept: &[T::Native], groups: &[usize]) -> ArrayRef {
+            Arc::new(PrimitiveArray::<T>::from_iter_values(groups.iter().map(|group| kept[*group])))
+        }
+        match &self.state {
+            State::Count(counts) => vec![of::<Int64Type>(counts, groups)],
+            State::Floats(own) => {
+                vec![of::<Float64Type>(&own.values, groups), of::<Int64Type>(&own.counts, groups)]
             }
-            (State::Floats(own), State::Floats(theirs)) => {
-                for ((value, count), group) in theirs.values.into_iter().zip(theirs.counts).zip(numbers) {
-                    own.add(*group, value, count, |a, b| Ok(joined(function, a, b)))?;
-                }
+            State::Wholes(own) => vec![of::<Int64Type>(&own.values, groups), of::<Int64Type>(&own.counts, groups)],
+        }
+    }
+
+    /// Takes over what such columns keep; `numbers` gives for each of their rows the number of the group here.
+    pub(super) fn join_states(&mut self, columns: &[ArrayRef], numbers: &[usize]) -> Result<()> {
+        let wholes = |at: usize| columns[at].as_primitive::<Int64Type>().values();
+        match &self.state {
+            State::Count(_) => self.join_counts(wholes(0), numbers),
+            State::Floats(_) => {
+                self.join_floats(columns[0].as_primitive::<Float64Type>().values(), wholes(1), numbers)?;
             }
-            (State::Wholes(own), State::Wholes(theirs)) => {
-                for ((value, count), group) in theirs.values.into_iter().zip(theirs.counts).zip(numbers) {
-                    own.add(*group, value, count, |a, b| joined_whole(function, a, b))?;
-                }
-            }
-            _ => {}
+            State::Wholes(_) => self.join_wholes(wholes(0), wholes(1), numbers)?,
         }
         Ok(())
     }

@@ -50,6 +50,8 @@ fn is_interned(ty: &DataType) -> bool {
 struct Interner {
     numbers: HashMap<Box<[u8]>, u64>,
     values: Vec<Box<[u8]>>,
+    /// In memory, about.
+    bytes: usize,
 }
 
 impl Interner {
@@ -60,6 +62,7 @@ impl Interner {
         let number = self.values.len() as u64;
         self.numbers.insert(value.into(), number);
         self.values.push(value.into());
+        self.bytes += 2 * value.len() + 64;
         number
     }
 }
@@ -136,7 +139,7 @@ impl Groups {
 
     /// Bytes in memory, about.
     pub(super) fn bytes(&self) -> usize {
-        let texts: usize = self.kept.iter().flat_map(|kept| &kept.values).map(|value| 2 * value.len() + 64).sum();
+        let texts: usize = self.kept.iter().map(|kept| kept.bytes).sum();
         self.words.capacity() * size_of::<Words>() + self.numbers.capacity() * (size_of::<(Words, usize)>() + 1) + texts
     }
 
@@ -164,7 +167,7 @@ impl Groups {
     }
 
     /// Takes over another's groups: for each of them its number here.
-    pub(super) fn join(&mut self, other: Groups) -> Vec<usize> {
+    pub(super) fn join(&mut self, other: &Groups) -> Vec<usize> {
         let moved: Vec<Vec<u64>> = other
             .kept
             .iter()
@@ -178,7 +181,7 @@ impl Groups {
             }
             words
         };
-        other.words.into_iter().map(|words| self.number(here(words))).collect()
+        other.words.iter().map(|words| self.number(here(*words))).collect()
     }
 
     /// The groups' numbers in the order of these parts: (part, descending).
@@ -205,8 +208,23 @@ impl Groups {
         keyed.into_iter().map(|(_, group)| group).collect()
     }
 
+    /// Whether all rows are of one group, since there is no GROUP BY.
+    pub(super) fn are_whole(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Forgets all groups.
+    pub(super) fn clear(&mut self) {
+        *self = Groups::new(self.parts.clone());
+    }
+
+    /// The values of all parts in these groups.
+    pub(super) fn columns(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+        (0..self.parts.len()).map(|part| self.column(part, groups)).collect()
+    }
+
     /// The values of a part in these groups.
-    pub(super) fn column(&self, part: usize, groups: &[usize]) -> Result<ArrayRef> {
+    fn column(&self, part: usize, groups: &[usize]) -> Result<ArrayRef> {
         let words = groups.iter().map(|group| self.words[*group][part]);
         let kept = &self.kept[part].values;
         let value = |word: u64| kept[word as usize].as_ref();

@@ -14,6 +14,7 @@
 //! - [`runs`]: where runs end.
 //! - [`groups`]: the groups found so far.
 //! - [`fold`]: what is kept of a group's values.
+//! - [`partial`]: groups of some rows and what is kept of them; [`spill`]: those that do not fit the memory.
 //! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
 //!
 //! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
@@ -22,8 +23,10 @@
 mod exec;
 mod fold;
 mod groups;
+mod partial;
 mod rule;
 mod runs;
+mod spill;
 
 #[cfg(test)]
 mod tests;

@@ -21,19 +21,59 @@ async fn wide() -> Session {
     s
 }
 
+/// All rows of a query, a thousand at a time.
+async fn fetched(s: &mut Session, query: &str) -> Vec<String> {
+    run(s, &format!("BEGIN; DECLARE fetched CURSOR FOR {query}")).await;
+    let mut all = Vec::new();
+    loop {
+        let some = rows(s, "FETCH 1000 FROM fetched").await;
+        if some.is_empty() {
+            run(s, "COMMIT").await;
+            return all;
+        }
+        all.extend(some);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sorts_and_groups_larger_than_memory_spill() {
     let mut s = wide().await;
     let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";
     assert_eq!(rows(&mut s, groups).await, [format!("{} 2", ROWS / 2 + 1)]);
     let last = rows(&mut s, "SELECT k, length(v) FROM wide ORDER BY v DESC, k LIMIT 3").await;
-    let mut all = Vec::new();
-    run(&mut s, "BEGIN; DECLARE sorted CURSOR FOR SELECT k, length(v) FROM wide ORDER BY v DESC, k").await;
-    for _ in 0..ROWS / 1000 {
-        all.extend(rows(&mut s, "FETCH 1000 FROM sorted").await);
-    }
-    run(&mut s, "COMMIT").await;
+    let all = fetched(&mut s, "SELECT k, length(v) FROM wide ORDER BY v DESC, k").await;
     assert_eq!((all.len(), &all[..3]), (ROWS, last.as_slice()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_time_larger_than_memory_spill_and_keep_their_order() {
+    let mut s = session(6 << 20, 2);
+    run(&mut s, "CREATE TABLE m (host text, at timestamp, v double, n int, PRIMARY KEY (host, at))").await;
+    // The rows of a second come in three statements.
+    for part in 0..3 {
+        let rows = format!(
+            "INSERT INTO m SELECT 'host ' || a % 20, '2024-01-01'::timestamp + a / 20 * interval '1 s' \
+             + {part} * interval '1 ms', CASE WHEN a % 5 > 0 THEN a % 977 END, a % 31 + {part} \
+             FROM generate_series(0, 59999) AS s(a)"
+        );
+        run(&mut s, &rows).await;
+    }
+    let of = |from: &str| {
+        format!(
+            "SELECT host, date_trunc('second', at) AS t, count(*), count(v), sum(n), avg(v), min(v), max(at) \
+             FROM {from} GROUP BY host, t"
+        )
+    };
+    let (runs, stock) = (of("m"), of("(SELECT * FROM m LIMIT 1000000) m"));
+    let plan = rows(&mut s, &format!("EXPLAIN ANALYZE {runs}")).await.join("\n");
+    assert!(plan.contains("GroupedScan") && plan.contains("spill_count") && !plan.contains("spill_count=0"), "{plan}");
+    for (order, limit) in [("host, t", 60_000), ("t DESC, host", 50_000)] {
+        let found = fetched(&mut s, &format!("{runs} ORDER BY {order} LIMIT {limit}")).await;
+        let all = fetched(&mut s, &format!("{stock} ORDER BY {order}")).await;
+        assert!(found[..] == all[..limit], "{order}");
+    }
+    let groups = rows(&mut s, &format!("SELECT count(*) FROM ({runs}) g")).await;
+    assert_eq!(groups, ["60000"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
