@@ -43,6 +43,39 @@ class Drivers(ServerCase):
         with self.connect() as connection, self.assertRaises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT * FROM many")
 
+    def test_columns_say_of_which_table_they_are(self):
+        with self.connect(autocommit=True) as connection:
+            connection.execute("CREATE TABLE origins (k int PRIMARY KEY, gone int, v text)")
+            connection.execute("CREATE TABLE others (k int PRIMARY KEY, w int)")
+            connection.execute("CREATE VIEW of_origins AS SELECT k AS kk, v FROM origins")
+            number = "SELECT %s::regclass::oid::int, attnum FROM pg_attribute WHERE attrelid = %s::regclass AND attname = %s"
+
+            def origin(table, column):
+                return connection.execute(number, (table, table, column)).fetchone()
+
+            def shown(sql, *parameters):
+                found = connection.execute(sql, parameters or None).pgresult
+                return [(found.ftable(at), found.ftablecol(at)) for at in range(found.nfields)]
+
+            k, v, w = origin("origins", "k"), origin("origins", "v"), origin("others", "w")
+            nothing = (0, 0)
+            for _ in range(2):
+                self.assertEqual(shown("SELECT k, v FROM origins WHERE k = 1"), [k, v])
+                self.assertEqual(shown("SELECT v, k AS x, k + 1, 1 FROM origins WHERE k > %s", 1), [v, k, nothing, nothing])
+                self.assertEqual(shown("SELECT o.*, w FROM origins o LEFT JOIN others USING (k)"), [k, origin("origins", "gone"), v, w])
+                self.assertEqual(shown("SELECT v, count(*) FROM origins GROUP BY v ORDER BY 1 LIMIT 3"), [v, nothing])
+                self.assertEqual(shown("WITH q AS (SELECT DISTINCT v FROM origins) SELECT v, upper(v) FROM q"), [v, nothing])
+                self.assertEqual(shown("SELECT v FROM origins UNION SELECT 'x'"), [nothing])
+                self.assertEqual(shown("SELECT v, row_number() OVER () FROM of_origins"), [v, nothing])
+                self.assertEqual(shown("SELECT (SELECT max(w) FROM others), k FROM origins"), [nothing, k])
+            prepared = connection.cursor()
+            for _ in range(3):
+                prepared.execute("SELECT k, v FROM origins WHERE v = %s", ("a",), prepare=True)
+            connection.execute("DROP VIEW of_origins")
+            connection.execute("ALTER TABLE origins DROP gone")
+            prepared.execute("SELECT k, v FROM origins WHERE v = %s", ("a",), prepare=True)
+            self.assertEqual(prepared.fetchall(), [])
+
     def test_copy_and_a_named_cursor(self):
         with self.connect() as connection:
             connection.execute("CREATE TABLE copied (k int PRIMARY KEY, v text)")

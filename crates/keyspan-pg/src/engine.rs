@@ -16,7 +16,7 @@ mod real {
 pub(crate) use real::*;
 
 pub(crate) use keyspan::copy::{CopyCells, CopyEncoder};
-pub(crate) use keyspan::{Inbox, Zone};
+pub(crate) use keyspan::{Inbox, Origin, Zone};
 
 #[cfg(test)]
 pub(crate) use crate::scripted::{

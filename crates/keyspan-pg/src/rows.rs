@@ -9,8 +9,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::data::{FieldDescription, RowDescription};
 
 use crate::control::Control;
-use crate::engine::Rows;
-use crate::engine::Zone;
+use crate::engine::{Origin, Rows, Zone};
 use crate::failure::Failure;
 use crate::frame::FrameReader;
 use crate::output::Output;
@@ -61,7 +60,8 @@ pub(crate) fn row_description(schema: &Schema, formats: &[ValueFormat]) -> Resul
         let ty = PgType::of_field(field);
         let format = formats.get(index).copied().unwrap_or(ValueFormat::Text);
         let name = field.name().replace('\0', "\u{fffd}");
-        FieldDescription::new(name, 0, 0, ty.oid, ty.size, ty.modifier, format.code())
+        let (table, column) = Origin::of_field(field).map_or((0, 0), |origin| (origin.table as i32, origin.column));
+        FieldDescription::new(name, table, column, ty.oid, ty.size, ty.modifier, format.code())
     });
     Ok(RowDescription::new(fields.collect()))
 }

@@ -101,7 +101,7 @@ pub use keyspan_cql::{
     first_incomplete, keywords, quoted,
 };
 pub use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
-pub use keyspan_query::Zone;
+pub use keyspan_query::{Origin, Zone};
 pub use keyspan_store::{
     BackupReport, CheckReport, RepairReport, RestoreReport, StoreOptions, StoreStats, check, repair, restore,
 };

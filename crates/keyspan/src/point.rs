@@ -11,7 +11,7 @@ use keyspan_model::{
     ColumnId, ColumnRole, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef,
     Value,
 };
-use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Zone, key_of};
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Origin, Zone, key_of};
 use keyspan_seam::Snapshot;
 
 use crate::context::ClientContext;
@@ -72,7 +72,11 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         PointOutput::Column(place) => {
             let column = &handle.table.columns[*place];
-            column.ty.field(label, !(column.not_null || column.is_key()))
+            let field = column.ty.field(label, !(column.not_null || column.is_key()));
+            match Origin::of(&handle.table, column.id) {
+                Some(origin) => origin.tell(field),
+                None => field,
+            }
         }
         PointOutput::Cell(place, _) => handle.table.families[*place].value.ty.field(label, true),
         PointOutput::Family(place) => handle.table.families[*place].whole_type().field(label, true),

@@ -57,6 +57,7 @@ public class Jdbc {
         check("generated keys", Jdbc::generatedKeys);
         check("savepoints and isolation", Jdbc::savepoints);
         check("what a statement says of itself", Jdbc::statementMetadata);
+        check("rows that are shown can be changed", Jdbc::updatable);
         check("schemas, tables and columns", Jdbc::tables);
         check("keys and indexes", Jdbc::keys);
         check("types, functions and privileges", Jdbc::others);
@@ -261,6 +262,37 @@ public class Jdbc {
             same("10,3", columns.getPrecision(2) + "," + columns.getScale(2));
             same("text int4", select.getParameterMetaData().getParameterTypeName(1) + " "
                 + select.getParameterMetaData().getParameterTypeName(2));
+        }
+    }
+
+    static void updatable(Connection connection) throws Exception {
+        try (Statement statement = connection.createStatement(ResultSet.TYPE_SCROLL_INSENSITIVE, ResultSet.CONCUR_UPDATABLE)) {
+            statement.execute("DELETE FROM many WHERE k < 10");
+            statement.execute("INSERT INTO many VALUES (1, 'one'), (2, 'two'), (3, 'three')");
+            try (ResultSet found = statement.executeQuery("SELECT v AS text, m.k, k + 1 AS next FROM many m WHERE k < 10 ORDER BY k")) {
+                ResultSetMetaData columns = found.getMetaData();
+                org.postgresql.PGResultSetMetaData more = (org.postgresql.PGResultSetMetaData) columns;
+                StringJoiner seen = new StringJoiner(" ");
+                for (int place = 1; place <= 3; place++) {
+                    seen.add(columns.getTableName(place) + "." + more.getBaseColumnName(place) + ":" + columns.isNullable(place));
+                }
+                same("many.v:1 many.k:0 .:2", seen.toString());
+            }
+            try (ResultSet found = statement.executeQuery("SELECT k, v FROM many WHERE k < 10 ORDER BY k")) {
+                found.next();
+                found.updateString("v", "first");
+                found.updateRow();
+                found.next();
+                found.deleteRow();
+                found.moveToInsertRow();
+                found.updateInt("k", 4);
+                found.updateString("v", "four");
+                found.insertRow();
+            }
+            try (ResultSet found = statement.executeQuery("SELECT k, v FROM many WHERE k < 10 ORDER BY k")) {
+                same(List.of("1|first", "3|three", "4|four"), rows(found));
+            }
+            statement.execute("DELETE FROM many WHERE k < 10");
         }
     }
 

@@ -24,6 +24,7 @@ mod from;
 mod materialized;
 mod names;
 mod order_by;
+mod origin;
 mod rewrite;
 mod stamps;
 mod token;
@@ -38,7 +39,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, ErrorKind, Value, ViewDef};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Value, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
@@ -50,10 +51,12 @@ use crate::syntax::parts_of;
 use crate::table::Mentions;
 use crate::types::{Ty, field_type, literal};
 use names::{Named, find};
+use origin::origins;
 use rewrite::{Effort, Rewritten, rewrite};
 
 pub use materialized::{query_of, rollup_of, stored_rows_of};
 pub use names::{Names, Scope};
+pub use origin::{Origin, are_alike};
 
 /// A query's plan before optimization.
 #[derive(Clone, Debug)]
@@ -235,6 +238,16 @@ pub fn parameter_types(
 pub fn output_schema(schema: &DFSchema, labels: &[String]) -> SchemaRef {
     let fields = schema.fields().iter().zip(labels).map(|(field, label)| output_field(field, label));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The same, with the origin of each column.
+pub fn described_schema(plan: &LogicalPlan, labels: &[String], catalog: &Catalog) -> SchemaRef {
+    let fields = plan.schema().fields().iter().zip(labels).map(|(field, label)| output_field(field, label));
+    let described = fields.zip(origins(plan, catalog)).map(|(field, origin)| match origin {
+        Some(origin) => origin.tell(field),
+        None => field,
+    });
+    Arc::new(Schema::new(described.collect::<Vec<_>>()))
 }
 
 fn output_field(field: &Field, label: &str) -> Field {

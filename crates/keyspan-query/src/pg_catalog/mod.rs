@@ -60,6 +60,7 @@ pub use functions::{function_names, overloads};
 pub use keywords::function as keyword_function;
 pub use lookup::aggregates;
 pub use rewrite::{rewrite_expression, rewrite_query};
+pub use source::{shown, table_oid};
 
 /// Schemas that hold system tables.
 pub const SCHEMAS: &[&str] = &["pg_catalog", "information_schema"];

@@ -19,7 +19,7 @@ use futures::StreamExt;
 use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
-use crate::binder::{analyzed, output_schema, parameter_types, plan_query, query_of};
+use crate::binder::{analyzed, are_alike, described_schema, output_schema, parameter_types, plan_query, query_of};
 use crate::context::{FunctionContext, QueryContext};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -113,7 +113,7 @@ impl QuerySession {
         let cached = self.engine.plan_cache.instance(&analyzed, context);
         let limited = cached.is_none() && context.given.is_empty() && has_limit_parameter(&analyzed);
         Ok(PlannedQuery {
-            schema: output_schema(analyzed.schema(), &planned.labels),
+            schema: described_schema(&analyzed, &planned.labels, context.snapshot.catalog()),
             parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
             literals: None,
@@ -341,7 +341,7 @@ impl QuerySession {
         let again = plan_query(self.engine.options.parser, state, &planned.query, &context).map_err(from_datafusion)?;
         rights::check(&again.reads, &context)?;
         let analyzed = analyzed(state, &again.plan)?;
-        if output_schema(analyzed.schema(), &again.labels).fields() != planned.schema.fields() {
+        if !are_alike(&output_schema(analyzed.schema(), &again.labels), &planned.schema) {
             return Err(Error::not_supported("cached plan must not change result type"));
         }
         Ok(if types.is_empty() { analyzed } else { again.plan })
