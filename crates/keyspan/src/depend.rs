@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use keyspan_cql::ast;
+use keyspan_cql::ast::{self, Visit};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
 
 use crate::names::{self, TableOrView, object_name};
@@ -35,20 +35,112 @@ pub(crate) fn drop_views_of(catalog: &mut Catalog, id: TableId) {
     }
 }
 
+/// Drops the views that read this column of a table, or all columns, and those over them.
+pub(crate) fn drop_views_of_column(catalog: &mut Catalog, id: TableId, column: &str) {
+    for view in views_of(catalog, id).iter().filter(|view| mentions(view, column)) {
+        drop_views_of(catalog, view.id);
+        catalog.views.remove(&view.id);
+    }
+}
+
 /// 2BP01 if a view reads it.
 pub(crate) fn check_no_views(catalog: &Catalog, id: TableId, what: &str) -> Result<()> {
     check_no_views_but(catalog, id, &[], what)
+}
+
+/// 2BP01 if a view reads this column of a table, or all columns.
+pub(crate) fn check_no_views_of_column(catalog: &Catalog, id: TableId, column: &str, what: &str) -> Result<()> {
+    match views_of(catalog, id).iter().find(|view| mentions(view, column)) {
+        None => Ok(()),
+        Some(view) => Err(depends(view, what)),
+    }
+}
+
+/// Whether a view's query has this name anywhere but as a table's, or takes all columns.
+fn mentions(view: &ViewDef, column: &str) -> bool {
+    let Ok(query) = names::parse_query(&view.sql) else { return true };
+    query.visit(&mut Mention { column }).is_break()
+}
+
+struct Mention<'a> {
+    column: &'a str,
+}
+
+impl Mention<'_> {
+    fn is_one(&self, name: &ast::Ident) -> bool {
+        name.value == self.column || name.quote_style.is_none() && name.value.to_lowercase() == self.column
+    }
+
+    /// Whether a join compares columns without saying which, or this one.
+    fn joins_by(&self, join: &ast::Join) -> bool {
+        match constraint(&join.join_operator) {
+            Some(ast::JoinConstraint::Natural) => true,
+            Some(ast::JoinConstraint::Using(names)) => {
+                names.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).any(|name| self.is_one(name))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_in(&self, body: &ast::SetExpr) -> bool {
+        match body {
+            ast::SetExpr::Select(select) => {
+                let all = |item: &ast::SelectItem| {
+                    matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
+                };
+                select.projection.iter().any(all)
+                    || select.from.iter().flat_map(|table| &table.joins).any(|join| self.joins_by(join))
+            }
+            ast::SetExpr::SetOperation { left, right, .. } => self.is_in(left) || self.is_in(right),
+            // A query in parentheses is visited by itself; `TABLE t` takes all columns.
+            ast::SetExpr::Query(_) | ast::SetExpr::Values(_) => false,
+            _ => true,
+        }
+    }
+}
+
+impl ast::Visitor for Mention<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        if self.is_in(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        let named = match expr {
+            ast::Expr::Identifier(name) => self.is_one(name),
+            ast::Expr::CompoundIdentifier(names) => names.iter().any(|name| self.is_one(name)),
+            _ => false,
+        };
+        if named { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn constraint(operator: &ast::JoinOperator) -> Option<&ast::JoinConstraint> {
+    use ast::JoinOperator as J;
+    match operator {
+        J::Join(constraint)
+        | J::Inner(constraint)
+        | J::Left(constraint)
+        | J::LeftOuter(constraint)
+        | J::Right(constraint)
+        | J::RightOuter(constraint)
+        | J::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+fn depends(view: &ViewDef, what: &str) -> Error {
+    let message = format!("cannot {what} because view {} depends on it", view.name);
+    let error = Error::new(ErrorKind::DependentObjects, message);
+    error.with_hint("Drop the view first, or use CASCADE where the statement has it.")
 }
 
 /// 2BP01 if a view other than these reads it.
 pub(crate) fn check_no_views_but(catalog: &Catalog, id: TableId, but: &[TableId], what: &str) -> Result<()> {
     match views_of(catalog, id).iter().find(|view| !but.contains(&view.id)) {
         None => Ok(()),
-        Some(view) => {
-            let message = format!("cannot {what} because view {} depends on it", view.name);
-            let error = Error::new(ErrorKind::DependentObjects, message);
-            Err(error.with_hint("Drop the view first, or use CASCADE where the statement has it."))
-        }
+        Some(view) => Err(depends(view, what)),
     }
 }
 

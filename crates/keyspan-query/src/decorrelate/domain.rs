@@ -48,9 +48,17 @@ impl Pushed {
 /// The column of ranks. No column of a query is called so.
 const RANK: &str = "__rank";
 
+/// How the columns of outer values are called. No column of a query is.
+const VALUE: &str = "__value_";
+
 /// The column of an outer value.
 fn value(place: usize) -> String {
-    format!("__value_{place}")
+    format!("{VALUE}{place}")
+}
+
+/// Whether a column is that of an outer value. It is found again by its bytes, so that a `jsonb` keeps its own form.
+pub fn is_value(column: &Column) -> bool {
+    column.name.starts_with(VALUE)
 }
 
 impl<'a> Domain<'a> {

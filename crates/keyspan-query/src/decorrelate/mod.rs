@@ -39,6 +39,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::functions::list::single_row;
+pub use domain::is_value;
 use domain::{Domain, Pushed};
 use nested::refers_further_out;
 pub use nested::with_references;

@@ -25,7 +25,7 @@ const GREGORIAN: u64 = 0x01B2_1DD2_1381_4000;
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
-    for name in ["gen_random_uuid", "uuid"] {
+    for name in ["gen_random_uuid", "uuid_generate_v4", "uuid"] {
         all.push(Overload::new(name, &[], C::Uuid, |_, _| Ok(Value::Uuid(Uuid::new_v4()))).volatile());
     }
     for name in ["current_timeuuid", "currenttimeuuid", "now_timeuuid"] {

@@ -35,6 +35,7 @@ pub(crate) mod pattern;
 mod peers;
 pub(crate) mod refold;
 mod retyped;
+pub mod row_text;
 pub(crate) mod series;
 pub(crate) mod shift;
 pub(crate) mod step;

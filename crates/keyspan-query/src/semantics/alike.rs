@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, Pro
 use keyspan_model::ColumnType;
 
 use super::union::is_set_operation;
+use crate::decorrelate::is_value;
 use crate::functions::value_call;
 use crate::types::{Ty, field_type, type_of};
 
@@ -51,7 +52,8 @@ fn has_json(schema: &DFSchema) -> bool {
 }
 
 fn is_json(expr: &Expr, schema: &DFSchema) -> Result<bool> {
-    Ok(type_of(expr, schema)? == Ty::Known(ColumnType::Jsonb))
+    let outer = matches!(expr, Expr::Column(column) if is_value(column));
+    Ok(!outer && type_of(expr, schema)? == Ty::Known(ColumnType::Jsonb))
 }
 
 fn canonical_columns(input: Arc<LogicalPlan>) -> Result<LogicalPlan> {

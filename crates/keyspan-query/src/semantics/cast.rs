@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -18,6 +19,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 use super::nested::without_maps;
 use crate::error::external;
 use crate::functions::cast::CastFunction;
+use crate::functions::list_function;
+use crate::functions::row_text::ROW_TEXT;
 use crate::types::cast::{
     Target, cast_value, cut, exists, json_of, needs_zone, numeric_list, numeric_literal, text_of,
 };
@@ -45,6 +48,7 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     let from = match from {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,
+        Ty::Other(DataType::Struct(_)) => return record_as(expr, target),
         Ty::Other(_) => return Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow()))),
     };
     let target = scaled(target, from);
@@ -53,6 +57,20 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
         return fail(Error::new(ErrorKind::CannotCoerce, message));
     }
     convert(expr, from, target, true)
+}
+
+/// A row as text; 42846 for any other type.
+fn record_as(row: Expr, target: Target) -> Result<Expr> {
+    match target.ty {
+        ColumnType::Text => {
+            let text = ScalarFunction::new_udf(list_function(ROW_TEXT), vec![row]);
+            convert(Expr::ScalarFunction(text), ColumnType::Text, target, true)
+        }
+        ty => {
+            let message = format!("cannot cast type record to {}", type_name(ty));
+            fail(Error::new(ErrorKind::CannotCoerce, message))
+        }
+    }
 }
 
 /// `ARRAY[]`, which takes its type from a cast.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! jsonb_array_elements(j)                    unnest(json_element_list(CAST(j AS jsonb)))
+//! jsonb_path_query(j, p)                     unnest(json_element_list(jsonb_path_query_array(j, p)))
 //! FROM jsonb_array_elements(j) AS e          FROM (SELECT jsonb_array_elements(j) AS value) AS e, and e is e.value
 //! FROM jsonb_each(j) AS e                    FROM (SELECT (m).key, (m).value FROM (SELECT unnest(…) AS m) AS r) AS e
 //! FROM jsonb_to_record(j) AS t(a int)        FROM (SELECT CAST(json_field_text(j, 'a') AS int) AS a) AS t
@@ -41,6 +42,9 @@ fn split(name: &ast::ObjectName) -> Option<(&'static str, String)> {
 pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::Function(function) = expr else { return Ok(None) };
     let Some((ty, rest)) = split(&function.name) else { return Ok(None) };
+    if let Some(array) = found_by_path(function) {
+        return filled(&format!("unnest({ELEMENTS}(v))"), &[("v", &array)]).map(Some);
+    }
     let text = match rest.as_str() {
         "array_elements" => format!("unnest({ELEMENTS}(CAST(v AS {ty})))"),
         "array_elements_text" => format!("unnest({ELEMENT_TEXTS}(CAST(v AS {ty})))"),
@@ -57,6 +61,15 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
         Some(value) => filled(&text, &[("v", value)]).map(Some),
         None => Ok(None),
     }
+}
+
+/// `jsonb_path_query` as the function that gives an array of what it finds.
+fn found_by_path(function: &ast::Function) -> Option<Expr> {
+    let ("jsonb", rest) = split(&function.name)? else { return None };
+    (rest == "path_query").then(|| {
+        let name = ast::ObjectName::from(Ident::new("jsonb_path_query_array"));
+        Expr::Function(ast::Function { name, ..function.clone() })
+    })
 }
 
 fn only(args: &[ast::FunctionArg]) -> Option<&Expr> {
@@ -77,10 +90,10 @@ pub fn gives_rows(expr: &Expr) -> bool {
 /// # Errors
 /// 42601 where the columns of a record are not declared.
 pub fn relation(call: &Expr, numbered: bool, alias: &mut Option<TableAlias>) -> Result<Option<Box<Query>>> {
-    let Expr::Function(ast::Function { name, args: FunctionArguments::List(list), .. }) = call else {
-        return Ok(None);
-    };
-    let (Some((ty, rest)), Some(value)) = (split(name), only(&list.args)) else { return Ok(None) };
+    let Expr::Function(function) = call else { return Ok(None) };
+    let ast::Function { name, args: FunctionArguments::List(list), .. } = function else { return Ok(None) };
+    let array = found_by_path(function);
+    let (Some((ty, rest)), Some(value)) = (split(name), array.as_ref().or(only(&list.args))) else { return Ok(None) };
     let parts = |list: &str| format!("{list}(CAST(v AS {ty}))");
     let number = |list: &str| if numbered { format!(", {} AS {ORDINALITY}", numbers(list)) } else { String::new() };
     let shown = if numbered { format!(", {ORDINALITY}") } else { String::new() };
@@ -94,6 +107,10 @@ pub fn relation(call: &Expr, numbered: bool, alias: &mut Option<TableAlias>) -> 
         "object_keys" if numbered => {
             let keys = parts(KEYS);
             format!("(SELECT unnest({keys}) AS {ty}_{rest}{})", number(&keys))
+        }
+        "path_query" if numbered => {
+            let found = parts(ELEMENTS);
+            format!("(SELECT unnest({found}) AS {ty}_{rest}{})", number(&found))
         }
         "each" => each(MEMBERS),
         "each_text" => each(MEMBER_TEXTS),

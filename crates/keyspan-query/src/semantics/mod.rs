@@ -55,6 +55,7 @@ mod operator;
 mod order;
 mod ordered_set;
 mod outer;
+mod percentiles;
 mod planner;
 mod quantified;
 mod recursive;

@@ -579,9 +579,8 @@ fn other(op: &B, sides: Sides) -> Result<Option<Expr>> {
         B::QuestionPipe => ("json_exists_any", C::Jsonb, C::Text),
         B::QuestionAnd => ("json_exists_all", C::Jsonb, C::Text),
         B::HashMinus => ("json_remove_path", C::Jsonb, C::Text),
-        B::AtQuestion | B::AtAt => {
-            return fail(Error::not_supported(format!("SQL/JSON paths are not supported: operator {op}")));
-        }
+        B::AtQuestion => ("json_path_finds", C::Jsonb, C::Text),
+        B::AtAt => ("json_path_holds", C::Jsonb, C::Text),
         _ => return Ok(None),
     };
     json_call(name, sides, left, wanted).map(Some)

@@ -24,7 +24,9 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::{over, parsed};
-use super::{hypothetical, json_rows, like_any, member, recursive, relation, row_member, set_all, ties, user, with};
+use super::{
+    hypothetical, json_rows, like_any, member, percentiles, recursive, relation, row_member, set_all, ties, user, with,
+};
 use crate::asof;
 use crate::pg_catalog;
 use crate::syntax::{call, parts_of};
@@ -129,9 +131,15 @@ impl VisitorMut for Expander {
         if let Some(rows) = relation::series(expr).or_else(|| relation::expanded(expr)) {
             *expr = rows;
         }
-        for form in
-            [overlapping, quantified, row_member::anywhere, like_any::expanded, collected, hypothetical::expanded]
-        {
+        for form in [
+            overlapping,
+            quantified,
+            row_member::anywhere,
+            like_any::expanded,
+            collected,
+            hypothetical::expanded,
+            percentiles::expanded,
+        ] {
             match form(expr) {
                 Ok(Some(expanded)) => *expr = expanded,
                 Ok(None) => {}
@@ -341,7 +349,7 @@ fn item(item: &mut SelectItem) {
         _ => return,
     };
     let changes = gives_rows(expr) || row_member::is_one(expr) || collects(expr) || hypothetical::is_one(expr);
-    if !changes && !is_set_operation(expr) {
+    if !changes && !percentiles::are_in(expr) && !is_set_operation(expr) {
         return;
     }
     if let Some(label) = label {

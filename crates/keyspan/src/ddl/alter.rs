@@ -289,9 +289,9 @@ fn drop_column(
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
     }
     if cascade {
-        depend::drop_views_of(catalog, table.id);
+        depend::drop_views_of_column(catalog, table.id, name);
     }
-    depend::check_no_views(catalog, table.id, &format!("drop column {name} of table {}", table.name))?;
+    depend::check_no_views_of_column(catalog, table.id, name, &format!("drop column {name} of table {}", table.name))?;
     let gone = table.expect_column(name)?.id;
     table.foreign_keys.retain(|key| !key.columns.contains(&gone));
     table.columns.retain(|column| column.name != name);

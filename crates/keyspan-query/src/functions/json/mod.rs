@@ -2,11 +2,13 @@
 //!
 //! A value of `json` or `jsonb` is its text. `read` takes parts out of a text as they are written, which for `jsonb` are
 //! in its form again, so one code serves both types. What changes a value (`change`) goes through the tree
-//! [`keyspan_model::json::Json`]. `build` makes JSON of other values, `lists` takes arrays and gives them.
+//! [`keyspan_model::json::Json`]. `build` makes JSON of other values, `lists` takes arrays and gives
+//! them, and `path` evaluates SQL/JSON paths.
 
 mod build;
 mod change;
 mod lists;
+mod path;
 mod read;
 
 use keyspan_model::json::Json;
@@ -32,7 +34,7 @@ const I: Parameter = Parameter::Is(ColumnType::Int);
 
 /// The functions of single values.
 pub fn functions() -> Vec<Overload> {
-    [read::functions(), change::functions(), build::functions()].concat()
+    [read::functions(), change::functions(), build::functions(), path::functions()].concat()
 }
 
 /// The functions over lists.

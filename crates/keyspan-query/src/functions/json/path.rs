@@ -1,0 +1,155 @@
+//! SQL/JSON paths: `jsonb_path_query(j, '$.a[*] ? (@ > 1)')` and its like. The language is the library's, `sql-json-path`.
+//!
+//! `jsonb_path_query` itself gives rows: `semantics::json_rows` makes them of the array of `jsonb_path_query_array`.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use keyspan_model::json::Json;
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use serde_json::Value as Document;
+use sql_json_path::{EvalError, JsonPath};
+
+use super::super::overload::{Code, Overload, Parameter};
+use super::super::text::text;
+use super::{B, T};
+
+use ColumnType as C;
+
+/// Paths that a thread keeps; more are parsed anew.
+const KEPT: usize = 64;
+/// Whether errors are NULL.
+const SILENT: Parameter = Parameter::Is(C::Boolean);
+
+thread_local! {
+    static PATHS: RefCell<HashMap<String, Rc<JsonPath>>> = RefCell::default();
+}
+
+/// The functions: a value, a path, variables, and whether errors are NULL.
+pub fn functions() -> Vec<Overload> {
+    let mut all = Vec::new();
+    let mut add = |name, returns, code: Code| {
+        for parameters in [&[B, T][..], &[B, T, B], &[B, T, B, SILENT]] {
+            all.push(Overload::new(name, parameters, returns, code));
+        }
+    };
+    add("jsonb_path_exists", C::Boolean, |_, v| {
+        Ok(found(v)?.map_or(Value::Null, |all| Value::Boolean(!all.is_empty())))
+    });
+    add("jsonb_path_match", C::Boolean, |_, v| holds(v));
+    add("jsonb_path_query_array", C::Jsonb, |_, v| {
+        found(v)?.map_or(Ok(Value::Text("[]".into())), |all| jsonb(&Document::Array(all)))
+    });
+    add("jsonb_path_query_first", C::Jsonb, |_, v| {
+        found(v)?.and_then(|all| all.into_iter().next()).map_or(Ok(Value::Null), |first| jsonb(&first))
+    });
+    // The operators are silent.
+    all.push(Overload::new("json_path_finds", &[B, T], C::Boolean, |_, v| {
+        let found = found(&silently(v))?;
+        Ok(found.map_or(Value::Null, |all| Value::Boolean(!all.is_empty())))
+    }));
+    all.push(Overload::new("json_path_holds", &[B, T], C::Boolean, |_, v| holds(&silently(v))));
+    all
+}
+
+fn silently(arguments: &[Value]) -> Vec<Value> {
+    let mut arguments = arguments.to_vec();
+    arguments.extend([Value::Text("{}".into()), Value::Boolean(true)]);
+    arguments
+}
+
+/// What the path finds; none after an error that is to be NULL.
+fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
+    let document = document(&arguments[0])?;
+    let variables = arguments.get(2).map_or(Ok(Document::Object(serde_json::Map::new())), self::document)?;
+    let path = parsed(text(&arguments[1])?)?;
+    match path.query_with_vars(&document, &variables) {
+        Ok(all) => Ok(Some(all.into_iter().map(|each| each.into_owned()).collect())),
+        Err(error) if is_silent(arguments) && error.can_silent() => Ok(None),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn is_silent(arguments: &[Value]) -> bool {
+    arguments.get(3) == Some(&Value::Boolean(true))
+}
+
+/// The one boolean that a path gives.
+fn holds(arguments: &[Value]) -> Result<Value> {
+    let Some(all) = found(arguments)? else { return Ok(Value::Null) };
+    match all.as_slice() {
+        [Document::Bool(value)] => Ok(Value::Boolean(*value)),
+        [Document::Null] => Ok(Value::Null),
+        _ if is_silent(arguments) => Ok(Value::Null),
+        _ => Err(failed(&EvalError::ExpectSingleBoolean)),
+    }
+}
+
+fn document(value: &Value) -> Result<Document> {
+    let parsed = serde_json::from_str(text(value)?);
+    parsed.map_err(|error| {
+        Error::new(ErrorKind::InvalidText, "invalid input syntax for type json").with_detail(error.to_string())
+    })
+}
+
+fn jsonb(document: &Document) -> Result<Value> {
+    Ok(Value::Text(Json::parse(&document.to_string())?.to_string()))
+}
+
+fn parsed(path: &str) -> Result<Rc<JsonPath>> {
+    if let Some(known) = PATHS.with_borrow(|paths| paths.get(path).cloned()) {
+        return Ok(known);
+    }
+    if has_any_level(path) {
+        let error = Error::not_supported("the accessor .** of SQL/JSON paths is not supported");
+        return Err(error.with_hint("Name the members on the way, or use .* for those of one level."));
+    }
+    let parsed = JsonPath::new(path).map_err(|error| {
+        let message = format!("invalid input syntax for type jsonpath: \"{path}\"");
+        Error::new(ErrorKind::Syntax, message).with_detail(error.to_string())
+    })?;
+    let parsed = Rc::new(parsed);
+    PATHS.with_borrow_mut(|paths| {
+        if paths.len() >= KEPT {
+            paths.clear();
+        }
+        paths.insert(path.to_owned(), parsed.clone());
+    });
+    Ok(parsed)
+}
+
+/// Whether a path has `**` outside of its texts: the library leaves out the elements of arrays there.
+fn has_any_level(path: &str) -> bool {
+    let (mut quoted, mut escaped, mut before) = (false, false, ' ');
+    for c in path.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '*' if !quoted && before == '*' => return true,
+            _ => {}
+        }
+        before = if quoted { ' ' } else { c };
+    }
+    false
+}
+
+/// PostgreSQL's errors.
+fn failed(error: &EvalError) -> Error {
+    use EvalError as E;
+    let kind = match error {
+        E::NoKey(_) => ErrorKind::JsonMemberNotFound,
+        E::ArrayAccess | E::WildcardArrayAccess | E::SizeNotArray => ErrorKind::JsonArrayNotFound,
+        E::MemberAccess | E::WildcardMemberAccess | E::KeyValueNotObject => ErrorKind::JsonObjectNotFound,
+        E::ArrayIndexOutOfBounds | E::ArrayIndexOutOfRange | E::ArrayIndexNotNumeric => ErrorKind::JsonSubscript,
+        E::NoVariable(_) => ErrorKind::UndefinedObject,
+        E::VarsNotObject => ErrorKind::InvalidParameter,
+        E::DivisionByZero => ErrorKind::DivisionByZero,
+        E::UnaryOperandNotNumeric(_) => ErrorKind::JsonNumberNotFound,
+        E::LeftOperandNotNumeric(_) | E::RightOperandNotNumeric(_) | E::ExpectSingleBoolean => ErrorKind::JsonSingleton,
+        E::MethodNotNumeric(_) | E::DoubleTypeError => ErrorKind::JsonNonNumeric,
+        _ => ErrorKind::JsonDatetime,
+    };
+    Error::new(kind, error.to_string())
+}

@@ -1,0 +1,20 @@
+-- Rows as texts, and percentiles of several fractions.
+CREATE TABLE r (id int PRIMARY KEY, a text, b double precision, c boolean, d int[], e timestamptz);
+INSERT INTO r VALUES (1, 'x y', 1.5, true, '{1,2}', '2024-01-01 00:00:00+00'), (2, '', NULL, false, '{}', NULL), (3, 'q"u\o,t(e)', 0.1, NULL, NULL, '2024-06-01 12:00:00+02');
+SELECT ROW(1, 'x', NULL)::text, ROW(true, 1.50, '')::text, ROW(ROW(1, 'a b'), 2)::text;
+SELECT g::text FROM (SELECT 1 AS a, 'x y' AS b) g;
+SELECT r::text FROM r ORDER BY id;
+SELECT string_agg(g::text, ';' ORDER BY id) FROM (SELECT id, c FROM r) g;
+SELECT md5(r::text) FROM r ORDER BY id;
+SELECT ROW(1, 2)::int;
+SELECT r::text FROM r WHERE r::text LIKE '(2,%';
+SELECT percentile_cont(ARRAY[0.25, 0.5, 1]) WITHIN GROUP (ORDER BY id) FROM r;
+SELECT percentile_cont('{0, 0.5}'::double precision[]) WITHIN GROUP (ORDER BY b) FROM r;
+SELECT percentile_disc(ARRAY[0.25, 0.5, 1]) WITHIN GROUP (ORDER BY id) FROM r;
+SELECT percentile_disc(ARRAY[0.5]) WITHIN GROUP (ORDER BY a) FROM r;
+SELECT percentile_cont(ARRAY[0.5]) WITHIN GROUP (ORDER BY b) FROM r WHERE id > 10;
+SELECT c, percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY id), count(*) FROM r GROUP BY c ORDER BY c;
+SELECT (percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY id))[2] FROM r;
+SELECT percentile_cont(ARRAY[0.5, 1.5]) WITHIN GROUP (ORDER BY id) FROM r;
+SELECT percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY id) FILTER (WHERE id < 3) FROM r;
+SELECT unnest(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY id)) FROM r;
