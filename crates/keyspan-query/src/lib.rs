@@ -69,7 +69,7 @@ mod testing;
 mod tests;
 pub mod types;
 
-pub use binder::Origin;
+pub use binder::{Origin, are_alike};
 pub use context::{
     AdvisoryKey, AdvisoryRequest, Caller, GivenRelation, Peers, QueryContext, QueryParser, Sequences, SessionInfo,
     SettingChange, ShownLock, ShownSession, ShownStatement,

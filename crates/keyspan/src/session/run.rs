@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use keyspan_cql::{Discard, Explain, Parsed, Statement};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_query::are_alike;
 
 use super::Session;
 use crate::database::count;
@@ -189,7 +190,12 @@ impl Session {
         // Not by its version: a transaction that is undone has used numbers that others use again.
         if !Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
             again = Box::pin(self.prepare_again(prepared.parsed.clone(), prepared.given.clone())).await?;
-            if prepared.schema.is_some() && again.schema != prepared.schema {
+            let alike = match (&prepared.schema, &again.schema) {
+                (Some(before), Some(now)) => are_alike(before, now),
+                (Some(_), None) => false,
+                (None, _) => true,
+            };
+            if !alike {
                 return Err(Error::not_supported("cached plan must not change result type"));
             }
             prepared = &again;
