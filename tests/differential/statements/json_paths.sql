@@ -48,3 +48,5 @@ SELECT jsonb_path_query('["a**b"]', '$[*] ? (@ == "a**b")');
 SELECT jsonb_path_query_array('[{"a": 1}, {"a": 2}, {"b": 3}]', '$[*] ? (exists (@.a)).a');
 SELECT jsonb_path_query('{"t": "2024-01-31"}', '$.t.datetime()');
 SELECT jsonb_path_query('["2024-01-31", "2023-01-01"]', '$[*].datetime() ? (@ >= "2024-01-01".datetime())');
+SELECT id FROM j WHERE id < 3 AND EXISTS (SELECT 1 FROM jsonb_each(body) AS e WHERE e.value = '12.5') ORDER BY 1;
+SELECT id FROM j WHERE (SELECT count(*) FROM jsonb_object_keys(body)) > 2 AND id < 3 ORDER BY 1;

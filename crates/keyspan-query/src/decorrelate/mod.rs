@@ -33,6 +33,7 @@ use datafusion::common::{Column, DFSchema, ExprSchema, NullEquality, ScalarValue
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, first_value};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
     Sort, SortExpr, Subquery, binary_expr, lit, when,
@@ -245,6 +246,8 @@ fn with_joins(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     if !fits || !is_correlated(&node)? || is_volatile(input)? {
         return Ok(node);
     }
+    let node = plain_conditions_first(node)?;
+    let [input] = node.inputs()[..] else { return Ok(node) };
     let (mut below, before) = (input.clone(), node.schema().columns());
     let mut changed = false;
     let mut exprs = Vec::new();
@@ -282,6 +285,23 @@ fn with_joins(node: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
     }
     // Filters and sorts pass on what their input has.
     LogicalPlanBuilder::from(with_columns).project(before.into_iter().map(Expr::Column))?.build()
+}
+
+/// A filter by subqueries over one by all other conditions: subqueries are computed for the rows that these leave, and for no
+/// others, for which they might fail.
+fn plain_conditions_first(node: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Filter(filter) = &node else { return Ok(node) };
+    let (mut plain, mut others) = (Vec::new(), Vec::new());
+    for condition in split_conjunction(&filter.predicate) {
+        let waits = condition.is_volatile() || condition.exists(|part| Ok(subquery_of(part).is_some()))?;
+        if waits { &mut others } else { &mut plain }.push(condition.clone());
+    }
+    match (conjunction(plain), conjunction(others)) {
+        (Some(plain), Some(others)) => {
+            LogicalPlanBuilder::from(filter.input.clone()).filter(plain)?.filter(others)?.build()
+        }
+        _ => Ok(node),
+    }
 }
 
 /// EXISTS and IN as scalar subqueries, where DataFusion makes no join of them: the three values of IN are those of an OR of
