@@ -115,6 +115,12 @@ async fn a_view_answers_what_its_query_answers() {
 /// Rows that expire leave the view's rows behind: what they are for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_outlives_its_rows() {
+    for life in ["default_time_to_live = 86400", "retention = '1d'"] {
+        outlives_its_rows(life).await;
+    }
+}
+
+async fn outlives_its_rows(life: &str) {
     const HOUR: i64 = 3_600_000_000;
     let clock = Arc::new(ManualClock::new(1_704_844_800_000_000));
     let mut options = Options::default();
@@ -122,9 +128,8 @@ async fn a_bucket_outlives_its_rows() {
     options.store.background = false;
     let database = Database::in_memory_with(options).unwrap();
     let mut session = database.session();
-    let table =
-        "CREATE TABLE m (host int, ts timestamp, v int, PRIMARY KEY (host, ts)) WITH default_time_to_live = 86400";
-    session.execute(table).await.unwrap();
+    let table = format!("CREATE TABLE m (host int, ts timestamp, v int, PRIMARY KEY (host, ts)) WITH {life}");
+    session.execute(&table).await.unwrap();
     session.execute("INSERT INTO m VALUES (1, '2024-01-10 00:30+00', 1)").await.unwrap();
     let view = "CREATE MATERIALIZED VIEW hourly AS SELECT host, time_bucket('1 hour', ts) AS hour, sum(v) AS v FROM m GROUP BY 1, 2";
     session.execute(view).await.unwrap();

@@ -55,7 +55,7 @@ const GROWTHS: u32 = 2;
 const LIFE_SHARE: i64 = 8;
 /// A segment whose writes all came within this part of a retention is not freed of those that are too old: it soon goes
 /// as a whole.
-const GONE_TOGETHER: i64 = 4;
+const WRITTEN_SHARE: i64 = 4;
 /// Most segments of one merge: of each a block of every column is in memory.
 const MOST_INPUTS: usize = 64;
 /// Pieces of one level that are left as they are, besides those that are cut for their size.
@@ -192,12 +192,13 @@ pub fn worth_freeing(meta: &RunMeta, deleted: u64, all: bool, room: u64) -> bool
 /// How many rows of a segment are older than the retention at `now` (microseconds), if it was written to evenly. None where
 /// its first and last write are so near to each other that all of it will soon be dropped.
 pub fn old_rows(relation: &RelationDef, extent: &Extent, now: i64) -> u64 {
-    let (Some(age), Some(horizon), Some((first, last))) = (relation.retention.age, relation.horizon(now), extent.ts)
+    let (Some(age), Some(horizon), Some((first, last))) =
+        (relation.retention.age, relation.retention.horizon(now), extent.ts)
     else {
         return 0;
     };
     let (long, old) = (last.saturating_sub(first), horizon.saturating_sub(first).saturating_add(1));
-    if long <= age / GONE_TOGETHER || old <= 0 {
+    if long <= age / WRITTEN_SHARE || old <= 0 {
         return 0;
     }
     let share = i128::from(extent.rows) * i128::from(old.min(long)) / i128::from(long);
@@ -219,7 +220,7 @@ pub fn expired(relation: &RelationDef, segments: &[SegmentRecord], elsewhere: &[
     for segment in segments {
         let own = &segment.meta.all;
         let Some((_, newest)) = own.ts else { continue };
-        if relation.horizon(now) >= Some(newest) {
+        if relation.retention.horizon(now) >= Some(newest) {
             dropped.push(segment.id);
             continue;
         }

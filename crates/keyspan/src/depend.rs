@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keyspan_cql::ast::{self, Visit};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
 
-use crate::names::{self, TableOrView, object_name};
+use crate::names::{self, TableOrView, fold_case, object_name};
 
 /// The views that read this table or view directly.
 pub(crate) fn views_of(catalog: &Catalog, id: TableId) -> Vec<Arc<ViewDef>> {
@@ -68,51 +68,61 @@ struct Mention<'a> {
 
 impl Mention<'_> {
     fn is_one(&self, name: &ast::Ident) -> bool {
-        name.value == self.column || name.quote_style.is_none() && name.value.to_lowercase() == self.column
+        fold_case(name) == self.column
     }
 
-    /// Whether a join compares columns without saying which, or this one.
-    fn joins_by(&self, join: &ast::Join) -> bool {
-        match constraint(&join.join_operator) {
+    /// Whether one of these joins compares columns without saying which, or this one.
+    fn is_joined_by(&self, table: &ast::TableWithJoins) -> bool {
+        table.joins.iter().any(|join| match constraint(&join.join_operator) {
             Some(ast::JoinConstraint::Natural) => true,
             Some(ast::JoinConstraint::Using(names)) => {
                 names.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident()).any(|name| self.is_one(name))
             }
             _ => false,
-        }
+        })
     }
 
     fn is_in(&self, body: &ast::SetExpr) -> bool {
+        let all = |item: &ast::SelectItem| {
+            matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
+        };
         match body {
             ast::SetExpr::Select(select) => {
-                let all = |item: &ast::SelectItem| {
-                    matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
-                };
-                select.projection.iter().any(all)
-                    || select.from.iter().flat_map(|table| &table.joins).any(|join| self.joins_by(join))
+                select.projection.iter().any(all) || select.from.iter().any(|table| self.is_joined_by(table))
             }
             ast::SetExpr::SetOperation { left, right, .. } => self.is_in(left) || self.is_in(right),
-            // A query in parentheses is visited by itself; `TABLE t` takes all columns.
+            // A query in parentheses is visited by itself.
             ast::SetExpr::Query(_) | ast::SetExpr::Values(_) => false,
+            // `TABLE t` takes all columns.
             _ => true,
         }
     }
+}
+
+fn broken(found: bool) -> ControlFlow<()> {
+    if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 impl ast::Visitor for Mention<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-        if self.is_in(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        broken(self.is_in(&query.body))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+        match factor {
+            ast::TableFactor::NestedJoin { table_with_joins, .. } => broken(self.is_joined_by(table_with_joins)),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
-        let named = match expr {
+        broken(match expr {
             ast::Expr::Identifier(name) => self.is_one(name),
             ast::Expr::CompoundIdentifier(names) => names.iter().any(|name| self.is_one(name)),
             _ => false,
-        };
-        if named { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
     }
 }
 
@@ -125,7 +135,13 @@ fn constraint(operator: &ast::JoinOperator) -> Option<&ast::JoinConstraint> {
         | J::LeftOuter(constraint)
         | J::Right(constraint)
         | J::RightOuter(constraint)
-        | J::FullOuter(constraint) => Some(constraint),
+        | J::FullOuter(constraint)
+        | J::Semi(constraint)
+        | J::LeftSemi(constraint)
+        | J::RightSemi(constraint)
+        | J::Anti(constraint)
+        | J::LeftAnti(constraint)
+        | J::RightAnti(constraint) => Some(constraint),
         _ => None,
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
             let column = &handle.table.columns[*place];
             let field = column.ty.field(label, !(column.not_null || column.is_key()));
             match Origin::of(&handle.table, column.id) {
-                Some(origin) => origin.tell(field),
+                Some(origin) => origin.add_to(field),
                 None => field,
             }
         }

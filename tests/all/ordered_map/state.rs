@@ -254,7 +254,7 @@ impl Relation {
 
     /// Reading it when the clock says `now`, in microseconds since 1970.
     pub fn at(&self, now: i64) -> Moment {
-        Moment { now, horizon: self.definition.horizon(now) }
+        Moment { now, horizon: self.definition.retention.horizon(now) }
     }
 
     /// The rows of a range, in key order.

@@ -137,7 +137,7 @@ pub struct TableDef {
     /// Seconds that cells live unless a statement says otherwise; 0: for ever.
     pub default_ttl: u32,
     /// How long what is written is read. A program that knows no retention refuses a table that has one.
-    #[serde(default, skip_serializing_if = "Retention::is_endless")]
+    #[serde(default, skip_serializing_if = "Retention::is_unset")]
     pub retention: Retention,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
@@ -219,7 +219,7 @@ pub struct RelationDef {
     /// Which versions are kept; only of a family.
     pub gc: GcRule,
     /// How long what is written is read.
-    #[serde(default, skip_serializing_if = "Retention::is_endless")]
+    #[serde(default, skip_serializing_if = "Retention::is_unset")]
     pub retention: Retention,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
@@ -617,11 +617,6 @@ impl RelationDef {
             RelationKind::Family => &self.key[..self.key.len() - 1],
             _ => &self.key,
         }
-    }
-
-    /// As [`Retention::horizon`].
-    pub fn horizon(&self, now: i64) -> Option<i64> {
-        self.retention.horizon(now)
     }
 
     /// The value column with this id.

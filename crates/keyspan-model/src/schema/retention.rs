@@ -17,12 +17,13 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Whether nothing is ever too old.
-    pub fn is_endless(&self) -> bool {
+    /// Whether the table has no retention, and never had one.
+    pub(super) fn is_unset(&self) -> bool {
         *self == Retention::default()
     }
 
-    /// The time of the last writes that are too old to be read at `now`, both in microseconds since 1970; `None`: none is.
+    /// The time of the last writes that are too old to be read at `now`, both in microseconds since 1970; `None`: none
+    /// is.
     pub fn horizon(&self, now: i64) -> Option<i64> {
         self.age.map(|age| now.saturating_sub(age)).max(self.ended)
     }
@@ -32,10 +33,9 @@ impl Retention {
         self.age.is_some_and(|own| age.is_none_or(|age| own < age))
     }
 
-    /// The retention of another age that follows at `now` (microseconds since 1970).
-    pub fn changed(&self, age: Option<i64>, now: i64) -> Retention {
-        let ended = if self.is_shorter_than(age) { self.horizon(now) } else { self.ended };
-        Retention { age, ended }
+    /// The longer retention that follows at `now` (microseconds since 1970): what is too old by then stays so.
+    pub fn lengthened(&self, age: Option<i64>, now: i64) -> Retention {
+        Retention { age, ended: self.horizon(now) }
     }
 }
 
@@ -47,11 +47,13 @@ mod tests {
     fn what_was_too_old_stays_so() {
         let endless = Retention::default();
         assert_eq!(endless.horizon(1_000), None);
-        let short = endless.changed(Some(200), 900).changed(Some(100), 1_000);
-        assert_eq!((short.ended, short.horizon(1_000), short.horizon(1_050)), (None, Some(900), Some(950)));
-        let long = short.changed(Some(500), 1_050);
+        let short = Retention { age: Some(100), ended: None };
+        assert_eq!((short.horizon(1_000), short.horizon(1_050)), (Some(900), Some(950)));
+        assert!(short.is_shorter_than(Some(101)) && short.is_shorter_than(None) && !short.is_shorter_than(Some(100)));
+        assert!(!endless.is_shorter_than(None) && !endless.is_shorter_than(Some(1)));
+        let long = short.lengthened(Some(500), 1_050);
         assert_eq!((long.horizon(1_050), long.horizon(1_500)), (Some(950), Some(1_000)));
-        let none = long.changed(None, 1_500);
-        assert_eq!((none.horizon(9_000), none.is_endless()), (Some(1_000), false));
+        let none = long.lengthened(None, 1_500);
+        assert_eq!((none.horizon(9_000), none.is_unset()), (Some(1_000), false));
     }
 }

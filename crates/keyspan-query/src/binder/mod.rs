@@ -240,14 +240,14 @@ pub fn output_schema(schema: &DFSchema, labels: &[String]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The same, with the origin of each column.
+/// The same of a plan, with the origin of each column.
 pub fn described_schema(plan: &LogicalPlan, labels: &[String], catalog: &Catalog) -> SchemaRef {
-    let fields = plan.schema().fields().iter().zip(labels).map(|(field, label)| output_field(field, label));
-    let described = fields.zip(origins(plan, catalog)).map(|(field, origin)| match origin {
-        Some(origin) => origin.tell(field),
-        None => field,
+    let schema = output_schema(plan.schema(), labels);
+    let fields = schema.fields().iter().zip(origins(plan, catalog)).map(|(field, origin)| match origin {
+        Some(origin) => Arc::new(origin.add_to(Field::clone(field))),
+        None => Arc::clone(field),
     });
-    Arc::new(Schema::new(described.collect::<Vec<_>>()))
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn output_field(field: &Field, label: &str) -> Field {

@@ -38,8 +38,8 @@ impl Origin {
         Some(Origin { table: table.parse().ok()?, column: column.parse().ok()? })
     }
 
-    /// The output column with this origin.
-    pub fn tell(self, field: Field) -> Field {
+    /// The output column with this origin in its metadata.
+    pub fn add_to(self, field: Field) -> Field {
         let mut metadata = field.metadata().clone();
         metadata.insert(ORIGIN_KEY.to_owned(), format!("{} {}", self.table, self.column));
         field.with_metadata(metadata)

@@ -13,6 +13,7 @@ pub(crate) mod bounds;
 pub(crate) mod bucket;
 pub mod cast;
 pub(crate) mod collection;
+mod compiled;
 pub(crate) mod counter;
 mod distinct;
 pub(crate) mod expand;

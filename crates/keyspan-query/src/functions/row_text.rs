@@ -7,15 +7,15 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use keyspan_model::text::array::array_text;
-use keyspan_model::{ColumnType, Error, Value, value_at};
+use keyspan_model::{ColumnType, Error, value_at};
 
 use super::list::ListFunction;
 use super::overload::zone_of;
 use crate::error::external;
 use crate::types::Zone;
-use crate::types::cast::text_of;
+use crate::types::cast::output_text;
 
-/// A row, or a list of rows, as text.
+/// A row as text.
 pub const ROW_TEXT: &str = "row_text";
 
 /// The function.
@@ -33,17 +33,14 @@ fn rows_as_text(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     Ok(ColumnarValue::Array(Arc::new(builder.finish())))
 }
 
-/// A value as Postgres' output function writes it; none for NULL.
+/// The text of a row, or of a field within it; none for NULL.
 fn output(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result<Option<String>> {
     if array.is_null(row) || *field.data_type() == DataType::Null {
         return Ok(None);
     }
     if let Some(ty) = ColumnType::of_field(field) {
         let value = value_at(array.as_ref(), row, ty).map_err(external)?;
-        return Ok(Some(match value {
-            Value::Boolean(_) => value.to_text(ty),
-            value => text_of(&value, ty, zone),
-        }));
+        return Ok(Some(output_text(&value, ty, zone)));
     }
     match field.data_type() {
         DataType::Struct(fields) => {

@@ -1,8 +1,9 @@
 //! The node: a scan and the aggregate over it in one.
 //!
 //! Each task takes split after split and keeps groups of its own; at the end they are joined, put in order and handed
-//! on. Those that do not fit the memory of queries are written to disk meanwhile ([`super::spill`]). Where only the newest (or oldest) steps are asked for, a narrow window of time is read first, and a wider one
-//! only if that held too few.
+//! on. Those that do not fit the memory of queries are written to disk meanwhile ([`super::spill`]). Where only the
+//! newest (or oldest) steps are asked for, a narrow window of time is read first, and a wider one only if that held too
+//! few.
 
 use std::collections::VecDeque;
 use std::fmt;

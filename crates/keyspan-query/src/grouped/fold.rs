@@ -192,6 +192,22 @@ impl<N: Copy + Default> Folded<N> {
         }
         Ok(())
     }
+
+    /// Joins what others have folded to the groups of these numbers.
+    fn join(
+        &mut self,
+        values: &[N],
+        counts: &[i64],
+        numbers: &[usize],
+        join: impl Fn(N, N) -> Result<N>,
+    ) -> Result<()> {
+        let mut theirs = values.iter().zip(counts).zip(numbers);
+        theirs.try_for_each(|((value, count), group)| self.add(*group, *value, *count, &join))
+    }
+}
+
+fn add_counts(own: &mut [i64], counts: &[i64], numbers: &[usize]) {
+    counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
 }
 
 #[derive(Debug)]
@@ -268,33 +284,18 @@ impl Fold {
 
     /// Takes over what another kept; `numbers` gives for each of its groups the number here.
     pub(super) fn join(&mut self, other: &Fold, numbers: &[usize]) -> Result<()> {
-        match &other.state {
-            State::Count(counts) => self.join_counts(counts, numbers),
-            State::Floats(theirs) => self.join_floats(&theirs.values, &theirs.counts, numbers)?,
-            State::Wholes(theirs) => self.join_wholes(&theirs.values, &theirs.counts, numbers)?,
+        let function = self.function;
+        match (&mut self.state, &other.state) {
+            (State::Count(own), State::Count(theirs)) => add_counts(own, theirs, numbers),
+            (State::Floats(own), State::Floats(theirs)) => {
+                own.join(&theirs.values, &theirs.counts, numbers, |a, b| Ok(joined(function, a, b)))?;
+            }
+            (State::Wholes(own), State::Wholes(theirs)) => {
+                own.join(&theirs.values, &theirs.counts, numbers, |a, b| joined_whole(function, a, b))?;
+            }
+            _ => {}
         }
         Ok(())
-    }
-
-    fn join_counts(&mut self, counts: &[i64], numbers: &[usize]) {
-        if let State::Count(own) = &mut self.state {
-            counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
-        }
-    }
-
-    fn join_floats(&mut self, values: &[f64], counts: &[i64], numbers: &[usize]) -> Result<()> {
-        let (function, State::Floats(own)) = (self.function, &mut self.state) else { return Ok(()) };
-        let mut theirs = values.iter().zip(counts).zip(numbers);
-        theirs
-            .try_for_each(|((value, count), group)| own.add(*group, *value, *count, |a, b| Ok(joined(function, a, b))))
-    }
-
-    fn join_wholes(&mut self, values: &[i64], counts: &[i64], numbers: &[usize]) -> Result<()> {
-        let (function, State::Wholes(own)) = (self.function, &mut self.state) else { return Ok(()) };
-        let mut theirs = values.iter().zip(counts).zip(numbers);
-        theirs.try_for_each(|((value, count), group)| {
-            own.add(*group, *value, *count, |a, b| joined_whole(function, a, b))
-        })
     }
 
     /// Types of the columns that keep what there is of a group: [`Fold::states`].
@@ -322,13 +323,15 @@ impl Fold {
 
     /// Takes over what such columns keep; `numbers` gives for each of their rows the number of the group here.
     pub(super) fn join_states(&mut self, columns: &[ArrayRef], numbers: &[usize]) -> Result<()> {
+        let function = self.function;
         let wholes = |at: usize| columns[at].as_primitive::<Int64Type>().values();
-        match &self.state {
-            State::Count(_) => self.join_counts(wholes(0), numbers),
-            State::Floats(_) => {
-                self.join_floats(columns[0].as_primitive::<Float64Type>().values(), wholes(1), numbers)?;
+        match &mut self.state {
+            State::Count(own) => add_counts(own, wholes(0), numbers),
+            State::Floats(own) => {
+                let values = columns[0].as_primitive::<Float64Type>().values();
+                own.join(values, wholes(1), numbers, |a, b| Ok(joined(function, a, b)))?;
             }
-            State::Wholes(_) => self.join_wholes(wholes(0), wholes(1), numbers)?,
+            State::Wholes(own) => own.join(wholes(0), wholes(1), numbers, |a, b| joined_whole(function, a, b))?,
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! | who | may take |
 //! |---|---|
-//! | what can spill (sorts, hash aggregates) | three quarters, shared fairly; refused, it goes to disk |
+//! | what can spill (sorts, aggregates) | three quarters, shared fairly; refused, it goes to disk |
 //! | what cannot (hash joins, windows, the merges of sorted runs, the rows of a LIMIT) | what the others leave; refused, the query ends with 53200 |
 //! | what waits between two partitions of a plan (`RepartitionExec`) | as much again, apart from the others |
 //!

@@ -286,17 +286,18 @@ fn groups_of_nothing(select: &mut Select) {
     }
 }
 
-/// `GROUP BY a, ROLLUP (b)` as GROUPING SETS ((a, b), (a)). Where other groups stand beside sets, DataFusion puts all that
-/// they determine into each set: with `a` the key of the table, `b` too.
+/// `GROUP BY a, ROLLUP (b)` as GROUPING SETS ((a, b), (a)), with places in the SELECT list as what stands there. Where other
+/// groups stand beside sets, DataFusion puts all that they determine into each set: with `a` the key of the table, `b` too.
 fn one_list_of_sets(select: &mut Select) -> Result<()> {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return Ok(()) };
     let is_list = |group: &Expr| matches!(group, Expr::GroupingSets(_) | Expr::Rollup(_) | Expr::Cube(_));
-    if groups.len() < 2 || !groups.iter().any(is_list) {
+    if !groups.iter().any(is_list) {
         return Ok(());
     }
     let mut all: Vec<Vec<Expr>> = vec![Vec::new()];
     for group in groups.iter() {
-        let own = sets_of(group);
+        let mut own = sets_of(group);
+        own.iter_mut().flatten().try_for_each(|part| place_as_expression(part, &select.projection))?;
         if all.len().saturating_mul(own.len()) > MOST_SETS {
             let message = format!("too many grouping sets present (maximum {MOST_SETS})");
             return Err(Error::new(ErrorKind::TooComplex, message));
@@ -309,6 +310,28 @@ fn one_list_of_sets(select: &mut Select) -> Result<()> {
     }
     *groups = vec![Expr::GroupingSets(all)];
     Ok(())
+}
+
+/// A place in a SELECT list as what stands there.
+///
+/// # Errors
+/// 42P10 for a place that the list does not have; 0A000 for one behind a `*`, of which it is not known how many it is.
+fn place_as_expression(part: &mut Expr, items: &[SelectItem]) -> Result<()> {
+    let Expr::Value(value) = &*part else { return Ok(()) };
+    let Value::Number(number, _) = &value.value else { return Ok(()) };
+    let Ok(place) = number.parse::<usize>() else { return Ok(()) };
+    for (at, item) in items.iter().enumerate() {
+        match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if at + 1 == place => {
+                *part = expr.clone();
+                return Ok(());
+            }
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => {}
+            _ => return Err(Error::not_supported("a position behind * in grouping sets is not supported")),
+        }
+    }
+    let message = format!("GROUP BY position {place} is not in select list");
+    Err(Error::new(ErrorKind::InvalidColumnReference, message))
 }
 
 /// The sets that an element of GROUP BY stands for.

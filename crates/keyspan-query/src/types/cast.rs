@@ -310,10 +310,14 @@ pub fn text_of(value: &Value, ty: ColumnType, zone: Zone) -> String {
 /// The text of a list's element within the list's text; none for NULL.
 fn element_text(element: &Value, list: ColumnType, zone: Zone) -> Option<String> {
     let ty = list.element().unwrap_or(list);
-    match element {
-        Value::Null => None,
-        Value::Boolean(_) => Some(element.to_text(ty)),
-        element => Some(text_of(element, ty, zone)),
+    (!element.is_null()).then(|| output_text(element, ty, zone))
+}
+
+/// The text of a value within another one's: as a cast to text gives it, but of booleans the letter.
+pub fn output_text(value: &Value, ty: ColumnType, zone: Zone) -> String {
+    match value {
+        Value::Boolean(_) => value.to_text(ty),
+        value => text_of(value, ty, zone),
     }
 }
 

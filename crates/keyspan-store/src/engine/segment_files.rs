@@ -65,7 +65,7 @@ fn unsettled(relation: &RelationVersion, extent: &Extent, shared: bool, now: i64
         extent if extent.row_tombstones > 0 => Some("marks rows as deleted"),
         _ if deleted => Some("rows in its range of keys are deleted"),
         extent if extent.expires.is_some_and(|expires| expires.0 <= now) => Some("some of its rows have expired"),
-        extent if extent.ts.is_some_and(|ts| relation.definition.horizon(now) >= Some(ts.0)) => {
+        extent if extent.ts.is_some_and(|ts| relation.definition.retention.horizon(now) >= Some(ts.0)) => {
             Some("some of its rows are older than the table's retention")
         }
         _ if shared => Some("others may have newer versions of its rows"),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use keyspan_model::{CellWrite, ColumnRole, ColumnType, Mutation, RowWrite, Stamp, TableDef, Value};
+use keyspan_model::{CellWrite, ColumnRole, ColumnType, Mutation, Retention, RowWrite, Stamp, TableDef, Value};
 
-use super::tests::{START, options, read, table, write};
+use super::tests::{START, options, read, row as plain_row, table, write};
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::files::MemoryFiles;
@@ -84,7 +84,10 @@ fn what_is_older_than_the_retention_is_not_read_and_its_segments_go() {
     let set = |age: i64| {
         let mut next = (*store.catalog()).clone();
         let mut changed = TableDef::clone(&next.tables[&table.id]);
-        changed.retention = changed.retention.changed(Some(age), clock.now());
+        changed.retention = match changed.retention.is_shorter_than(Some(age)) {
+            true => changed.retention.lengthened(Some(age), clock.now()),
+            false => Retention { age: Some(age), ..changed.retention },
+        };
         changed.version += 1;
         next.version += 1;
         next.tables.insert(table.id, Arc::new(changed));
@@ -118,6 +121,33 @@ fn what_is_older_than_the_retention_is_not_read_and_its_segments_go() {
     store.core.ask_for_merge();
     store.tick().expect("drops");
     assert_eq!((segments(), hours().len()), (0, 0));
+}
+
+#[test]
+fn a_segment_that_was_written_to_for_long_is_freed_of_what_is_too_old() {
+    let clock = Arc::new(ManualClock::new(START));
+    let options = StoreOptions { threads: false, clock: clock.clone(), ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(MemoryFiles::new()), options).expect("opens");
+    let mut next = (*store.catalog()).clone();
+    next.version += 1;
+    let mut kept = table(&mut next, "t");
+    kept.retention = Retention { age: Some(40 * HOUR), ended: None };
+    next.tables.insert(kept.id, Arc::new(kept.clone()));
+    block_on(store.change(next.version - 1, next, None)).expect("creates");
+    for hour in 0..32 {
+        clock.set(START + hour * HOUR);
+        write(&store, vec![plain_row(&kept, "p", hour, hour)]);
+    }
+    let stored = || store.stats().relations.iter().map(|relation| relation.segment_rows).sum::<u64>();
+    block_on(store.flush()).expect("flushes");
+    block_on(store.compact()).expect("merges");
+    assert_eq!(stored(), 32);
+    clock.set(START + 44 * HOUR);
+    block_on(store.compact()).expect("merges");
+    assert_eq!((stored(), read(&store, &kept).len()), (32, 27), "five are not worth it");
+    clock.set(START + 56 * HOUR);
+    block_on(store.compact()).expect("merges");
+    assert_eq!((stored(), read(&store, &kept).len()), (15, 15));
 }
 
 #[test]

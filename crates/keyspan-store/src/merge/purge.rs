@@ -5,7 +5,7 @@
 //! - An expired cell becomes a tombstone with the cell's stamp: it still shadows what is older elsewhere.
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
-//! - A tombstone that a materialized view has not seen yet stays.
+//! - A tombstone that a materialized view has not seen yet stays, unless it is too old.
 //! - Versions of a family beyond its GC rule go.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Compaction {
     /// Begins a compaction.
     pub fn new(input: CompactionInput<'_>, counters: Arc<ScanCounters>) -> Result<Compaction> {
         let CompactionInput { relation, runs, tombstones, outside, keep_tombstones, now } = input;
-        let cover = Arc::new(Cover::new(tombstones, relation.horizon(now)));
+        let cover = Arc::new(Cover::new(tombstones, relation.retention.horizon(now)));
         let runs = runs.into_iter().map(|run| (run, Which::All));
         let sweep = Sweep::open(runs, cover, (&[], None), false, &Skip::default(), &counters)?;
         let wanted = Wanted::everything(&relation);

@@ -46,7 +46,7 @@ pub struct ScanSource {
 impl ScanSource {
     /// The time of the last writes that are too old to be read, in microseconds since 1970; `None`: none is.
     pub(crate) fn horizon(&self) -> Option<i64> {
-        self.relation.horizon(self.now)
+        self.relation.retention.horizon(self.now)
     }
 
     /// Whether every row of a run is its marker's and lives, whatever versions it has in other runs.

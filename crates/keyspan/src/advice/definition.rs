@@ -116,7 +116,7 @@ fn endless_events(table: &TableDef) -> Option<Finding> {
         matches!(column.role, ColumnRole::Clustering { .. })
             && (is_time(column.ty) || column.ty == ColumnType::TimeUuid)
     })?;
-    if !is_named || table.default_ttl != 0 || !table.retention.is_endless() || table.has_counters() {
+    if !is_named || table.default_ttl != 0 || table.retention.age.is_some() || table.has_counters() {
         return None;
     }
     let finding = format!("rows of table \"{}\" are kept for ever: it grows with \"{}\"", table.name, time.name);

@@ -59,14 +59,15 @@ fn retention(table: &TableDef, option: &TableOption, now: Option<i64>) -> Result
         true => None,
         false => Some(age(&text).map_err(|error| error.at(option.position))?),
     };
-    match now {
-        Some(now) => Ok(table.retention.changed(age, now.saturating_add(COMMITTED_WITHIN))),
-        None if table.retention.is_shorter_than(age) => {
-            let message = "a retention cannot be made longer inside a transaction block";
-            Err(Error::new(ErrorKind::ActiveTransaction, message).at(option.position))
-        }
-        None => Ok(table.retention.changed(age, i64::MIN)),
+    if !table.retention.is_shorter_than(age) {
+        return Ok(Retention { age, ..table.retention });
     }
+    let Some(now) = now else {
+        let message = "a retention cannot be made longer inside a transaction block";
+        let hint = "COMMIT first, and write ALTER TABLE by itself.";
+        return Err(Error::new(ErrorKind::ActiveTransaction, message).with_hint(hint).at(option.position));
+    };
+    Ok(table.retention.lengthened(age, now.saturating_add(COMMITTED_WITHIN)))
 }
 
 fn age(text: &str) -> Result<i64> {

@@ -84,7 +84,7 @@ fn check_possible(catalog: &Catalog, table: &TableDef) -> Result<()> {
     if !table.families.is_empty() {
         return Err(Error::not_supported("a PRIMARY KEY cannot be added to a table with families or collections"));
     }
-    if !table.retention.is_endless() {
+    if table.retention.age.is_some() {
         let message = format!("a PRIMARY KEY cannot be added to table \"{}\": its rows would be as new", table.name);
         let hint = "A retention counts from the time of the write. Set it to 'none' first, or copy the rows.";
         return Err(Error::not_supported(message).with_hint(hint));

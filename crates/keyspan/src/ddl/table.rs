@@ -175,7 +175,7 @@ pub(super) fn check_counters(table: &TableDef) -> Result<()> {
     if table.default_ttl != 0 {
         return error("Cannot set default_time_to_live on a table with counters".into());
     }
-    if !table.retention.is_endless() {
+    if table.retention.age.is_some() {
         return error("Cannot set retention on a table with counters".into());
     }
     Ok(())

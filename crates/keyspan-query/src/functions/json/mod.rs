@@ -3,7 +3,7 @@
 //! A value of `json` or `jsonb` is its text. `read` takes parts out of a text as they are written, which for `jsonb` are
 //! in its form again, so one code serves both types. What changes a value (`change`) goes through the tree
 //! [`keyspan_model::json::Json`]. `build` makes JSON of other values, `lists` takes arrays and gives
-//! them, and `path` evaluates SQL/JSON paths.
+//! them, `path` evaluates SQL/JSON paths.
 
 mod build;
 mod change;

@@ -2,8 +2,6 @@
 //!
 //! `jsonb_path_query` itself gives rows: `semantics::json_rows` makes them of the array of `jsonb_path_query_array`.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use keyspan_model::json::Json;
@@ -11,19 +9,18 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use serde_json::Value as Document;
 use sql_json_path::{EvalError, JsonPath};
 
+use super::super::compiled::Compiled;
 use super::super::overload::{Code, Overload, Parameter};
 use super::super::text::text;
 use super::{B, T};
 
 use ColumnType as C;
 
-/// Paths that a thread keeps; more are parsed anew.
-const KEPT: usize = 64;
 /// Whether errors are NULL.
 const SILENT: Parameter = Parameter::Is(C::Boolean);
 
 thread_local! {
-    static PATHS: RefCell<HashMap<String, Rc<JsonPath>>> = RefCell::default();
+    static PATHS: Compiled<String, Rc<JsonPath>> = Compiled::default();
 }
 
 /// The functions: a value, a path, variables, and whether errors are NULL.
@@ -98,25 +95,18 @@ fn jsonb(document: &Document) -> Result<Value> {
 }
 
 fn parsed(path: &str) -> Result<Rc<JsonPath>> {
-    if let Some(known) = PATHS.with_borrow(|paths| paths.get(path).cloned()) {
-        return Ok(known);
-    }
+    PATHS.with(|paths| paths.get(path.to_owned(), |path| parse(path)))
+}
+
+fn parse(path: &str) -> Result<Rc<JsonPath>> {
     if has_any_level(path) {
         let error = Error::not_supported("the accessor .** of SQL/JSON paths is not supported");
         return Err(error.with_hint("Name the members on the way, or use .* for those of one level."));
     }
-    let parsed = JsonPath::new(path).map_err(|error| {
+    JsonPath::new(path).map(Rc::new).map_err(|error| {
         let message = format!("invalid input syntax for type jsonpath: \"{path}\"");
         Error::new(ErrorKind::Syntax, message).with_detail(error.to_string())
-    })?;
-    let parsed = Rc::new(parsed);
-    PATHS.with_borrow_mut(|paths| {
-        if paths.len() >= KEPT {
-            paths.clear();
-        }
-        paths.insert(path.to_owned(), parsed.clone());
-    });
-    Ok(parsed)
+    })
 }
 
 /// Whether a path has `**` outside of its texts: the library leaves out the elements of arrays there.

@@ -6,14 +6,10 @@
 //! A match with backreferences, lookaround or alternatives goes back and tries again; past a number of steps that is an
 //! error (54001).
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use fancy_regex::{CompileError, Regex, RegexBuilder};
 use keyspan_model::{Error, ErrorKind, Result};
 
-/// Patterns that a thread keeps; more are compiled anew.
-const KEPT: usize = 64;
+use super::super::compiled::Compiled;
 
 /// A compiled pattern.
 #[derive(Clone)]
@@ -25,7 +21,7 @@ pub struct Pattern {
 }
 
 thread_local! {
-    static PATTERNS: RefCell<HashMap<(String, String), Pattern>> = RefCell::default();
+    static PATTERNS: Compiled<(String, String), Pattern> = Compiled::default();
 }
 
 /// The pattern with these flags.
@@ -34,9 +30,10 @@ thread_local! {
 /// 2201B for what is no pattern, 22023 for what is no flag, 54001 for one that is too large.
 pub fn compiled(pattern: &str, flags: &str) -> Result<Pattern> {
     let key = (pattern.to_owned(), flags.to_owned());
-    if let Some(known) = PATTERNS.with_borrow(|patterns| patterns.get(&key).cloned()) {
-        return Ok(known);
-    }
+    PATTERNS.with(|patterns| patterns.get(key, |_| compile(pattern, flags)))
+}
+
+fn compile(pattern: &str, flags: &str) -> Result<Pattern> {
     let read = with_options(pattern, Options::parse(flags)?)?;
     let options = read.options;
     let mut builder = RegexBuilder::new(&read.text);
@@ -44,14 +41,7 @@ pub fn compiled(pattern: &str, flags: &str) -> Result<Pattern> {
     builder.dot_matches_new_line(!options.dot_stops).multi_line(options.lines);
     builder.leftmost_longest(read.alternatives && !read.lazy);
     let regex = builder.build().map_err(|error| invalid(pattern, error))?;
-    let compiled = Pattern { regex, global: options.global };
-    PATTERNS.with_borrow_mut(|patterns| {
-        if patterns.len() >= KEPT {
-            patterns.clear();
-        }
-        patterns.insert(key, compiled.clone());
-    });
-    Ok(compiled)
+    Ok(Pattern { regex, global: options.global })
 }
 
 /// [`compiled`] for a function to which all matches mean nothing: 22023 for flag `g`.

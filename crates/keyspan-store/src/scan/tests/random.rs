@@ -233,7 +233,7 @@ impl Case {
         let ended = self.random.below(7) as i64;
         self.relation.retention = Retention { age: Some(self.now - ended), ended: None };
         if self.random.chance(50) {
-            self.relation.retention = self.relation.retention.changed(None, self.now);
+            self.relation.retention = self.relation.retention.lengthened(None, self.now);
         }
     }
 
@@ -281,7 +281,7 @@ impl Case {
         let source = self.source();
         let mut columns = all_columns();
         columns.extend([ScanColumn::WriteTime(NUMBER), ScanColumn::Ttl(NUMBER)]);
-        let live = self.model.live(self.now, self.relation.horizon(self.now));
+        let live = self.model.live(self.now, self.relation.retention.horizon(self.now));
         for round in 0..6 {
             let order = [Order::Forward, Order::Reverse, Order::Any][self.random.below(3) as usize];
             let mut scan = scan_of(self.spans(), order);
