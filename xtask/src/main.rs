@@ -10,6 +10,9 @@ use std::time::Instant;
 const PYTHON_PACKAGES: &[&str] =
     &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
 
+/// Of the comparison with Cassandra.
+const CASSANDRA_PACKAGES: &[&str] = &["psycopg[binary]", "cassandra-driver==3.30.1"];
+
 /// Of the suites of other projects: the versions whose failures have been looked at.
 const SUITE_PACKAGES: &[&str] = &["psycopg[binary]==3.3.4", "sqlalchemy==2.1.9", "pytest==9.0.2", "anyio", "pproxy"];
 
@@ -21,6 +24,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   torture   power loss, errors, damage and simulated runs from new seeds: --minutes N, --seed N
   differential  statements beside PostgreSQL 15: KEYSPAN_POSTGRES names it, else Debian's package is started;
             with --regression PostgreSQL's own regression files, with --random N [--seed S] random statements
+  cassandra  CQL beside Cassandra 5, which Maven fetches: files of statements; with --random N [--seed S] random tables
+            and statements, with --record FILE what was alike as a query file
   suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
         "test" => test(),
         "drivers" => drivers(),
         "differential" => differential(&std::env::args().skip(2).collect::<Vec<_>>()),
+        "cassandra" => cassandra(&std::env::args().skip(2).collect::<Vec<_>>()),
         "suite" => suite(),
         "settings" => settings(),
         "torture" => torture(),
@@ -118,6 +124,15 @@ fn differential(arguments: &[String]) -> Result<(), String> {
     let mut run = Command::new(python);
     run.arg("tests/differential/compare.py").args(arguments);
     step("differential", run)
+}
+
+/// The answers of Keyspan and of Cassandra to the same statements; what is given after the name goes to the program.
+fn cassandra(arguments: &[String]) -> Result<(), String> {
+    let python = python("python", CASSANDRA_PACKAGES)?;
+    step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
+    let mut run = Command::new(python);
+    run.arg("tests/cassandra/compare.py").args(arguments);
+    step("cassandra", run)
 }
 
 /// The tests of another project; what is given after the name goes to the program.

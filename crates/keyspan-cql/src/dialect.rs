@@ -236,7 +236,7 @@ fn contains(parser: &Parser) -> Option<bool> {
     let [word, key, operand] = parser.peek_tokens_ref::<3>();
     let is = |token: &Token, name: &str| matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name));
     let begins_operand = |token: &Token| match token {
-        Token::Word(word) => word.keyword == Keyword::NoKeyword,
+        Token::Word(word) => matches!(word.keyword, Keyword::NoKeyword | Keyword::TRUE | Keyword::FALSE),
         Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => true,
         token => matches!(token, Token::LParen | Token::Minus) || nested::begins(token),
     };

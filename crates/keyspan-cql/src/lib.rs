@@ -90,7 +90,7 @@ mod view;
 mod with;
 
 pub use keyword::keywords;
-pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal};
+pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal, tuples as nested_tuples};
 pub use parse::{first_incomplete, parse, parse_expression, parse_one};
 pub use redact::redacted;
 pub use sqlparser::ast;

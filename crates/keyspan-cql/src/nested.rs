@@ -179,7 +179,7 @@ fn part(parser: &mut Parser) -> Result<Expr, ParserError> {
 }
 
 /// The value with tuples and lists as literals, where rows of values and arrays have no place.
-pub(crate) fn tuples(expr: Expr) -> Expr {
+pub fn tuples(expr: Expr) -> Expr {
     match expr {
         Expr::Tuple(values) => call(TUPLE, values.into_iter().map(tuples).collect()),
         Expr::Array(array) if !array.named => call(LIST, array.elem.into_iter().map(tuples).collect()),

@@ -51,6 +51,11 @@ impl CompiledExprs {
         &self.parameters
     }
 
+    /// Whether an expression may have another value at each row, as `random()` has.
+    pub fn are_volatile(&self) -> bool {
+        self.plan.expressions().iter().any(Expr::is_volatile)
+    }
+
     pub(crate) fn compile(
         engine: &QueryEngine,
         expressions: &[&ast::Expr],

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use keyspan_cql::{Delete, Explain, Insert, InsertSource, Statement, Update, ast};
 use keyspan_model::array::array_of;
 use keyspan_model::json;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Span, Value};
 use keyspan_query::ExplainOptions;
 
 use crate::context::ClientContext;
@@ -239,8 +239,9 @@ async fn describe_target(
     Ok(match target {
         WriteTarget::Key(_) => vec!["Key: whole key, no planner".into()],
         WriteTarget::Keys(keys) => vec![format!("Keys: {} whole keys, no planner", keys.len())],
-        WriteTarget::Span(span) if span.is_all() => vec!["Span: all rows, no planner".into()],
-        WriteTarget::Span(_) => vec!["Span: one span of the key, no planner".into()],
+        WriteTarget::Spans(spans) if spans.iter().any(Span::is_all) => vec!["Span: all rows, no planner".into()],
+        WriteTarget::Spans(spans) if spans.len() == 1 => vec!["Span: one span of the key, no planner".into()],
+        WriteTarget::Spans(spans) => vec![format!("Spans: {} spans of the key, no planner", spans.len())],
         WriteTarget::Nothing => vec!["Nothing: the key cannot be null".into()],
         WriteTarget::Query(found) => {
             let plan = plan_lines(context, &found.query, parameters, options).await?;

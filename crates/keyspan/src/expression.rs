@@ -14,6 +14,7 @@ use keyspan_seam::ReadAt;
 
 use crate::context::ClientContext;
 use crate::database::count;
+use crate::names::columns_of;
 use crate::parameter::parameter_index;
 use crate::transaction::Transaction;
 
@@ -42,6 +43,39 @@ impl Evaluator {
         let compiled = compile(context, &[expression], &[], parameters)?;
         let arrays = compiled.evaluate(&one_row()?, parameters)?;
         self.assign(&arrays[0], 0, compiled.types()[0], to)
+    }
+
+    /// The value of type `to` that a column of that type is compared with, where comparing with the expression is comparing
+    /// with that value; none where columns, volatile functions or another type make it a matter for a query.
+    pub(crate) fn compared(
+        &self,
+        context: &mut ClientContext,
+        expression: &ast::Expr,
+        to: ColumnType,
+        parameters: &[Value],
+    ) -> Option<Value> {
+        if !columns_of(expression).is_empty() {
+            return None;
+        }
+        // A text has the type of the column, and so has a literal of a collection, tuple or user type.
+        let is_text = |literal: &ast::ValueWithSpan| matches!(literal.value, ast::Value::SingleQuotedString(_));
+        let takes_type = match expression {
+            ast::Expr::Value(literal) => is_text(literal),
+            ast::Expr::Tuple(_) => true,
+            ast::Expr::Array(array) => !array.named,
+            expression => nested_literal(expression).is_some(),
+        };
+        if takes_type {
+            let literal = keyspan_cql::nested_tuples(expression.clone());
+            return self.simple(&literal, to, parameters)?.ok();
+        }
+        let compiled = compile(context, &[expression], &[], parameters).ok()?;
+        if compiled.are_volatile() {
+            return None;
+        }
+        let arrays = compiled.evaluate(&one_row().ok()?, parameters).ok()?;
+        let from = compiled.types()[0];
+        compared_as(value_at(&arrays[0], 0, from).ok()?, from, to)
     }
 
     /// The value of one row of an array of type `from`, as a column of type `to` stores it.
@@ -172,6 +206,22 @@ impl Evaluator {
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
         Some(self.text(text, ty).and_then(|value| self.cast(value, to)))
     }
+}
+
+/// The value of type `from` in the type `to`, if it is the same there for a comparison.
+fn compared_as(value: Value, from: ColumnType, to: ColumnType) -> Option<Value> {
+    use ColumnType as T;
+    let is_number = |ty| {
+        matches!(
+            ty,
+            T::TinyInt | T::SmallInt | T::Int | T::BigInt | T::VarInt | T::Decimal { .. } | T::Real | T::Double
+        )
+    };
+    if from == to || matches!((from, to), (T::Text, T::Ascii) | (T::Uuid, T::TimeUuid)) {
+        return value.fits(to).then(|| value.canonical());
+    }
+    let cast = value.clone().cast(to).ok().filter(|_| is_number(from) && is_number(to))?;
+    value.compare(&cast).is_eq().then(|| cast.canonical())
 }
 
 /// The value of the type `from` as a column of type `to` stores it.

@@ -11,7 +11,7 @@ use keyspan_model::{
     ColumnId, ColumnRole, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef,
     Value,
 };
-use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Origin, Zone, key_of};
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Origin, Zone, key_of, no_constants};
 use keyspan_seam::Snapshot;
 
 use crate::context::ClientContext;
@@ -64,7 +64,8 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
     }
     let named = names::find(&context.catalog(), &context.settings.search_path(), &name)?;
     let TableOrView::Table(table) = named else { return None };
-    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, context.settings.time_zone()) else {
+    let time_zone = context.settings.time_zone();
+    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, time_zone, &mut no_constants) else {
         return None;
     };
     let handle = context.handle(table);

@@ -8,7 +8,7 @@ use keyspan_cql::{
     Parsed, Statement, Update, Using, With, ast,
 };
 use keyspan_model::{ColumnType, Error, Member, Result, TableDef};
-use keyspan_query::{KeyMatch, PlannedQuery, key_of, oid_array_parameters};
+use keyspan_query::{KeyMatch, PlannedQuery, key_of, no_constants, oid_array_parameters};
 
 use crate::context::ClientContext;
 use crate::dml::assign;
@@ -419,17 +419,10 @@ impl Preparation {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let parts = match key_of(filter, &handle.table, context.settings.time_zone()) {
+        let parts = match key_of(filter, &handle.table, context.settings.time_zone(), &mut no_constants) {
             KeyMatch::WholeKey(key) => key,
             KeyMatch::WholeKeys(keys) => keys.concat(),
-            KeyMatch::SpansOnly(range) => {
-                let bounds = [range.lower, range.upper];
-                let bound = |bound| match bound {
-                    std::ops::Bound::Included(part) | std::ops::Bound::Excluded(part) => Some(part),
-                    std::ops::Bound::Unbounded => None,
-                };
-                range.prefix.into_iter().chain(bounds.into_iter().filter_map(bound)).collect()
-            }
+            KeyMatch::SpansOnly(ranges) => ranges.parts().cloned().collect(),
             KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
                 let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(handle))];

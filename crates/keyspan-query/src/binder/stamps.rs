@@ -1,22 +1,23 @@
-//! WRITETIME, MAXWRITETIME and TTL of a whole collection or family, as subqueries over its cells:
+//! WRITETIME, MAXWRITETIME and TTL of a whole collection or family, or of a cell of it, as subqueries over its cells:
 //!
 //! ```text
 //! WRITETIME(m)       (SELECT array_agg(WRITETIME(c.value) ORDER BY c.qualifier)
 //!                     FROM cells('ks', 't', 'm') AS c WHERE c.k = t.k)
 //! MAXWRITETIME(m)    (SELECT max(WRITETIME(c.value)) FROM …)
+//! WRITETIME(m['k'])  (SELECT WRITETIME(c.value) FROM … WHERE c.k = t.k AND c.qualifier = 'k')
 //! MAXWRITETIME(c)    WRITETIME(c)       of a column
 //! ```
 //!
-//! Of a family each version has its own stamp.
+//! Of a family each version has its own stamp; a cell's is that of its newest version.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, SetExpr, Subscript, Value, VisitMut, VisitorMut,
 };
-use keyspan_model::{ColumnDef, FamilyDef, Result, TableDef};
+use keyspan_model::{ColumnDef, FamilyDef, FamilyKind, Result, TableDef};
 
 use super::from::{self, Found, Source};
 use super::rewrite::Resolve;
@@ -66,10 +67,10 @@ impl VisitorMut for Stamps<'_> {
         self.scopes.push(from::sources(&select.from, &self.with, self.resolve));
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
-                && let Some((function, _, name)) = stamp_of(expr)
+                && let Some(stamp) = stamp_of(expr)
                 && let Some(changed) = self.changed(expr)?
             {
-                let alias = Ident::with_quote('"', format!("{function}({name})"));
+                let alias = Ident::with_quote('"', stamp.label());
                 *item = SelectItem::ExprWithAlias { expr: changed, alias };
             }
         }
@@ -99,34 +100,54 @@ impl Stamps<'_> {
     }
 
     fn stamp(&self, expr: &Expr) -> Result<Option<Expr>> {
-        let Some((function, qualifier, name)) = stamp_of(expr) else { return Ok(None) };
+        let Some(stamp) = stamp_of(expr) else { return Ok(None) };
         for scope in self.scopes.iter().rev() {
-            match from::find(scope, qualifier.as_deref(), &name)? {
+            match from::find(scope, stamp.qualifier.as_deref(), &stamp.name)? {
                 Found::In(shown, table) => {
-                    if let Some(family) = table.family(&name) {
-                        return of_cells(&function, shown, table, family).map(Some);
+                    // The element of a list has no name.
+                    match table.family(&stamp.name) {
+                        Some(family) if stamp.cell.is_none() || family.kind != FamilyKind::List => {
+                            return stamp.of_cells(shown, table, family).map(Some);
+                        }
+                        _ => break,
                     }
-                    break;
                 }
                 Found::Perhaps => break,
                 Found::Nowhere => {}
             }
         }
-        Ok((function == "maxwritetime").then(|| of_column(expr)))
+        Ok((stamp.function == "maxwritetime").then(|| of_column(expr)))
     }
 }
 
-/// The function, the table's name if one is given, and the column's.
-fn stamp_of(expr: &Expr) -> Option<(String, Option<String>, String)> {
+/// A call.
+struct Stamp {
+    function: String,
+    /// The table's name, if one is given.
+    qualifier: Option<String>,
+    /// The column's.
+    name: String,
+    /// Which cell is asked for, if one is.
+    cell: Option<Expr>,
+}
+
+fn stamp_of(expr: &Expr) -> Option<Stamp> {
     let Expr::Function(function) = expr else { return None };
-    let (None, name) = parts_of(&function.name)? else { return None };
-    if !matches!(name.as_str(), "writetime" | "maxwritetime" | "ttl") {
+    let (None, called) = parts_of(&function.name)? else { return None };
+    if !matches!(called.as_str(), "writetime" | "maxwritetime" | "ttl") {
         return None;
     }
     let FunctionArguments::List(list) = &function.args else { return None };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else { return None };
-    let (qualifier, column) = from::parts_of_column(argument)?;
-    Some((name, qualifier, column))
+    let (column, cell) = match argument {
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.as_slice() {
+            [AccessExpr::Subscript(Subscript::Index { index })] => (root.as_ref(), Some(index.clone())),
+            _ => return None,
+        },
+        column => (column, None),
+    };
+    let (qualifier, name) = from::parts_of_column(column)?;
+    Some(Stamp { function: called, qualifier, name, cell })
 }
 
 /// A column has one stamp, which is the latest.
@@ -138,20 +159,42 @@ fn of_column(expr: &Expr) -> Expr {
     changed
 }
 
-fn of_cells(function: &str, shown: &str, table: &TableDef, family: &FamilyDef) -> Result<Expr> {
-    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let cells = cells_table(table, family);
-    let own = |column: &ColumnDef| format!("{}.{}", quote_ident(QUERY), quote_ident(&column.name));
-    let Some(value) = cells.columns.last().map(own) else { return Ok(Expr::Value(Value::Null.into())) };
-    let keys = table.key().count();
-    let order: Vec<String> = cells.key().skip(keys).map(own).collect();
-    let same = |column: &ColumnDef| format!("{} = {}.{}", own(column), quote_ident(shown), quote_ident(&column.name));
-    let same: Vec<String> = table.key().map(same).collect();
-    let result = match function {
-        "maxwritetime" => format!("max(WRITETIME({value}))"),
-        function => format!("array_agg({function}({value}) ORDER BY {})", order.join(", ")),
-    };
-    let names = [&table.keyspace, &table.name, &family.name].map(|name| literal(name)).join(", ");
-    let (alias, same) = (quote_ident(QUERY), same.join(" AND "));
-    parsed(&format!("(SELECT {result} FROM cells({names}) AS {alias} WHERE {same})"))
+impl Stamp {
+    /// What its output column is called.
+    fn label(&self) -> String {
+        match &self.cell {
+            Some(cell) => format!("{}({}[{cell}])", self.function, self.name),
+            None => format!("{}({})", self.function, self.name),
+        }
+    }
+
+    fn of_cells(&self, shown: &str, table: &TableDef, family: &FamilyDef) -> Result<Expr> {
+        let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let cells = cells_table(table, family);
+        let own = |column: &ColumnDef| format!("{}.{}", quote_ident(QUERY), quote_ident(&column.name));
+        let Some(value) = cells.columns.last().map(own) else { return Ok(Expr::Value(Value::Null.into())) };
+        let keys = table.key().count();
+        // The qualifier, then when a version was written.
+        let of_cell: Vec<String> = cells.key().skip(keys).map(own).collect();
+        let same =
+            |column: &ColumnDef| format!("{} = {}.{}", own(column), quote_ident(shown), quote_ident(&column.name));
+        let mut same: Vec<String> = table.key().map(same).collect();
+        let function = &self.function;
+        let result = match &self.cell {
+            None if function == "maxwritetime" => format!("max(WRITETIME({value}))"),
+            None => format!("array_agg({function}({value}) ORDER BY {})", of_cell.join(", ")),
+            Some(cell) => {
+                same.extend(of_cell.first().map(|qualifier| format!("{qualifier} = {cell}")));
+                let function = function.strip_prefix("max").unwrap_or(function);
+                format!("{function}({value})")
+            }
+        };
+        let newest = match (&self.cell, of_cell.get(1)) {
+            (Some(_), Some(written)) => format!(" ORDER BY {written} DESC LIMIT 1"),
+            _ => String::new(),
+        };
+        let names = [&table.keyspace, &table.name, &family.name].map(|name| literal(name)).join(", ");
+        let (alias, same) = (quote_ident(QUERY), same.join(" AND "));
+        parsed(&format!("(SELECT {result} FROM cells({names}) AS {alias} WHERE {same}{newest})"))
+    }
 }

@@ -24,6 +24,7 @@ use keyspan_seam::Snapshot;
 
 use super::cells::FamilyRead;
 use crate::error::external;
+use crate::sort_order::moved;
 use crate::statics::StaticsRead;
 
 /// Where an output column comes from.
@@ -65,8 +66,12 @@ impl FamilyExec {
         output: Vec<FamilyOutput>,
         schema: SchemaRef,
     ) -> FamilyExec {
-        let orderings = input.output_ordering().and_then(|ordering| moved(ordering, &output, &schema));
-        let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), orderings);
+        let place = |column: &Column| {
+            let place = output.iter().position(|each| *each == FamilyOutput::Input(column.index()))?;
+            Some(Column::new(schema.field(place).name(), place))
+        };
+        let ordering = LexOrdering::new(moved(input.output_ordering().into_iter().flatten(), place));
+        let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), ordering);
         let partitioning =
             datafusion::physical_expr::Partitioning::UnknownPartitioning(input.output_partitioning().partition_count());
         let properties =
@@ -119,16 +124,6 @@ impl FamilyExec {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)?)
     }
-}
-
-/// The input's order as one of output columns, as far as these have it.
-fn moved(ordering: &LexOrdering, output: &[FamilyOutput], schema: &SchemaRef) -> Option<LexOrdering> {
-    LexOrdering::new(ordering.iter().map_while(|sort| {
-        let column = sort.expr.downcast_ref::<Column>()?;
-        let place = output.iter().position(|each| *each == FamilyOutput::Input(column.index()))?;
-        let column = Column::new(schema.field(place).name(), place);
-        Some(PhysicalSortExpr::new(Arc::new(column), sort.options))
-    }))
 }
 
 impl DisplayAs for FamilyExec {
@@ -204,15 +199,15 @@ impl ExecutionPlan for FamilyExec {
     }
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        let of_input = order.iter().map(|sort| {
-            let column = sort.expr.downcast_ref::<Column>()?;
-            let FamilyOutput::Input(place) = *self.output.get(column.index())? else { return None };
-            let column = Column::new(self.input.schema().field(place).name(), place);
-            Some(PhysicalSortExpr::new(Arc::new(column), sort.options))
-        });
-        let Some(of_input) = of_input.collect::<Option<Vec<_>>>() else {
-            return Ok(SortOrderPushdownResult::Unsupported);
+        let schema = self.input.schema();
+        let place = |column: &Column| match self.output.get(column.index())? {
+            FamilyOutput::Input(place) => Some(Column::new(schema.field(*place).name(), *place)),
+            FamilyOutput::Family(_) | FamilyOutput::Static(_) => None,
         };
+        let of_input = moved(order, place);
+        if of_input.len() < order.len() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         let over = |inner| Arc::new(self.over(inner)) as Arc<dyn ExecutionPlan>;
         Ok(match self.input.try_pushdown_sort(&of_input)? {
             SortOrderPushdownResult::Exact { inner } => SortOrderPushdownResult::Exact { inner: over(inner) },

@@ -41,6 +41,14 @@ pub fn functions() -> Vec<Overload> {
     add("time_bucket", &[IV, D], C::Date, bin);
     add("time_bucket", &[IV, D, D], C::Date, bin);
     add("time_bucket", &[IV, D, IV], C::Date, bin);
+    // CQL's; without a start they are counted from 1970.
+    add("floor", &[TZ, IV], C::Timestamp, floor);
+    add("floor", &[TZ, IV, TZ], C::Timestamp, floor);
+    add("floor", &[TS, IV], C::LocalTimestamp, floor);
+    add("floor", &[TS, IV, TS], C::LocalTimestamp, floor);
+    add("floor", &[D, IV], C::Date, floor);
+    add("floor", &[D, IV, D], C::Date, floor);
+    add("floor", &[Is(C::Time), IV], C::Time, floor);
     add("time_bucket", &[I, I], C::Int, bin);
     add("time_bucket", &[I, I, I], C::Int, bin);
     add("time_bucket", &[B, B], C::BigInt, bin);
@@ -176,6 +184,25 @@ pub fn value_of_units(units: i64, ty: C) -> Result<Value> {
         C::Date => i32::try_from(units.div_euclid(DAY)).map(Value::Date).map_err(|_| overflow("date out of range")),
         C::Timestamp | C::LocalTimestamp => Ok(Value::Timestamp(units)),
         ty => Value::BigInt(units).cast(ty),
+    }
+}
+
+/// CQL's `floor(time, duration, start)`. The texts of its errors are Cassandra's.
+fn floor(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let mut bucket = Bucket { origin: 0, ..Bucket::new(&values[1], &[])? };
+    if let Some(start) = values.get(2) {
+        bucket.origin = micros(start)?;
+    }
+    let refused = |message: &str| Err(Error::new(ErrorKind::InvalidParameter, message));
+    match &values[0] {
+        Value::Date(_) if bucket.units % DAY != 0 => {
+            refused("The floor on date values cannot be computed for the duration, as precision is below 1 day")
+        }
+        Value::Time(_) if bucket.months != 0 || bucket.units > DAY => {
+            refused("For time values, the floor can only be computed for durations smaller that a day")
+        }
+        Value::Time(at) => Ok(Value::Time(at - at % bucket.units)),
+        at => value_of_units(bucket.start(micros(at)?)?, call.result),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Statistics;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Expr;
@@ -28,6 +28,7 @@ use super::join_keys::{self, AwaitedKeys};
 use super::layout::{Divided, Shape};
 use super::read::{Columns, ReadColumn};
 use super::{describe, read, sort, statistics};
+use crate::sort_order::moved;
 
 /// Rows up to which a scan is brief, and bytes of them.
 const INLINE_READ: (u64, u64) = (8192, 2 << 20);
@@ -323,7 +324,11 @@ impl SpanScanExec {
         let schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
         let mut next = self.clone();
         next.output = places.iter().map(|(place, _)| self.output[*place]).collect();
-        next.ordering = self.ordering.as_ref().and_then(|ordering| moved(ordering, places));
+        let place = |column: &Column| {
+            let place = places.iter().position(|(place, _)| *place == column.index())?;
+            Some(Column::new(&places[place].1, place))
+        };
+        next.ordering = LexOrdering::new(moved(self.ordering.iter().flatten(), place));
         next.properties = Arc::new(properties(&schema, next.ordering.as_ref(), self.partitions()));
         next.schema = schema;
         next.metrics = ExecutionPlanMetricsSet::new();
@@ -366,23 +371,6 @@ fn properties(schema: &SchemaRef, ordering: Option<&LexOrdering>, partitions: us
     let partitioning = Partitioning::UnknownPartitioning(partitions);
     PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded)
         .with_scheduling_type(SchedulingType::Cooperative)
-}
-
-/// An ordering over renamed and moved columns, as far as its columns are still there.
-fn moved(ordering: &LexOrdering, places: &[(usize, String)]) -> Option<LexOrdering> {
-    let kept = ordering.iter().map_while(|sort| {
-        let mut lost = false;
-        let moved = Arc::clone(&sort.expr).transform(|expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
-            let Some(place) = places.iter().position(|(place, _)| *place == column.index()) else {
-                lost = true;
-                return Ok(Transformed::no(expr));
-            };
-            Ok(Transformed::yes(Arc::new(Column::new(&places[place].1, place)) as Arc<dyn PhysicalExpr>))
-        });
-        moved.ok().filter(|_| !lost).map(|moved| PhysicalSortExpr::new(moved.data, sort.options))
-    });
-    LexOrdering::new(kept)
 }
 
 impl DisplayAs for SpanScanExec {

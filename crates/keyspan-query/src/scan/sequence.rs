@@ -88,9 +88,9 @@ fn in_sequence(plan: &Plan) -> Result<Option<Plan>> {
         return in_sequence(buffer.input());
     }
     if let Some(dealt) = plan.downcast_ref::<RepartitionExec>() {
-        // Rows in order, of a window for one, that are dealt out only to be filtered.
+        // Rows in order, of a window for one, that are dealt out only to be filtered or computed with.
         let input = dealt.input();
-        if input.is::<FamilyExec>() || input.is::<RowlessExec>() {
+        if input.is::<SpanScanExec>() || input.is::<FamilyExec>() || input.is::<RowlessExec>() {
             return in_sequence(input);
         }
         let ordered = input.properties().output_partitioning().partition_count() == 1

@@ -41,20 +41,22 @@ fn points_after(prefix: &[Value], domain: &Domain) -> Vec<Vec<Value>> {
 }
 
 fn ranges_after(prefix: &[Value], domain: &Domain, descending: bool) -> Vec<Span> {
-    domain.intervals.iter().map(|interval| range_after(prefix, &interval.lower, &interval.upper, descending)).collect()
+    let row = |bound: &Bound<Value>| bound.clone().map(|value| vec![value]);
+    let range = |interval: &Interval| range_after(prefix, &row(&interval.lower), &row(&interval.upper), descending);
+    domain.intervals.iter().map(range).collect()
 }
 
-/// The span of the keys that begin with `prefix` and then have a value between two bounds.
-pub fn range_after(prefix: &[Value], lower: &Bound<Value>, upper: &Bound<Value>, descending: bool) -> Span {
+/// The span of the keys that begin with `prefix` and then have a row of values between two bounds.
+pub fn range_after(prefix: &[Value], lower: &Bound<Vec<Value>>, upper: &Bound<Vec<Value>>, descending: bool) -> Span {
     let (first, last) = if descending { (upper, lower) } else { (lower, upper) };
     Span { start: extend(prefix, first), end: extend(prefix, last) }
 }
 
-fn extend(prefix: &[Value], bound: &Bound<Value>) -> Bound<Vec<Value>> {
-    let with = |value: &Value| prefix.iter().chain([value]).cloned().collect();
+fn extend(prefix: &[Value], bound: &Bound<Vec<Value>>) -> Bound<Vec<Value>> {
+    let with = |values: &[Value]| [prefix, values].concat();
     match bound {
-        Bound::Included(value) => Bound::Included(with(value)),
-        Bound::Excluded(value) => Bound::Excluded(with(value)),
+        Bound::Included(values) => Bound::Included(with(values)),
+        Bound::Excluded(values) => Bound::Excluded(with(values)),
         Bound::Unbounded if prefix.is_empty() => Bound::Unbounded,
         Bound::Unbounded => Bound::Included(prefix.to_vec()),
     }

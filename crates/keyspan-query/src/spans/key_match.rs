@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
-use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
+use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
 
 use super::build::{merge, range_after};
 use crate::syntax::folded;
@@ -25,15 +25,15 @@ pub enum KeyPart {
     Parameter(usize, ColumnType),
 }
 
-/// Equal on a key prefix, and at most one range on the next key column.
+/// Equal on a key prefix, and at most one range on the key columns behind it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeyRange {
-    /// One per leading key column.
-    pub prefix: Vec<KeyPart>,
-    /// Least value of the next column (by value, whatever the column's direction).
-    pub lower: Bound<KeyPart>,
-    /// Greatest value of the next column.
-    pub upper: Bound<KeyPart>,
+pub struct KeyRanges {
+    /// Of each leading key column the values that it may have.
+    pub prefix: Vec<Vec<KeyPart>>,
+    /// Least values of the next columns, which are compared as a row (by value, whatever the columns' direction).
+    pub lower: Bound<Vec<KeyPart>>,
+    /// Greatest values of the next columns.
+    pub upper: Bound<Vec<KeyPart>>,
 }
 
 /// What a WHERE says of the row key.
@@ -41,10 +41,10 @@ pub struct KeyRange {
 pub enum KeyMatch {
     /// `=` on every key column and nothing else: one part per key column, in key order.
     WholeKey(Vec<KeyPart>),
-    /// As `WholeKey`, for several keys (`IN` on key columns). CQL's and SQL's UPDATE differ here: `docs/decisions.md`.
+    /// As `WholeKey`, for several keys (`IN` on key columns).
     WholeKeys(Vec<Vec<KeyPart>>),
-    /// Exactly one span: blind in CQL.
-    SpansOnly(KeyRange),
+    /// Exactly these spans: blind in CQL.
+    SpansOnly(KeyRanges),
     /// Anything else, also no WHERE at all.
     Other,
 }
@@ -75,37 +75,75 @@ impl KeyPart {
     }
 }
 
-impl KeyRange {
-    /// The span of row keys; `None` when no key can be in it (a null, or bounds that cross).
+impl KeyRanges {
+    /// The spans of row keys, in key order; none where no key can be in them (a null, or bounds that cross).
     ///
     /// # Errors
     /// Those of [`KeyPart::bind`].
-    pub fn bind(&self, table: &TableDef, parameters: &[Value]) -> Result<Option<Span>> {
-        let prefix = self.prefix.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
-        let lower = bind_bound(&self.lower, parameters)?;
-        let upper = bind_bound(&self.upper, parameters)?;
-        let null_bound = |bound: &Bound<Value>| matches!(bound, Bound::Included(v) | Bound::Excluded(v) if v.is_null());
-        if prefix.iter().any(Value::is_null) || null_bound(&lower) || null_bound(&upper) {
-            return Ok(None);
-        }
+    pub fn bind(&self, table: &TableDef, parameters: &[Value]) -> Result<Vec<Span>> {
         let relation = table.rows_relation();
-        let descending = relation.key.get(prefix.len()).is_some_and(|column| column.descending);
-        let span = range_after(&prefix, &lower, &upper, descending);
-        Ok(merge(vec![span], &relation.key).pop())
+        let descending = relation.key.get(self.prefix.len()).is_some_and(|column| column.descending);
+        let bounds = (bind_bound(&self.lower, parameters)?, bind_bound(&self.upper, parameters)?);
+        let (Some(lower), Some(upper)) = bounds else { return Ok(Vec::new()) };
+        let mut spans = Vec::new();
+        for prefix in combinations(&self.prefix) {
+            let prefix = prefix.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
+            if !prefix.iter().any(Value::is_null) {
+                spans.push(range_after(&prefix, &lower, &upper, descending));
+            }
+        }
+        Ok(merge(spans, &relation.key))
+    }
+
+    /// All parts.
+    pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
+        let of_bounds = [&self.lower, &self.upper].into_iter().filter_map(|bound| match bound {
+            Bound::Included(parts) | Bound::Excluded(parts) => Some(parts),
+            Bound::Unbounded => None,
+        });
+        self.prefix.iter().chain(of_bounds).flatten()
     }
 }
 
-fn bind_bound(bound: &Bound<KeyPart>, parameters: &[Value]) -> Result<Bound<Value>> {
-    Ok(match bound {
-        Bound::Included(part) => Bound::Included(part.bind(parameters)?),
-        Bound::Excluded(part) => Bound::Excluded(part.bind(parameters)?),
-        Bound::Unbounded => Bound::Unbounded,
+/// The values of a bound. `None` if no row is within it: nothing is more or less than null. A row of values is compared
+/// up to the first null: what differs before that decides.
+fn bind_bound(bound: &Bound<Vec<KeyPart>>, parameters: &[Value]) -> Result<Option<Bound<Vec<Value>>>> {
+    let (parts, included) = match bound {
+        Bound::Included(parts) => (parts, true),
+        Bound::Excluded(parts) => (parts, false),
+        Bound::Unbounded => return Ok(Some(Bound::Unbounded)),
+    };
+    let mut values = parts.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
+    let null = values.iter().position(Value::is_null);
+    values.truncate(null.unwrap_or(values.len()));
+    Ok(match null {
+        Some(0) => None,
+        None if included => Some(Bound::Included(values)),
+        _ => Some(Bound::Excluded(values)),
     })
 }
 
+/// One of each list, in all ways.
+fn combinations(lists: &[Vec<KeyPart>]) -> Vec<Vec<&KeyPart>> {
+    let mut all: Vec<Vec<&KeyPart>> = vec![Vec::new()];
+    for parts in lists {
+        all = all.iter().flat_map(|one| parts.iter().map(|part| [one.as_slice(), &[part]].concat())).collect();
+    }
+    all
+}
+
+/// Computes what a key column is compared with and is neither literal nor parameter: the value of the column's type
+/// that means the same in the comparison, if there is one.
+pub type Constants<'a> = dyn FnMut(&ast::Expr, ColumnType) -> Option<Value> + 'a;
+
+/// For [`key_of`]: computes nothing.
+pub fn no_constants(_: &ast::Expr, _: ColumnType) -> Option<Value> {
+    None
+}
+
 /// What `condition` says of the table's row key. `time_zone` is the session's.
-pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str) -> KeyMatch {
-    let mut found = KeyConditions { table, utc: is_utc(time_zone), equal: BTreeMap::new(), range: None };
+pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str, constants: &mut Constants<'_>) -> KeyMatch {
+    let mut found = KeyConditions { table, utc: is_utc(time_zone), constants, equal: BTreeMap::new(), range: None };
     match found.add(condition) {
         Some(()) => found.finish(),
         None => KeyMatch::Other,
@@ -117,14 +155,15 @@ fn is_utc(time_zone: &str) -> bool {
 }
 
 /// The conditions seen so far. Every step answers `None` for what it does not recognise.
-struct KeyConditions<'a> {
+struct KeyConditions<'a, 'c> {
     table: &'a TableDef,
     utc: bool,
+    constants: &'a mut Constants<'c>,
     equal: BTreeMap<usize, Vec<KeyPart>>,
-    range: Option<(usize, Bound<KeyPart>, Bound<KeyPart>)>,
+    range: Option<(usize, Bound<Vec<KeyPart>>, Bound<Vec<KeyPart>>)>,
 }
 
-impl<'a> KeyConditions<'a> {
+impl<'a> KeyConditions<'a, '_> {
     fn add(&mut self, condition: &ast::Expr) -> Option<()> {
         let mut stack = vec![condition];
         while let Some(next) = stack.pop() {
@@ -135,8 +174,8 @@ impl<'a> KeyConditions<'a> {
                 ast::Expr::Between { expr, negated: false, low, high } => {
                     let (place, column) = self.column(expr)?;
                     let (low, high) = (self.part(low, column)?, self.part(high, column)?);
-                    self.bound(place, Bound::Included(low), Bound::Unbounded)?;
-                    self.bound(place, Bound::Unbounded, Bound::Included(high))?;
+                    self.bound(place, Bound::Included(vec![low]), Bound::Unbounded)?;
+                    self.bound(place, Bound::Unbounded, Bound::Included(vec![high]))?;
                 }
                 ast::Expr::InList { expr, list, negated: false } => {
                     let (place, column) = self.column(expr)?;
@@ -150,11 +189,14 @@ impl<'a> KeyConditions<'a> {
     }
 
     fn comparison(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Option<()> {
-        if let (ast::Expr::Tuple(columns), BinaryOperator::Eq, ast::Expr::Tuple(values)) = (left, op, right) {
+        if let (ast::Expr::Tuple(columns), ast::Expr::Tuple(values)) = (left, right) {
             if columns.len() != values.len() {
                 return None;
             }
-            return columns.iter().zip(values).try_for_each(|(column, value)| self.comparison(column, op, value));
+            if *op == BinaryOperator::Eq {
+                return columns.iter().zip(values).try_for_each(|(column, value)| self.comparison(column, op, value));
+            }
+            return self.row_comparison(columns, op, values);
         }
         let (place, column, value, op) = match self.column(left) {
             Some((place, column)) => (place, column, right, op.clone()),
@@ -166,10 +208,30 @@ impl<'a> KeyConditions<'a> {
         let part = self.part(value, column)?;
         match op {
             BinaryOperator::Eq => self.equal_to(place, vec![part]),
-            BinaryOperator::Lt => self.bound(place, Bound::Unbounded, Bound::Excluded(part)),
-            BinaryOperator::LtEq => self.bound(place, Bound::Unbounded, Bound::Included(part)),
-            BinaryOperator::Gt => self.bound(place, Bound::Excluded(part), Bound::Unbounded),
-            BinaryOperator::GtEq => self.bound(place, Bound::Included(part), Bound::Unbounded),
+            op => self.ordered(place, &op, vec![part]),
+        }
+    }
+
+    /// `(a, b) > (1, 2)`: a span where the columns follow each other in the key, all of one direction.
+    fn row_comparison(&mut self, columns: &[ast::Expr], op: &BinaryOperator, values: &[ast::Expr]) -> Option<()> {
+        let (first, of_first) = self.column(columns.first()?)?;
+        let mut parts = Vec::with_capacity(values.len());
+        for (at, (column, value)) in columns.iter().zip(values).enumerate() {
+            let (place, column) = self.column(column)?;
+            if place != first + at || is_descending(column) != is_descending(of_first) || !has_order(column) {
+                return None;
+            }
+            parts.push(self.part(value, column)?);
+        }
+        self.ordered(first, op, parts)
+    }
+
+    fn ordered(&mut self, place: usize, op: &BinaryOperator, parts: Vec<KeyPart>) -> Option<()> {
+        match op {
+            BinaryOperator::Lt => self.bound(place, Bound::Unbounded, Bound::Excluded(parts)),
+            BinaryOperator::LtEq => self.bound(place, Bound::Unbounded, Bound::Included(parts)),
+            BinaryOperator::Gt => self.bound(place, Bound::Excluded(parts), Bound::Unbounded),
+            BinaryOperator::GtEq => self.bound(place, Bound::Included(parts), Bound::Unbounded),
             _ => None,
         }
     }
@@ -178,10 +240,8 @@ impl<'a> KeyConditions<'a> {
         self.equal.insert(place, parts).is_none().then_some(())
     }
 
-    fn bound(&mut self, place: usize, lower: Bound<KeyPart>, upper: Bound<KeyPart>) -> Option<()> {
-        let column = self.table.key().nth(place)?;
-        // CQL and SQL order timeuuids as keys do.
-        if !column.ty.arrow_order_is_key_order() && column.ty != ColumnType::TimeUuid {
+    fn bound(&mut self, place: usize, lower: Bound<Vec<KeyPart>>, upper: Bound<Vec<KeyPart>>) -> Option<()> {
+        if !has_order(self.table.key().nth(place)?) {
             return None;
         }
         let range = self.range.get_or_insert((place, Bound::Unbounded, Bound::Unbounded));
@@ -221,9 +281,14 @@ impl<'a> KeyConditions<'a> {
         table.key().enumerate().find(|(_, column)| column.name == name)
     }
 
-    fn part(&self, expr: &ast::Expr, column: &ColumnDef) -> Option<KeyPart> {
+    fn part(&mut self, expr: &ast::Expr, column: &ColumnDef) -> Option<KeyPart> {
+        self.simple(expr, column).or_else(|| (self.constants)(expr, column.ty).map(KeyPart::Value))
+    }
+
+    /// A literal or parameter.
+    fn simple(&self, expr: &ast::Expr, column: &ColumnDef) -> Option<KeyPart> {
         match expr {
-            ast::Expr::Nested(inner) => self.part(inner, column),
+            ast::Expr::Nested(inner) => self.simple(inner, column),
             ast::Expr::Value(value) => match &value.value {
                 // It may have more digits than the column, and is not rounded to those.
                 ast::Value::Placeholder(_) if matches!(column.ty, ColumnType::Decimal { .. }) => None,
@@ -273,6 +338,9 @@ impl<'a> KeyConditions<'a> {
                 .ok()?
             }
             ast::Value::DollarQuotedString(text) if ty == ColumnType::Text => Value::Text(text.value.clone()),
+            ast::Value::HexStringLiteral(hex) if ty == ColumnType::Blob => {
+                Value::parse(&format!("\\x{hex}"), ty).ok()?
+            }
             _ => return None,
         };
         value.fits(ty).then(|| value.canonical())
@@ -283,46 +351,44 @@ impl<'a> KeyConditions<'a> {
         if self.equal.keys().enumerate().any(|(index, place)| index != *place) {
             return KeyMatch::Other;
         }
-        let several = self.equal.values().any(|parts| parts.len() != 1);
         let prefix: Vec<Vec<KeyPart>> = self.equal.into_values().collect();
-        let key_len = self.table.key_len();
+        let count = prefix.iter().try_fold(1_usize, |product, parts| product.checked_mul(parts.len()));
+        if count.is_none_or(|count| count > MOST_KEYS || count == 0) {
+            return KeyMatch::Other;
+        }
         match self.range {
-            None if prefix_len == key_len && key_len > 0 => whole_keys(prefix),
-            None if prefix_len == 0 || several => KeyMatch::Other,
-            Some(_) if several => KeyMatch::Other,
-            None => spans_only(prefix, Bound::Unbounded, Bound::Unbounded),
-            Some((place, lower, upper)) if place == prefix_len => spans_only(prefix, lower, upper),
+            None if prefix_len == 0 => KeyMatch::Other,
+            None if prefix_len == self.table.key_len() => whole_keys(&prefix),
+            None => KeyMatch::SpansOnly(KeyRanges { prefix, lower: Bound::Unbounded, upper: Bound::Unbounded }),
+            Some((place, lower, upper)) if place == prefix_len => {
+                KeyMatch::SpansOnly(KeyRanges { prefix, lower, upper })
+            }
             Some(_) => KeyMatch::Other,
         }
     }
 }
 
-fn spans_only(prefix: Vec<Vec<KeyPart>>, lower: Bound<KeyPart>, upper: Bound<KeyPart>) -> KeyMatch {
-    KeyMatch::SpansOnly(KeyRange { prefix: prefix.into_iter().flatten().collect(), lower, upper })
-}
-
-/// Every combination of the parts, as long as they are few.
-fn whole_keys(columns: Vec<Vec<KeyPart>>) -> KeyMatch {
-    let combinations = columns.iter().try_fold(1_usize, |product, parts| product.checked_mul(parts.len()));
-    if combinations.is_none_or(|count| count > MOST_KEYS || count == 0) {
-        return KeyMatch::Other;
-    }
-    let mut keys: Vec<Vec<KeyPart>> = vec![Vec::new()];
-    let several = columns.iter().any(|parts| parts.len() > 1);
-    for parts in &columns {
-        keys = keys
-            .iter()
-            .flat_map(|key| parts.iter().map(|part| [key.as_slice(), std::slice::from_ref(part)].concat()))
-            .collect();
-    }
+/// Every combination of the parts.
+fn whole_keys(columns: &[Vec<KeyPart>]) -> KeyMatch {
+    let owned = |key: Vec<&KeyPart>| key.into_iter().cloned().collect();
+    let mut keys: Vec<Vec<KeyPart>> = combinations(columns).into_iter().map(owned).collect();
     match keys.pop() {
-        Some(key) if !several => KeyMatch::WholeKey(key),
+        Some(key) if keys.is_empty() && columns.iter().all(|parts| parts.len() == 1) => KeyMatch::WholeKey(key),
         Some(key) => {
             keys.push(key);
             KeyMatch::WholeKeys(keys)
         }
         None => KeyMatch::Other,
     }
+}
+
+/// Whether SQL's order of the column's values is that of keys; CQL and SQL order timeuuids as keys do.
+fn has_order(column: &ColumnDef) -> bool {
+    column.ty.arrow_order_is_key_order() || column.ty == ColumnType::TimeUuid
+}
+
+fn is_descending(column: &ColumnDef) -> bool {
+    matches!(column.role, ColumnRole::Clustering { descending: true })
 }
 
 fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
@@ -336,8 +402,10 @@ fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
+/// Whether a literal of this type is compared as one of the column's. A timeuuid is compared with uuids.
 fn names_type(data_type: &ast::DataType, ty: ColumnType) -> bool {
-    Target::parse(&data_type.to_string()).is_ok_and(|target| target == Target::of(ty))
+    let is = |ty| Target::parse(&data_type.to_string()).is_ok_and(|target| target == Target::of(ty));
+    is(ty) || ty == ColumnType::TimeUuid && is(ColumnType::Uuid)
 }
 
 /// A number as a value of the column, if nothing is rounded. A `real` column is compared as `double` in SQL, so its

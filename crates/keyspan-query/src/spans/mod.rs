@@ -24,7 +24,7 @@ use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnRange, RelationDef, Span, Value};
 use keyspan_seam::Accepted;
 
-pub use key_match::{KeyMatch, KeyPart, KeyRange, key_of};
+pub use key_match::{Constants, KeyMatch, KeyPart, KeyRanges, key_of, no_constants};
 pub use predicate::ROW_KEY;
 pub use show::spans_text;
 

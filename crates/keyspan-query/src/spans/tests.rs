@@ -2,9 +2,10 @@
 
 use std::ops::Bound;
 
+use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Span, TableDef, Value};
 
-use super::{KeyMatch, KeyPart, key_of};
+use super::{KeyMatch, KeyPart, key_of, no_constants};
 use crate::testing::{Bench, Rows, expression};
 
 fn text(value: &str) -> Value {
@@ -85,7 +86,7 @@ async fn filters_become_spans() {
 fn whole_keys_and_single_spans_are_recognised() {
     let mut rows = Rows::default();
     let table = table(&mut rows);
-    let find = |condition: &str| key_of(&expression(condition), &table, "UTC");
+    let find = |condition: &str| key_of(&expression(condition), &table, "UTC", &mut no_constants);
     let value = |value: Value| KeyPart::Value(value);
     let second = value(Value::Timestamp(1_000_000));
     let whole = KeyMatch::WholeKey(vec![value(text("a")), KeyPart::Parameter(0, ColumnType::Int), second]);
@@ -94,11 +95,14 @@ fn whole_keys_and_single_spans_are_recognised() {
         matches!(find("k = 'a' AND n IN (1, 2) AND t = '1970-01-01'"), KeyMatch::WholeKeys(keys) if keys.len() == 2)
     );
     let KeyMatch::SpansOnly(range) = find("k = 'a' AND n > -1 AND n <= 2") else { panic!("not a span") };
-    let span = range.bind(&table, &[]).expect("bound").expect("not empty");
     let with = |n: i32| vec![text("a"), Value::Int(n)];
-    assert_eq!(span, Span { start: Bound::Included(with(2)), end: Bound::Excluded(with(-1)) });
+    let span = Span { start: Bound::Included(with(2)), end: Bound::Excluded(with(-1)) };
+    assert_eq!(range.bind(&table, &[]), Ok(vec![span]));
+    let KeyMatch::SpansOnly(range) = find("k IN ('b', 'a', $1) AND n = 1") else { panic!("not spans") };
+    let prefix = |k: &str| Span::prefix(vec![text(k), Value::Int(1)]);
+    assert_eq!(range.bind(&table, &[Value::Null]), Ok(vec![prefix("a"), prefix("b")]));
     let KeyMatch::SpansOnly(crossed) = find("k = 'a' AND n > 2 AND n < 1") else { panic!("not a span") };
-    assert_eq!(crossed.bind(&table, &[]), Ok(None));
+    assert_eq!(crossed.bind(&table, &[]), Ok(Vec::new()));
     for other in [
         "k = 'a' AND v = 1",
         "n = 1",
@@ -115,8 +119,11 @@ fn whole_keys_and_single_spans_are_recognised() {
     ] {
         assert_eq!(find(other), KeyMatch::Other, "{other}");
     }
-    let local = key_of(&expression("k = 'a' AND n = 1 AND t = '1970-01-01 00:00:01'"), &table, "Europe/Berlin");
-    assert_eq!(local, KeyMatch::Other);
+    let local = expression("k = 'a' AND n = 1 AND t = '1970-01-01 00:00:01'");
+    assert_eq!(key_of(&local, &table, "Europe/Berlin", &mut no_constants), KeyMatch::Other);
+    let mut computed = |_: &ast::Expr, ty| (ty == ColumnType::Timestamp).then_some(Value::Timestamp(1));
+    let key = KeyMatch::WholeKey(vec![value(text("a")), value(Value::Int(1)), value(Value::Timestamp(1))]);
+    assert_eq!(key_of(&local, &table, "Europe/Berlin", &mut computed), key);
 }
 
 /// A small generator of numbers, so that a failure can be had again.

@@ -12,9 +12,9 @@ use futures::StreamExt;
 use keyspan_cql::{Delete, ast, quoted};
 use keyspan_model::array::value_at;
 use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, Span, SpanDelete, TableDef, Value};
-use keyspan_query::{KeyMatch, KeyPart, cells_table, key_of};
+use keyspan_query::{KeyMatch, KeyPart, cells_table};
 
-use super::{existing, using};
+use super::{existing, target, using};
 use crate::context::ClientContext;
 use crate::locks::HeldLocks;
 use crate::names::{columns_of, fold_case, parse_query};
@@ -113,16 +113,16 @@ fn is_until(condition: &ast::Expr, written: &str) -> bool {
 
 /// The spans that a condition on the key means, if it says no more.
 fn known_spans(
-    context: &ClientContext,
+    context: &mut ClientContext,
     handle: &TableHandle,
     filter: Option<&ast::Expr>,
     parameters: &[Value],
 ) -> Result<Option<Vec<Span>>> {
     let Some(filter) = filter else { return Ok(Some(vec![Span::all()])) };
     let bind = |key: &[KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
-    let keys = match key_of(filter, &handle.table, context.settings.time_zone()) {
+    let keys = match target::key_of_write(context, handle, filter, parameters) {
         KeyMatch::Other => return Ok(None),
-        KeyMatch::SpansOnly(range) => return Ok(Some(range.bind(&handle.table, parameters)?.into_iter().collect())),
+        KeyMatch::SpansOnly(ranges) => return Ok(Some(ranges.bind(&handle.table, parameters)?)),
         KeyMatch::WholeKey(key) => vec![bind(&key)?],
         KeyMatch::WholeKeys(keys) => keys.iter().map(|key| bind(key)).collect::<Result<_>>()?,
     };

@@ -45,10 +45,36 @@ impl TargetRows {
         self.keys.iter().enumerate().map(|(place, key)| Ok((handle.name(key)?, place))).collect()
     }
 
+    /// The keys of the target that have no row.
+    pub(crate) fn missing<'a>(&self, handle: &TableHandle, target: &'a WriteTarget) -> Result<Vec<&'a Vec<Value>>> {
+        if target.keys().is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = self.places(handle)?;
+        let mut missing = Vec::new();
+        for key in target.keys() {
+            if !places.contains_key(&handle.name(key)?) {
+                missing.push(key);
+            }
+        }
+        Ok(missing)
+    }
+
     /// The row of a key of the target that is not there: it shows the static values of its partition.
     pub(crate) fn empty_row(&self, handle: &TableHandle, key: &[Value]) -> Result<Vec<Value>> {
         let known = if self.empty.is_empty() { None } else { self.empty.get(&handle.name(key)?) };
         Ok(known.cloned().unwrap_or_else(|| handle.bare_row(key)))
+    }
+}
+
+impl WriteTarget {
+    /// The keys, of a target given by keys.
+    pub(crate) fn keys(&self) -> &[Vec<Value>] {
+        match self {
+            WriteTarget::Key(key) => std::slice::from_ref(key),
+            WriteTarget::Keys(keys) => keys,
+            WriteTarget::Spans(_) | WriteTarget::Nothing | WriteTarget::Query(_) => &[],
+        }
     }
 }
 
@@ -111,10 +137,8 @@ async fn find(
     parameters: &[Value],
 ) -> Result<Locked> {
     let mut locks = HeldLocks::none(context.database.locks().clone());
-    match target {
-        WriteTarget::Key(key) => locks = context.lock(names(handle, families, std::slice::from_ref(key))?).await?,
-        WriteTarget::Keys(keys) => locks = context.lock(names(handle, families, keys)?).await?,
-        WriteTarget::Span(_) | WriteTarget::Query(_) | WriteTarget::Nothing => {}
+    if !target.keys().is_empty() {
+        locks = context.lock(names(handle, families, target.keys())?).await?;
     }
     let mut locked: HashSet<RowName> = HashSet::new();
     loop {
@@ -150,11 +174,10 @@ async fn empty_rows(
     found: &[Vec<Value>],
     snapshot: &Arc<dyn Snapshot>,
 ) -> Result<HashMap<RowName, Vec<Value>>> {
-    let wanted = match target {
-        WriteTarget::Key(key) if handle.statics.is_some() => std::slice::from_ref(key),
-        WriteTarget::Keys(keys) if handle.statics.is_some() => keys,
-        _ => return Ok(HashMap::new()),
-    };
+    let wanted = target.keys();
+    if handle.statics.is_none() || wanted.is_empty() {
+        return Ok(HashMap::new());
+    }
     let found = found.iter().map(|key| handle.name(key)).collect::<Result<HashSet<_>>>()?;
     let mut empty = HashMap::new();
     for key in wanted {
@@ -168,11 +191,7 @@ async fn empty_rows(
 
 /// The keys that a statement reads, whether rows are there or not.
 fn keys_of<'a>(target: &'a WriteTarget, found: &'a TargetRows) -> &'a [Vec<Value>] {
-    match target {
-        WriteTarget::Key(key) => std::slice::from_ref(key),
-        WriteTarget::Keys(keys) => keys,
-        _ => &found.keys,
-    }
+    if target.keys().is_empty() { &found.keys } else { target.keys() }
 }
 
 /// What to lock: the rows, and the partitions whose static values are read.

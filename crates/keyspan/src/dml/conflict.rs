@@ -116,14 +116,14 @@ fn insert_missing(insert: &InsertRows, arbiters: &Arbiters, found: &TargetRows) 
     let mut decided = Skipping { mutations: Vec::new(), inserted: Vec::new(), answers: Vec::new() };
     for (place, row) in insert.rows.iter().enumerate() {
         if let Some(old) = present.conflict(row)? {
-            decided.answers.push(ConditionAnswer { applied: false, row: Some(old.clone()) });
+            decided.answers.push(ConditionAnswer::Row(old.clone()));
             continue;
         }
         present.add(handle.name(&insert.key(row))?, or_null(row))?;
         decided.mutations.extend(insert.insert(row));
         decided.mutations.extend(insert.cells_of(place));
         decided.inserted.push(or_null(row));
-        decided.answers.push(ConditionAnswer { applied: true, row: None });
+        decided.answers.push(ConditionAnswer::Applied);
     }
     insert.checks.check(&handle.table, &handle.batch(&decided.inserted)?)?;
     Ok(decided)
@@ -217,7 +217,7 @@ pub(super) async fn insert_new(
     let wanted = wanted(insert);
     let changed = change_seen(context, &insert.handle, &target, &families, wanted, parameters, |found| {
         let mut decided = insert_missing(insert, &Arbiters::KEY, found)?;
-        if let Some(place) = decided.answers.iter().position(|answer| !answer.applied) {
+        if let Some(place) = decided.answers.iter().position(|answer| !answer.is_applied()) {
             return Err(Uniqueness::of_key(&insert.handle.table).exists(&insert.key(&insert.rows[place])));
         }
         if let Some(mutation) = insert.columnar()? {
@@ -239,9 +239,10 @@ pub(super) async fn if_not_exists(
         let error = Error::not_supported("IF NOT EXISTS cannot be combined with RETURNING");
         return Err(error.with_hint("Use ON CONFLICT DO NOTHING RETURNING …."));
     }
-    let (inserted, answers) = skip_existing(context, &insert, &Arbiters::KEY, parameters).await?.answer;
+    let changed = skip_existing(context, &insert, &Arbiters::KEY, parameters).await?;
+    let (inserted, answers) = changed.answer;
     let tag = Tag::counted("INSERT", inserted.len() as u64);
-    Ok(Outcome::with_rows(tag, condition::answer(context, &insert.handle, &answers)?))
+    Ok(Outcome::with_rows(tag, condition::answer(context, &insert.handle, &answers, &changed.before).await?))
 }
 
 /// `INSERT … ON CONFLICT`.

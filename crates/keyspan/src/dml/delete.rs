@@ -53,9 +53,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
     }
     let plain = plan.condition.is_none() && plan.returning.is_none();
     match &target {
-        WriteTarget::Span(span) if plain && plan.deletes_rows() => delete_span(context, &plan, span.clone()).await,
-        WriteTarget::Key(key) if plain && !plan.family_cells.read_rows() => {
-            delete_key(context, &plan, key.clone()).await
+        WriteTarget::Spans(spans) if plain && plan.deletes_rows() => delete_spans(context, &plan, spans).await,
+        WriteTarget::Key(_) | WriteTarget::Keys(_) if plain && !plan.family_cells.read_rows() => {
+            delete_keys(context, &plan, target.keys()).await
         }
         _ => {
             let handle = plan.handle.clone();
@@ -153,7 +153,7 @@ impl DeletePlan {
     fn delete_statics(&self, target: &WriteTarget, found: &TargetRows) -> Vec<Mutation> {
         let spans = match target {
             _ if !self.partitions => Vec::new(),
-            WriteTarget::Span(span) => vec![span.clone()],
+            WriteTarget::Spans(spans) => spans.clone(),
             _ => found.partitions.iter().map(|partition| Span::prefix(partition.clone())).collect(),
         };
         spans.iter().filter_map(|span| self.handle.delete_statics(span, self.timing.stamp)).collect()
@@ -161,43 +161,48 @@ impl DeletePlan {
 
     fn decide(&self, target: &WriteTarget, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
         let Some(condition) = &self.condition else {
+            // Fails where it is an element of a list.
+            let missing: Vec<_> = found.missing(&self.handle, target)?;
+            let missing: Vec<_> = missing.into_iter().map(|key| self.handle.bare_row(key)).collect();
+            let missing = self.families.without_cells(self.handle.batch(&missing)?)?;
+            self.family_cells.rows(&missing, &[], parameters)?;
             let cells = self.family_cells.rows(&found.families, &[], parameters)?;
             let mutations = found.keys.iter().zip(&cells).flat_map(|(key, cells)| self.delete(key.clone(), cells));
             let mutations = mutations.chain(self.delete_statics(target, found)).collect();
             return Ok((mutations, (found.rows.clone(), Vec::new())));
         };
         if found.keys.is_empty() {
-            let applied = self.holds_without_row(target, found, condition, parameters)?;
-            return Ok((Vec::new(), (found.rows.clone(), vec![ConditionAnswer { applied, row: None }])));
+            let answer = self.answer_without_row(target, found, condition, parameters)?;
+            return Ok((Vec::new(), (found.rows.clone(), vec![answer])));
         }
         match condition.holds(&found.families.input, true, parameters)?.as_slice() {
             [true, ..] => {
-                let answer = ConditionAnswer { applied: true, row: None };
+                let answer = ConditionAnswer::Applied;
                 let cells = self.family_cells.rows(&found.families, &[], parameters)?;
                 Ok((self.delete(found.keys[0].clone(), &cells[0]), (found.rows.clone(), vec![answer])))
             }
             _ => {
-                let row = Some(self.handle.values(&found.rows, 0)?);
-                Ok((Vec::new(), (found.rows.slice(0, 0), vec![ConditionAnswer { applied: false, row }])))
+                let answer = ConditionAnswer::Row(self.handle.values(&found.rows, 0)?);
+                Ok((Vec::new(), (found.rows.slice(0, 0), vec![answer])))
             }
         }
     }
 
-    /// Whether a condition holds of a row that is not there: it may be about the static values of its partition.
-    fn holds_without_row(
+    /// The answer of a condition on a row that is not there: it may be about the static values of its partition, or that
+    /// something is null.
+    fn answer_without_row(
         &self,
         target: &WriteTarget,
         found: &TargetRows,
         condition: &CompiledCondition,
         parameters: &[Value],
-    ) -> Result<bool> {
-        match target {
-            WriteTarget::Key(key) if self.handle.statics.is_some() => {
-                let row = self.handle.batch(&[found.empty_row(&self.handle, key)?])?;
-                let input = self.families.without_cells(row)?;
-                Ok(condition.holds(&input.input, false, parameters)? == [true])
-            }
-            _ => Ok(false),
+    ) -> Result<ConditionAnswer> {
+        let WriteTarget::Key(key) = target else { return Ok(ConditionAnswer::Nothing) };
+        let empty = found.empty_row(&self.handle, key)?;
+        let input = self.families.without_cells(self.handle.batch(std::slice::from_ref(&empty))?)?;
+        match condition.holds(&input.input, false, parameters)? == [true] {
+            true => Ok(ConditionAnswer::Applied),
+            false => Ok(ConditionAnswer::without_row(&self.handle, empty)),
         }
     }
 
@@ -210,7 +215,10 @@ impl DeletePlan {
         let (deleted, answers) = changed.answer;
         let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
+            return Ok(Outcome::with_rows(
+                tag,
+                condition::answer(context, &self.handle, &answers, &changed.before).await?,
+            ));
         }
         match &self.returning {
             Some(returning) => {
@@ -222,20 +230,25 @@ impl DeletePlan {
     }
 }
 
-async fn delete_span(context: &mut ClientContext, plan: &DeletePlan, span: Span) -> Result<Outcome> {
+async fn delete_spans(context: &mut ClientContext, plan: &DeletePlan, spans: &[Span]) -> Result<Outcome> {
     let snapshot = context.newest()?;
     let relation = plan.handle.relation.id;
-    let rows = existing::count(context, &snapshot, relation, span.clone()).await?;
-    let deletes = plan.handle.delete_span(span, plan.timing.stamp);
+    let (mut rows, mut deletes) = (0, Vec::new());
+    for span in spans {
+        rows += existing::count(context, &snapshot, relation, span.clone()).await?;
+        deletes.extend(plan.handle.delete_span(span.clone(), plan.timing.stamp));
+    }
     let locks = context.lock_blind(&plan.handle, &[]).await?;
     context.write_checked(deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
-async fn delete_key(context: &mut ClientContext, plan: &DeletePlan, key: Vec<Value>) -> Result<Outcome> {
-    let locks = context.lock_blind(&plan.handle, std::slice::from_ref(&key)).await?;
+async fn delete_keys(context: &mut ClientContext, plan: &DeletePlan, keys: &[Vec<Value>]) -> Result<Outcome> {
+    let locks = context.lock_blind(&plan.handle, keys).await?;
     let snapshot = context.newest()?;
-    let rows = snapshot.get(plan.handle.relation.id, std::slice::from_ref(&key), &[]).await?.num_rows();
-    context.write_checked(plan.delete(key, &plan.family_cells.constant()?), Vec::new(), locks).await?;
+    let rows = snapshot.get(plan.handle.relation.id, keys, &[]).await?.num_rows();
+    let cells = plan.family_cells.constant()?;
+    let deletes = keys.iter().flat_map(|key| plan.delete(key.clone(), &cells)).collect();
+    context.write_checked(deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

@@ -15,6 +15,7 @@ use keyspan_seam::Snapshot;
 
 use super::existing;
 use crate::context::ClientContext;
+use crate::expression::Evaluator;
 use crate::names;
 use crate::query;
 use crate::row::TableHandle;
@@ -26,8 +27,8 @@ pub(crate) enum WriteTarget {
     Key(Vec<Value>),
     /// The rows with these whole keys.
     Keys(Vec<Vec<Value>>),
-    /// The rows of one span.
-    Span(Span),
+    /// The rows of these spans.
+    Spans(Vec<Span>),
     /// None: the condition cannot be met.
     Nothing,
     /// Those that a query finds.
@@ -54,7 +55,7 @@ pub(crate) struct Beside<'a> {
 
 /// The rows that the WHERE of an UPDATE or DELETE is about.
 pub(crate) fn find_target(
-    context: &ClientContext,
+    context: &mut ClientContext,
     handle: &TableHandle,
     alias: Option<&str>,
     filter: Option<&ast::Expr>,
@@ -64,13 +65,13 @@ pub(crate) fn find_target(
     if !beside.from.is_empty() || !beside.values.is_empty() {
         return Ok(WriteTarget::Query(Box::new(found_rows(handle, alias, filter, beside)?)));
     }
-    let Some(filter) = filter else { return Ok(WriteTarget::Span(Span::all())) };
+    let Some(filter) = filter else { return Ok(WriteTarget::Spans(vec![Span::all()])) };
     let matched = match alias {
         // The alias hides the table's name; the recognition knows only that.
         Some(alias) if alias != handle.table.name => {
-            key_of(&without_qualifier(filter, alias), &handle.table, context.settings.time_zone())
+            key_of_write(context, handle, &without_qualifier(filter, alias), parameters)
         }
-        _ => key_of(filter, &handle.table, context.settings.time_zone()),
+        _ => key_of_write(context, handle, filter, parameters),
     };
     let bind =
         |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
@@ -82,13 +83,37 @@ pub(crate) fn find_target(
         },
         KeyMatch::WholeKeys(keys) => {
             let keys = keys.iter().map(|key| bind(key)).collect::<Result<Vec<_>>>()?;
-            WriteTarget::Keys(keys.into_iter().filter(|key| possible(key)).collect())
+            WriteTarget::Keys(each_once(handle, keys.into_iter().filter(|key| possible(key)))?)
         }
-        KeyMatch::SpansOnly(range) => {
-            range.bind(&handle.table, parameters)?.map_or(WriteTarget::Nothing, WriteTarget::Span)
-        }
+        KeyMatch::SpansOnly(ranges) => match ranges.bind(&handle.table, parameters)? {
+            spans if spans.is_empty() => WriteTarget::Nothing,
+            spans => WriteTarget::Spans(spans),
+        },
         KeyMatch::Other => WriteTarget::Query(Box::new(found_rows(handle, alias, Some(filter), beside)?)),
     })
+}
+
+fn each_once(handle: &TableHandle, keys: impl Iterator<Item = Vec<Value>>) -> Result<Vec<Vec<Value>>> {
+    let (mut seen, mut all) = (HashSet::new(), Vec::new());
+    for key in keys {
+        if seen.insert(handle.name(&key)?) {
+            all.push(key);
+        }
+    }
+    Ok(all)
+}
+
+/// What the WHERE of a write says of the key. As in CQL any constant gives a key: `WHERE day = current_date`.
+pub(crate) fn key_of_write(
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    filter: &ast::Expr,
+    parameters: &[Value],
+) -> KeyMatch {
+    let time_zone = context.settings.time_zone().to_owned();
+    let evaluator = Evaluator::new(context);
+    let mut constants = |expression: &ast::Expr, ty| evaluator.compared(context, expression, ty, parameters);
+    key_of(filter, &handle.table, &time_zone, &mut constants)
 }
 
 /// `SELECT every column, values FROM table, others WHERE filter`, the trees being the statement's own.
@@ -169,10 +194,10 @@ pub(crate) async fn read(
         WriteTarget::Nothing => {}
         WriteTarget::Key(key) => return Ok(ReadRows::plain(handle.read(snapshot, std::slice::from_ref(key)).await?)),
         WriteTarget::Keys(keys) => return Ok(ReadRows::plain(handle.read(snapshot, keys).await?)),
-        WriteTarget::Span(span) => {
+        WriteTarget::Spans(spans) => {
             let columns = handle.scan_columns();
             let relation = handle.relation.id;
-            let read = existing::visit(context, snapshot, relation, vec![span.clone()], columns, |batch| {
+            let read = existing::visit(context, snapshot, relation, spans.clone(), columns, |batch| {
                 batches.push(batch);
                 Ok(false)
             });

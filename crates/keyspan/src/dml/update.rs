@@ -1,10 +1,11 @@
 //! UPDATE.
 //!
-//! By whole key, with values that do not depend on the row, it is CQL's: blind, it creates the row, it counts 1. With
-//! any other WHERE, or with expressions over the row, it is SQL's: the rows found. A row that could not be created
-//! without breaking a NOT NULL is not created; that update counts 0. Under `write_semantics = postgres` no row is
+//! By whole keys, with values that do not depend on the row, it is CQL's: blind, it creates the rows, it counts each.
+//! With any other WHERE, or with expressions over the row, it is SQL's: the rows found. A row that could not be created
+//! without breaking a NOT NULL is not created, nor counted. Under `write_semantics = postgres` no row is
 //! created, but for counters, which have no INSERT.
 
+use arrow::compute::concat_batches;
 use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
@@ -55,11 +56,14 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
         count(&context.database.counts().point_writes);
     }
     let target = match target {
-        WriteTarget::Key(key) if plan.creates || plan.is_blind() => WriteTarget::Key(kept_key(&plan.handle, key)?),
+        WriteTarget::Key(key) if plan.creates => WriteTarget::Key(kept_key(&plan.handle, key)?),
+        WriteTarget::Keys(keys) if plan.creates => {
+            WriteTarget::Keys(keys.into_iter().map(|key| kept_key(&plan.handle, key)).collect::<Result<_>>()?)
+        }
         target => target,
     };
-    if let (WriteTarget::Key(key), true) = (&target, plan.is_blind()) {
-        return write_blind(context, &plan, key.clone()).await;
+    if plan.is_blind() {
+        return write_blind(context, &plan, target.keys()).await;
     }
     let handle = plan.handle.clone();
     let wanted = plan.returning.as_ref().is_some_and(Returning::reads_families).then_some(After);
@@ -119,7 +123,7 @@ fn plan(
         column.is_key() || !column.not_null || assignments.assign(place)
     };
     let only_found = context.settings.postgres_writes() && !handle.table.has_counters();
-    let creates = matches!(target, WriteTarget::Key(_))
+    let creates = !target.keys().is_empty()
         && !only_found
         && (statement.upserts || (!assignments.read_rows() && cells.expressions().is_empty()))
         && handle.table.columns.iter().enumerate().all(complete);
@@ -148,32 +152,37 @@ impl UpdatePlan {
         parameters: &[Value],
     ) -> Result<Decision<Vec<Vec<Value>>>> {
         let handle = &self.handle;
-        let missing = match target {
-            WriteTarget::Key(key) if found.keys.is_empty() => Some(found.empty_row(handle, key)?),
-            _ => None,
-        };
-        if missing.is_some() && (self.only_found || (!self.creates && self.condition.is_none())) {
-            let answer = ConditionAnswer { applied: false, row: None };
-            return Ok((Vec::new(), (Vec::new(), vec![answer])));
+        let mut missing = Vec::new();
+        for key in found.missing(handle, target)? {
+            missing.push(found.empty_row(handle, key)?);
         }
-        let missing_input;
-        let (rows, input) = match &missing {
-            Some(row) => {
-                let row = handle.batch(std::slice::from_ref(row))?;
-                missing_input = self.families.without_cells(row.clone())?;
-                (row, &missing_input)
+        if self.only_found || (!self.creates && self.condition.is_none()) {
+            if let (Some(_), [row]) = (&self.condition, missing.as_slice()) {
+                let answer = ConditionAnswer::without_row(handle, row.clone());
+                return Ok((Vec::new(), (Vec::new(), vec![answer])));
             }
-            None => (found.rows.clone(), &found.families),
+            missing.clear();
+        }
+        let with_missing;
+        let (rows, input) = match missing.is_empty() {
+            true => (found.rows.clone(), &found.families),
+            false => {
+                let empty = handle.batch(&missing)?;
+                with_missing = found.families.and(&self.families.without_cells(empty.clone())?)?;
+                (concat_batches(&handle.schema, [&found.rows, &empty])?, &with_missing)
+            }
+        };
+        let exist = found.rows.num_rows();
+        let refused = |index: usize, old: Vec<Value>| match index < exist {
+            true => ConditionAnswer::Row(old),
+            false => ConditionAnswer::without_row(handle, old),
         };
         let applies = match &self.condition {
-            Some(condition) => condition.holds(&input.input, missing.is_none(), parameters)?,
+            Some(condition) => condition.holds(&input.input, missing.is_empty(), parameters)?,
             None => vec![true; rows.num_rows()],
         };
         if !applies.contains(&true) {
-            let answer = |row| {
-                let old = handle.values(&rows, row)?;
-                Ok(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) })
-            };
+            let answer = |row| Ok(refused(row, handle.values(&rows, row)?));
             return Ok((Vec::new(), (Vec::new(), (0..rows.num_rows()).map(answer).collect::<Result<_>>()?)));
         }
         let new = self.assignments.rows(handle, &input.input, &found.computed, parameters)?;
@@ -182,12 +191,12 @@ impl UpdatePlan {
         for (index, row) in new.iter().enumerate() {
             let old = handle.values(&rows, index)?;
             if !applies[index] {
-                answers.push(ConditionAnswer { applied: false, row: missing.is_none().then_some(old) });
+                answers.push(refused(index, old));
                 continue;
             }
             mutations.extend(self.write(row, &cells[index], &old));
             updated.push(overlaid(&old, row));
-            answers.push(ConditionAnswer { applied: true, row: None });
+            answers.push(ConditionAnswer::Applied);
         }
         self.checks.check(&handle.table, &handle.batch(&updated)?)?;
         Ok((mutations, (updated, answers)))
@@ -212,7 +221,10 @@ impl UpdatePlan {
         let (updated, answers) = changed.answer;
         let tag = Tag::counted("UPDATE", updated.len() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(tag, condition::answer(context, &self.handle, &answers)?));
+            return Ok(Outcome::with_rows(
+                tag,
+                condition::answer(context, &self.handle, &answers, &changed.before).await?,
+            ));
         }
         match &self.returning {
             Some(returning) => {
@@ -231,16 +243,17 @@ fn kept_key(handle: &TableHandle, key: Vec<Value>) -> Result<Vec<Value>> {
     columns.map(|(value, column)| kept_value(&handle.table, column, value)).collect()
 }
 
-async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, key: Vec<Value>) -> Result<Outcome> {
+async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, keys: &[Vec<Value>]) -> Result<Outcome> {
     let handle = &plan.handle;
-    let old = handle.bare_row(&key);
-    let input = handle.batch(std::slice::from_ref(&old))?;
-    let row = plan.assignments.rows(handle, &input, &[], &[])?.remove(0);
-    plan.checks.check(&handle.table, &handle.batch(&[overlaid(&old, &row)])?)?;
-    let mutations = plan.write(&row, &plan.cells.constant()?, &old);
-    let locks = context.lock_blind(handle, &[key]).await?;
+    let old: Vec<Vec<Value>> = keys.iter().map(|key| handle.bare_row(key)).collect();
+    let new = plan.assignments.rows(handle, &handle.batch(&old)?, &[], &[])?;
+    let rows: Vec<Vec<Value>> = old.iter().zip(&new).map(|(old, new)| overlaid(old, new)).collect();
+    plan.checks.check(&handle.table, &handle.batch(&rows)?)?;
+    let cells = plan.cells.constant()?;
+    let mutations = old.iter().zip(&new).flat_map(|(old, new)| plan.write(new, &cells, old)).collect();
+    let locks = context.lock_blind(handle, keys).await?;
     context.write(handle, mutations, Vec::new(), locks).await?;
-    Ok(Outcome::done(Tag::counted("UPDATE", 1)))
+    Ok(Outcome::done(Tag::counted("UPDATE", keys.len() as u64)))
 }
 
 /// The assignments with the key of the old row.

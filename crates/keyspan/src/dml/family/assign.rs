@@ -444,9 +444,10 @@ impl FamilyWrite<'_> {
         };
         let Some((position, _)) = place.and_then(|place| had.get(place)) else {
             // Cassandra's texts.
-            let message = match had.is_empty() {
-                true => "Attempted to set an element on a list which is null".to_owned(),
-                false => {
+            let message = match (had.is_empty(), value.is_null()) {
+                (true, true) => "Attempted to delete an element from a list which is null".to_owned(),
+                (true, false) => "Attempted to set an element on a list which is null".to_owned(),
+                (false, _) => {
                     let shown = index.to_text(ColumnType::Int);
                     format!("List index {shown} out of bound, list has size {}", had.len())
                 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, MapArray, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow::compute::{take, take_record_batch};
+use arrow::compute::{concat, concat_batches, take, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::value_at;
@@ -58,20 +58,12 @@ impl FamilyInput {
                 None if whole => None,
                 None => continue,
             };
-            let relation = Arc::new(handle.table.family_relation(family));
-            reads.push(FamilyRead { family: family.clone(), relation, only, history: None });
+            reads.push(FamilyRead { only, ..whole_read(handle, family) });
         }
-        let fields = handle.schema.fields().iter().cloned();
-        let families = reads.iter().map(|read| Arc::new(family_field(&read.family, None)));
-        let schema = match reads.is_empty() {
-            true => handle.schema.clone(),
-            false => Arc::new(Schema::new(fields.chain(families).collect::<Vec<_>>())),
-        };
         let is_static =
             |name: &String| handle.table.column(name).is_some_and(|column| column.role == ColumnRole::Static);
         let reads_statics = || expressions.iter().any(|expression| columns_of(expression).iter().any(is_static));
-        let statics = handle.statics.clone().filter(|_| reads_statics());
-        FamilyInput { reads, schema, statics }
+        FamilyInput::of(handle, reads, handle.statics.clone().filter(|_| reads_statics()))
     }
 
     /// The table's columns, then all its families: what expressions may read.
@@ -81,6 +73,22 @@ impl FamilyInput {
         }
         let families = handle.table.families.iter().map(|family| Arc::new(family_field(family, None)));
         Arc::new(Schema::new(handle.schema.fields().iter().cloned().chain(families).collect::<Vec<_>>()))
+    }
+
+    /// The maps, sets and lists of the table, as a whole.
+    pub(crate) fn collections(handle: &TableHandle) -> FamilyInput {
+        let whole = handle.table.families.iter().filter(|family| family.kind.is_collection());
+        FamilyInput::of(handle, whole.map(|family| whole_read(handle, family)).collect(), None)
+    }
+
+    fn of(handle: &TableHandle, reads: Vec<FamilyRead>, statics: Option<Arc<TableHandle>>) -> FamilyInput {
+        let fields = handle.schema.fields().iter().cloned();
+        let families = reads.iter().map(|read| Arc::new(family_field(&read.family, None)));
+        let schema = match reads.is_empty() {
+            true => handle.schema.clone(),
+            false => Arc::new(Schema::new(fields.chain(families).collect::<Vec<_>>())),
+        };
+        FamilyInput { reads, schema, statics }
     }
 
     /// None.
@@ -161,11 +169,15 @@ impl FamilyInput {
     }
 }
 
+fn whole_read(handle: &TableHandle, family: &FamilyDef) -> FamilyRead {
+    let relation = Arc::new(handle.table.family_relation(family));
+    FamilyRead { family: family.clone(), relation, only: None, history: None }
+}
+
 /// The families that rows to insert have, in the order of [`FamilyInput::readable`].
 pub(crate) fn proposed(handle: &TableHandle, cells: &[&FamilyCells]) -> Result<Vec<ArrayRef>> {
     let array = |family: &FamilyDef| {
-        let relation = Arc::new(handle.table.family_relation(family));
-        let read = FamilyRead { family: family.clone(), relation, only: None, history: None };
+        let read = whole_read(handle, family);
         let of_row = |cells: &&FamilyCells| cells.of(family).map(|(key, value)| (key.clone(), value.clone())).collect();
         read.shown(read.of_values(cells.iter().map(of_row).collect())?)
     };
@@ -173,6 +185,20 @@ pub(crate) fn proposed(handle: &TableHandle, cells: &[&FamilyCells]) -> Result<V
 }
 
 impl FamilyRows {
+    /// The values of a column or family of this name, if it is there.
+    pub(crate) fn shown(&self, name: &str) -> Option<&ArrayRef> {
+        self.input.column_by_name(name)
+    }
+
+    /// These rows, then others that the same families were read for.
+    pub(crate) fn and(&self, other: &FamilyRows) -> Result<FamilyRows> {
+        let both = |((name, own), (_, others)): (&(String, MapArray), &(String, MapArray))| {
+            Ok((name.clone(), concat(&[own, others])?.as_map().clone()))
+        };
+        let maps = self.maps.iter().zip(&other.maps).map(both).collect::<Result<_>>()?;
+        Ok(FamilyRows { input: concat_batches(&self.input.schema(), [&self.input, &other.input])?, maps })
+    }
+
     /// Some of the rows, beside other columns.
     pub(crate) fn beside(&self, rows: &[usize], other: &RecordBatch) -> Result<FamilyRows> {
         let rows: UInt64Array = rows.iter().map(|row| *row as u64).collect();
