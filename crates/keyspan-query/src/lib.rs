@@ -73,7 +73,7 @@ pub mod types;
 pub use binder::{Origin, are_alike};
 pub use context::{
     AdvisoryKey, AdvisoryRequest, Caller, GivenRelation, Peers, QueryContext, QueryParser, Sequences, SessionInfo,
-    SettingChange, ShownLock, ShownSession, ShownStatement,
+    SettingChange, ShownHeat, ShownLock, ShownSession, ShownStatement,
 };
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};

@@ -125,6 +125,7 @@ impl CopyIn {
             let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
             let target = self.intake.target();
             unique::check_known(&self.database.catalog(), target.relation.id, &target.entries())?;
+            self.database.heat().write(&self.database.catalog(), &mutations);
             context.apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
         }
         if let Some(keys) = &mut self.new_keys {

@@ -12,6 +12,7 @@ use keyspan_store::{EmbeddedStore, StoreStats};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use crate::heat::Heat;
 use crate::locks::LockTable;
 use crate::metrics::{MetricCounters, Metrics};
 use crate::peer::SessionRegistry;
@@ -37,6 +38,7 @@ struct Inner {
     row_ids: RowIds,
     sequences: Arc<SequenceNumbers>,
     counts: AtomicCounters,
+    heat: Arc<Heat>,
     metrics: Arc<MetricCounters>,
     next_context: AtomicU64,
     threads: QueryThreads,
@@ -107,12 +109,14 @@ impl Database {
     ) -> Database {
         let sequences = Arc::new(SequenceNumbers::new(store.clone()));
         let locks: Arc<LockTable> = Arc::default();
+        let heat = Arc::new(Heat::new(clock.clone()));
         let inner = Inner {
             store,
             embedded,
             clock,
             engine,
-            session_registry: Arc::new(SessionRegistry::new(locks.clone())),
+            session_registry: Arc::new(SessionRegistry::new(locks.clone(), heat.clone())),
+            heat,
             locks,
             row_ids: RowIds::default(),
             sequences,
@@ -217,6 +221,10 @@ impl Database {
 
     pub(crate) fn counts(&self) -> &AtomicCounters {
         &self.inner.counts
+    }
+
+    pub(crate) fn heat(&self) -> &Arc<Heat> {
+        &self.inner.heat
     }
 
     pub(crate) fn threads(&self) -> &QueryThreads {

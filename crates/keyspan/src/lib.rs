@@ -56,6 +56,7 @@ mod explain;
 mod expression;
 mod given;
 mod hbase;
+mod heat;
 mod intake;
 mod locks;
 mod maintain;

@@ -11,13 +11,14 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
-use keyspan_model::{Error, ErrorKind, Result};
-use keyspan_query::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownLock, ShownSession, ShownStatement};
+use keyspan_model::{Catalog, Error, ErrorKind, Result};
+use keyspan_query::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownHeat, ShownLock, ShownSession, ShownStatement};
 use parking_lot::Mutex;
 
 use crate::advisory::AdvisoryLocks;
 use crate::cancel::CancelHandle;
 use crate::channels::{Channels, Inbox, Notification, check_name, too_many_messages};
+use crate::heat::Heat;
 use crate::locks::LockTable;
 use crate::settings::milliseconds;
 
@@ -32,14 +33,15 @@ pub(crate) struct SessionRegistry {
     advisory: AdvisoryLocks,
     channels: Channels,
     rows: Arc<LockTable>,
+    heat: Arc<Heat>,
     sessions: Mutex<BTreeMap<u64, Weak<SessionPeer>>>,
 }
 
 impl SessionRegistry {
     /// Without sessions.
-    pub(crate) fn new(rows: Arc<LockTable>) -> SessionRegistry {
+    pub(crate) fn new(rows: Arc<LockTable>, heat: Arc<Heat>) -> SessionRegistry {
         let advisory = AdvisoryLocks::new(rows.clone());
-        SessionRegistry { advisory, channels: Channels::default(), rows, sessions: Mutex::default() }
+        SessionRegistry { advisory, channels: Channels::default(), rows, heat, sessions: Mutex::default() }
     }
 
     fn sessions(&self) -> Vec<Arc<SessionPeer>> {
@@ -272,6 +274,10 @@ impl SessionPeer {
 }
 
 impl Peers for SessionPeer {
+    fn heat(&self, catalog: &Catalog) -> Vec<ShownHeat> {
+        self.all.heat.shown(catalog)
+    }
+
     fn process(&self) -> i32 {
         self.shown.lock().process
     }

@@ -357,6 +357,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             PointOutput::Column(_) | PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
         })
         .collect();
+    context.database.heat().read_keys(select.handle.relation.id, std::slice::from_ref(&key));
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
     let mut read = rows.columns().iter();
     let mut arrays = Vec::with_capacity(select.outputs.len());

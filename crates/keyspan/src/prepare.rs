@@ -447,7 +447,8 @@ impl Preparation {
         match condition {
             Some(Condition::If(expression)) => {
                 let input = [(handle.table.name.as_str(), FamilyInput::readable(handle))];
-                self.expression(context, Some(expression), &input)
+                let expression = condition::with_null_as_value(&handle.table, expression);
+                self.expression(context, Some(&expression), &input)
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! What a session's scans have read: a snapshot that counts, for metrics and the log of slow statements.
+//! What a session's scans have read: a snapshot that counts, for metrics, the log of slow statements and `keyspan_heat`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use futures::StreamExt;
-use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
+use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch};
 use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
+use parking_lot::Mutex;
+
+use crate::heat::Heat;
+
+/// Scans of a snapshot that are told apart.
+const NOTED: usize = 16;
 
 /// Sums over all scans of a session.
 #[derive(Debug, Default)]
@@ -26,12 +32,29 @@ pub(crate) struct ReadTotals {
 pub(crate) struct CountedSnapshot {
     inner: Arc<dyn Snapshot>,
     totals: Arc<ReadTotals>,
+    heat: Arc<Heat>,
+    /// Scans whose spans were noted: each of their splits is read by a call of its own.
+    noted: Mutex<Vec<(RelationId, Vec<Span>)>>,
 }
 
 impl CountedSnapshot {
     /// The same snapshot, counted.
-    pub(crate) fn counted(inner: Arc<dyn Snapshot>, totals: &Arc<ReadTotals>) -> Arc<dyn Snapshot> {
-        Arc::new(CountedSnapshot { inner, totals: totals.clone() })
+    pub(crate) fn counted(inner: Arc<dyn Snapshot>, totals: &Arc<ReadTotals>, heat: &Arc<Heat>) -> Arc<dyn Snapshot> {
+        Arc::new(CountedSnapshot { inner, totals: totals.clone(), heat: heat.clone(), noted: Mutex::default() })
+    }
+}
+
+impl CountedSnapshot {
+    /// Notes the spans of a scan, once.
+    fn note(&self, scan: &Scan) {
+        let mut noted = self.noted.lock();
+        if noted.iter().any(|(relation, spans)| *relation == scan.relation && *spans == scan.spans) {
+            return;
+        }
+        self.heat.read_spans(scan.relation, &scan.spans);
+        if noted.len() < NOTED {
+            noted.push((scan.relation, scan.spans.clone()));
+        }
     }
 }
 
@@ -90,6 +113,7 @@ impl Snapshot for CountedSnapshot {
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        self.note(scan);
         let own: Arc<ScanCounters> = Arc::default();
         let rows = self.inner.scan(scan, split, own.clone())?;
         let counted = Counted { counters: own, shared: counters, totals: self.totals.clone() };
@@ -97,6 +121,7 @@ impl Snapshot for CountedSnapshot {
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
+        self.heat.read_keys(relation, keys);
         let rows = self.inner.get(relation, keys, columns).await?;
         self.totals.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         Ok(rows)
@@ -107,11 +132,11 @@ impl Snapshot for CountedSnapshot {
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
-        Ok(CountedSnapshot::counted(self.inner.with_writes(batch)?, &self.totals))
+        Ok(CountedSnapshot::counted(self.inner.with_writes(batch)?, &self.totals, &self.heat))
     }
 
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
-        Ok(CountedSnapshot::counted(self.inner.with_catalog(catalog)?, &self.totals))
+        Ok(CountedSnapshot::counted(self.inner.with_catalog(catalog)?, &self.totals, &self.heat))
     }
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {

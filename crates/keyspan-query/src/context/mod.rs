@@ -20,7 +20,7 @@ use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
 pub use function::FunctionContext;
-pub use peers::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownLock, ShownSession, ShownStatement};
+pub use peers::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownHeat, ShownLock, ShownSession, ShownStatement};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;

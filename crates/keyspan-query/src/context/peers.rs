@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use keyspan_model::Result;
+use keyspan_model::{Catalog, RelationId, Result, TableId};
 
 /// What an advisory lock is named by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,25 @@ pub struct ShownStatement {
     pub by_sql: bool,
 }
 
+/// How often keys of a range were used within a minute, for `keyspan_heat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownHeat {
+    /// Its begin, in microseconds since 1970.
+    pub minute: i64,
+    /// The table.
+    pub table: TableId,
+    /// Its rows, static columns, or one of its families.
+    pub relation: RelationId,
+    /// The first key of the range that was seen, as `row_key` shows keys; none for scans from the first row on.
+    pub first: Option<String>,
+    /// The last one.
+    pub last: Option<String>,
+    /// Keys that were looked up and scans that began there, about.
+    pub reads: i64,
+    /// Rows, cells and deletions that were written, about.
+    pub writes: i64,
+}
+
 /// Whom a call of `pg_cancel_backend` or `pg_terminate_backend` may hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller<'a> {
@@ -129,6 +148,9 @@ pub trait Peers: Debug + Send + Sync {
 
     /// The prepared statements of the session.
     fn prepared(&self) -> Vec<ShownStatement>;
+
+    /// The heat of the ranges of keys.
+    fn heat(&self, catalog: &Catalog) -> Vec<ShownHeat>;
 
     /// Cancels the statement of the session with this number, or ends that session; false if there is none.
     ///

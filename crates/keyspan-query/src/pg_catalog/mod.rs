@@ -18,6 +18,7 @@ mod asyncpg;
 mod comments;
 mod definition;
 mod functions;
+mod heat;
 mod index;
 mod information;
 mod keywords;

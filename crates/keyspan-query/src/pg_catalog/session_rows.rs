@@ -1,5 +1,6 @@
 //! Rows about the database, its roles, access methods and settings. Of everything else there is nothing.
 
+use super::heat;
 use super::peers;
 use super::roles;
 use super::row::Row;
@@ -38,6 +39,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_auth_members" => roles::members(source),
         "pg_am" => methods(),
         "pg_settings" => settings(source),
+        "keyspan_heat" => heat::rows(source),
         "pg_locks" => peers::locks(source),
         "pg_prepared_statements" => peers::prepared(source),
         "pg_stat_activity" => peers::activity(source),

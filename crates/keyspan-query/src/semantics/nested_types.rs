@@ -110,10 +110,12 @@ fn is_comparison(op: &ast::BinaryOperator) -> bool {
     matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq)
 }
 
-/// A tuple, or a list of values that nest, as a value; and those in it. Other lists are arrays.
+/// A tuple, or a list of parameters or of values that nest, as a value, which has the type that it is compared with; and
+/// those in it. Other lists are arrays.
 fn as_value(expr: &mut Expr) {
     let nests = |element: &Expr| match element {
         Expr::Tuple(_) => true,
+        Expr::Value(value) => matches!(value.value, ast::Value::Placeholder(_)),
         Expr::Function(function) => is_nested_literal(&function.name.to_string()),
         _ => false,
     };

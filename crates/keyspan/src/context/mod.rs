@@ -169,7 +169,7 @@ impl ClientContext {
         parameter_types: &[Option<ColumnType>],
     ) -> QueryContext {
         QueryContext {
-            snapshot: CountedSnapshot::counted(snapshot, &self.reads),
+            snapshot: CountedSnapshot::counted(snapshot, &self.reads, self.database.heat()),
             search_path: self.settings.search_path(),
             time_zone: self.settings.time_zone().to_string(),
             now: self.now(),

@@ -88,6 +88,7 @@ impl ClientContext {
     ) -> Result<()> {
         self.running.check()?;
         self.check_collections(&mutations)?;
+        self.database.heat().write(&self.catalog(), &mutations);
         let relaxed = self.settings.relaxed_durability();
         let batch = WriteBatch { mutations, unchanged, relaxed };
         match &mut self.transaction {

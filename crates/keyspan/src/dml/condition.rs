@@ -77,7 +77,7 @@ pub(crate) fn holds(condition: &dyn Array) -> Vec<bool> {
 
 /// A condition as SQL says it. In CQL null is a value that equals itself, and an empty collection is null: `IF v = null`
 /// and `IF s = {}` are true where nothing is there, and so is `IF v != 1`. `l[0]` is the first element of a list.
-fn with_null_as_value(table: &TableDef, expression: &ast::Expr) -> ast::Expr {
+pub(crate) fn with_null_as_value(table: &TableDef, expression: &ast::Expr) -> ast::Expr {
     let mut expression = expression.clone();
     let _ = ast::visit_expressions_mut(&mut expression, |expression| {
         if let ast::Expr::CompoundFieldAccess { root, access_chain } = expression

@@ -201,7 +201,11 @@ impl DeletePlan {
         let empty = found.empty_row(&self.handle, key)?;
         let input = self.families.without_cells(self.handle.batch(std::slice::from_ref(&empty))?)?;
         match condition.holds(&input.input, false, parameters)? == [true] {
-            true => Ok(ConditionAnswer::Applied),
+            true => {
+                // Fails where it is an element of a list.
+                self.family_cells.rows(&input, &[], parameters)?;
+                Ok(ConditionAnswer::Applied)
+            }
             false => Ok(ConditionAnswer::without_row(&self.handle, empty)),
         }
     }
