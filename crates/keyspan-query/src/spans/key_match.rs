@@ -107,7 +107,7 @@ impl KeyRanges {
 
 /// The values of a bound. `None` if no row is within it: nothing is more or less than null. A row of values is compared
 /// up to the first null: what differs before that decides.
-fn bind_bound(bound: &Bound<Vec<KeyPart>>, parameters: &[Value]) -> Result<Option<Bound<Vec<Value>>>> {
+fn bind_bound(bound: &RowBound, parameters: &[Value]) -> Result<Option<Bound<Vec<Value>>>> {
     let (parts, included) = match bound {
         Bound::Included(parts) => (parts, true),
         Bound::Excluded(parts) => (parts, false),
@@ -154,13 +154,16 @@ fn is_utc(time_zone: &str) -> bool {
     matches!(time_zone.to_ascii_lowercase().as_str(), "utc" | "gmt" | "etc/utc" | "zulu" | "z" | "+00:00" | "+00")
 }
 
+/// A bound on columns that are compared as a row.
+type RowBound = Bound<Vec<KeyPart>>;
+
 /// The conditions seen so far. Every step answers `None` for what it does not recognise.
 struct KeyConditions<'a, 'c> {
     table: &'a TableDef,
     utc: bool,
     constants: &'a mut Constants<'c>,
     equal: BTreeMap<usize, Vec<KeyPart>>,
-    range: Option<(usize, Bound<Vec<KeyPart>>, Bound<Vec<KeyPart>>)>,
+    range: Option<(usize, RowBound, RowBound)>,
 }
 
 impl<'a> KeyConditions<'a, '_> {
@@ -240,7 +243,7 @@ impl<'a> KeyConditions<'a, '_> {
         self.equal.insert(place, parts).is_none().then_some(())
     }
 
-    fn bound(&mut self, place: usize, lower: Bound<Vec<KeyPart>>, upper: Bound<Vec<KeyPart>>) -> Option<()> {
+    fn bound(&mut self, place: usize, lower: RowBound, upper: RowBound) -> Option<()> {
         if !has_order(self.table.key().nth(place)?) {
             return None;
         }
