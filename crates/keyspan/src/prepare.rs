@@ -423,7 +423,7 @@ impl Preparation {
             KeyMatch::WholeKey(key) => key,
             KeyMatch::WholeKeys(keys) => keys.concat(),
             KeyMatch::SpansOnly(ranges) => ranges.parts().cloned().collect(),
-            KeyMatch::Other => {
+            KeyMatch::TooMany | KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
                 let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(handle))];
                 return match self.expression(context, Some(filter), &input) {

@@ -13,8 +13,8 @@ use super::build::{merge, range_after};
 use crate::syntax::folded;
 use crate::types::cast::Target;
 
-/// Most keys that a statement may name one by one; beyond it the planner decides.
-const MOST_KEYS: usize = 1_000;
+/// Most keys or spans that a statement may name one by one.
+const MOST_KEYS: usize = 100_000;
 
 /// A value in a WHERE: known now, or with the parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,8 @@ pub enum KeyMatch {
     WholeKeys(Vec<Vec<KeyPart>>),
     /// Exactly these spans: blind in CQL.
     SpansOnly(KeyRanges),
+    /// As `WholeKeys` or `SpansOnly`, but more than may be named one by one.
+    TooMany,
     /// Anything else, also no WHERE at all.
     Other,
 }
@@ -356,8 +358,11 @@ impl<'a> KeyConditions<'a, '_> {
         }
         let prefix: Vec<Vec<KeyPart>> = self.equal.into_values().collect();
         let count = prefix.iter().try_fold(1_usize, |product, parts| product.checked_mul(parts.len()));
-        if count.is_none_or(|count| count > MOST_KEYS || count == 0) {
-            return KeyMatch::Other;
+        match count {
+            None => return KeyMatch::TooMany,
+            Some(0) => return KeyMatch::Other,
+            Some(count) if count > MOST_KEYS => return KeyMatch::TooMany,
+            Some(_) => {}
         }
         match self.range {
             None if prefix_len == 0 => KeyMatch::Other,

@@ -101,6 +101,10 @@ fn whole_keys_and_single_spans_are_recognised() {
     let KeyMatch::SpansOnly(range) = find("k IN ('b', 'a', $1) AND n = 1") else { panic!("not spans") };
     let prefix = |k: &str| Span::prefix(vec![text(k), Value::Int(1)]);
     assert_eq!(range.bind(&table, &[Value::Null]), Ok(vec![prefix("a"), prefix("b")]));
+    let many = |count: usize| (0..count).map(|each| each.to_string()).collect::<Vec<_>>().join(", ");
+    let keys = |count| format!("k = 'a' AND n IN ({0}) AND t IN ('1970-01-01Z', {1})", many(count), "'1970-01-02Z'");
+    assert!(matches!(find(&keys(1_000)), KeyMatch::WholeKeys(keys) if keys.len() == 2_000));
+    assert_eq!(find(&keys(50_001)), KeyMatch::TooMany);
     let KeyMatch::SpansOnly(crossed) = find("k = 'a' AND n > 2 AND n < 1") else { panic!("not a span") };
     assert_eq!(crossed.bind(&table, &[]), Ok(Vec::new()));
     for other in [

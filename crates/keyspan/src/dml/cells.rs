@@ -58,7 +58,7 @@ pub(super) async fn delete(
             let snapshot = context.newest()?;
             let mut cells = 0;
             for span in &spans {
-                cells += existing::count(context, &snapshot, handle.relation.id, span.clone()).await?;
+                cells += existing::count(context, &snapshot, handle.relation.id, vec![span.clone()]).await?;
             }
             (spans, cells)
         }
@@ -121,7 +121,7 @@ fn known_spans(
     let Some(filter) = filter else { return Ok(Some(vec![Span::all()])) };
     let bind = |key: &[KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
     let keys = match target::key_of_write(context, handle, filter, parameters) {
-        KeyMatch::Other => return Ok(None),
+        KeyMatch::TooMany | KeyMatch::Other => return Ok(None),
         KeyMatch::SpansOnly(ranges) => return Ok(Some(ranges.bind(&handle.table, parameters)?)),
         KeyMatch::WholeKey(key) => vec![bind(&key)?],
         KeyMatch::WholeKeys(keys) => keys.iter().map(|key| bind(key)).collect::<Result<_>>()?,

@@ -237,11 +237,8 @@ impl DeletePlan {
 async fn delete_spans(context: &mut ClientContext, plan: &DeletePlan, spans: &[Span]) -> Result<Outcome> {
     let snapshot = context.newest()?;
     let relation = plan.handle.relation.id;
-    let (mut rows, mut deletes) = (0, Vec::new());
-    for span in spans {
-        rows += existing::count(context, &snapshot, relation, span.clone()).await?;
-        deletes.extend(plan.handle.delete_span(span.clone(), plan.timing.stamp));
-    }
+    let rows = existing::count(context, &snapshot, relation, spans.to_vec()).await?;
+    let deletes = spans.iter().flat_map(|span| plan.handle.delete_span(span.clone(), plan.timing.stamp)).collect();
     let locks = context.lock_blind(&plan.handle, &[]).await?;
     context.write_checked(deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))

@@ -87,15 +87,15 @@ impl SpanFilter {
     }
 }
 
-/// How many live rows a span has.
+/// How many live rows these spans have, which are in key order.
 pub(crate) async fn count(
     context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
     relation: RelationId,
-    span: Span,
+    spans: Vec<Span>,
 ) -> Result<u64> {
     let mut rows = 0;
-    let counted = visit(context, snapshot, relation, vec![span], Vec::new(), |batch| {
+    let counted = visit(context, snapshot, relation, spans, Vec::new(), |batch| {
         rows += batch.num_rows() as u64;
         Ok(false)
     });

@@ -71,9 +71,9 @@ impl NewKeys {
         let relation = self.handle.relation.id;
         if self.keys.may_repeat() {
             let batch = WriteBatch { mutations: mutations.to_vec(), ..WriteBatch::default() };
-            let before = existing::count(context, &self.snapshot, relation, span.clone()).await?;
+            let before = existing::count(context, &self.snapshot, relation, vec![span.clone()]).await?;
             let after = self.snapshot.with_writes(&batch)?;
-            if existing::count(context, &after, relation, span.clone()).await? < before + self.rows {
+            if existing::count(context, &after, relation, vec![span.clone()]).await? < before + self.rows {
                 return Err(Uniqueness::of_key(&self.handle.table).comes_twice());
             }
         }

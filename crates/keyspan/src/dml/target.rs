@@ -42,6 +42,8 @@ pub(crate) struct FoundRows {
     pub(crate) query: ast::Query,
     /// Whether a row may come several times: it is written once.
     repeats: bool,
+    /// Whether WHERE gives keys, more than are written one by one.
+    pub(crate) of_many_keys: bool,
 }
 
 /// What a statement reads beside its table.
@@ -89,6 +91,10 @@ pub(crate) fn find_target(
             spans if spans.is_empty() => WriteTarget::Nothing,
             spans => WriteTarget::Spans(spans),
         },
+        KeyMatch::TooMany => {
+            let found = found_rows(handle, alias, Some(filter), beside)?;
+            WriteTarget::Query(Box::new(FoundRows { of_many_keys: true, ..found }))
+        }
         KeyMatch::Other => WriteTarget::Query(Box::new(found_rows(handle, alias, Some(filter), beside)?)),
     })
 }
@@ -141,7 +147,8 @@ pub(crate) fn found_rows(
         };
         select.projection.extend(beside.values.iter().enumerate().map(value));
     }
-    Ok(FoundRows { query: *query, repeats: !beside.from.is_empty() || handle.is_of_statics() })
+    let repeats = !beside.from.is_empty() || handle.is_of_statics();
+    Ok(FoundRows { query: *query, repeats, of_many_keys: false })
 }
 
 fn quote(name: &str) -> String {

@@ -123,6 +123,13 @@ fn plan(
         column.is_key() || !column.not_null || assignments.assign(place)
     };
     let only_found = context.settings.postgres_writes() && !handle.table.has_counters();
+    // It would depend on their number whether rows are made.
+    if matches!(target, WriteTarget::Query(found) if found.of_many_keys) && !only_found && !assignments.read_rows() {
+        let error = Error::new(ErrorKind::LimitExceeded, "UPDATE names too many keys");
+        return Err(
+            error.with_hint("Write several statements, or SET write_semantics = 'postgres', which makes no rows.")
+        );
+    }
     let creates = !target.keys().is_empty()
         && !only_found
         && (statement.upserts || (!assignments.read_rows() && cells.expressions().is_empty()))
@@ -221,10 +228,8 @@ impl UpdatePlan {
         let (updated, answers) = changed.answer;
         let tag = Tag::counted("UPDATE", updated.len() as u64);
         if self.condition.is_some() {
-            return Ok(Outcome::with_rows(
-                tag,
-                condition::answer(context, &self.handle, &answers, &changed.before).await?,
-            ));
+            let rows = condition::answer(context, &self.handle, &answers, &changed.before).await?;
+            return Ok(Outcome::with_rows(tag, rows));
         }
         match &self.returning {
             Some(returning) => {
