@@ -102,10 +102,9 @@ class Keyspan:
                     return Answer()
                 names = tuple(column.name for column in cursor.description)
                 result = cursor.pgresult
-                texts = tuple(
-                    tuple(value and value.decode() if (value := result.get_value(row, column)) is not None else None for column in range(result.nfields))
-                    for row in range(result.ntuples)
-                )
+                decoded = lambda value: None if value is None else value.decode()
+                row = lambda at: tuple(decoded(result.get_value(at, column)) for column in range(result.nfields))
+                texts = tuple(map(row, range(result.ntuples)))
                 return Answer(names=names, rows=tuple(tuple(map(plain, row)) for row in cursor.fetchall()), texts=texts)
         except psycopg.Error as error:
             # A batch that failed in the middle is open.

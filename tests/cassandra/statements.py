@@ -68,7 +68,8 @@ class Statements:
         return self.draw.choice(self.pool[column.name])
 
     def equal(self, columns, lists=False):
-        return [f"{column.name} {self.one_of(column) if lists and self.likely(8) else f'= {self.key(column)}'}" for column in columns]
+        value = lambda column: self.one_of(column) if lists and self.likely(8) else f"= {self.key(column)}"
+        return [f"{column.name} {value(column)}" for column in columns]
 
     def one_of(self, column):
         return f"IN ({', '.join(self.key(column) for _ in range(self.draw.randint(1, 3)))})"
@@ -145,7 +146,8 @@ class Statements:
             columns = columns + self.some(self.table.static)
         where = self.table.partition if static else self.table.key
         changes = ", ".join(self.change(column) for column in columns)
-        return f"UPDATE {self.table.name}{self.using(stamped)} SET {changes} WHERE {' AND '.join(self.equal(where, not condition))}{condition}"
+        head = f"UPDATE {self.table.name}{self.using(stamped)} SET {changes}"
+        return f"{head} WHERE {' AND '.join(self.equal(where, not condition))}{condition}"
 
     def change(self, column):
         name, ty = column.name, column.type
@@ -175,7 +177,8 @@ class Statements:
         chance = self.draw.random()
         if chance < 0.35:
             static = bool(self.table.static) and self.likely(30)
-            cells = ", ".join(self.cell(column) for column in self.some(self.table.static if static else self.table.regular))
+            columns = self.some(self.table.static if static else self.table.regular)
+            cells = ", ".join(self.cell(column) for column in columns)
             where = self.equal(self.table.partition if static else self.table.key, not condition)
             return f"DELETE {cells} FROM {self.table.name}{using} WHERE {' AND '.join(where)}{condition}"
         where = self.equal(self.table.key, not condition)
@@ -197,7 +200,8 @@ class Statements:
         chance = self.draw.random()
         if chance < 0.3:
             return self.insert(False, " IF NOT EXISTS")
-        condition = " IF EXISTS" if self.likely(25) else f" IF {' AND '.join(self.test() for _ in range(self.draw.choice((1, 1, 2))))}"
+        tests = lambda: " AND ".join(self.test() for _ in range(self.draw.choice((1, 1, 2))))
+        condition = " IF EXISTS" if self.likely(25) else f" IF {tests()}"
         return self.update(False, condition) if chance < 0.7 else self.delete(False, condition)
 
     def test(self):
@@ -219,14 +223,15 @@ class Statements:
 
     def counter_write(self):
         """No DELETE: what comes after it is the one difference that is meant (docs/decisions.md)."""
-        one = lambda: (
-            f"UPDATE {self.table.name} SET "
-            + ", ".join(f"{column.name} = {column.name} {self.draw.choice('+-')} {self.draw.randrange(9)}" for column in self.some(self.table.regular))
-            + f" WHERE {' AND '.join(self.equal(self.table.key))}"
-        )
         if self.likely(20):
-            return f"BEGIN COUNTER BATCH {'; '.join(one() for _ in range(self.draw.randint(1, 3)))}; APPLY BATCH"
-        return one()
+            inside = "; ".join(self.increment() for _ in range(self.draw.randint(1, 3)))
+            return f"BEGIN COUNTER BATCH {inside}; APPLY BATCH"
+        return self.increment()
+
+    def increment(self):
+        change = lambda column: f"{column.name} = {column.name} {self.draw.choice('+-')} {self.draw.randrange(9)}"
+        changes = ", ".join(change(column) for column in self.some(self.table.regular))
+        return f"UPDATE {self.table.name} SET {changes} WHERE {' AND '.join(self.equal(self.table.key))}"
 
     # Queries
 
@@ -239,7 +244,8 @@ class Statements:
             if lists and chance < 0.25:
                 terms.append(f"{column.name} {self.one_of(column)}")
             elif chance > 0.8:
-                terms += [f"{column.name} {self.draw.choice(('>', '>='))} {self.key(column)}", f"{column.name} {self.draw.choice(('<', '<='))} {self.key(column)}"]
+                bounds = (self.draw.choice(pair) for pair in ((">", ">="), ("<", "<=")))
+                terms += [f"{column.name} {bound} {self.key(column)}" for bound in bounds]
             elif len(rest) > 1 and chance < 0.4 and self.same_direction(rest[:2]):
                 names = f"({rest[0].name}, {rest[1].name})"
                 terms.append(f"{names} {self.draw.choice(('<', '<=', '>', '>='))} ({self.key(rest[0])}, {self.key(rest[1])})")
@@ -253,8 +259,9 @@ class Statements:
     def queries(self):
         """All rows first, so that every difference shows, then some others."""
         yield self.everything()
+        others = (self.cells, self.partition, self.partition, self.aggregate, self.filtered, self.distinct, self.json)
         for _ in range(self.draw.randint(1, 3)):
-            yield self.draw.choice((self.cells, self.partition, self.partition, self.aggregate, self.filtered, self.distinct, self.json, self.per_partition))()
+            yield self.draw.choice((*others, self.per_partition))()
 
     def everything(self):
         return Statement(f"SELECT {self.names(self.table.columns)} FROM {self.table.name}", "query")
@@ -318,7 +325,9 @@ class Statements:
         column = self.draw.choice(self.table.columns)
         name, ty = column.name, column.type
         if ty.kind == "map":
-            term = self.draw.choice((f"{name} CONTAINS {self.element(ty.value)}", f"{name} CONTAINS KEY {self.element(ty.key)}", f"{name}[{self.element(ty.key)}] = {self.element(ty.value)}"))
+            key, value = self.element(ty.key), self.element(ty.value)
+            terms = (f"{name} CONTAINS {value}", f"{name} CONTAINS KEY {key}", f"{name}[{key}] = {value}")
+            term = self.draw.choice(terms)
         elif ty.kind in ("list", "set"):
             term = f"{name} CONTAINS {self.element(ty.value)}"
         elif ty.kind == "scalar":
@@ -335,7 +344,9 @@ class Statements:
 
     def json(self):
         columns = self.some(self.table.columns)
-        return Statement(f"SELECT JSON {self.names(columns)} FROM {self.table.name} WHERE {' AND '.join(self.equal(self.table.partition))}", "query", ordered=True)
+        where = " AND ".join(self.equal(self.table.partition))
+        text = f"SELECT JSON {self.names(columns)} FROM {self.table.name} WHERE {where}"
+        return Statement(text, "query", ordered=True)
 
     def per_partition(self):
         text = f"SELECT {self.names(self.table.columns)} FROM {self.table.name} PER PARTITION LIMIT {self.draw.randint(1, 2)}"
