@@ -3,6 +3,7 @@
     compare.py [--verbose] [FILE …]     statements/*.cql, or these files; fails if a difference is not listed
     compare.py --random N [--seed S]    N random tables with some forty statements each; fails if an answer differs
     compare.py --random N --record F    writes those without a difference into a query file, to be run without Cassandra
+    compare.py --random N --parameters  gives Keyspan the literals as parameters
 
 Of a statement: the same answer, both refuse, or a difference, which `differences.toml` lists with its reason or not.
 Keyspan answers queries that Cassandra refuses; that is counted, not a difference.
@@ -22,9 +23,9 @@ sys.path.insert(0, str(HERE.parent / "differential"))
 import recording  # noqa: E402
 import schema  # noqa: E402
 import servers  # noqa: E402
-from answers import Cassandra, Keyspan  # noqa: E402
+from answers import Answer, Cassandra, Keyspan  # noqa: E402
 from cassandra_server import cassandra  # noqa: E402
-from statements import Statement, Statements  # noqa: E402
+from random_cql import Statement, Statements  # noqa: E402
 
 WRITES = 30
 
@@ -39,7 +40,8 @@ class Listed:
 
     def reason(self, statement, ours, theirs):
         answers = f"Keyspan: {ours}\nCassandra: {theirs}"
-        return next((reason for text, errors, reason in self.entries if text.search(statement.text) and errors.search(answers)), None)
+        fits = lambda entry: entry[0].search(statement.text) and entry[1].search(answers)
+        return next((entry[2] for entry in self.entries if fits(entry)), None)
 
 
 class Run:
@@ -53,7 +55,7 @@ class Run:
     def compared(self, statement):
         """The kind of the answers, and they."""
         ours = self.ours.ask(statement.text)
-        theirs = ours if statement.kind == "ours" and not ours.error else self.theirs.ask(statement.text)
+        theirs = Answer() if statement.kind == "ours" else self.theirs.ask(statement.text)
         return difference(statement, ours, theirs), ours, theirs
 
     def scenario(self, statements):

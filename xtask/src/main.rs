@@ -25,7 +25,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   differential  statements beside PostgreSQL 15: KEYSPAN_POSTGRES names it, else Debian's package is started;
             with --regression PostgreSQL's own regression files, with --random N [--seed S] random statements
   cassandra  CQL beside Cassandra 5, which Maven fetches: files of statements; with --random N [--seed S] random tables
-            and statements, with --record FILE what was alike as a query file
+            and statements, with --parameters as prepared ones, with --record FILE what was alike as a query file
   suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";

@@ -11,7 +11,7 @@
 //!
 //! The modules, the lowest layer first (`docs/architecture.md` has the layers, and a test holds them):
 //!
-//! - [`error`]: DataFusion's errors as Keyspan's. `syntax`: names, keywords and calls in a tree.
+//! - [`error`]: DataFusion's errors as Keyspan's. `syntax`: names, keywords, casts and calls in a tree.
 //! - [`types`]: the rules of types: common types, arithmetic, casts, zones.
 //! - [`context`]: what a statement depends on besides its text. [`interrupt`]: stopping statements that have ended.
 //! - [`functions`]: functions of values and columns. [`pg_catalog`]: the system tables and the functions over them.
@@ -85,4 +85,5 @@ pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{Constants, KeyMatch, KeyPart, KeyRanges, key_of, no_constants};
 pub use statics::StaticsRead;
+pub use syntax::cast_to;
 pub use types::Zone;

@@ -9,7 +9,7 @@ use keyspan_cql::{NestedLiteral, ast, from_json_argument, nested_literal};
 use keyspan_model::array::value_at;
 use keyspan_model::value_json::nested_text;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text, utc_only};
-use keyspan_query::{CompiledExprs, Zone};
+use keyspan_query::{CompiledExprs, Zone, cast_to};
 use keyspan_seam::ReadAt;
 
 use crate::context::ClientContext;
@@ -58,7 +58,9 @@ impl Evaluator {
             return None;
         }
         // A text has the type of the column, and so has a literal of a collection, tuple or user type.
-        let is_text = |literal: &ast::ValueWithSpan| matches!(literal.value, ast::Value::SingleQuotedString(_));
+        let is_text = |literal: &ast::ValueWithSpan| {
+            matches!(literal.value, ast::Value::SingleQuotedString(_) | ast::Value::DollarQuotedString(_))
+        };
         let takes_type = match expression {
             ast::Expr::Value(literal) => is_text(literal),
             ast::Expr::Tuple(_) => true,
@@ -69,13 +71,17 @@ impl Evaluator {
             let literal = keyspan_cql::nested_tuples(expression.clone());
             return self.simple(&literal, to, parameters)?.ok();
         }
-        let compiled = compile(context, &[expression], &[], parameters).ok()?;
+        let left = Box::new(ast::Expr::Nested(Box::new(expression.clone())));
+        let cast = cast_to(left.as_ref().clone(), to);
+        let same = ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right: Box::new(cast.clone()) };
+        let compiled = compile(context, &[&cast, &same], &[], parameters).ok()?;
         if compiled.are_volatile() {
             return None;
         }
         let arrays = compiled.evaluate(&one_row().ok()?, parameters).ok()?;
-        let from = compiled.types()[0];
-        compared_as(value_at(&arrays[0], 0, from).ok()?, from, to)
+        let value = value_at(&arrays[0], 0, compiled.types()[0]).ok().filter(|value| value.fits(to))?;
+        let same = value_at(&arrays[1], 0, ColumnType::Boolean).ok()?;
+        (same == Value::Boolean(true) || value.is_null()).then(|| value.canonical())
     }
 
     /// The value of one row of an array of type `from`, as a column of type `to` stores it.
@@ -206,22 +212,6 @@ impl Evaluator {
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
         Some(self.text(text, ty).and_then(|value| self.cast(value, to)))
     }
-}
-
-/// The value of type `from` in the type `to`, if it is the same there for a comparison.
-fn compared_as(value: Value, from: ColumnType, to: ColumnType) -> Option<Value> {
-    use ColumnType as T;
-    let is_number = |ty| {
-        matches!(
-            ty,
-            T::TinyInt | T::SmallInt | T::Int | T::BigInt | T::VarInt | T::Decimal { .. } | T::Real | T::Double
-        )
-    };
-    if from == to || matches!((from, to), (T::Text, T::Ascii) | (T::Uuid, T::TimeUuid)) {
-        return value.fits(to).then(|| value.canonical());
-    }
-    let cast = value.clone().cast(to).ok().filter(|_| is_number(from) && is_number(to))?;
-    value.compare(&cast).is_eq().then(|| cast.canonical())
 }
 
 /// The value of the type `from` as a column of type `to` stores it.

@@ -4,9 +4,9 @@
 //! keys looked up, spans scanned, mutations ─▶ samples of each minute and relation ─▶ ranges of keys ─▶ keyspan_heat
 //! ```
 //!
-//! The rule: what it costs is bounded, in memory (some keys, for some relations and minutes) and in time (a few
-//! comparisons for each statement; of many rows some are looked at). So the numbers are estimates where many keys are
-//! used. The ranges are the same in all minutes, so that a range can be followed through time.
+//! The rule: what it costs is bounded, in memory (the beginnings of some keys, for some relations and minutes) and in
+//! time (of many rows some are looked at). So the numbers are estimates where many keys are used. The ranges are the
+//! same in all minutes, so that a range can be followed through time.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Bound;
@@ -21,9 +21,11 @@ use parking_lot::Mutex;
 /// Minutes that are remembered.
 const MINUTES: usize = 60;
 /// Relations of a minute that are remembered.
-const RELATIONS: usize = 32;
+const RELATIONS: usize = 16;
 /// Keys of a sample.
 const KEYS: usize = 64;
+/// Bytes of texts and blobs of a key that are remembered.
+const KEY_BYTES: usize = 256;
 /// Rows or spans of one statement that are looked at.
 const LOOKS: usize = 64;
 /// Ranges of a relation's keys.
@@ -72,7 +74,7 @@ impl Heat {
 
     /// Notes spans that are scanned, each where it begins.
     pub(crate) fn read_spans(&self, relation: RelationId, spans: &[Span]) {
-        self.note(relation, |samples| &mut samples.reads, spans.len(), |place| begin_of(&spans[place]));
+        self.note(relation, |samples| &mut samples.reads, spans.len(), |place| begin_of_span(&spans[place]));
     }
 
     /// Notes what is written. Rows that a load has written to disk already are not known here.
@@ -85,7 +87,7 @@ impl Heat {
             match mutation {
                 Mutation::Row(write) => note(1, &|_| write.key.clone()),
                 Mutation::DeleteRow(delete) => note(1, &|_| delete.key.clone()),
-                Mutation::DeleteSpan(delete) => note(1, &|_| begin_of(&delete.span)),
+                Mutation::DeleteSpan(delete) => note(1, &|_| begin_of_span(&delete.span)),
                 Mutation::Batch(write) => {
                     let key = catalog.relation(relation).map(|relation| relation.key).unwrap_or_default();
                     let values = |row| key.iter().zip(write.batch.columns()).map(move |(key, array)| (key, array, row));
@@ -106,13 +108,14 @@ impl Heat {
         count: usize,
         key: impl Fn(usize) -> Vec<Value>,
     ) {
+        if count == 0 {
+            return;
+        }
         let at = self.clock.now().div_euclid(MINUTE);
         let mut minutes = self.minutes.lock();
+        forget(&mut minutes, at);
         if minutes.back().is_none_or(|last| last.at < at) {
             minutes.push_back(Minute { at, relations: HashMap::new() });
-            while minutes.len() > MINUTES || minutes.front().is_some_and(|first| first.at <= at - MINUTES as i64) {
-                minutes.pop_front();
-            }
         }
         let Some(minute) = minutes.back_mut() else { return };
         if minute.relations.len() >= RELATIONS && !minute.relations.contains_key(&relation) {
@@ -121,18 +124,26 @@ impl Heat {
         let sample = sample(minute.relations.entry(relation).or_default());
         let step = count.div_ceil(LOOKS).max(1);
         for place in (0..count).step_by(step) {
-            sample.add(step.min(count - place) as u64, || key(place));
+            sample.add(step.min(count - place) as u64, || begin_of_key(key(place)));
         }
     }
 
     /// What is remembered, by relation, minute and range.
     pub(crate) fn shown(&self, catalog: &Catalog) -> Vec<ShownHeat> {
-        let minutes = self.minutes.lock();
+        let mut minutes = self.minutes.lock();
+        forget(&mut minutes, self.clock.now().div_euclid(MINUTE));
         let mut ids: Vec<RelationId> = minutes.iter().flat_map(|minute| minute.relations.keys().copied()).collect();
         ids.sort_unstable();
         ids.dedup();
         let relations = ids.into_iter().filter_map(|id| catalog.relation(id));
         relations.flat_map(|relation| of_relation(&minutes, &relation)).collect()
+    }
+}
+
+/// Forgets what is too long ago at this minute.
+fn forget(minutes: &mut VecDeque<Minute>, at: i64) {
+    while minutes.len() > MINUTES || minutes.front().is_some_and(|first| first.at <= at - MINUTES as i64) {
+        minutes.pop_front();
     }
 }
 
@@ -156,11 +167,30 @@ impl Sample {
 }
 
 /// Where a span begins: the values that all of its keys begin with, or are not before.
-fn begin_of(span: &Span) -> Vec<Value> {
+fn begin_of_span(span: &Span) -> Vec<Value> {
     match &span.start {
         Bound::Included(values) | Bound::Excluded(values) => values.clone(),
         Bound::Unbounded => Vec::new(),
     }
+}
+
+/// The key up to where its texts and blobs get too long to be remembered; what nests is not.
+fn begin_of_key(key: Vec<Value>) -> Vec<Value> {
+    let (mut kept, mut left) = (Vec::with_capacity(key.len()), KEY_BYTES);
+    for value in key {
+        let (value, length) = match value {
+            Value::Text(text) => (Value::Text(text[..text.floor_char_boundary(left)].into()), text.len()),
+            Value::Blob(bytes) => (Value::Blob(bytes[..bytes.len().min(left)].into()), bytes.len()),
+            Value::List(_) | Value::Map(_) | Value::Tuple(_) => break,
+            other => (other, 0),
+        };
+        kept.push(value);
+        if length > left {
+            break;
+        }
+        left -= length;
+    }
+    kept
 }
 
 /// Keys in the order of the relation; those that begin alike after the shorter one.
@@ -269,6 +299,15 @@ mod tests {
         assert!(ranges.len() <= 2 * RANGES, "{} ranges", ranges.len());
         assert_eq!(ranges.first().map(|(first, _)| first.clone()), Some(int(0)));
         assert_eq!(ranges.last().map(|(_, last)| last.clone()), Some(int(999)));
+    }
+
+    #[test]
+    fn of_a_long_key_the_beginning_is_remembered() {
+        let text = |length| Value::Text("é".repeat(length / 2));
+        assert_eq!(begin_of_key(vec![text(100), Value::Int(1), text(10)]), [text(100), Value::Int(1), text(10)]);
+        let long = vec![text(100), text(60_000), Value::Int(1)];
+        assert_eq!(begin_of_key(long), [text(100), text(KEY_BYTES - 100)]);
+        assert_eq!(begin_of_key(vec![Value::Int(1), Value::List(vec![text(60_000)])]), [Value::Int(1)]);
     }
 
     #[test]

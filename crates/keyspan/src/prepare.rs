@@ -421,8 +421,7 @@ impl Preparation {
         }
         let parts = match key_of(filter, &handle.table, context.settings.time_zone(), &mut no_constants) {
             KeyMatch::WholeKey(key) => key,
-            KeyMatch::WholeKeys(keys) => keys.concat(),
-            KeyMatch::SpansOnly(ranges) => ranges.parts().cloned().collect(),
+            KeyMatch::WholeKeys(ranges) | KeyMatch::SpansOnly(ranges) => ranges.parts().cloned().collect(),
             KeyMatch::TooMany | KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
                 let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(handle))];

@@ -4,12 +4,12 @@
 //! errors are Cassandra's. Where a SELECT reads several tables, the function takes what it is given.
 
 use datafusion::sql::sqlparser::ast::{
-    self, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Select, TableFactor,
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, TableFactor,
 };
 use keyspan_model::{ColumnDef, ColumnRole, Error, ErrorKind, Result, TableDef};
 
 use super::rewrite::Resolve;
-use crate::syntax::{change_own, folded};
+use crate::syntax::{cast_to, change_own, folded};
 
 /// Checks the calls of a SELECT, those of its subqueries left aside.
 ///
@@ -49,7 +49,7 @@ fn call(args: &mut [FunctionArg], table: &TableDef) -> Result<()> {
     }
     for ((arg, name), column) in args.iter_mut().zip(named).zip(key) {
         if let (FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)), None) = (arg, name) {
-            *expr = cast(std::mem::replace(expr, Expr::Value(ast::Value::Null.into())), column);
+            *expr = cast_to(std::mem::replace(expr, Expr::Value(ast::Value::Null.into())), column.ty);
         }
     }
     Ok(())
@@ -75,16 +75,5 @@ fn column_name(arg: &FunctionArg) -> Option<String> {
         Expr::Identifier(name) => Some(folded(name)),
         Expr::CompoundIdentifier(names) => names.last().map(folded),
         _ => None,
-    }
-}
-
-fn cast(value: Expr, column: &ColumnDef) -> Expr {
-    let code = Ident::with_quote('"', column.ty.code());
-    Expr::Cast {
-        kind: ast::CastKind::DoubleColon,
-        expr: Box::new(value),
-        data_type: DataType::Custom(ObjectName::from(vec![code]), Vec::new()),
-        array: false,
-        format: None,
     }
 }

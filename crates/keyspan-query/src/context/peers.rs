@@ -1,5 +1,5 @@
 //! What a session's functions and system tables ask of what all sessions of a database share: advisory locks, channels,
-//! and who else is there.
+//! who else is there, and which keys are hot.
 
 use std::fmt::Debug;
 

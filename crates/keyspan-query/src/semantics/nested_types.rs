@@ -6,10 +6,10 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, DataType, Expr, Ident, ObjectName, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, DataType, Expr, VisitMut, VisitorMut};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Nested, Result, TypeName};
 
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, data_type_of, parts_of};
 use crate::types::is_nested_literal;
 
 /// What the names of user types stand for.
@@ -72,10 +72,7 @@ impl VisitorMut for Resolver<'_> {
         match expr {
             Expr::Cast { expr: value, data_type, .. } => {
                 match self.0.named(data_type) {
-                    Ok(Some(ty)) => {
-                        let code = Ident::with_quote('"', ty.code());
-                        *data_type = DataType::Custom(ObjectName::from(vec![code]), Vec::new());
-                    }
+                    Ok(Some(ty)) => *data_type = data_type_of(ty),
                     Ok(None) => {}
                     Err(error) => return ControlFlow::Break(error),
                 }
@@ -83,6 +80,10 @@ impl VisitorMut for Resolver<'_> {
             }
             Expr::BinaryOp { left, op, right } if is_comparison(op) => match (&**left, &**right) {
                 (Expr::Tuple(_), Expr::Tuple(_) | Expr::Subquery(_)) | (Expr::Subquery(_), Expr::Tuple(_)) => {}
+                _ => [left, right].into_iter().for_each(|side| as_value(side)),
+            },
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => match (&**left, &**right) {
+                (Expr::Tuple(_), Expr::Tuple(_)) => {}
                 _ => [left, right].into_iter().for_each(|side| as_value(side)),
             },
             Expr::InList { expr: value, list, .. } if !matches!(&**value, Expr::Tuple(_)) => {

@@ -18,14 +18,12 @@ use crate::functions::{translated, value_call};
 use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
 use crate::types::sortable_form;
-use crate::types::{Ty, fail, literal, literal_text, type_of, value_of_literal};
+use crate::types::{Ty, fail, literal, literal_text, value_of_literal};
 use crate::types::{common_type, number_rank};
 
 /// The operator over two planned sides; `None` leaves it to DataFusion.
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let (left, left_type) = without_maps(left, schema)?;
-    let (right, right_type) = without_maps(right, schema)?;
-    let sides = Sides { left, right, left_type, right_type };
+    let sides = Sides::of(left, right, schema)?;
     if let Some(operator) = comparison(op) {
         return compare(operator, sides).map(Some);
     }
@@ -66,6 +64,12 @@ pub(super) struct Sides {
 }
 
 impl Sides {
+    fn of(left: Expr, right: Expr, schema: &DFSchema) -> Result<Sides> {
+        let (left, left_type) = without_maps(left, schema)?;
+        let (right, right_type) = without_maps(right, schema)?;
+        Ok(Sides { left, right, left_type, right_type })
+    }
+
     fn missing<T>(&self, symbol: &str) -> Result<T> {
         missing(&self.left_type, symbol, &self.right_type)
     }
@@ -122,8 +126,7 @@ fn arithmetic_op(op: &B) -> Option<Op> {
 
 /// Compares two expressions of any types.
 pub fn compared(op: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
-    let (left_type, right_type) = (type_of(&left, schema)?, type_of(&right, schema)?);
-    compare(op, Sides { left, right, left_type, right_type })
+    compare(op, Sides::of(left, right, schema)?)
 }
 
 fn compare(op: Operator, sides: Sides) -> Result<Expr> {

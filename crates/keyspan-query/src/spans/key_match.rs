@@ -1,7 +1,8 @@
-//! Recognition of whole keys and single spans in a WHERE clause, without a query planner.
+//! Recognition of whole keys and spans in a WHERE clause, without a query planner.
 //!
-//! The rule kept: what is recognised means exactly what the WHERE means. Anything doubtful (another type, a function,
-//! a column twice, a text that needs the session's time zone) is `Other`, and the planner decides.
+//! The rule kept: what is recognised means exactly what the WHERE means. What is neither literal nor parameter (a
+//! function, a text that needs the session's time zone) is asked of the caller; anything doubtful (another type, a
+//! column twice) is `Other`, and the planner decides.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -42,7 +43,7 @@ pub enum KeyMatch {
     /// `=` on every key column and nothing else: one part per key column, in key order.
     WholeKey(Vec<KeyPart>),
     /// As `WholeKey`, for several keys (`IN` on key columns).
-    WholeKeys(Vec<Vec<KeyPart>>),
+    WholeKeys(KeyRanges),
     /// Exactly these spans: blind in CQL.
     SpansOnly(KeyRanges),
     /// As `WholeKeys` or `SpansOnly`, but more than may be named one by one.
@@ -95,6 +96,18 @@ impl KeyRanges {
             }
         }
         Ok(merge(spans, &relation.key))
+    }
+
+    /// The keys that [`KeyMatch::WholeKeys`] means, each once, in key order.
+    ///
+    /// # Errors
+    /// Those of [`KeyPart::bind`].
+    pub fn keys(&self, table: &TableDef, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
+        let of_span = |span| match span {
+            Span { start: Bound::Included(key), .. } => Some(key),
+            _ => None,
+        };
+        Ok(self.bind(table, parameters)?.into_iter().filter_map(of_span).collect())
     }
 
     /// All parts.
@@ -364,29 +377,19 @@ impl<'a> KeyConditions<'a, '_> {
             Some(count) if count > MOST_KEYS => return KeyMatch::TooMany,
             Some(_) => {}
         }
+        let whole = prefix_len == self.table.key_len();
         match self.range {
             None if prefix_len == 0 => KeyMatch::Other,
-            None if prefix_len == self.table.key_len() => whole_keys(&prefix),
-            None => KeyMatch::SpansOnly(KeyRanges { prefix, lower: Bound::Unbounded, upper: Bound::Unbounded }),
+            None if whole && count == Some(1) => KeyMatch::WholeKey(prefix.into_iter().flatten().collect()),
+            None => {
+                let ranges = KeyRanges { prefix, lower: Bound::Unbounded, upper: Bound::Unbounded };
+                if whole { KeyMatch::WholeKeys(ranges) } else { KeyMatch::SpansOnly(ranges) }
+            }
             Some((place, lower, upper)) if place == prefix_len => {
                 KeyMatch::SpansOnly(KeyRanges { prefix, lower, upper })
             }
             Some(_) => KeyMatch::Other,
         }
-    }
-}
-
-/// Every combination of the parts.
-fn whole_keys(columns: &[Vec<KeyPart>]) -> KeyMatch {
-    let owned = |key: Vec<&KeyPart>| key.into_iter().cloned().collect();
-    let mut keys: Vec<Vec<KeyPart>> = combinations(columns).into_iter().map(owned).collect();
-    match keys.pop() {
-        Some(key) if keys.is_empty() && columns.iter().all(|parts| parts.len() == 1) => KeyMatch::WholeKey(key),
-        Some(key) => {
-            keys.push(key);
-            KeyMatch::WholeKeys(keys)
-        }
-        None => KeyMatch::Other,
     }
 }
 

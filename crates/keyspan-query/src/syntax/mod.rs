@@ -1,12 +1,13 @@
-//! Names, keywords and calls in the tree of a statement, for all that changes or reads it.
+//! Names, keywords, casts and calls in the tree of a statement, for all that changes or reads it.
 
 mod keywords;
 mod own;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, TableFactor,
-    TableWithJoins,
+    self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, TableFactor, TableWithJoins,
 };
+use keyspan_model::ColumnType;
 
 pub use keywords::{Keyword, keywords, quote_ident};
 pub use own::change_own;
@@ -32,6 +33,22 @@ pub fn parts_of(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
 /// What FROM names, in its order; what stands in parentheses is one.
 pub fn relations(from: &[TableWithJoins]) -> impl Iterator<Item = &TableFactor> {
     from.iter().flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)))
+}
+
+/// A type as a tree names it, whatever its name is in the search path.
+pub fn data_type_of(ty: ColumnType) -> DataType {
+    DataType::Custom(ObjectName::from(vec![Ident::with_quote('"', ty.code())]), Vec::new())
+}
+
+/// `expr::type`.
+pub fn cast_to(expr: Expr, ty: ColumnType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(expr),
+        data_type: data_type_of(ty),
+        array: false,
+        format: None,
+    }
 }
 
 /// A call by name.

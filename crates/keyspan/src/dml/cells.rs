@@ -12,7 +12,7 @@ use futures::StreamExt;
 use keyspan_cql::{Delete, ast, quoted};
 use keyspan_model::array::value_at;
 use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, Span, SpanDelete, TableDef, Value};
-use keyspan_query::{KeyMatch, KeyPart, cells_table};
+use keyspan_query::{KeyMatch, cells_table};
 
 use super::{existing, target, using};
 use crate::context::ClientContext;
@@ -56,10 +56,7 @@ pub(super) async fn delete(
     let (spans, cells) = match known_spans(context, &handle, statement.filter.as_ref(), parameters)? {
         Some(spans) => {
             let snapshot = context.newest()?;
-            let mut cells = 0;
-            for span in &spans {
-                cells += existing::count(context, &snapshot, handle.relation.id, vec![span.clone()]).await?;
-            }
+            let cells = existing::count(context, &snapshot, handle.relation.id, spans.clone()).await?;
             (spans, cells)
         }
         None => found_spans(context, &handle, (table, family), statement, parameters).await?,
@@ -119,15 +116,15 @@ fn known_spans(
     parameters: &[Value],
 ) -> Result<Option<Vec<Span>>> {
     let Some(filter) = filter else { return Ok(Some(vec![Span::all()])) };
-    let bind = |key: &[KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
-    let keys = match target::key_of_write(context, handle, filter, parameters) {
-        KeyMatch::TooMany | KeyMatch::Other => return Ok(None),
-        KeyMatch::SpansOnly(ranges) => return Ok(Some(ranges.bind(&handle.table, parameters)?)),
-        KeyMatch::WholeKey(key) => vec![bind(&key)?],
-        KeyMatch::WholeKeys(keys) => keys.iter().map(|key| bind(key)).collect::<Result<_>>()?,
-    };
-    let possible = keys.into_iter().filter(|key| !key.iter().any(Value::is_null));
-    Ok(Some(possible.map(Span::prefix).collect()))
+    Ok(match target::key_of_write(context, handle, filter, parameters) {
+        KeyMatch::TooMany | KeyMatch::Other => None,
+        KeyMatch::WholeKeys(ranges) | KeyMatch::SpansOnly(ranges) => Some(ranges.bind(&handle.table, parameters)?),
+        KeyMatch::WholeKey(key) => {
+            let key = key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
+            let possible = !key.iter().any(Value::is_null);
+            Some(possible.then(|| Span::prefix(key)).into_iter().collect())
+        }
+    })
 }
 
 /// The versions that a query finds, as a span for each cell, and how many they are.

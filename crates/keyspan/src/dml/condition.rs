@@ -22,7 +22,6 @@ use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::names::{columns_of, fold_case};
 use crate::outcome::Rows;
-use crate::parameter::as_parameter;
 use crate::row::TableHandle;
 use crate::transaction::Transaction;
 
@@ -84,6 +83,7 @@ pub(crate) fn with_null_as_value(table: &TableDef, expression: &ast::Expr) -> as
             && let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_mut_slice()
             && is_list(table, root)
         {
+            // Read lists count from 1.
             let one = ast::Expr::Value(ast::Value::Number("1".into(), false).into());
             let left = Box::new(ast::Expr::Nested(Box::new(index.clone())));
             *index = ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Plus, right: Box::new(one) };
@@ -91,34 +91,19 @@ pub(crate) fn with_null_as_value(table: &TableDef, expression: &ast::Expr) -> as
         if let ast::Expr::BinaryOp { left, op, right } = expression
             && columns_of(right).is_empty()
         {
-            let nothing = is_null(right) || is_collection(table, left) && is_empty(right);
-            let left = left.clone();
+            let value = match is_collection(table, left) && is_empty(right) {
+                true => Box::new(ast::Expr::Value(ast::Value::Null.into())),
+                false => right.clone(),
+            };
             match op {
-                ast::BinaryOperator::Eq if nothing => *expression = ast::Expr::IsNull(left),
-                ast::BinaryOperator::NotEq if nothing => *expression = ast::Expr::IsNotNull(left),
-                // The parameter may be null.
-                ast::BinaryOperator::Eq if as_parameter(right).is_some() => {
-                    *expression = ast::Expr::IsNotDistinctFrom(left, right.clone());
-                }
-                ast::BinaryOperator::NotEq if as_parameter(right).is_some() => {
-                    *expression = ast::Expr::IsDistinctFrom(left, right.clone());
-                }
-                ast::BinaryOperator::NotEq => {
-                    let is_null = Box::new(ast::Expr::IsNull(left));
-                    let differs = Box::new(expression.clone());
-                    let either = ast::Expr::BinaryOp { left: is_null, op: ast::BinaryOperator::Or, right: differs };
-                    *expression = ast::Expr::Nested(Box::new(either));
-                }
+                ast::BinaryOperator::Eq => *expression = ast::Expr::IsNotDistinctFrom(left.clone(), value),
+                ast::BinaryOperator::NotEq => *expression = ast::Expr::IsDistinctFrom(left.clone(), value),
                 _ => {}
             }
         }
         ControlFlow::<()>::Continue(())
     });
     expression
-}
-
-fn is_null(expression: &ast::Expr) -> bool {
-    matches!(expression, ast::Expr::Value(literal) if literal.value == ast::Value::Null)
 }
 
 /// Whether a name is that of a map, set or list.

@@ -1,4 +1,4 @@
-//! Which rows an UPDATE or DELETE is about, and how they are found: by keys, by one span, or by a query.
+//! Which rows an UPDATE or DELETE is about, and how they are found: by keys, by spans, or by a query.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -75,18 +75,12 @@ pub(crate) fn find_target(
         }
         _ => key_of_write(context, handle, filter, parameters),
     };
-    let bind =
-        |key: &[keyspan_query::KeyPart]| key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>();
-    let possible = |key: &[Value]| !key.iter().any(Value::is_null);
     Ok(match matched {
-        KeyMatch::WholeKey(key) => match bind(&key)? {
-            key if possible(&key) => WriteTarget::Key(key),
-            _ => WriteTarget::Nothing,
+        KeyMatch::WholeKey(key) => match key.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()? {
+            key if key.iter().any(Value::is_null) => WriteTarget::Nothing,
+            key => WriteTarget::Key(key),
         },
-        KeyMatch::WholeKeys(keys) => {
-            let keys = keys.iter().map(|key| bind(key)).collect::<Result<Vec<_>>>()?;
-            WriteTarget::Keys(each_once(handle, keys.into_iter().filter(|key| possible(key)))?)
-        }
+        KeyMatch::WholeKeys(ranges) => WriteTarget::Keys(ranges.keys(&handle.table, parameters)?),
         KeyMatch::SpansOnly(ranges) => match ranges.bind(&handle.table, parameters)? {
             spans if spans.is_empty() => WriteTarget::Nothing,
             spans => WriteTarget::Spans(spans),
@@ -97,16 +91,6 @@ pub(crate) fn find_target(
         }
         KeyMatch::Other => WriteTarget::Query(Box::new(found_rows(handle, alias, Some(filter), beside)?)),
     })
-}
-
-fn each_once(handle: &TableHandle, keys: impl Iterator<Item = Vec<Value>>) -> Result<Vec<Vec<Value>>> {
-    let (mut seen, mut all) = (HashSet::new(), Vec::new());
-    for key in keys {
-        if seen.insert(handle.name(&key)?) {
-            all.push(key);
-        }
-    }
-    Ok(all)
 }
 
 /// What the WHERE of a write says of the key. As in CQL any constant gives a key: `WHERE day = current_date`.
