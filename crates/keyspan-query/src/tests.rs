@@ -54,15 +54,6 @@ async fn rows_come_in_key_order_even_from_many_splits() {
     assert!(rows.len() > 50);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_that_are_computed_with_come_in_key_order() {
-    let bench = Bench::new(Rows { claimed: Some(20_000), ..readings() });
-    let sql = "SELECT site || sensor, ts FROM readings WHERE site = 'b' AND sensor = 2";
-    let (_, rows) = bench.query(sql).await.expect("rows");
-    let times = first(&rows, 1);
-    assert!(rows.len() > 7 && times.is_sorted_by(|a, b| a > b), "{times:?}");
-}
-
 #[tokio::test]
 async fn sorts_along_the_key_need_no_sort() {
     let bench = Bench::new(readings());
