@@ -8,6 +8,7 @@
 //! | `FETCH FIRST ($1 + 1) ROWS ONLY` | `LIMIT ($1 + 1)` |
 //! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
 //! | `RANGE '1 day'::interval PRECEDING` | `RANGE interval '1 day' PRECEDING` |
+//! | `m['a'..'k']`, `m['a'..]` | `m[cql_slice('a', 'k')]`, `m[cql_slice('a', NULL)]` |
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -43,13 +44,14 @@ const NAMES_TABLES: &[&str] = &[
 /// The statement's tokens in those forms.
 ///
 /// # Errors
-/// 0A000 for EXCLUDE in a frame and for FETCH FIRST (expression) ROWS WITH TIES; 54001 for a CUBE of more than twelve
-/// expressions and for too many grouping sets.
+/// 0A000 for EXCLUDE in a frame and for FETCH FIRST (expression) ROWS WITH TIES; 42601 for `..` that is in no brackets;
+/// 54001 for a CUBE of more than twelve expressions and for too many grouping sets.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let tokens = if has(&tokens, "table") { tables(tokens) } else { tokens };
     let tokens = if has(&tokens, "exclude") { exclusions(tokens)? } else { tokens };
     let tokens = if has(&tokens, "fetch") { fetches(tokens)? } else { tokens };
     let tokens = if has(&tokens, "range") { offsets(tokens) } else { tokens };
+    let tokens = if tokens.windows(2).any(is_dots) { slices(tokens)? } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
 }
@@ -103,6 +105,67 @@ pub(crate) fn nests_joins(tokens: &[TokenWithSpan]) -> Result<bool> {
 
 fn has(tokens: &[TokenWithSpan], word: &str) -> bool {
     tokens.iter().any(|token| bare(&token.token) == Some(word))
+}
+
+/// Whether two points follow each other: the second may begin a number.
+fn is_dots(pair: &[TokenWithSpan]) -> bool {
+    let [first, second] = pair else { return false };
+    first.token == Token::Period
+        && match &second.token {
+            Token::Period => true,
+            Token::Number(number, _) => number.starts_with('.'),
+            _ => false,
+        }
+}
+
+/// `[a..b]` as a subscript that is a call.
+fn slices(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
+    // For each open bracket its place, and whether a slice stands in it.
+    let mut open: Vec<(usize, bool)> = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let span = token.span;
+        let dots = tokens.peek().is_some_and(|next| is_dots(&[token.clone(), next.clone()]));
+        let begin = open.last().filter(|(at, slice)| out[*at].token == Token::LBracket && !slice).map(|(at, _)| *at);
+        match (&token.token, begin) {
+            (_, Some(begin)) if dots => {
+                if begin + 1 == out.len() {
+                    out.push(made("null", span));
+                }
+                out.splice(begin + 1..begin + 1, [made("cql_slice", span), made("(", span)]);
+                out.push(made(",", span));
+                open.pop();
+                open.push((begin, true));
+                if let Some(TokenWithSpan { token: Token::Number(number, long), span }) = tokens.next() {
+                    // `1..2.5` was read as `1`, `.`, `.2`, `.5`.
+                    let mut number = number[1..].to_owned();
+                    let rest =
+                        tokens.next_if(|next| matches!(&next.token, Token::Number(rest, _) if rest.starts_with('.')));
+                    if let Some(TokenWithSpan { token: Token::Number(rest, _), .. }) = rest {
+                        number.push_str(&rest);
+                    }
+                    out.push(TokenWithSpan { token: Token::Number(number, long), span });
+                } else if tokens.peek().is_some_and(|next| next.token == Token::RBracket) {
+                    out.push(made("null", span));
+                }
+                continue;
+            }
+            _ if dots => {
+                let error = Error::new(ErrorKind::Syntax, "syntax error at or near \"..\"");
+                return Err(error.at(start(span) + 1));
+            }
+            (Token::LBracket | Token::LParen | Token::LBrace, _) => open.push((out.len(), false)),
+            (Token::RBracket | Token::RParen | Token::RBrace, _) => {
+                if open.pop().is_some_and(|(_, slice)| slice) {
+                    out.push(made(")", span));
+                }
+            }
+            _ => {}
+        }
+        out.push(token);
+    }
+    Ok(out)
 }
 
 /// `TABLE a` as SELECT, wherever a query may begin: not where a statement or a type of object is named.

@@ -33,7 +33,7 @@ pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
 pub use found::{found, is_found_mark, marked};
 pub use history::{ARGUMENTS, HISTORY, History};
-pub use value::{VALUES, functions, named_only, only_of, value_call};
+pub use value::{VALUES, functions, named_only, only_of, slice_call, value_call};
 
 use crate::types::field_of;
 

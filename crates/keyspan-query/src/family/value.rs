@@ -1,9 +1,10 @@
-//! `family_value(family, qualifier)`, `collection_values(collection)`, and which qualifiers a plan names.
+//! `family_value(family, qualifier)`, `family_slice(family, low, high)`, `collection_values(collection)`, and which qualifiers a plan names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, MapArray, StructArray, UInt32Array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::kernels::cmp::eq;
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -15,30 +16,40 @@ use datafusion::logical_expr::{
     TableScan, Volatility,
 };
 
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind, value_at};
 
 use super::found::{self, FOUND};
+use crate::error::external;
+use crate::functions::nested::is_between;
 use crate::types::fail;
 
 /// The value of a cell.
 pub(super) const VALUE: &str = "family_value";
+/// The cells from one qualifier to another.
+const SLICE: &str = "family_slice";
 /// The values of a map, the elements of a set or list: what CONTAINS looks into.
 pub const VALUES: &str = "collection_values";
 /// Among the filters of a scan: of a family only these qualifiers are asked for. It drops no row.
 const ONLY: &str = "family_only";
 
 static VALUE_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Function::new(VALUE))));
+static SLICE_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Function::new(SLICE))));
 static ONLY_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(Function::new(ONLY))));
 
 /// The functions.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let values = Arc::new(ScalarUDF::from(Function::new(VALUES)));
-    vec![VALUE_FUNCTION.clone(), ONLY_FUNCTION.clone(), found::function(), values]
+    vec![VALUE_FUNCTION.clone(), SLICE_FUNCTION.clone(), ONLY_FUNCTION.clone(), found::function(), values]
 }
 
 /// `family[qualifier]`; the qualifier is of the family's type.
 pub fn value_call(family: Expr, qualifier: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(VALUE_FUNCTION.clone(), vec![family, qualifier]))
+}
+
+/// `family[low..high]`; the bounds are of the qualifiers' type.
+pub fn slice_call(family: Expr, low: Expr, high: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(SLICE_FUNCTION.clone(), vec![family, low, high]))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -66,6 +77,7 @@ impl ScalarUDFImpl for Function {
         match self.name {
             ONLY | FOUND => Ok(DataType::Boolean),
             VALUES => values_type(types),
+            SLICE => Ok(types[0].clone()),
             _ => Ok(value_field(&types[0])?.data_type().clone()),
         }
     }
@@ -78,6 +90,7 @@ impl ScalarUDFImpl for Function {
                 args.arg_fields[0].as_ref().clone().with_name(VALUES)
             }
             VALUES => Field::new(VALUES, values_type(&[args.arg_fields[0].data_type().clone()])?, true),
+            SLICE => args.arg_fields[0].as_ref().clone().with_nullable(true),
             _ => value_field(args.arg_fields[0].data_type())?.as_ref().clone().with_name(VALUE),
         };
         Ok(Arc::new(field))
@@ -90,6 +103,10 @@ impl ScalarUDFImpl for Function {
         let maps = args.args[0].to_array(args.number_rows)?;
         if self.name == VALUES {
             return Ok(ColumnarValue::Array(values(maps)?));
+        }
+        if self.name == SLICE {
+            let bounds = [args.args[1].to_array(args.number_rows)?, args.args[2].to_array(args.number_rows)?];
+            return Ok(ColumnarValue::Array(slices(&maps, &args.arg_fields[1], &bounds)?));
         }
         let found = match &args.args[1] {
             ColumnarValue::Scalar(qualifier) => {
@@ -132,6 +149,34 @@ fn value_field(map: &DataType) -> Result<FieldRef> {
         return Ok(Arc::new(value.as_ref().clone().with_nullable(true)));
     }
     Err(DataFusionError::Plan(format!("{map} is no family")))
+}
+
+/// Of each row the entries from one bound to the other, which are of this type; NULL where there is none.
+fn slices(maps: &ArrayRef, ty: &Field, [low, high]: &[ArrayRef; 2]) -> Result<ArrayRef> {
+    let ty = ColumnType::of_field(ty).unwrap_or(ColumnType::Text);
+    let value = |array: &ArrayRef, row: usize| value_at(array, row, ty).map_err(external);
+    let (field, offsets, entries, nulls, ordered) = maps.as_map().clone().into_parts();
+    let mut kept: Vec<u32> = Vec::new();
+    let mut lengths = Vec::with_capacity(maps.len());
+    for row in 0..maps.len() {
+        let (low, high) = (value(low, row)?, value(high, row)?);
+        let before = kept.len();
+        let of_row = match nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            true => 0..0,
+            false => offsets[row] as usize..offsets[row + 1] as usize,
+        };
+        for entry in of_row {
+            if is_between(ty, &value(entries.column(0), entry)?, &low, &high) {
+                kept.push(entry as u32);
+            }
+        }
+        lengths.push(kept.len() - before);
+    }
+    let nulls = NullBuffer::from_iter(lengths.iter().map(|length| *length > 0));
+    let kept = UInt32Array::from(kept);
+    let columns = entries.columns().iter().map(|column| take(column, &kept, None)).collect::<Result<Vec<_>, _>>()?;
+    let entries = StructArray::try_new(entries.fields().clone(), columns, None)?;
+    Ok(Arc::new(MapArray::try_new(field, OffsetBuffer::from_lengths(lengths), entries, Some(nulls), ordered)?))
 }
 
 /// The keys of the entries that rows have.

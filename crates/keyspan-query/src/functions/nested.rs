@@ -31,8 +31,14 @@ pub const ELEMENT: &str = "nested_element";
 pub const KEYS: &str = "nested_keys";
 /// The values of a map, as a list.
 pub const VALUES: &str = "nested_values";
+/// In a subscript: what stands from one value to another, both inclusive, NULL where there is no bound.
+pub const SLICE: &str = "cql_slice";
+/// The entries of a map, or elements of a set, from one key to another.
+pub const BETWEEN: &str = "nested_between";
 /// Whether a collection has a value, or an element, that is equal to this one.
 pub const CONTAINS: &str = "nested_contains";
+
+const SLICE_OUTSIDE: &str = "a..b outside of the brackets of a map, a set or an array";
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
@@ -58,6 +64,8 @@ pub fn functions() -> Vec<Overload> {
         new(ENTRY, &[ANY, ANY], C::Text, entry).returning(|types| part(types, 1)),
         new(ELEMENT, &[ANY, BIGINT], C::Text, element).returning(|types| part(types, 0)),
         new(CONTAINS, &[ANY, ANY], C::Boolean, contains),
+        new(SLICE, &[ANY, ANY], C::Text, |_, _| Err(Error::not_supported(SLICE_OUTSIDE))).with_nulls().stable(),
+        new(BETWEEN, &[ANY, ANY, ANY], C::Text, between).returning(|types| types[0]).with_nulls(),
         new(CQL_ROW, &[ANY], C::Text, row_json).variadic().with_nulls(),
         // In Cassandra's forms; to_json is PostgreSQL's.
         new("tojson", &[ANY], C::Text, |call, v| Ok(Value::Text(cql_json(&v[0], call.types[0])))).with_nulls(),
@@ -99,6 +107,25 @@ fn contains(call: &Call<'_>, v: &[Value]) -> Result<Value> {
         Value::Map(entries) => entries.iter().any(|(_, value)| same(value)),
         _ => false,
     }))
+}
+
+fn between(call: &Call<'_>, v: &[Value]) -> Result<Value> {
+    let element = call.types[0].element();
+    let (ty, is_array) = (element.unwrap_or_else(|| part(call.types, 0)), element.is_some());
+    let inside = |value: &Value| is_between(ty, value, &v[1], &v[2]);
+    Ok(match &v[0] {
+        Value::Map(entries) => Value::Map(entries.iter().filter(|(key, _)| inside(key)).cloned().collect()),
+        // As arrays sets come, which are NULL where they are empty.
+        Value::List(elements) if is_array && !elements.iter().any(inside) => Value::Null,
+        Value::List(elements) => Value::List(elements.iter().filter(|value| inside(value)).cloned().collect()),
+        _ => Value::Null,
+    })
+}
+
+/// Whether a value is not below one bound nor above the other; a bound that is NULL is none, and NULL is nowhere.
+pub fn is_between(ty: C, value: &Value, low: &Value, high: &Value) -> bool {
+    let order = |bound: &Value| Value::compare_as(ty, value, bound);
+    !value.is_null() && (low.is_null() || order(low).is_ge()) && (high.is_null() || order(high).is_le())
 }
 
 fn keys(_: &Call<'_>, v: &[Value]) -> Result<Value> {

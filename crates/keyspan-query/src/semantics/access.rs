@@ -1,4 +1,4 @@
-//! Parts of a value: `(row).field` and `list[n]`.
+//! Parts of a value: `(row).field`, `list[n]` and `map[a..b]`.
 //!
 //! DataFusion plans `row['field']` only, so the first form becomes it. A subscript beyond a list is NULL, where DataFusion
 //! counts a negative one from the end; subscripts of `int2vector` and `oidvector` begin with 0.
@@ -41,6 +41,11 @@ pub fn fields(expr: &mut ast::Expr) {
 pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerResult<RawFieldAccessExpr>> {
     let RawFieldAccessExpr { expr, field_access } = access;
     let (_, field) = expr.to_field(schema)?;
+    if let GetFieldAccess::ListIndex { key } = &field_access
+        && let Some(bounds) = bounds(key)
+    {
+        return slice(expr, &field, bounds, schema).map(PlannerResult::Planned);
+    }
     if let Ty::Known(ty @ (ColumnType::Json | ColumnType::Jsonb)) = field_type(&field) {
         return Ok(PlannerResult::Planned(part_of_json(expr, ty, field_access, schema)?));
     }
@@ -72,6 +77,49 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
         other => other,
     };
     Ok(PlannerResult::Original(RawFieldAccessExpr { expr, field_access }))
+}
+
+/// The bounds of `a..b` in a subscript.
+fn bounds(key: &Expr) -> Option<[Expr; 2]> {
+    match key {
+        Expr::ScalarFunction(call) if call.func.name() == nested::SLICE => call.args.clone().try_into().ok(),
+        _ => None,
+    }
+}
+
+/// `map[a..b]`, `set[a..b]`: the entries or elements from a to b, by their values.
+fn slice(expr: Expr, field: &Field, bounds: [Expr; 2], schema: &DFSchema) -> Result<Expr> {
+    let of_key = |ty: ColumnType| -> Result<[Expr; 2]> {
+        let [low, high] = bounds.map(|bound| {
+            let from = type_of(&bound, schema)?;
+            implicit(bound, &from, ty)
+        });
+        Ok([low?, high?])
+    };
+    if let DataType::Map(entries, _) = field.data_type() {
+        let [low, high] = of_key(key_type(entries).unwrap_or(ColumnType::Text))?;
+        return Ok(family::slice_call(expr, low, high));
+    }
+    let ty = field_type(field);
+    let key = ty.known().and_then(|ty| match (ty.element(), ty.as_nested()) {
+        (Some(element), _) => Some((ty, element)),
+        (None, Some(nested @ (Nested::Map(..) | Nested::Set(_)))) => Some((ty, nested.parts()[0])),
+        _ => None,
+    });
+    let Some((ty, key)) = key else {
+        let message = format!("a slice is of a map, a set or an array, not of type {}", ty.name());
+        return fail(Error::new(ErrorKind::WrongObjectType, message));
+    };
+    let [low, high] = of_key(key)?;
+    value_call(nested::BETWEEN, vec![expr, low, high], &[ty, key, key])
+}
+
+/// The type of the keys of a map.
+fn key_type(entries: &Field) -> Option<ColumnType> {
+    match entries.data_type() {
+        DataType::Struct(fields) => field_type(&fields[0]).known(),
+        _ => None,
+    }
 }
 
 /// `j['a']` as `j -> 'a'`.
@@ -193,12 +241,8 @@ fn cell(family: Expr, entries: &Field, access: GetFieldAccess, schema: &DFSchema
             );
         }
     };
-    let ty = match entries.data_type() {
-        DataType::Struct(fields) => field_type(&fields[0]).known(),
-        _ => None,
-    };
     let from = type_of(&qualifier, schema)?;
-    let qualifier = implicit(qualifier, &from, ty.unwrap_or(ColumnType::Text))?;
+    let qualifier = implicit(qualifier, &from, key_type(entries).unwrap_or(ColumnType::Text))?;
     Ok(family::value_call(family, qualifier))
 }
 
