@@ -1,5 +1,6 @@
 """What the benchmarks beside DuckDB share: a server of Keyspan, timing, and rows that can be compared."""
 
+import math
 import subprocess
 import time
 
@@ -34,7 +35,14 @@ def timed(run):
     return (time.perf_counter() - begin) * 1000, rows
 
 
-def plain(rows):
-    """Rows as texts in one order; floats to eight digits, since sums differ by the order of their terms."""
-    text = lambda value: f"{value:.8g}" if isinstance(value, float) else str(value)
-    return sorted(tuple(text(value) for value in row) for row in rows)
+def same(rows, others):
+    """Whether two answers have the same rows, in any order; floats to nine digits, since sums differ by the order of
+    their terms.
+    """
+    texts = lambda row: [str(value) for value in row if not isinstance(value, float)]
+    floats = lambda row: [value for value in row if isinstance(value, float)]
+    ordered = lambda rows: sorted(([texts(row), floats(row)] for row in rows), key=lambda row: (row[0], row[1]))
+    close = lambda one, other: all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(one, other, strict=True))
+    return len(rows) == len(others) and all(
+        one[0] == other[0] and close(one[1], other[1]) for one, other in zip(ordered(rows), ordered(others))
+    )

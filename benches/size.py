@@ -22,7 +22,7 @@ import tempfile
 
 import duckdb
 
-from servers import plain, started, stop, timed
+from servers import same, started, stop, timed
 
 PORT = 5581
 GAUGES = [f"usage_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split()]
@@ -110,7 +110,7 @@ def measured(connection, db, sqls):
     for sql in sqls:
         own, found = timed(lambda: connection.execute(sql).fetchall())
         other, expected = timed(lambda: db.execute(sql).fetchall())
-        if plain(found) != plain(expected):
+        if not same(found, expected):
             raise SystemExit(f"other rows: {sql}")
         pairs.append((own, other))
     later = [statistics.median(side) for side in zip(*pairs[1:])]

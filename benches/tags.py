@@ -18,7 +18,7 @@ import tempfile
 
 import duckdb
 
-from servers import plain, started, stop, timed
+from servers import same, started, stop, timed
 
 PORT = 5579
 GAUGES = [f"usage_{name}" for name in "user system idle nice iowait irq softirq steal guest guest_nice".split()]
@@ -120,7 +120,7 @@ def main():
                 own, found = timed(lambda: connection.execute(sql).fetchall())
                 other, expected = timed(lambda: db.sql(sql).to_arrow_table())
                 expected = [tuple(row.values()) for row in expected.to_pylist()]
-                if plain(found) != plain(expected):
+                if not same(found, expected):
                     print(f"{name}: the answers differ: {sql}")
                 pairs.append((own, other))
             own, other = (statistics.median(each) for each in zip(*pairs))
