@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Mutation, Order, RelationId,
+    BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Mutation, Order, RelationId,
     Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch,
     array,
 };
@@ -175,6 +175,7 @@ fn table(catalog: &mut Catalog, descending: bool) -> TableDef {
         families: vec![],
         default_ttl: 0,
         retention: Retention::default(),
+        encoding: Encoding::default(),
         gc_grace: 864_000,
         checks: vec![],
         options: BTreeMap::new(),

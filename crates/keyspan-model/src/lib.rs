@@ -52,7 +52,7 @@ pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_pref
 pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
-    Catalog, Check, ColumnDef, ColumnId, ColumnRole, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
+    Catalog, Check, ColumnDef, ColumnId, ColumnRole, Encoding, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
     ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Materialized, Member, ReferencedKey,
     RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId, StoredDef, TableDef, TableId, UniqueDef,
     ValueColumn, ViewDef,

@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, KeyEncoder, Order, RelationDef, RelationId,
-    Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
+    Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KeyEncoder, Order, RelationDef,
+    RelationId, Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
 };
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
@@ -78,6 +78,7 @@ impl Rows {
             window: None,
             default_ttl: 0,
             retention: Retention::default(),
+            encoding: Encoding::default(),
             gc_grace: 0,
             checks: Vec::new(),
             options: BTreeMap::new(),

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! codes   Dictionary(UInt8, T): one byte a row, at most 256 values, ascending; passes upward where asked for
+//! shared  two bytes a row, codes into the values of the whole row group, as they stand on disk
 //! steps   base + unit × offset: two bytes a row                        numbers of 64 bits without nulls
 //! plain   the array
 //! ```
@@ -17,8 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int64Array, PrimitiveArray, UInt8Array, UInt32Array,
-    make_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int64Array, PrimitiveArray, UInt8Array, UInt16Array,
+    UInt32Array, make_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{sort_to_indices, take};
@@ -35,6 +36,12 @@ const LEAST_ROWS: usize = 64;
 const MOST_VALUES: usize = 256;
 /// Stretches in which offsets go up or down, from which on each row is looked at.
 const MOST_SLOPES: usize = 64;
+/// Numbers that are looked at together.
+const STRETCH: usize = 64;
+/// Rows after which it is asked whether a form still fits.
+const LOOKS: usize = 1024;
+/// Blocks that share values, in a row group as it mostly is.
+const SHARING: usize = 32;
 /// Whole numbers that are counted in a table, from the least to the greatest.
 const TABLE: usize = 4096;
 
@@ -45,6 +52,8 @@ pub(crate) enum Coded {
     Array(ArrayRef),
     /// Row `n` is `base + unit × offsets[n]`.
     Steps { ty: DataType, base: i64, unit: i64, offsets: Vec<u16>, slopes: Option<Slopes> },
+    /// Row `n` is `values[codes[n]]`; the blocks of a row group have the same `values`.
+    Shared { values: ArrayRef, codes: UInt16Array },
 }
 
 /// Where offsets go up without a break, or down: the times of each series in a block.
@@ -102,30 +111,31 @@ impl Coded {
         Ok(Coded::Array(ascending_of(&array, found)?))
     }
 
-    /// Values by their codes, which are names of `values`; those of null rows mean nothing.
-    pub(crate) fn of_codes(values: &ArrayRef, codes: &[u16], nulls: Option<NullBuffer>) -> Result<Coded> {
-        if codes.len() >= LEAST_ROWS && has_codes(values.data_type()) {
-            let mut known = vec![None::<u8>; values.len()];
-            let mut used = Vec::with_capacity(MOST_VALUES);
-            let mut short = Vec::with_capacity(codes.len());
-            for code in codes {
-                let known = &mut known[usize::from(*code)];
-                if known.is_none() {
-                    if used.len() == MOST_VALUES {
-                        break;
-                    }
-                    *known = Some(used.len() as u8);
-                    used.push(u32::from(*code));
-                }
-                short.push(known.unwrap_or(0));
-            }
-            if short.len() == codes.len() {
-                let values = take(values, &UInt32Array::from(used), None)?;
-                return Ok(Coded::Array(ascending(short, &values, nulls)?));
-            }
+    /// Values by their codes, which are names of `values`; those of null rows mean nothing. `shared`: other blocks that
+    /// have these values are kept too, so that they may be held for all.
+    pub(crate) fn of_codes(
+        values: &ArrayRef,
+        codes: Vec<u16>,
+        nulls: Option<NullBuffer>,
+        shared: bool,
+    ) -> Result<Coded> {
+        let known = values.len();
+        if codes.len() >= LEAST_ROWS
+            && has_codes(values.data_type())
+            && let Some(used) = used_codes(&codes, known)
+        {
+            let (values, ranks) = ascending(&take(values, &used, None)?)?;
+            let mut short = vec![0; known];
+            used.values().iter().zip(ranks).for_each(|(code, rank)| short[*code as usize] = rank);
+            let codes = codes.iter().map(|code| short[usize::from(*code)]).collect();
+            return Ok(Coded::Array(with_codes(codes, values, nulls)?));
         }
-        let rows = UInt32Array::new(codes.iter().map(|code| u32::from(*code)).collect(), nulls);
-        let array = take(values, &rows, None)?;
+        let codes = UInt16Array::new(codes.into(), nulls);
+        // Numbers of 64 bits may be steps, which a range finds its rows in without looking at each.
+        if shared && !may_be_steps(values.data_type()) {
+            return Ok(Coded::Shared { values: Arc::clone(values), codes });
+        }
+        let array = take(values, &codes, None)?;
         Ok(steps(&array)?.unwrap_or(Coded::Array(array)))
     }
 
@@ -134,6 +144,10 @@ impl Coded {
         match self {
             Coded::Array(array) => array.get_array_memory_size(),
             Coded::Steps { offsets, .. } => offsets.len() * 2 + size_of::<Coded>(),
+            // Each block counts its part of what all of a row group share.
+            Coded::Shared { values, codes } => {
+                codes.get_array_memory_size() + values.get_array_memory_size() / SHARING + size_of::<Coded>()
+            }
         }
     }
 
@@ -147,6 +161,7 @@ impl Coded {
                 let numbers: Vec<i64> = offsets[offset..offset + length].iter().map(of).collect();
                 typed(Int64Array::from(numbers), ty)
             }
+            Coded::Shared { values, codes } => Ok(take(values, &codes.slice(offset, length), None)?),
         }
     }
 }
@@ -156,42 +171,78 @@ fn typed(numbers: Int64Array, ty: &DataType) -> Result<ArrayRef> {
     data.map(make_array).map_err(|error| Error::internal(format!("numbers could not be given their type: {error}")))
 }
 
+fn may_be_steps(ty: &DataType) -> bool {
+    matches!(ty, DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _))
+}
+
 fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
     let ty = array.data_type();
-    let wide = matches!(ty, DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _));
-    if !wide || array.null_count() > 0 {
+    if !may_be_steps(ty) || array.null_count() > 0 {
         return Ok(None);
     }
     let numbers = typed_numbers(array)?;
     let values = numbers.values();
-    let (Some(least), Some(greatest)) = (values.iter().min(), values.iter().max()) else { return Ok(None) };
-    let Some(range) = greatest.checked_sub(*least) else { return Ok(None) };
-    let mut unit = range;
-    let limit = range / i64::from(u16::MAX);
-    let mut before = *least;
-    for value in values {
-        // Fast path without a division: most numbers are one step after the one before.
-        if unit > 1 && value - before != unit {
-            unit = common_divisor(value - least, unit);
+    let Some((first, rest)) = values.split_first() else { return Ok(None) };
+    // Differences of neighbours are mostly the same: what depends on them is computed where they change. They may wrap
+    // around, but then so does the range, which is refused.
+    let (mut least, mut greatest, mut unit) = (*first, *first, 0u64);
+    let (mut before, mut last) = (*first, 0i64);
+    for part in rest.chunks(STRETCH) {
+        if let Some(end) = straight(before, last, part) {
+            (before, least, greatest) = (end, least.min(end), greatest.max(end));
+            continue;
         }
-        before = *value;
-        if unit < limit.max(1) && range > 0 {
+        for value in part {
+            let difference = value.wrapping_sub(before);
+            (before, least, greatest) = (*value, least.min(*value), greatest.max(*value));
+            if unit != 1 && difference != last {
+                last = difference;
+                unit = common_divisor(unit, difference.unsigned_abs());
+            }
+        }
+        if greatest.wrapping_sub(least) as u64 >> u16::BITS > unit {
             return Ok(None);
         }
     }
-    let unit = unit.max(1);
+    let Some(range) = greatest.checked_sub(least) else { return Ok(None) };
+    let unit = unit.max(1) as i64;
     if range / unit > i64::from(u16::MAX) {
         return Ok(None);
     }
-    let (mut before, mut offset) = (*least, 0u16);
-    let of = |value: &i64| {
-        offset = if value - before == unit { offset + 1 } else { ((value - least) / unit) as u16 };
-        before = *value;
-        offset
-    };
-    let offsets: Vec<u16> = values.iter().map(of).collect();
+    let mut offsets = vec![0u16; values.len()];
+    if unit == 1 {
+        offsets.iter_mut().zip(values).for_each(|(offset, value)| *offset = (value - least) as u16);
+    } else {
+        let (mut at, mut step) = (((first - least) / unit) as u16, 0u16);
+        (before, last) = (*first, 0);
+        for (offsets, part) in offsets.chunks_mut(STRETCH).zip(values.chunks(STRETCH)) {
+            if let Some(end) = straight(before, last, part) {
+                (1u16..).zip(&mut *offsets).for_each(|(n, offset)| *offset = at.wrapping_add(step.wrapping_mul(n)));
+                (before, at) = (end, offsets[offsets.len() - 1]);
+                continue;
+            }
+            for (offset, value) in offsets.iter_mut().zip(part) {
+                let difference = value - before;
+                if difference != last {
+                    (last, step) = (difference, (difference / unit) as u16);
+                }
+                (before, at) = (*value, at.wrapping_add(step));
+                *offset = at;
+            }
+        }
+    }
     let slopes = Slopes::of(&offsets);
-    Ok(Some(Coded::Steps { ty: ty.clone(), base: *least, unit, offsets, slopes }))
+    Ok(Some(Coded::Steps { ty: ty.clone(), base: least, unit, offsets, slopes }))
+}
+
+/// The last of numbers that go on from the one before by one difference; `None` if they do not.
+fn straight(before: i64, difference: i64, numbers: &[i64]) -> Option<i64> {
+    let (first, last) = (numbers.first()?, numbers.last()?);
+    // Without a branch for each pair the loop is one of wide instructions.
+    let bent = numbers.windows(2).fold(0, |bent, pair| bent | (pair[1].wrapping_sub(pair[0]) ^ difference));
+    // Numbers that wrap around would not end where they should.
+    let end = difference.checked_mul(numbers.len() as i64).and_then(|sum| before.checked_add(sum));
+    (bent == 0 && first.wrapping_sub(before) == difference && end == Some(*last)).then_some(*last)
 }
 
 fn typed_numbers(array: &ArrayRef) -> Result<Int64Array> {
@@ -199,7 +250,7 @@ fn typed_numbers(array: &ArrayRef) -> Result<Int64Array> {
     data.map(Int64Array::from).map_err(|error| Error::internal(format!("a column is not of numbers: {error}")))
 }
 
-fn common_divisor(mut a: i64, mut b: i64) -> i64 {
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
@@ -233,9 +284,22 @@ fn dictionary(array: &ArrayRef) -> Result<Option<ArrayRef>> {
 }
 
 /// The codes of ascending values of an array.
-fn ascending_of(array: &ArrayRef, (codes, firsts): Codes) -> Result<ArrayRef> {
-    let values = take(array, &UInt32Array::from(firsts), None)?;
-    ascending(codes, &values, array.nulls().cloned())
+fn ascending_of(array: &ArrayRef, (mut codes, firsts): Codes) -> Result<ArrayRef> {
+    let (values, ranks) = ascending(&take(array, &UInt32Array::from(firsts), None)?)?;
+    codes.iter_mut().for_each(|code| *code = ranks[usize::from(*code)]);
+    with_codes(codes, values, array.nulls().cloned())
+}
+
+/// The codes that occur, of so many, ascending; `None` if they are more than a byte can name.
+fn used_codes(codes: &[u16], known: usize) -> Option<UInt32Array> {
+    let mut used = vec![false; known];
+    for part in codes.chunks(LOOKS) {
+        part.iter().for_each(|code| used[usize::from(*code)] = true);
+        if known > MOST_VALUES && used.iter().filter(|used| **used).count() > MOST_VALUES {
+            return None;
+        }
+    }
+    Some((0..known as u32).filter(|code| used[*code as usize]).collect())
 }
 
 /// Whether columns of a type may have codes: every reader of codes knows these.
@@ -256,14 +320,15 @@ fn has_codes(ty: &DataType) -> bool {
     )
 }
 
-/// The codes of ascending values.
-fn ascending(mut codes: Vec<u8>, values: &ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-    // Ascending values let a reader find the greatest of many rows by their codes alone.
+/// Distinct values, ascending, and the place there of each: so a reader finds the greatest of many rows by their codes.
+fn ascending(values: &ArrayRef) -> Result<(ArrayRef, [u8; MOST_VALUES])> {
     let order = sort_to_indices(values, None, None)?;
-    let mut moved = [0u8; MOST_VALUES];
-    order.values().iter().zip(0..=u8::MAX).for_each(|(from, to)| moved[*from as usize] = to);
-    codes.iter_mut().for_each(|code| *code = moved[usize::from(*code)]);
-    let values = compact(take(values, &order, None)?);
+    let mut ranks = [0; MOST_VALUES];
+    order.values().iter().zip(0..=u8::MAX).for_each(|(from, to)| ranks[*from as usize] = to);
+    Ok((compact(take(values, &order, None)?), ranks))
+}
+
+fn with_codes(codes: Vec<u8>, values: ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     Ok(Arc::new(DictionaryArray::try_new(UInt8Array::new(codes.into(), nulls), values)?))
 }
 
@@ -317,7 +382,9 @@ fn table_codes<T: Copy>(values: &[T], whole: impl Fn(T) -> Option<i64>, nulls: O
         *rows.get_mut(place)? = row as u32;
         places.push(place as u16);
     }
-    let present: Vec<usize> = (0..TABLE).filter(|place| rows[*place] != u32::MAX).collect();
+    let (least, greatest) = (places.iter().min().copied()?, places.iter().max().copied()?);
+    let present: Vec<usize> =
+        (usize::from(least)..=usize::from(greatest)).filter(|place| rows[*place] != u32::MAX).collect();
     if present.len() > MOST_VALUES {
         return None;
     }
@@ -336,7 +403,7 @@ fn codes<T: Eq, K: Eq + Hash>(
     key: impl Fn(usize) -> K,
     nulls: Option<&NullBuffer>,
 ) -> Option<Codes> {
-    let mut numbers: HashMap<K, u8, FixedState> = HashMap::default();
+    let mut numbers: HashMap<K, u8, FixedState> = HashMap::with_capacity_and_hasher(MOST_VALUES, FixedState::default());
     let mut firsts: Vec<u32> = Vec::new();
     let mut codes = Vec::with_capacity(looks.len());
     let mut last: Option<(T, u8)> = None;
@@ -377,6 +444,7 @@ mod tests {
     use keyspan_model::decoded;
 
     use super::*;
+    use crate::random::Random;
 
     fn back(array: ArrayRef) -> (Coded, ArrayRef) {
         let rows = array.len();
@@ -437,6 +505,27 @@ mod tests {
     }
 
     #[test]
+    fn codes_of_a_row_group_stay_where_they_name_many_values() {
+        let nulls = |rows: usize| NullBuffer::from((0..rows).map(|row| row % 5 != 3).collect::<Vec<bool>>());
+        let texts: StringViewArray = (0..1000).map(|n| Some(format!("number {n} of a thousand"))).collect();
+        let values: ArrayRef = Arc::new(texts);
+        for (distinct, shared) in [(1000, true), (1000, false), (100, true), (100, false)] {
+            let codes: Vec<u16> = (0..4096u16).map(|row| 999 - row * 7 % distinct).collect();
+            let rows = UInt16Array::new(codes.clone().into(), Some(nulls(4096)));
+            let expected = take(&values, &rows, None).expect("values");
+            let coded = Coded::of_codes(&values, codes, Some(nulls(4096)), shared).expect("codes");
+            assert_eq!(matches!(coded, Coded::Shared { .. }), shared && distinct > 256);
+            assert_eq!(&decoded(&coded.slice(0, 4096).expect("slices")).expect("values"), &expected);
+            let part = decoded(&coded.slice(1000, 77).expect("slices")).expect("values");
+            assert_eq!(&part, &expected.slice(1000, 77));
+            assert!(shared <= (coded.bytes() < 16_000), "{}", coded.bytes());
+        }
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..1000).map(|n| n * 60)));
+        let steps = Coded::of_codes(&numbers, (0..1000).collect(), None, true).expect("codes");
+        assert!(matches!(steps, Coded::Steps { unit: 60, .. }), "{steps:?}");
+    }
+
+    #[test]
     fn even_steps_take_two_bytes_whatever_their_order() {
         let times = (0..4096i64).map(|n| 1_700_000_000_000_000 + (n * 37 % 4000) * 10_000_000);
         let times = TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC");
@@ -446,7 +535,27 @@ mod tests {
     }
 
     #[test]
+    fn numbers_straight_and_bent_come_back() {
+        let mut random = Random::new(21);
+        for round in 0..300 {
+            let unit = [1, 7, 10_000_000, -10_000_000][round % 4];
+            let mut number = random.below(1 << 40) as i64;
+            let mut next = || {
+                let steps = if random.below(200) < round as u64 { random.below(40) as i64 - 20 } else { 1 };
+                number += unit * steps;
+                number
+            };
+            let numbers = Int64Array::from_iter_values((0..1000 + round as i64).map(|_| next()));
+            let (coded, same) = back(Arc::new(numbers.clone()));
+            assert_eq!(same.as_primitive::<Int64Type>(), &numbers, "{round}");
+            assert!(matches!(coded, Coded::Steps { .. }), "{round}");
+        }
+    }
+
+    #[test]
     fn many_values_stay_as_they_are_and_extremes_do_not_overflow() {
+        let around = Int64Array::from_iter_values((0..4096i64).map(|n| (n << 62).wrapping_add(5)));
+        assert_eq!(back(Arc::new(around.clone())).1.as_primitive::<Int64Type>(), &around);
         let many: Float64Array = (0..4096).map(|n| Some(f64::from(n) * 0.3)).collect();
         let (coded, same) = back(Arc::new(many.clone()));
         assert!(matches!(&coded, Coded::Array(array) if array.data_type() == &DataType::Float64));

@@ -6,6 +6,7 @@
 //! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
 //! change.
 
+mod encoding;
 mod family;
 mod foreign_key;
 mod index;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
 use crate::types::{ColumnType, TypeId, TypeName, UserType};
+pub use encoding::Encoding;
 pub use family::{FamilyDef, FamilyKind, GcRule};
 pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, ReferencedKey};
 pub use index::{IndexDef, UniqueDef};
@@ -139,6 +141,9 @@ pub struct TableDef {
     /// How long what is written is read. A program that knows no retention refuses a table that has one.
     #[serde(default, skip_serializing_if = "Retention::is_unset")]
     pub retention: Retention,
+    /// How values are written to disk. A program that knows no encodings refuses a table that has another than the usual.
+    #[serde(default, skip_serializing_if = "Encoding::is_default")]
+    pub encoding: Encoding,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
     /// Constraints on rows.
@@ -221,6 +226,9 @@ pub struct RelationDef {
     /// How long what is written is read.
     #[serde(default, skip_serializing_if = "Retention::is_unset")]
     pub retention: Retention,
+    /// How values are written to disk.
+    #[serde(default, skip_serializing_if = "Encoding::is_default")]
+    pub encoding: Encoding,
     /// Seconds that tombstones are kept.
     pub gc_grace: u32,
     /// Columns whose values are indexed: value columns, and key columns but the first.
@@ -578,6 +586,7 @@ impl TableDef {
             gc: GcRule::default(),
             // An entry of a unique index counts only with its row, which may have been written to later than the entry.
             retention: if kind == RelationKind::Index { Retention::default() } else { self.retention },
+            encoding: self.encoding,
             gc_grace: self.gc_grace,
             indexed: Vec::new(),
         }

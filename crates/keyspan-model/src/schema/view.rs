@@ -120,7 +120,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::schema::{Catalog, Retention};
+    use crate::schema::{Catalog, Encoding, Retention};
 
     #[test]
     fn what_older_programs_wrote_of_a_rollup_is_read() {
@@ -136,6 +136,7 @@ mod tests {
             families: Vec::new(),
             default_ttl: 0,
             retention: Retention::default(),
+            encoding: Encoding::default(),
             gc_grace: 0,
             window: None,
             checks: Vec::new(),

@@ -9,8 +9,8 @@ use arrow::datatypes::{Field, Int64Type, Schema as ArrowSchema};
 use futures::StreamExt;
 use futures::executor::block_on;
 use keyspan_model::{
-    BatchWrite, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, ErrorKind, Mutation, Order, RelationId,
-    Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
+    BatchWrite, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, ErrorKind, Mutation, Order,
+    RelationId, Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
 };
 
 use super::*;
@@ -59,6 +59,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         window: None,
         default_ttl: 0,
         retention: Retention::default(),
+        encoding: Encoding::default(),
         gc_grace: 0,
         checks: vec![],
         options: BTreeMap::new(),

@@ -1,11 +1,11 @@
 //! The cache of decoded blocks, shared by all segments of a store and bounded in bytes.
 //!
-//! A block is up to 4,096 rows of one column of one segment, decoded and checked; the encoded keys of a block and the
-//! index of a segment are kept under the same budget. The oldest untouched entries go first: each shard is a clock
-//! (second chance), so that a hit costs one hash look-up and one flag. Rule: the sum of the entries' bytes never
-//! exceeds the budget; an entry larger than half a shard is not kept. Blocks read by long scans have a part of their
-//! own, an eighth of the whole, so that they never evict what point reads need. The open column readers of scans are
-//! kept there too.
+//! A block is up to 4,096 rows of one column of one segment, decoded and checked; the encoded keys of a block, the
+//! dictionary of a row group and the index of a segment are kept under the same budget. The oldest untouched entries go
+//! first: each shard is a clock (second chance), so that a hit costs one hash look-up and one flag. Rule: the sum of the
+//! entries' bytes never exceeds the budget; an entry larger than half a shard is not kept. Blocks read by long scans
+//! have a part of their own, an eighth of the whole, so that they never evict what point reads need. The open column
+//! readers of scans are kept there too.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -27,9 +27,10 @@ const MAX_STREAMS: usize = 256;
 pub(super) struct BlockKey {
     /// The segment.
     pub(super) segment: SegmentId,
-    /// Position of the column in the segment's file, or [`ENCODED_KEYS`] or [`INDEX`], or [`VALUES`] and a column's id.
+    /// Position of the column in the segment's file, alone or with [`DICTIONARY`], or [`ENCODED_KEYS`] or [`INDEX`], or
+    /// [`VALUES`] and a column's id.
     pub(super) column: u32,
-    /// The block, counted from the segment's start.
+    /// The block, counted from the segment's start; of a dictionary the first of its row group.
     pub(super) block: u32,
 }
 
@@ -39,6 +40,8 @@ pub(super) const ENCODED_KEYS: u32 = u32::MAX;
 pub(super) const INDEX: u32 = u32::MAX - 1;
 /// Added to a column's id: its value index.
 pub(super) const VALUES: u32 = 1 << 31;
+/// Added to a column's position: the dictionary of a row group.
+pub(super) const DICTIONARY: u32 = 1 << 30;
 
 type Entry = Arc<dyn Any + Send + Sync>;
 

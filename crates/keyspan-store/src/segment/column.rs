@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use keyspan_model::{Error, Result};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector};
@@ -41,6 +42,8 @@ enum Blocks {
 pub(super) struct ColumnRead {
     pub(super) codec: Codec,
     pub(super) dictionary: Option<PageAt>,
+    /// The dictionary's values, if they were decoded before.
+    pub(super) known: Option<ArrayRef>,
     pub(super) pages: Vec<PageAt>,
     /// Rows of the first page before the first wanted.
     pub(super) skip: usize,
@@ -55,11 +58,14 @@ pub(super) struct ColumnRead {
 impl ColumnReader {
     /// `coded`: blocks are to be made as small as they can be.
     pub(super) fn new(leaf: &Arc<Leaf>, file: &CheckedFile, read: ColumnRead, coded: bool) -> Result<ColumnReader> {
-        let source = FilePages::new(file.clone(), read.codec, read.dictionary.into_iter().chain(read.pages).collect());
+        let by_pages = coded && read.is_aligned && leaf.ty.element().is_none();
+        let known = read.known.filter(|_| by_pages);
+        let dictionary = read.dictionary.filter(|_| known.is_none());
+        let source = FilePages::new(file.clone(), read.codec, dictionary.into_iter().chain(read.pages).collect());
         let (failure, counts) = (Arc::clone(&source.failure), Arc::clone(&source.counts));
         let damaged = |error: ParquetError| corrupted(&file.name, error);
-        let blocks = match coded && read.is_aligned && leaf.ty.element().is_none() {
-            true => Blocks::Pages(Box::new(PageBlocks::new(Arc::clone(leaf), source))),
+        let blocks = match by_pages {
+            true => Blocks::Pages(Box::new(PageBlocks::new(Arc::clone(leaf), source, known))),
             false => {
                 let rows = SelectedRows { skip: read.skip, rows: read.rows, of_block: read.block_rows };
                 Blocks::Rows(Box::new(rows.read(leaf, Box::new(source)).map_err(damaged)?))
@@ -68,11 +74,19 @@ impl ColumnReader {
         Ok(ColumnReader { blocks, coded, failure, counts, name: Arc::clone(&file.name), ty: leaf.ty })
     }
 
-    /// The next block; an error if there is none.
-    pub(super) fn next_block(&mut self, rows: usize) -> Result<Coded> {
+    /// The dictionary of the row group, once it was read, if blocks are decoded here.
+    pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
+        match &self.blocks {
+            Blocks::Pages(pages) => pages.dictionary(),
+            Blocks::Rows(_) => None,
+        }
+    }
+
+    /// The next block; an error if there is none. `shared`: blocks before it or behind it are kept too.
+    pub(super) fn next_block(&mut self, rows: usize, shared: bool) -> Result<Coded> {
         let batch = match &mut self.blocks {
             Blocks::Pages(pages) => {
-                let block = pages.next(rows);
+                let block = pages.next(rows, shared);
                 return block.map_err(|error| self.failed(&error.to_string()));
             }
             Blocks::Rows(reader) => reader.next(),

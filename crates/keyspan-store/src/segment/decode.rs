@@ -6,16 +6,19 @@
 //!
 //! [`ColumnRead::is_aligned`]: super::column::ColumnRead::is_aligned
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Float32Array, Float64Array, new_empty_array};
+use arrow::array::{
+    Array, ArrayRef, Float32Array, Float64Array, Int64Array, make_array, new_empty_array, new_null_array,
+};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type};
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 
 use super::column::read_rows;
+use super::deltas::numbers;
 use super::hybrid::{codes, levels};
 use super::leaf::{Leaf, from_stored};
 use crate::coded::Coded;
@@ -25,12 +28,8 @@ use keyspan_model::ColumnType;
 pub(super) struct PageBlocks<R> {
     leaf: Arc<Leaf>,
     pages: R,
-    dictionary: Option<Dictionary>,
-}
-
-struct Dictionary {
-    page: Page,
-    values: ArrayRef,
+    /// The values that codes name.
+    dictionary: Option<ArrayRef>,
 }
 
 fn broken(what: &str) -> ParquetError {
@@ -38,17 +37,22 @@ fn broken(what: &str) -> ParquetError {
 }
 
 impl<R: PageReader> PageBlocks<R> {
-    pub(super) fn new(leaf: Arc<Leaf>, pages: R) -> PageBlocks<R> {
-        PageBlocks { leaf, pages, dictionary: None }
+    /// `dictionary`: that of the row group, if it is known and not among the pages.
+    pub(super) fn new(leaf: Arc<Leaf>, pages: R, dictionary: Option<ArrayRef>) -> PageBlocks<R> {
+        PageBlocks { leaf, pages, dictionary }
     }
 
-    /// The next block.
-    pub(super) fn next(&mut self, rows: usize) -> Result<Coded> {
+    /// The dictionary of the row group, once it was read.
+    pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
+        self.dictionary.as_ref()
+    }
+
+    /// The next block. `shared`: blocks before it or behind it are kept too.
+    pub(super) fn next(&mut self, rows: usize, shared: bool) -> Result<Coded> {
         let page = loop {
             match self.pages.get_next_page()? {
                 Some(page) if page.is_dictionary_page() => {
-                    let values = dictionary_values(&self.leaf, &page)?;
-                    self.dictionary = Some(Dictionary { page, values });
+                    self.dictionary = Some(dictionary_values(&self.leaf, &page)?);
                 }
                 Some(page) => break page,
                 None => return Err(broken("pages hold fewer rows than the index says")),
@@ -57,14 +61,14 @@ impl<R: PageReader> PageBlocks<R> {
         if page.num_values() as usize != rows {
             return Err(broken("a page holds another number of rows than the index says"));
         }
-        match self.decoded(&page, rows)? {
+        match self.decoded(&page, rows, shared)? {
             Some(block) => Ok(block),
             None => self.by_parquet(page, rows),
         }
     }
 
     /// The rows of a page; `None` if it is not decoded here.
-    fn decoded(&self, page: &Page, rows: usize) -> Result<Option<Coded>> {
+    fn decoded(&self, page: &Page, rows: usize, shared: bool) -> Result<Option<Coded>> {
         let Page::DataPage { buf, encoding, def_level_encoding: Encoding::RLE, .. } = page else { return Ok(None) };
         let (nulls, bytes) = match self.leaf.nullable {
             true => levels(buf, rows).ok_or_else(|| broken("a page has no right levels"))?,
@@ -72,17 +76,18 @@ impl<R: PageReader> PageBlocks<R> {
         };
         let present = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
         if present == 0 {
-            return Ok(None);
+            return coded(new_null_array(&self.leaf.ty.arrow(), rows)).map(Some);
         }
         match (encoding, &self.dictionary, self.leaf.ty) {
             (Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY, Some(dictionary), _) => {
                 let codes = codes(bytes, present).ok_or_else(|| broken("a page has no right codes"))?;
-                let known = dictionary.values.len();
-                if codes.iter().max().is_some_and(|code| usize::from(*code) >= known) {
+                // The loop is one of wide instructions, which `max` is not.
+                if usize::from(codes.iter().fold(0, |most, code| *code.max(&most))) >= dictionary.len() {
                     return Err(broken("a page has a code that its dictionary has not"));
                 }
                 let codes = spread(codes, nulls.as_ref());
-                Coded::of_codes(&dictionary.values, &codes, nulls).map(Some).map_err(|error| broken(&error.to_string()))
+                let block = Coded::of_codes(dictionary, codes, nulls, shared);
+                block.map(Some).map_err(|error| broken(&error.to_string()))
             }
             (Encoding::BYTE_STREAM_SPLIT, _, ColumnType::Double) => {
                 let values = joined_doubles(bytes, present)?;
@@ -92,15 +97,34 @@ impl<R: PageReader> PageBlocks<R> {
                 let values = joined_reals(bytes, present)?;
                 of_split(Arc::new(Float32Array::new(spread(values, nulls.as_ref()).into(), nulls)))
             }
+            (Encoding::DELTA_BINARY_PACKED, _, ty) => {
+                let numbers = numbers(bytes, present).ok_or_else(|| broken("a page has no right differences"))?;
+                let numbers = Int64Array::new(spread(numbers, nulls.as_ref()).into(), nulls);
+                whole_numbers(numbers, &ty.arrow()).map(coded).transpose()
+            }
             _ => Ok(None),
         }
     }
 
     fn by_parquet(&self, page: Page, rows: usize) -> Result<Coded> {
-        let dictionary = self.dictionary.as_ref().map(|dictionary| dictionary.page.clone());
-        let array = array_of(&self.leaf, dictionary.into_iter().chain([page]), rows)?;
-        Coded::new(array).map_err(|error| broken(&error.to_string()))
+        coded(array_of(&self.leaf, page, rows)?)
     }
+}
+
+fn coded(array: ArrayRef) -> Result<Coded> {
+    Coded::new(array).map_err(|error| broken(&error.to_string()))
+}
+
+/// Numbers as a type has them, which may be narrower; `None`: not a type of whole numbers.
+fn whole_numbers(numbers: Int64Array, ty: &DataType) -> Option<ArrayRef> {
+    let data = match ty {
+        DataType::Int64 | DataType::Timestamp(..) | DataType::Time64(_) => numbers.into_data(),
+        DataType::Int32 | DataType::Date32 => numbers.unary::<_, Int32Type>(|number| number as i32).into_data(),
+        DataType::Int16 => numbers.unary::<_, Int16Type>(|number| number as i16).into_data(),
+        DataType::Int8 => numbers.unary::<_, Int8Type>(|number| number as i8).into_data(),
+        _ => return None,
+    };
+    data.into_builder().data_type(ty.clone()).build().map(make_array).ok()
 }
 
 fn of_split(array: ArrayRef) -> Result<Option<Coded>> {
@@ -136,13 +160,12 @@ fn dictionary_values(leaf: &Leaf, page: &Page) -> Result<ArrayRef> {
         rep_level_encoding: Encoding::RLE,
         statistics: None,
     };
-    array_of(leaf, [plain], count as usize)
+    array_of(leaf, plain, count as usize)
 }
 
-/// The rows of pages, as Parquet's reader decodes them.
-fn array_of(leaf: &Leaf, pages: impl IntoIterator<Item = Page>, rows: usize) -> Result<ArrayRef> {
-    let pages = PagesInMemory(pages.into_iter().collect());
-    let batch = read_rows(leaf, Box::new(pages), rows)?.next().transpose()?;
+/// The rows of a page without codes, as Parquet's reader decodes them.
+fn array_of(leaf: &Leaf, page: Page, rows: usize) -> Result<ArrayRef> {
+    let batch = read_rows(leaf, Box::new(PageInMemory(Some(page))), rows)?.next().transpose()?;
     let array = batch.filter(|batch| batch.num_rows() == rows).map(|batch| Arc::clone(batch.column(0)));
     let array = array.and_then(|array| from_stored(leaf.ty, array));
     array.ok_or_else(|| broken("a page does not hold what the index says"))
@@ -158,18 +181,11 @@ fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<
 
 /// Values whose first bytes stand together, then their second bytes, and so on: eight streams of `count` bytes.
 fn joined_doubles(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
-    let streams = streams::<8>(bytes, count)?;
-    let mut values = Vec::with_capacity(count + 8);
-    for first in (0..count).step_by(8) {
-        // The last rows are filled up with zeros, and cut off again below.
-        let row = |stream: &[u8]| match stream[first..].first_chunk::<8>() {
-            Some(eight) => u64::from_le_bytes(*eight),
-            None => stream[first..].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-        };
-        values.extend(transposed(streams.map(row)).map(f64::from_bits));
-    }
-    values.truncate(count);
-    Ok(values)
+    let [a, b, c, d, e, f, g, h] = streams::<8>(bytes, count)?;
+    let low = a.iter().zip(b).zip(c.iter().zip(d));
+    let high = e.iter().zip(f).zip(g.iter().zip(h));
+    let joined = low.zip(high).map(|(((a, b), (c, d)), ((e, f), (g, h)))| [a, b, c, d, e, f, g, h].map(|byte| *byte));
+    Ok(joined.map(f64::from_le_bytes).collect())
 }
 
 /// As [`joined_doubles`], of four streams.
@@ -187,34 +203,20 @@ fn streams<const WIDTH: usize>(bytes: &[u8], count: usize) -> Result<[&[u8]; WID
     Ok(std::array::from_fn(|at| &bytes[at * count..(at + 1) * count]))
 }
 
-/// Byte `b` of word `w` becomes byte `w` of word `b`: halves of words change places with those of the words four
-/// further on, then quarters two further on, then bytes of neighbours.
-fn transposed(mut words: [u64; 8]) -> [u64; 8] {
-    let steps = [(4, 0x0000_0000_ffff_ffff), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)];
-    for (apart, low) in steps {
-        for at in (0..8).filter(|at| at & apart == 0) {
-            let other = ((words[at] >> (8 * apart)) ^ words[at + apart]) & low;
-            words[at + apart] ^= other;
-            words[at] ^= other << (8 * apart);
-        }
-    }
-    words
-}
+/// A page that was read before.
+struct PageInMemory(Option<Page>);
 
-/// Pages that were read before.
-struct PagesInMemory(VecDeque<Page>);
-
-impl Iterator for PagesInMemory {
+impl Iterator for PageInMemory {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Result<Page>> {
-        self.0.pop_front().map(Ok)
+        self.0.take().map(Ok)
     }
 }
 
-impl PageReader for PagesInMemory {
+impl PageReader for PageInMemory {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        Ok(self.0.pop_front())
+        Ok(self.0.take())
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
@@ -223,11 +225,11 @@ impl PageReader for PagesInMemory {
             num_levels: Some(page.num_values() as usize),
             is_dict: page.is_dictionary_page(),
         };
-        Ok(self.0.front().map(metadata))
+        Ok(self.0.as_ref().map(metadata))
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.0.pop_front();
+        self.0.take();
         Ok(())
     }
 }

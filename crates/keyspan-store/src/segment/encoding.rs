@@ -2,7 +2,8 @@
 //!
 //! Integers that move in small steps, as counters, gauges and times do, are smaller as differences of neighbours than
 //! as codes of their values; those that jump among a few values, or stay for long, are not. Floats of which only some
-//! bytes differ are smaller split by bytes and compressed. Values of which there are too many for a dictionary never
+//! bytes differ are smaller split by bytes and compressed, but take four times as long to read: a table that is to be
+//! read fast gives up as much as half of the room for codes. Values of which there are too many for a dictionary never
 //! begin with one. The choice is made on the group's first block.
 
 use std::collections::HashSet;
@@ -11,9 +12,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use foldhash::fast::FixedState;
+use keyspan_model::Encoding;
 use parquet::basic::ZstdLevel;
 
-use super::layout::DICTIONARY_BYTES;
+use super::layout::{DICTIONARY_BYTES, FLOAT_DICTIONARY_BYTES};
 use super::{BLOCK_ROWS, GROUP_ROWS};
 
 /// Equal neighbours that Parquet's hybrid of runs and packed codes writes as a run.
@@ -25,20 +27,20 @@ const MINI_BLOCKS: usize = 4;
 const BLOCK_HEADER_BITS: usize = 48;
 /// Blocks of a row group, which share a dictionary.
 const BLOCKS: usize = GROUP_ROWS / BLOCK_ROWS;
-/// Split floats take longer to read than codes: they must save this part of the room.
-const WORTH_SPLITTING: usize = 16;
 
-/// Whether a column whose row group begins with these rows takes less room without a dictionary. False for what has no
+/// Whether a column whose row group begins with these rows is better off without a dictionary. False for what has no
 /// better encoding.
-pub(super) fn is_smaller_without_codes(array: &ArrayRef) -> bool {
+pub(super) fn is_better_without_codes(array: &ArrayRef, encoding: Encoding) -> bool {
     match array.data_type() {
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>().iter().flatten();
-            split_is_smaller(&values.map(|value| u64::from(value.to_bits())).collect::<Vec<_>>(), 4)
+            let (numbers, bits) = values.map(|value| (f64::from(value), u64::from(value.to_bits()))).unzip();
+            split_is_better(numbers, bits, 4, encoding)
         }
         DataType::Float64 => {
             let values = array.as_primitive::<Float64Type>().iter().flatten();
-            split_is_smaller(&values.map(f64::to_bits).collect::<Vec<_>>(), 8)
+            let (numbers, bits) = values.map(|value| (value, value.to_bits())).unzip();
+            split_is_better(numbers, bits, 8, encoding)
         }
         DataType::Timestamp(..) | DataType::Time64(_) | DataType::Int64 => deltas_are_smaller(array, 8),
         // Parquet has no narrower integers.
@@ -52,15 +54,21 @@ fn deltas_are_smaller(array: &ArrayRef, width: usize) -> bool {
     let Ok(numbers) = cast(array, &DataType::Int64) else { return false };
     let numbers: &Int64Array = numbers.as_primitive::<Int64Type>();
     let present: Vec<i64> = numbers.iter().flatten().collect();
-    code_bits(&present, width).is_none_or(|codes| delta_bits(&present) < codes)
+    let codes = code_bits(&present, width, DICTIONARY_BYTES, usize::MAX);
+    codes.is_none_or(|codes| delta_bits(&present) < codes)
 }
 
-fn split_is_smaller(values: &[u64], width: usize) -> bool {
-    let Some(codes) = code_bits(values, width) else { return true };
+fn split_is_better(numbers: Vec<f64>, values: Vec<u64>, width: usize, encoding: Encoding) -> bool {
+    let codes = code_bits(&values, width, FLOAT_DICTIONARY_BYTES, most_distinct(numbers));
+    let Some(codes) = codes else { return true };
     let split: Vec<u8> =
         (0..width).flat_map(|byte| values.iter().map(move |value| value.to_le_bytes()[byte])).collect();
     let Ok(compressed) = zstd::bulk::compress(&split, ZstdLevel::default().compression_level()) else { return false };
-    compressed.len() * 8 < codes - codes / WORTH_SPLITTING
+    let split = compressed.len() * 8;
+    match encoding {
+        Encoding::Fast => split * 2 < codes,
+        Encoding::Small => split < codes,
+    }
 }
 
 fn delta_bits(numbers: &[i64]) -> usize {
@@ -73,15 +81,29 @@ fn delta_bits(numbers: &[i64]) -> usize {
     blocks.sum()
 }
 
+/// As many numbers as there can be of this range and with these distances: few of those with two decimals.
+fn most_distinct(mut numbers: Vec<f64>) -> usize {
+    numbers.retain(|number| number.is_finite());
+    numbers.sort_unstable_by(f64::total_cmp);
+    let gap = numbers.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0.0).min_by(f64::total_cmp);
+    match (numbers.first(), numbers.last(), gap) {
+        (Some(least), Some(greatest), Some(gap)) => (((greatest - least) / gap) as usize).saturating_add(1),
+        _ => usize::MAX,
+    }
+}
+
 /// Bits of the codes of one block's values and of its share in the dictionary; `None` if the group has more distinct
-/// values than a dictionary holds.
-fn code_bits<T: Copy + Eq + std::hash::Hash>(values: &[T], width: usize) -> Option<usize> {
+/// values than a dictionary of `bytes` holds. There are no more than `most` of them.
+fn code_bits<T>(values: &[T], width: usize, bytes: usize, most: usize) -> Option<usize>
+where
+    T: Copy + Eq + std::hash::Hash,
+{
     let distinct = values.iter().copied().collect::<HashSet<T, FixedState>>().len();
     let runs = values.chunk_by(|a, b| a == b).map(<[T]>::len);
     let (count, packed) =
         runs.fold((0, 0), |(count, packed), length| (count + 1, packed + if length < RUN { length } else { 0 }));
-    let of_group = distinct_of(distinct, count, count * BLOCKS);
-    let fits = of_group * width <= DICTIONARY_BYTES;
+    let of_group = distinct_of(distinct, count, count * BLOCKS).min(most);
+    let fits = of_group * width <= bytes;
     fits.then(|| packed * bits(of_group.saturating_sub(1) as u64) + of_group * width * 8 / BLOCKS)
 }
 
@@ -118,15 +140,15 @@ mod tests {
     use crate::random::Random;
 
     fn smaller(numbers: impl Iterator<Item = i64>) -> bool {
-        is_smaller_without_codes(&(Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef))
+        is_better_without_codes(&(Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef), Encoding::Fast)
     }
 
-    fn floats_are_smaller(numbers: impl Iterator<Item = f64> + Clone) -> (bool, bool) {
+    fn floats_are_better(numbers: impl Iterator<Item = f64> + Clone, encoding: Encoding) -> (bool, bool) {
         let narrow = Float32Array::from_iter_values(numbers.clone().map(|number| number as f32));
         let wide = Float64Array::from_iter_values(numbers);
         (
-            is_smaller_without_codes(&(Arc::new(narrow) as ArrayRef)),
-            is_smaller_without_codes(&(Arc::new(wide) as ArrayRef)),
+            is_better_without_codes(&(Arc::new(narrow) as ArrayRef), encoding),
+            is_better_without_codes(&(Arc::new(wide) as ArrayRef), encoding),
         )
     }
 
@@ -146,9 +168,9 @@ mod tests {
         assert!(smaller(walk(100).into_iter()));
         assert!(smaller((0..4096).map(|row| i64::MAX - row * 1000)), "a counter");
         let times = TimestampMicrosecondArray::from_iter_values((0..4096).map(|row| row * 10_000_000));
-        assert!(is_smaller_without_codes(&(Arc::new(times) as ArrayRef)));
+        assert!(is_better_without_codes(&(Arc::new(times) as ArrayRef), Encoding::Fast));
         let days = Date32Array::from_iter((0..4096).map(|row| (row % 3 > 0).then_some(row)));
-        assert!(is_smaller_without_codes(&(Arc::new(days) as ArrayRef)), "nulls take no room");
+        assert!(is_better_without_codes(&(Arc::new(days) as ArrayRef), Encoding::Fast), "nulls take no room");
     }
 
     #[test]
@@ -157,22 +179,32 @@ mod tests {
         assert!(!smaller((0..4096).map(|_| random.below(100) as i64)));
         assert!(!smaller((0..4096).map(|row| row / 500)), "long runs");
         let flags = Int16Array::from_iter_values((0..4096).map(|_| random.below(2) as i16));
-        assert!(!is_smaller_without_codes(&(Arc::new(flags) as ArrayRef)));
+        assert!(!is_better_without_codes(&(Arc::new(flags) as ArrayRef), Encoding::Fast));
         assert!(!smaller((0..4096).map(|row| if row % 2 == 0 { i64::MIN } else { i64::MAX })), "no overflow");
     }
 
     #[test]
     fn floats_are_split_where_that_saves_something() {
         let mut random = Random::new(5);
+        let split = |numbers: &[f64]| {
+            [Encoding::Small, Encoding::Fast].map(|encoding| floats_are_better(numbers.iter().copied(), encoding))
+        };
         let gauge: Vec<f64> = walk(100).into_iter().map(|value| value as f64).collect();
-        assert_eq!(floats_are_smaller(gauge.iter().copied()), (true, true));
+        assert_eq!(split(&gauge), [(true, true), (false, false)], "a third less, and four times as slow");
+        let climbing: Vec<f64> = (0..4096).map(|row| f64::from(row / 2)).collect();
+        assert_eq!(split(&climbing), [(true, true); 2], "much less");
         let jumping: Vec<f64> = (0..4096).map(|_| random.below(4) as f64).collect();
-        assert_eq!(floats_are_smaller(jumping.iter().copied()), (false, false), "two bits each");
-        assert_eq!(floats_are_smaller(std::iter::repeat_n(1.5, 4096)), (false, false));
+        assert_eq!(split(&jumping), [(false, false); 2], "two bits each");
+        assert_eq!(split(&[1.5; 4096]), [(false, false); 2]);
         let prices: Vec<f64> = (0..4096).map(|_| random.below(3000) as f64 / 100.0).collect();
-        assert!(!floats_are_smaller(prices.iter().copied()).1, "few enough for a dictionary of the group");
+        assert!(split(&prices).iter().all(|(_, wide)| !wide), "few enough for a dictionary of the group");
+        let mut once: Vec<f64> = (0..4096).map(|number| f64::from(number * 2) / 100.0).collect();
+        (1..4096).for_each(|row| once.swap(row, random.below(row as u64) as usize));
+        assert!(split(&once).iter().all(|(_, wide)| !wide), "all differ, but two decimals have no more than these");
+        let far = [f64::MAX, f64::MIN, f64::NAN, f64::INFINITY, 0.0, f64::MIN_POSITIVE];
+        assert_eq!(most_distinct(far.to_vec()), usize::MAX);
         let any: Vec<f64> = (0..4096).map(|_| f64::from_bits(random.below(1 << 62))).collect();
-        assert!(floats_are_smaller(any.iter().copied()).1, "a dictionary of these would be given up");
+        assert!(split(&any).iter().all(|(_, wide)| *wide), "a dictionary of these would be given up");
     }
 
     #[test]
@@ -187,8 +219,8 @@ mod tests {
     #[test]
     fn what_has_no_other_encoding_has_codes() {
         let texts = StringViewArray::from_iter_values((0..4096).map(|row| row.to_string()));
-        assert!(!is_smaller_without_codes(&(Arc::new(texts) as ArrayRef)));
+        assert!(!is_better_without_codes(&(Arc::new(texts) as ArrayRef), Encoding::Fast));
         assert!(!smaller(std::iter::empty()));
-        assert_eq!(floats_are_smaller(std::iter::empty()), (false, false));
+        assert_eq!(floats_are_better(std::iter::empty(), Encoding::Small), (false, false));
     }
 }

@@ -8,8 +8,8 @@ use arrow::array::{
 use keyspan_model::array::array_of;
 use keyspan_model::types::{Nested, TypeField, TypeId, UserType};
 use keyspan_model::{
-    ColumnId, ColumnType, GcRule, KeyColumn, KeyEncoder, RelationDef, RelationId, RelationKind, Result, Retention,
-    SegmentId, TableId, Value, ValueColumn,
+    ColumnId, ColumnType, Encoding, GcRule, KeyColumn, KeyEncoder, RelationDef, RelationId, RelationKind, Result,
+    Retention, SegmentId, TableId, Value, ValueColumn,
 };
 
 use super::{BlockCache, Segment, SegmentRecord, SegmentWriter, SystemPlan};
@@ -40,6 +40,7 @@ pub(crate) fn relation(key: &[(&str, ColumnType, bool)], values: &[(&str, Column
         window: key.iter().rposition(|column| column.1 == ColumnType::Timestamp),
         gc: GcRule::default(),
         retention: Retention::default(),
+        encoding: Encoding::default(),
         gc_grace: 864_000,
         indexed: vec![],
     })

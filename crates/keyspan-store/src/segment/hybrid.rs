@@ -38,10 +38,13 @@ fn runs<'a>(bytes: &'a [u8], width: usize, count: usize, mut take: impl FnMut(Ru
             // A run of no numbers would never end.
             (count > 0).then_some(())?;
         } else {
+            let (groups, all) = (header >> 1, (header >> 1).checked_mul(width)?);
+            let bytes = input.take_up_to(all);
+            let mut count = groups.checked_mul(GROUP)?.min(left);
             // The last group may be cut short.
-            let bytes = input.take_up_to((header >> 1).checked_mul(width)?);
-            let whole = (bytes.len() * GROUP).checked_div(width).unwrap_or(left);
-            let count = (header >> 1).checked_mul(GROUP)?.min(left).min(whole);
+            if bytes.len() < all {
+                count = count.min(bytes.len() * GROUP / width);
+            }
             take(Run::Packed { bytes, count });
             left -= count;
             (count > 0).then_some(())?;
@@ -57,23 +60,28 @@ pub(super) fn codes(page: &[u8], count: usize) -> Option<Vec<u16>> {
     if width > MOST_BITS {
         return None;
     }
-    let mut codes = Vec::with_capacity(count + GROUP);
+    // The last group is unpacked whole.
+    let mut codes = vec![0u16; count + GROUP];
+    let mut at = 0;
     runs(bytes, width, count, |run| match run {
-        Run::Repeated { number, count } => codes.extend(std::iter::repeat_n(number, count)),
+        Run::Repeated { number, count } => {
+            codes[at..at + count].fill(number);
+            at += count;
+        }
         Run::Packed { bytes, count } => {
-            let before = codes.len();
-            unpack(bytes, width, count, &mut codes);
-            codes.truncate(before + count);
+            unpack(bytes, width, &mut codes[at..at + count.next_multiple_of(GROUP)]);
+            at += count;
         }
     })?;
+    codes.truncate(count);
     Some(codes)
 }
 
-/// Whole groups of packed numbers, at least `count` of them.
-fn unpack(bytes: &[u8], width: usize, count: usize, into: &mut Vec<u16>) {
+/// Whole groups of packed numbers.
+fn unpack(bytes: &[u8], width: usize, into: &mut [u16]) {
     match width {
-        0 => into.extend(std::iter::repeat_n(0, count)),
-        8 => into.extend(bytes.iter().map(|byte| u16::from(*byte))),
+        0 => into.fill(0),
+        8 => into.iter_mut().zip(bytes).for_each(|(number, byte)| *number = u16::from(*byte)),
         1 => unpack_groups::<1>(bytes, into),
         2 => unpack_groups::<2>(bytes, into),
         3 => unpack_groups::<3>(bytes, into),
@@ -92,10 +100,10 @@ fn unpack(bytes: &[u8], width: usize, count: usize, into: &mut Vec<u16>) {
     }
 }
 
-/// Appends 8 numbers of each group, which is read as two words. With the width known every shift is a constant.
-fn unpack_groups<const WIDTH: usize>(bytes: &[u8], into: &mut Vec<u16>) {
+/// The 8 numbers of each group, which is read as two words. With the width known every shift is a constant.
+fn unpack_groups<const WIDTH: usize>(bytes: &[u8], into: &mut [u16]) {
     let mask = ((1u32 << WIDTH) - 1) as u16;
-    for start in (0..bytes.len()).step_by(WIDTH) {
+    for (start, group) in (0..bytes.len()).step_by(WIDTH).zip(into.as_chunks_mut::<GROUP>().0) {
         let words = match bytes[start..].first_chunk::<16>() {
             Some(words) => u128::from_le_bytes(*words),
             None => bytes[start..].iter().rev().fold(0, |word, byte| word << 8 | u128::from(*byte)),
@@ -107,8 +115,7 @@ fn unpack_groups<const WIDTH: usize>(bytes: &[u8], into: &mut Vec<u16>) {
             shift if shift >= 64 => high >> (shift - 64),
             shift => low >> shift | high << (64 - shift),
         };
-        let numbers: [u16; GROUP] = std::array::from_fn(|at| number(at) as u16 & mask);
-        into.extend_from_slice(&numbers);
+        *group = std::array::from_fn(|at| number(at) as u16 & mask);
     }
 }
 

@@ -23,6 +23,8 @@ use super::role::Role;
 
 /// A dictionary larger than this is given up for the rest of its row group: readers decode it for every point read.
 pub(super) const DICTIONARY_BYTES: usize = 64 * 1024;
+/// As [`DICTIONARY_BYTES`], of floats: they are read as they stand, and split they take more time and more room.
+pub(super) const FLOAT_DICTIONARY_BYTES: usize = 128 * 1024;
 /// A page of large values is cut here, before its block is full.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -83,6 +85,9 @@ impl SegmentLayout {
         for (column, field) in self.columns.iter().zip(&self.fields) {
             let path = ColumnPath::new(vec![field.name().clone()]);
             let is_key = matches!(column.role, Role::Key(_));
+            if is_float(column.ty) {
+                builder = builder.set_column_dictionary_page_size_limit(path.clone(), FLOAT_DICTIONARY_BYTES);
+            }
             if let Some(encoding) = fallback(column.ty) {
                 builder = builder.set_column_encoding(path.clone(), encoding);
             }

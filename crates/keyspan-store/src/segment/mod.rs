@@ -10,7 +10,7 @@
 //! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bloom, zone, role
 //! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, encoding, writer
 //! values    (files)      value indexes of columns: derived, and in nobody's way if missing      values
-//! reading                block of one column ◂ cache ◂ codes ◂ checked pages     reader, cache, column, decode, pages
+//! reading                block of one column ◂ cache ◂ codes ◂ checked pages     reader, cache, column, decode, hybrid, deltas, pages
 //! ```
 //!
 //! Rule: bytes are checked when they enter memory; damage is `Corrupted` naming the file, never a wrong row.
@@ -19,6 +19,7 @@ mod bloom;
 mod cache;
 mod column;
 mod decode;
+mod deltas;
 mod encoding;
 mod hybrid;
 mod index;

@@ -21,7 +21,7 @@ use keyspan_model::{
 use parking_lot::Mutex;
 
 use super::bloom;
-use super::cache::{BlockCache, BlockKey, ENCODED_KEYS, INDEX, Stream};
+use super::cache::{BlockCache, BlockKey, DICTIONARY, ENCODED_KEYS, INDEX, Stream};
 use super::column::{ColumnRead, ColumnReader};
 use super::index::{Group, Index, ZoneMap};
 use super::leaf::Leaf;
@@ -214,14 +214,20 @@ impl Segment {
         let stream = self.cache.take_stream(&key);
         let passing = stream.is_some();
         let backward = matches!(stream, Some(Stream::Backward));
+        let is_open = matches!(stream, Some(Stream::Reader(_)));
         let mut reader = match stream {
             Some(Stream::Reader(reader)) => reader,
-            Some(Stream::Forward) => Box::new(opened.reader(column, block, true)?),
-            Some(Stream::Backward) | None => Box::new(opened.reader(column, block, false)?),
+            Some(Stream::Forward) => Box::new(self.reader(opened, column, block, true)?),
+            Some(Stream::Backward) | None => Box::new(self.reader(opened, column, block, false)?),
         };
-        let coded = reader.next_block(block.rows.len());
+        let coded = reader.next_block(block.rows.len(), passing);
         reader.counts().add_to(counters);
         let coded = Arc::new(coded?);
+        if let Some(dictionary) = reader.dictionary().filter(|_| !is_open) {
+            let key = self.key_of(DICTIONARY + column as u32, block.group.first_block);
+            let bytes = dictionary.get_array_memory_size();
+            self.cache.put(key, Arc::new(Arc::clone(dictionary)), bytes, passing);
+        }
         let goes_on = self.key_of(column as u32, block.number + 1);
         if passing && !backward && block.number + 1 < block.group.first_block + block.group.blocks() {
             self.cache.put_stream(goes_on, Stream::Reader(reader));
@@ -233,6 +239,29 @@ impl Segment {
         }
         self.cache.put(key, Arc::clone(&coded), coded.bytes(), passing);
         Ok(coded)
+    }
+
+    /// A reader of a column that begins with this block, and goes on to the end of its row group if `on`.
+    fn reader(&self, opened: &Opened, column: usize, block: &Block<'_>, on: bool) -> Result<ColumnReader> {
+        let first = block.group.extent.first_row as usize;
+        let start = block.rows.start - first;
+        let end = if on { block.group.extent.rows as usize } else { block.rows.end - first };
+        let chunk = &block.group.chunks[column];
+        let (pages, skip) = chunk.pages_of(start as u32, end as u32);
+        let key = self.key_of(DICTIONARY + column as u32, block.group.first_block);
+        let known = chunk.dictionary.and_then(|_| self.cache.get::<ArrayRef>(&key));
+        let read = ColumnRead {
+            codec: chunk.codec,
+            dictionary: chunk.dictionary_at(),
+            known: known.as_deref().cloned(),
+            pages,
+            skip,
+            rows: end - start,
+            block_rows: block.group.block_rows as usize,
+            is_aligned: block.group.is_aligned(chunk),
+        };
+        let typed = matches!(opened.index.columns[column].role, Role::Key(_) | Role::Value(_));
+        ColumnReader::new(opened.leaf(column)?, &opened.file, read, typed)
     }
 
     /// The encoded keys of one block.
@@ -392,26 +421,6 @@ impl Opened {
             0 => (0, 0),
             before => (self.first_row(before - 1) + 1, self.first_row(before)),
         }
-    }
-
-    /// A reader of a column that begins with this block, and goes on to the end of its row group if `on`.
-    fn reader(&self, column: usize, block: &Block<'_>, on: bool) -> Result<ColumnReader> {
-        let first = block.group.extent.first_row as usize;
-        let start = block.rows.start - first;
-        let end = if on { block.group.extent.rows as usize } else { block.rows.end - first };
-        let chunk = &block.group.chunks[column];
-        let (pages, skip) = chunk.pages_of(start as u32, end as u32);
-        let read = ColumnRead {
-            codec: chunk.codec,
-            dictionary: chunk.dictionary_at(),
-            pages,
-            skip,
-            rows: end - start,
-            block_rows: block.group.block_rows as usize,
-            is_aligned: block.group.is_aligned(chunk),
-        };
-        let typed = matches!(self.index.columns[column].role, Role::Key(_) | Role::Value(_));
-        ColumnReader::new(self.leaf(column)?, &self.file, read, typed)
     }
 
     fn damaged(&self, what: &str) -> Error {

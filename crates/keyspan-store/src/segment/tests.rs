@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, Int64Array};
-use keyspan_model::{ColumnId, ColumnRange, ColumnType, ErrorKind, Value};
+use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
+use keyspan_model::{ColumnId, ColumnRange, ColumnType, Encoding, ErrorKind, RelationDef, Value};
 use std::ops::{Bound, Range};
 
 use super::fixture::*;
 use super::*;
+use crate::random::Random;
 use crate::run::{RunBatch, SortedRun, Wanted, WholeKey};
 use keyspan_seam::ScanCounters;
 
@@ -270,6 +271,78 @@ fn numbers_that_move_in_small_steps_take_less_room_than_their_codes_would() {
     let jump = |row: i32| (row.wrapping_mul(0x9e37_79b1_u32 as i32) >> 8) & 127;
     let (steps, jumps) = (bytes(&|row| (row + jump(row) % 4) % 100_000), bytes(&jump));
     assert!(steps * 3 < jumps * 2, "{steps} {jumps}");
+}
+
+/// A double and a text of 3,000 values each, with nulls; each row group has a dictionary of them.
+fn of_3000_values() -> (Arc<RelationDef>, RunBatch) {
+    let values = [("d", ColumnType::Double), ("t", ColumnType::Text)];
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &values);
+    let rows = 2 * GROUP_ROWS;
+    let number = |row: usize| (row * 7919 % 3001 != 0).then_some(row * 7919 % 3001);
+    let doubles: Float64Array = (0..rows).map(|row| number(row).map(|number| number as f64 / 100.0)).collect();
+    let texts: StringViewArray = (0..rows).map(|row| number(row).map(|number| format!("a text {number}"))).collect();
+    let keys: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
+    let all = plain(&relation, keys, vec![Arc::new(doubles), Arc::new(texts)], 1);
+    (relation, all)
+}
+
+#[test]
+fn blocks_of_a_row_group_share_its_dictionary() {
+    let (relation, all) = of_3000_values();
+    let files = memory();
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+    let cache = BlockCache::new(BUDGET);
+    let segment = Segment::new(Arc::clone(&files), Arc::clone(&cache), &relation, record);
+    let values: Vec<ColumnId> = relation.values.iter().map(|value| value.id).collect();
+    let wanted = Wanted { values, encoded: false, ..Wanted::everything(&relation) };
+    assert_same(&read_all(&segment, &wanted).expect("undamaged"), &RunBatch { encoded: None, ..all.clone() });
+    let per_row = cache.bytes() / all.rows;
+    assert!(per_row < 10, "{per_row} bytes: two for each value, and those of the key");
+    assert_same(&read_all(&segment, &wanted).expect("undamaged"), &RunBatch { encoded: None, ..all });
+}
+
+#[test]
+fn a_dictionary_is_read_once_for_rows_anywhere_in_its_group() {
+    let (relation, all) = of_3000_values();
+    let files = memory();
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+    let segment = open(&files, &relation, &record, BUDGET);
+    let counters = ScanCounters::default();
+    let wanted = Wanted { encoded: false, ..Wanted::everything(&relation) };
+    let read = |row: usize| {
+        let before = counters.pages_read.load(std::sync::atomic::Ordering::Relaxed);
+        let batch = segment.read(row..row + 1, &wanted, &counters).expect("undamaged");
+        assert_same(&batch, &RunBatch { encoded: None, ..all.slice(row, 1) });
+        counters.pages_read.load(std::sync::atomic::Ordering::Relaxed) - before
+    };
+    assert_eq!(read(5), 5, "the key's page; of two columns the dictionary and a page");
+    assert_eq!(read(100_000), 3, "of the same row group");
+    assert_eq!(read(GROUP_ROWS + 5), 5, "of another");
+    assert_eq!(read(6), 0);
+}
+
+#[test]
+fn a_small_encoding_takes_less_room() {
+    let rows = GROUP_ROWS;
+    let bytes = |encoding: Encoding| {
+        let relation = relation(&[("k", ColumnType::BigInt, false)], &[("d", ColumnType::Double)]);
+        let relation = Arc::new(RelationDef { encoding, ..RelationDef::clone(&relation) });
+        let keys: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
+        let (mut random, mut value) = (Random::new(3), 50i64);
+        let mut step = || {
+            value = (value + random.below(3) as i64 - 1).clamp(0, 100);
+            value as f64
+        };
+        let gauge = Float64Array::from_iter_values((0..rows).map(|_| step()));
+        let all = plain(&relation, keys, vec![Arc::new(gauge)], 1);
+        let files = memory();
+        let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+        let segment = open(&files, &relation, &record, BUDGET);
+        assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
+        record.file_bytes
+    };
+    let (fast, small) = (bytes(Encoding::Fast), bytes(Encoding::Small));
+    assert!(small * 10 < fast * 9 && fast < small * 2, "{small} and {fast} bytes");
 }
 
 #[test]

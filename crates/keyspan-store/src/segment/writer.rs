@@ -24,7 +24,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::bloom::{self, Bloom};
-use super::encoding::is_smaller_without_codes;
+use super::encoding::is_better_without_codes;
 use super::index::{ColumnChunk, Group, Index, IndexColumn, Page, ZoneMap};
 use super::layout::SegmentLayout;
 use super::leaf::{Codec, to_stored};
@@ -279,8 +279,11 @@ impl SegmentWriter {
         let number = self.groups.len();
         let coded = self.with_dictionaries.create_column_writers(number).map_err(parquet_error)?;
         let plain = self.without_dictionaries.create_column_writers(number).map_err(parquet_error)?;
-        let writers = coded.into_iter().zip(plain).zip(first);
-        Ok(writers.map(|((coded, plain), rows)| if is_smaller_without_codes(rows) { plain } else { coded }).collect())
+        let writer = |((coded, plain), rows)| match is_better_without_codes(rows, self.relation.encoding) {
+            true => plain,
+            false => coded,
+        };
+        Ok(coded.into_iter().zip(plain).zip(first).map(writer).collect())
     }
 
     /// Invariant: keys ascend strictly through the whole segment. Gathers the partition keys on the way.

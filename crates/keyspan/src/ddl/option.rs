@@ -1,8 +1,9 @@
 //! Table options that have an effect. All others are stored and shown, so that DDL written for Cassandra runs.
 
-use keyspan_cql::TableOption;
+use keyspan_cql::{OptionValue, TableOption};
 use keyspan_model::{
-    ColumnDef, ColumnId, ColumnRole, ColumnType, Error, ErrorKind, Result, Retention, TableDef, parse_fixed_duration,
+    ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, Result, Retention, TableDef,
+    parse_fixed_duration,
 };
 
 use crate::dml::using::TTL_MAX;
@@ -21,12 +22,36 @@ pub(super) fn apply(table: &mut TableDef, options: &[TableOption], now: Option<i
             "default_time_to_live" => table.default_ttl = seconds(option, TTL_MAX)?,
             "retention" => table.retention = retention(table, option, now)?,
             "gc_grace_seconds" => table.gc_grace = seconds(option, i64::from(i32::MAX))?,
+            "encoding" => table.encoding = encoding(option)?,
+            "compression" if !names_encoding(table, options) => table.encoding = encoding_of_compression(option),
             "window" => table.window = window_named(table, option)?,
             _ => {}
         }
         table.options.insert(option.name.clone(), option.value.to_string());
     }
     Ok(())
+}
+
+fn encoding(option: &TableOption) -> Result<Encoding> {
+    let name = option.value.text();
+    Encoding::of_name(&name).ok_or_else(|| {
+        let message = format!("encoding must be 'fast' or 'small', but was '{name}'");
+        Error::new(ErrorKind::InvalidParameter, message).at(option.position)
+    })
+}
+
+fn names_encoding(table: &TableDef, options: &[TableOption]) -> bool {
+    table.options.contains_key("encoding") || options.iter().any(|option| option.name == "encoding")
+}
+
+/// What comes near Cassandra's `compression = {'class': 'ZstdCompressor'}`, whose compressors are fast or thorough.
+fn encoding_of_compression(option: &TableOption) -> Encoding {
+    let OptionValue::Map(entries) = &option.value else { return Encoding::Fast };
+    let named = |name: &str| entries.iter().find(|(own, _)| own == name).map(|(_, value)| value.text());
+    let class = named("class").or_else(|| named("sstable_compression")).unwrap_or_default();
+    let thorough = ["ZstdCompressor", "DeflateCompressor"].iter().any(|name| class.ends_with(name));
+    let enabled = named("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false"));
+    if thorough && enabled { Encoding::Small } else { Encoding::Fast }
 }
 
 /// The column whose time divides the table into windows: the first of a time type after the partition key.

@@ -7,8 +7,8 @@ use keyspan_cql::{
     ClusteringOrder, ColumnDefinition, ColumnSequence, CreateTable, FamilyDefinition, PrimaryKey, TableOption,
 };
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, KEY_NAME, RelationId, Result, Retention, TableDef,
-    TableId,
+    Catalog, ColumnDef, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KEY_NAME, RelationId, Result, Retention,
+    TableDef, TableId,
 };
 
 use super::{
@@ -227,6 +227,7 @@ impl NewTable {
             families: Vec::new(),
             default_ttl: 0,
             retention: Retention::default(),
+            encoding: Encoding::default(),
             gc_grace: option::GC_GRACE,
             checks: Vec::new(),
             options: BTreeMap::new(),
