@@ -157,9 +157,7 @@ fn slices(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
             }
             (Token::LBracket | Token::LParen | Token::LBrace, _) => open.push((out.len(), false)),
             (Token::RBracket | Token::RParen | Token::RBrace, _) => {
-                if open.pop().is_some_and(|(_, slice)| slice) {
-                    out.push(made(")", span));
-                }
+                out.extend(open.pop().filter(|(_, slice)| *slice).map(|_| made(")", span)));
             }
             _ => {}
         }

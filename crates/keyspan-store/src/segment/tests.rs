@@ -278,7 +278,7 @@ fn of_3000_values() -> (Arc<RelationDef>, RunBatch) {
     let values = [("d", ColumnType::Double), ("t", ColumnType::Text)];
     let relation = relation(&[("k", ColumnType::BigInt, false)], &values);
     let rows = 2 * GROUP_ROWS;
-    let number = |row: usize| (row * 7919 % 3001 != 0).then_some(row * 7919 % 3001);
+    let number = |row: usize| Some(row * 7919 % 3001).filter(|number| *number > 0);
     let doubles: Float64Array = (0..rows).map(|row| number(row).map(|number| number as f64 / 100.0)).collect();
     let texts: StringViewArray = (0..rows).map(|row| number(row).map(|number| format!("a text {number}"))).collect();
     let keys: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..rows as i64))];
