@@ -38,7 +38,7 @@ pub const BETWEEN: &str = "nested_between";
 /// Whether a collection has a value, or an element, that is equal to this one.
 pub const CONTAINS: &str = "nested_contains";
 
-const SLICE_OUTSIDE: &str = "a..b outside of the brackets of a map, a set or an array";
+const SLICE_OUTSIDE: &str = "a slice (a..b) stands only where a map, a set or an array is read";
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
