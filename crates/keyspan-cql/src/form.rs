@@ -107,15 +107,8 @@ fn has(tokens: &[TokenWithSpan], word: &str) -> bool {
     tokens.iter().any(|token| bare(&token.token) == Some(word))
 }
 
-/// Whether two points follow each other: the second may begin a number.
 fn is_dots(pair: &[TokenWithSpan]) -> bool {
-    let [first, second] = pair else { return false };
-    first.token == Token::Period
-        && match &second.token {
-            Token::Period => true,
-            Token::Number(number, _) => number.starts_with('.'),
-            _ => false,
-        }
+    pair.iter().all(|token| token.token == Token::Period)
 }
 
 /// `[a..b]` as a subscript that is a call.
@@ -123,41 +116,33 @@ fn slices(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 8);
     // For each open bracket its place, and whether a slice stands in it.
     let mut open: Vec<(usize, bool)> = Vec::new();
-    let mut tokens = tokens.into_iter().peekable();
-    while let Some(token) = tokens.next() {
+    for token in tokens {
         let span = token.span;
-        let dots = tokens.peek().is_some_and(|next| is_dots(&[token.clone(), next.clone()]));
-        let begin = open.last().filter(|(at, slice)| out[*at].token == Token::LBracket && !slice).map(|(at, _)| *at);
-        match (&token.token, begin) {
-            (_, Some(begin)) if dots => {
-                if begin + 1 == out.len() {
+        match &token.token {
+            Token::Period if out.last().is_some_and(|last| last.token == Token::Period) => {
+                let first = out.pop().map_or(span, |first| first.span);
+                let Some((begin, slice @ false)) =
+                    open.last_mut().filter(|(begin, _)| out[*begin].token == Token::LBracket)
+                else {
+                    let error = Error::new(ErrorKind::Syntax, "syntax error at or near \"..\"");
+                    return Err(error.at(start(first) + 1));
+                };
+                *slice = true;
+                let begin = *begin + 1;
+                if begin == out.len() {
                     out.push(made("null", span));
                 }
-                out.splice(begin + 1..begin + 1, [made("cql_slice", span), made("(", span)]);
+                out.splice(begin..begin, [made("cql_slice", span), made("(", span)]);
                 out.push(made(",", span));
-                open.pop();
-                open.push((begin, true));
-                if let Some(TokenWithSpan { token: Token::Number(number, long), span }) = tokens.next() {
-                    // `1..2.5` was read as `1`, `.`, `.2`, `.5`.
-                    let mut number = number[1..].to_owned();
-                    let rest =
-                        tokens.next_if(|next| matches!(&next.token, Token::Number(rest, _) if rest.starts_with('.')));
-                    if let Some(TokenWithSpan { token: Token::Number(rest, _), .. }) = rest {
-                        number.push_str(&rest);
-                    }
-                    out.push(TokenWithSpan { token: Token::Number(number, long), span });
-                } else if tokens.peek().is_some_and(|next| next.token == Token::RBracket) {
-                    out.push(made("null", span));
-                }
                 continue;
             }
-            _ if dots => {
-                let error = Error::new(ErrorKind::Syntax, "syntax error at or near \"..\"");
-                return Err(error.at(start(span) + 1));
-            }
-            (Token::LBracket | Token::LParen | Token::LBrace, _) => open.push((out.len(), false)),
-            (Token::RBracket | Token::RParen | Token::RBrace, _) => {
-                out.extend(open.pop().filter(|(_, slice)| *slice).map(|_| made(")", span)));
+            Token::LBracket | Token::LParen | Token::LBrace => open.push((out.len(), false)),
+            Token::RBracket | Token::RParen | Token::RBrace => {
+                let closed = open.pop();
+                if closed.is_some_and(|(_, slice)| slice) {
+                    out.extend((out.last().map(|last| &last.token) == Some(&Token::Comma)).then(|| made("null", span)));
+                    out.push(made(")", span));
+                }
             }
             _ => {}
         }

@@ -105,6 +105,12 @@ impl<'a> Lexer<'a> {
             '"' => self.quoted_name(0)?,
             '$' => self.dollar()?,
             '0'..='9' => self.number()?,
+            // Between the bounds of a slice; the second point begins no number.
+            '.' if rest.starts_with("..") => {
+                self.take(1, Token::Period);
+                self.start = (self.byte, self.character);
+                self.take(1, Token::Period);
+            }
             '.' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number()?,
             ':' => self.colon(),
             '?' => self.question(),

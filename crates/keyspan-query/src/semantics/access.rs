@@ -183,7 +183,11 @@ fn part_of_nested(
             return fail(Error::new(ErrorKind::WrongObjectType, message));
         }
         (GetFieldAccess::ListRange { .. }, _) => {
-            return fail(Error::not_supported(format!("slices of a value of type {ty} are not supported")));
+            let error = Error::not_supported(format!("slices by place of a value of type {ty} are not supported"));
+            return fail(match nested {
+                Nested::Map(..) | Nested::Set(_) => error.with_hint("Write [a..b] for a slice by keys."),
+                _ => error,
+            });
         }
     };
     let from = type_of(&key, schema)?;
@@ -235,10 +239,10 @@ fn cell(family: Expr, entries: &Field, access: GetFieldAccess, schema: &DFSchema
         GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
         GetFieldAccess::ListIndex { key } => *key,
         GetFieldAccess::ListRange { .. } => {
-            let error = Error::not_supported("a range of a family's qualifiers is not supported in a subscript");
-            return fail(
-                error.with_hint("Write FROM cells('table', 'family') WHERE qualifier >= … AND qualifier < …."),
-            );
+            let error = Error::not_supported("a range of a family's qualifiers is not written with a colon");
+            let hint = "Write family[a..b], or FROM cells('table', 'family') WHERE qualifier >= … AND qualifier < …, \
+                which reads nothing else.";
+            return fail(error.with_hint(hint));
         }
     };
     let from = type_of(&qualifier, schema)?;
