@@ -181,58 +181,59 @@ fn steps(array: &ArrayRef) -> Result<Option<Coded>> {
         return Ok(None);
     }
     let numbers = typed_numbers(array)?;
-    let values = numbers.values();
-    let Some((first, rest)) = values.split_first() else { return Ok(None) };
-    // Differences of neighbours are mostly the same: what depends on them is computed where they change. They may wrap
-    // around, but then so does the range, which is refused.
+    let Some((base, unit)) = base_and_unit(numbers.values()) else { return Ok(None) };
+    let offsets = offsets(numbers.values(), base, unit);
+    let slopes = Slopes::of(&offsets);
+    Ok(Some(Coded::Steps { ty: ty.clone(), base, unit, offsets, slopes }))
+}
+
+/// The least of the numbers, and the greatest unit that all are a multiple of away from it; `None` if the greatest is
+/// more units away than an offset can say.
+fn base_and_unit(numbers: &[i64]) -> Option<(i64, i64)> {
+    let (first, rest) = numbers.split_first()?;
     let (mut least, mut greatest, mut unit) = (*first, *first, 0u64);
+    // Differences may wrap around, but then so does the range, which is refused.
     let (mut before, mut last) = (*first, 0i64);
-    for part in rest.chunks(STRETCH) {
-        if let Some(end) = straight(before, last, part) {
+    for stretch in rest.chunks(STRETCH) {
+        if let Some(end) = straight(before, last, stretch) {
             (before, least, greatest) = (end, least.min(end), greatest.max(end));
             continue;
         }
-        for value in part {
-            let difference = value.wrapping_sub(before);
-            (before, least, greatest) = (*value, least.min(*value), greatest.max(*value));
+        for number in stretch {
+            let difference = number.wrapping_sub(before);
+            (before, least, greatest) = (*number, least.min(*number), greatest.max(*number));
             if unit != 1 && difference != last {
                 last = difference;
                 unit = common_divisor(unit, difference.unsigned_abs());
             }
         }
         if greatest.wrapping_sub(least) as u64 >> u16::BITS > unit {
-            return Ok(None);
+            return None;
         }
     }
-    let Some(range) = greatest.checked_sub(least) else { return Ok(None) };
     let unit = unit.max(1) as i64;
-    if range / unit > i64::from(u16::MAX) {
-        return Ok(None);
-    }
-    let mut offsets = vec![0u16; values.len()];
+    let range = greatest.checked_sub(least)?;
+    (range / unit <= i64::from(u16::MAX)).then_some((least, unit))
+}
+
+/// How many units each number is away from the base.
+fn offsets(numbers: &[i64], base: i64, unit: i64) -> Vec<u16> {
     if unit == 1 {
-        offsets.iter_mut().zip(values).for_each(|(offset, value)| *offset = (value - least) as u16);
-    } else {
-        let (mut at, mut step) = (((first - least) / unit) as u16, 0u16);
-        (before, last) = (*first, 0);
-        for (offsets, part) in offsets.chunks_mut(STRETCH).zip(values.chunks(STRETCH)) {
-            if let Some(end) = straight(before, last, part) {
-                (1u16..).zip(&mut *offsets).for_each(|(n, offset)| *offset = at.wrapping_add(step.wrapping_mul(n)));
-                (before, at) = (end, offsets[offsets.len() - 1]);
-                continue;
-            }
-            for (offset, value) in offsets.iter_mut().zip(part) {
-                let difference = value - before;
-                if difference != last {
-                    (last, step) = (difference, (difference / unit) as u16);
-                }
-                (before, at) = (*value, at.wrapping_add(step));
-                *offset = at;
-            }
-        }
+        return numbers.iter().map(|number| (number - base) as u16).collect();
     }
-    let slopes = Slopes::of(&offsets);
-    Ok(Some(Coded::Steps { ty: ty.clone(), base: least, unit, offsets, slopes }))
+    let mut offsets = vec![0u16; numbers.len()];
+    // A division for each difference that is another than the one before.
+    let (mut before, mut at) = (base, 0u16);
+    let (mut last, mut step) = (0i64, 0u16);
+    for (offset, number) in offsets.iter_mut().zip(numbers) {
+        let difference = number - before;
+        if difference != last {
+            (last, step) = (difference, (difference / unit) as u16);
+        }
+        (before, at) = (*number, at.wrapping_add(step));
+        *offset = at;
+    }
+    offsets
 }
 
 /// The last of numbers that go on from the one before by one difference; `None` if they do not.

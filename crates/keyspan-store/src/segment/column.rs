@@ -74,10 +74,10 @@ impl ColumnReader {
         Ok(ColumnReader { blocks, coded, failure, counts, name: Arc::clone(&file.name), ty: leaf.ty })
     }
 
-    /// The dictionary of the row group, once it was read, if blocks are decoded here.
-    pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
-        match &self.blocks {
-            Blocks::Pages(pages) => pages.dictionary(),
+    /// The dictionary of the row group, once after it was read; `None` also where Parquet's reader has it.
+    pub(super) fn take_new_dictionary(&mut self) -> Option<ArrayRef> {
+        match &mut self.blocks {
+            Blocks::Pages(pages) => pages.take_new_dictionary(),
             Blocks::Rows(_) => None,
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct PageBlocks<R> {
     pages: R,
     /// The values that codes name.
     dictionary: Option<ArrayRef>,
+    /// Whether it was read here and nobody has asked for it.
+    is_new: bool,
 }
 
 fn broken(what: &str) -> ParquetError {
@@ -39,12 +41,12 @@ fn broken(what: &str) -> ParquetError {
 impl<R: PageReader> PageBlocks<R> {
     /// `dictionary`: that of the row group, if it is known and not among the pages.
     pub(super) fn new(leaf: Arc<Leaf>, pages: R, dictionary: Option<ArrayRef>) -> PageBlocks<R> {
-        PageBlocks { leaf, pages, dictionary }
+        PageBlocks { leaf, pages, dictionary, is_new: false }
     }
 
-    /// The dictionary of the row group, once it was read.
-    pub(super) fn dictionary(&self) -> Option<&ArrayRef> {
-        self.dictionary.as_ref()
+    /// The dictionary, once after it was read.
+    pub(super) fn take_new_dictionary(&mut self) -> Option<ArrayRef> {
+        std::mem::take(&mut self.is_new).then(|| self.dictionary.clone()).flatten()
     }
 
     /// The next block. `shared`: blocks before it or behind it are kept too.
@@ -53,6 +55,7 @@ impl<R: PageReader> PageBlocks<R> {
             match self.pages.get_next_page()? {
                 Some(page) if page.is_dictionary_page() => {
                     self.dictionary = Some(dictionary_values(&self.leaf, &page)?);
+                    self.is_new = true;
                 }
                 Some(page) => break page,
                 None => return Err(broken("pages hold fewer rows than the index says")),
@@ -63,7 +66,7 @@ impl<R: PageReader> PageBlocks<R> {
         }
         match self.decoded(&page, rows, shared)? {
             Some(block) => Ok(block),
-            None => self.by_parquet(page, rows),
+            None => coded(array_of(&self.leaf, page, rows)?),
         }
     }
 
@@ -100,14 +103,10 @@ impl<R: PageReader> PageBlocks<R> {
             (Encoding::DELTA_BINARY_PACKED, _, ty) => {
                 let numbers = numbers(bytes, present).ok_or_else(|| broken("a page has no right differences"))?;
                 let numbers = Int64Array::new(spread(numbers, nulls.as_ref()).into(), nulls);
-                whole_numbers(numbers, &ty.arrow()).map(coded).transpose()
+                coded(whole_numbers(numbers, &ty.arrow())?).map(Some)
             }
             _ => Ok(None),
         }
-    }
-
-    fn by_parquet(&self, page: Page, rows: usize) -> Result<Coded> {
-        coded(array_of(&self.leaf, page, rows)?)
     }
 }
 
@@ -115,16 +114,16 @@ fn coded(array: ArrayRef) -> Result<Coded> {
     Coded::new(array).map_err(|error| broken(&error.to_string()))
 }
 
-/// Numbers as a type has them, which may be narrower; `None`: not a type of whole numbers.
-fn whole_numbers(numbers: Int64Array, ty: &DataType) -> Option<ArrayRef> {
+/// Numbers as a type has them, which may be narrower.
+fn whole_numbers(numbers: Int64Array, ty: &DataType) -> Result<ArrayRef> {
     let data = match ty {
-        DataType::Int64 | DataType::Timestamp(..) | DataType::Time64(_) => numbers.into_data(),
         DataType::Int32 | DataType::Date32 => numbers.unary::<_, Int32Type>(|number| number as i32).into_data(),
         DataType::Int16 => numbers.unary::<_, Int16Type>(|number| number as i16).into_data(),
         DataType::Int8 => numbers.unary::<_, Int8Type>(|number| number as i8).into_data(),
-        _ => return None,
+        _ => numbers.into_data(),
     };
-    data.into_builder().data_type(ty.clone()).build().map(make_array).ok()
+    let data = data.into_builder().data_type(ty.clone()).build();
+    data.map(make_array).map_err(|error| broken(&error.to_string()))
 }
 
 fn of_split(array: ArrayRef) -> Result<Option<Coded>> {

@@ -58,11 +58,11 @@ fn deltas_are_smaller(array: &ArrayRef, width: usize) -> bool {
     codes.is_none_or(|codes| delta_bits(&present) < codes)
 }
 
-fn split_is_better(numbers: Vec<f64>, values: Vec<u64>, width: usize, encoding: Encoding) -> bool {
-    let codes = code_bits(&values, width, FLOAT_DICTIONARY_BYTES, most_distinct(numbers));
+/// `bits`: those of the numbers, in `width` bytes.
+fn split_is_better(numbers: Vec<f64>, bits: Vec<u64>, width: usize, encoding: Encoding) -> bool {
+    let codes = code_bits(&bits, width, FLOAT_DICTIONARY_BYTES, most_distinct(numbers));
     let Some(codes) = codes else { return true };
-    let split: Vec<u8> =
-        (0..width).flat_map(|byte| values.iter().map(move |value| value.to_le_bytes()[byte])).collect();
+    let split: Vec<u8> = (0..width).flat_map(|byte| bits.iter().map(move |bits| bits.to_le_bytes()[byte])).collect();
     let Ok(compressed) = zstd::bulk::compress(&split, ZstdLevel::default().compression_level()) else { return false };
     let split = compressed.len() * 8;
     match encoding {
@@ -81,7 +81,8 @@ fn delta_bits(numbers: &[i64]) -> usize {
     blocks.sum()
 }
 
-/// As many numbers as there can be of this range and with these distances: few of those with two decimals.
+/// How many numbers there can be from the least of these to the greatest, if none are closer than two of these are: of
+/// numbers with two decimals, few.
 fn most_distinct(mut numbers: Vec<f64>) -> usize {
     numbers.retain(|number| number.is_finite());
     numbers.sort_unstable_by(f64::total_cmp);

@@ -2,7 +2,7 @@
 //!
 //! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary
 //! and, where there are too many distinct values for one, goes on with what suits the type: integers and times by
-//! delta, texts by length, floats split by bytes. Where that is known to be smaller ([`super::encoding`]) there is no
+//! delta, texts by length, floats split by bytes. Where that is known to be better ([`super::encoding`]) there is no
 //! dictionary from the start, and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split
 //! floats that never had a dictionary.
 
@@ -21,9 +21,10 @@ use super::leaf::{Codec, parquet_schema, parquet_type, stored_field};
 use super::plan::SystemPlan;
 use super::role::Role;
 
-/// A dictionary larger than this is given up for the rest of its row group: readers decode it for every point read.
+/// A dictionary larger than this is given up for the rest of its row group: who reads one row decodes all of it, unless
+/// it is in the cache.
 pub(super) const DICTIONARY_BYTES: usize = 64 * 1024;
-/// As [`DICTIONARY_BYTES`], of floats: they are read as they stand, and split they take more time and more room.
+/// As [`DICTIONARY_BYTES`], of floats: theirs is decoded fast, and without one they take more time and mostly more room.
 pub(super) const FLOAT_DICTIONARY_BYTES: usize = 128 * 1024;
 /// A page of large values is cut here, before its block is full.
 const PAGE_BYTES: usize = 1 << 20;

@@ -10,7 +10,8 @@
 //! index     (file)       row groups ▸ chunks ▸ pages; sparse keys; bloom        index, bloom, zone, role
 //! data      (file)       row group (128 K rows) ▸ column chunk ▸ page (4,096)   layout, leaf, plan, encoding, writer
 //! values    (files)      value indexes of columns: derived, and in nobody's way if missing      values
-//! reading                block of one column ◂ cache ◂ codes ◂ checked pages     reader, cache, column, decode, hybrid, deltas, pages
+//! reading                block of one column ◂ cache ◂ codes ◂ checked pages     reader, cache, column, decode, pages
+//!                        what stands in pages, packed                            hybrid, deltas
 //! ```
 //!
 //! Rule: bytes are checked when they enter memory; damage is `Corrupted` naming the file, never a wrong row.

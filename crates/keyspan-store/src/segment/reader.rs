@@ -163,6 +163,10 @@ impl Segment {
         BlockKey { segment: self.record.id, column, block }
     }
 
+    fn dictionary_key(&self, column: usize, block: &Block<'_>) -> BlockKey {
+        self.key_of(DICTIONARY + column as u32, block.group.first_block)
+    }
+
     fn opened(&self) -> Result<Arc<Opened>> {
         if let Some(opened) = self.cache.get::<Opened>(&self.key_of(INDEX, 0)) {
             return Ok(opened);
@@ -214,7 +218,6 @@ impl Segment {
         let stream = self.cache.take_stream(&key);
         let passing = stream.is_some();
         let backward = matches!(stream, Some(Stream::Backward));
-        let is_open = matches!(stream, Some(Stream::Reader(_)));
         let mut reader = match stream {
             Some(Stream::Reader(reader)) => reader,
             Some(Stream::Forward) => Box::new(self.reader(opened, column, block, true)?),
@@ -223,10 +226,9 @@ impl Segment {
         let coded = reader.next_block(block.rows.len(), passing);
         reader.counts().add_to(counters);
         let coded = Arc::new(coded?);
-        if let Some(dictionary) = reader.dictionary().filter(|_| !is_open) {
-            let key = self.key_of(DICTIONARY + column as u32, block.group.first_block);
+        if let Some(dictionary) = reader.take_new_dictionary() {
             let bytes = dictionary.get_array_memory_size();
-            self.cache.put(key, Arc::new(Arc::clone(dictionary)), bytes, passing);
+            self.cache.put(self.dictionary_key(column, block), Arc::new(dictionary), bytes, passing);
         }
         let goes_on = self.key_of(column as u32, block.number + 1);
         if passing && !backward && block.number + 1 < block.group.first_block + block.group.blocks() {
@@ -248,8 +250,7 @@ impl Segment {
         let end = if on { block.group.extent.rows as usize } else { block.rows.end - first };
         let chunk = &block.group.chunks[column];
         let (pages, skip) = chunk.pages_of(start as u32, end as u32);
-        let key = self.key_of(DICTIONARY + column as u32, block.group.first_block);
-        let known = chunk.dictionary.and_then(|_| self.cache.get::<ArrayRef>(&key));
+        let known = chunk.dictionary.and_then(|_| self.cache.get::<ArrayRef>(&self.dictionary_key(column, block)));
         let read = ColumnRead {
             codec: chunk.codec,
             dictionary: chunk.dictionary_at(),
