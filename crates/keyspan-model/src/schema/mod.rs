@@ -141,7 +141,8 @@ pub struct TableDef {
     /// How long what is written is read. A program that knows no retention refuses a table that has one.
     #[serde(default, skip_serializing_if = "Retention::is_unset")]
     pub retention: Retention,
-    /// How values are written to disk. A program that knows no encodings refuses a table that has another than the usual.
+    /// How values are written to disk. A program that knows no encodings refuses a table that has another than the
+    /// default.
     #[serde(default, skip_serializing_if = "Encoding::is_default")]
     pub encoding: Encoding,
     /// Seconds that tombstones are kept.

@@ -1,4 +1,5 @@
-//! `family_value(family, qualifier)`, `family_slice(family, low, high)`, `collection_values(collection)`, and which qualifiers a plan names.
+//! `family_value(family, qualifier)`, `family_slice(family, low, high)`, `collection_values(collection)`, and which
+//! qualifiers a plan names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,7 @@
 //! CREATE, ALTER, DROP.
 
+use keyspan_model::Encoding;
+
 use super::{error, open, rows, run, tag};
 
 #[tokio::test]
@@ -44,6 +46,50 @@ async fn clustering_order_is_the_order_of_rows() {
     let table = catalog.table("public", "r").expect("made");
     assert_eq!(table.window, Some(table.columns[1].id));
     assert_eq!(table.options["compaction"], "{'class': 'X'}");
+}
+
+#[tokio::test]
+async fn an_encoding_is_named_or_cassandras_compression_chooses_it() {
+    let (database, mut s) = open();
+    let encoding = || database.catalog().table("public", "t").expect("made").rows_relation().encoding;
+    for (options, expected) in [
+        ("comment = 'plain'", Encoding::Fast),
+        ("encoding = 'small'", Encoding::Small),
+        ("encoding = fast", Encoding::Fast),
+        ("compression = {'class': 'LZ4Compressor'}", Encoding::Fast),
+        ("compression = {'class': 'ZstdCompressor', 'chunk_length_in_kb': 16}", Encoding::Small),
+        ("compression = {'class': 'org.apache.cassandra.io.compress.DeflateCompressor'}", Encoding::Small),
+        ("compression = {'sstable_compression': 'DeflateCompressor'}", Encoding::Small),
+        ("compression = {'class': 'ZstdCompressor', 'enabled': 'false'}", Encoding::Fast),
+        ("encoding = 'fast' AND compression = {'class': 'ZstdCompressor'}", Encoding::Fast),
+        ("compression = {'class': 'LZ4Compressor'} AND encoding = 'small'", Encoding::Small),
+    ] {
+        run(&mut s, &format!("CREATE TABLE t (k int PRIMARY KEY, v double) WITH {options}")).await;
+        assert_eq!(encoding(), expected, "{options}");
+        run(&mut s, "ALTER TABLE t WITH encoding = 'SMALL'").await;
+        assert_eq!(encoding(), Encoding::Small);
+        run(&mut s, "ALTER TABLE t WITH compression = {'enabled': false}").await;
+        assert_eq!(encoding(), Encoding::Small, "it was named");
+        run(&mut s, "DROP TABLE t").await;
+    }
+}
+
+#[tokio::test]
+async fn a_small_encoding_holds_for_what_is_written_from_then_on() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, a double, b double, c double, d double)").await;
+    let mut sizes = Vec::new();
+    for encoding in ["fast", "small", "fast"] {
+        run(&mut s, &format!("ALTER TABLE t WITH encoding = '{encoding}'")).await;
+        // Up or down by one, or neither.
+        let walk = "sum(ascii(md5(n::text)) % 3 - 1) OVER (ORDER BY n) % 50";
+        let walks = format!("SELECT n, {walk} AS v FROM generate_series(1, 50000) AS g(n)");
+        run(&mut s, &format!("INSERT INTO t SELECT n, v, v, v, v FROM ({walks}) AS w")).await;
+        run(&mut s, "FLUSH; COMPACT").await;
+        let size = rows(&mut s, "SELECT pg_table_size('t')").await;
+        sizes.push(size[0].parse::<usize>().expect("bytes"));
+    }
+    assert!(sizes[1] * 100 < sizes[0].min(sizes[2]) * 95, "{sizes:?}");
 }
 
 #[tokio::test]
