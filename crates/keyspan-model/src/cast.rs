@@ -97,6 +97,9 @@ impl Value {
     /// A time or an interval with so many digits after the point of its seconds, up to six; halves go away from zero, which
     /// for a timestamp is the year 2000, as in Postgres.
     pub fn with_second_digits(self, digits: u32) -> Value {
+        if self.infinity().is_some() {
+            return self;
+        }
         let unit = 10_i64.pow(6_u32.saturating_sub(digits));
         let nearest = |micros: i64| {
             let half = if micros < 0 { -(unit / 2) } else { unit / 2 };
@@ -135,6 +138,15 @@ impl Value {
     }
 
     fn cast_to_time(self, to: ColumnType) -> Result<Value> {
+        if let Some(infinity) = self.infinity() {
+            return Ok(match to {
+                ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::infinite_timestamp(infinity),
+                ColumnType::Date => Value::infinite_date(infinity),
+                // It has no time of day.
+                ColumnType::Time => Value::Null,
+                to => return Err(mismatch(&self, to)),
+            });
+        }
         Ok(match (self, to) {
             (Value::Date(days), ColumnType::Timestamp | ColumnType::LocalTimestamp) => {
                 let micros = i64::from(days).checked_mul(DAY_MICROS);

@@ -4,7 +4,10 @@
 //!
 //! Rule: a text whose day and month could be swapped, or whose century is missing, is refused, not guessed.
 
+use std::cmp::Ordering;
+
 use crate::error::{Error, ErrorKind, Result};
+use crate::infinity::{infinite_micros, infinity_text};
 use crate::input_error::{invalid, shown};
 use crate::types::ColumnType;
 
@@ -46,6 +49,9 @@ struct Parts<'a> {
 
 /// Reads a date, as days since 1970-01-01. A time and a zone after it are ignored, as in Postgres.
 pub(crate) fn parse_date(text: &str, resolve: ZoneResolver) -> Result<i32> {
+    if let Some(infinity) = infinity(text) {
+        return Ok(if infinity.is_gt() { i32::MAX } else { i32::MIN });
+    }
     let parts = read(text, ColumnType::Date)?;
     check_ignored_zone(&parts, resolve)?;
     let days = parts.days.ok_or_else(|| invalid(ColumnType::Date, text))?;
@@ -68,11 +74,14 @@ pub(crate) fn parse_time(text: &str, resolve: ZoneResolver) -> Result<i64> {
 ///
 /// A zone in the text of a wall-clock time is ignored, as in Postgres. An instant without one is in the session's.
 pub(crate) fn parse_timestamp(text: &str, ty: ColumnType, resolve: ZoneResolver) -> Result<i64> {
+    if let Some(infinity) = infinity(text) {
+        return Ok(if infinity.is_gt() { i64::MAX } else { i64::MIN });
+    }
     let parts = read(text, ty)?;
     let days = parts.days.ok_or_else(|| invalid(ty, text))?;
     let local = i128::from(days) * i128::from(DAY_MICROS) + i128::from(parts.micros.unwrap_or(0));
     let in_range = |micros: i128| match i64::try_from(micros) {
-        Ok(micros) if micros >= FIRST_DAY * DAY_MICROS => Ok(micros),
+        Ok(micros) if micros >= FIRST_DAY * DAY_MICROS && infinite_micros(micros).is_none() => Ok(micros),
         _ => Err(out_of_range("timestamp", text)),
     };
     if ty == ColumnType::LocalTimestamp {
@@ -87,6 +96,11 @@ pub(crate) fn parse_timestamp(text: &str, ty: ColumnType, resolve: ZoneResolver)
     in_range(local - i128::from(offset) * 1_000_000)
 }
 
+fn infinity(text: &str) -> Option<Ordering> {
+    let is = |word: &str| text.trim().eq_ignore_ascii_case(word);
+    [Ordering::Less, Ordering::Greater].into_iter().find(|infinity| is(infinity_text(*infinity)))
+}
+
 /// A zone that has no effect must still be one, so that junk after a date is not ignored with it.
 fn check_ignored_zone(parts: &Parts, resolve: ZoneResolver) -> Result<()> {
     match parts.zone {
@@ -99,10 +113,6 @@ fn read(text: &str, ty: ColumnType) -> Result<Parts<'_>> {
     let trimmed = text.trim();
     match trimmed.to_ascii_lowercase().as_str() {
         "epoch" => return Ok(Parts { days: Some(0), micros: Some(0), zone: Some(Zone::Offset(0)) }),
-        "infinity" | "-infinity" | "+infinity" => {
-            return Err(Error::not_supported(format!("{trimmed} is not a supported date or time"))
-                .with_hint("Use NULL, or the least or greatest date that the data can hold."));
-        }
         "now" | "today" | "tomorrow" | "yesterday" => {
             return Err(Error::not_supported(format!("'{trimmed}' as the text of a date or time is not supported"))
                 .with_hint("Write now() or current_date."));

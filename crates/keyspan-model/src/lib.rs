@@ -17,6 +17,7 @@ mod datetime;
 pub mod display;
 mod duration;
 pub mod error;
+pub mod infinity;
 mod input_error;
 pub mod json;
 pub mod key;

@@ -49,7 +49,7 @@ impl Window {
 pub fn time_of(value: &Value) -> Option<i64> {
     match value {
         Value::Timestamp(time) => Some(*time),
-        Value::Date(days) => Some(i64::from(*days) * DAY),
+        Value::Date(days) => Some(i64::from(*days).saturating_mul(DAY)),
         Value::Uuid(uuid) => Some((timeuuid_time(uuid) / 10) as i64 - GREGORIAN),
         _ => None,
     }
@@ -67,7 +67,7 @@ pub fn times(array: &ArrayRef) -> Result<Vec<i64>> {
         return Ok(stamps.values().to_vec());
     }
     if let Some(days) = array.as_primitive_opt::<Date32Type>() {
-        return Ok(days.values().iter().map(|days| i64::from(*days) * DAY).collect());
+        return Ok(days.values().iter().map(|days| i64::from(*days).saturating_mul(DAY)).collect());
     }
     let time = |row| Ok(keyspan_model::value_at(array, row, ColumnType::TimeUuid).ok().as_ref().and_then(time_of));
     let times: Result<Option<Vec<i64>>> = (0..array.len()).map(time).collect();

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use bytes::{BufMut, BytesMut};
+use keyspan_model::infinity::{days_to_postgres, micros_to_postgres};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::column::{WireColumn, WireForm};
-use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::put_numeric;
 use super::pg_type::{PgType, oid};
 use super::text::{put_decimal, put_sized, with_length};
@@ -35,10 +35,10 @@ impl WireColumn {
             WireForm::TextView(values) => put_string(values.value(row), self.ty, out)?,
             WireForm::Bytes(values) => put_sized(values.value(row), out)?,
             WireForm::Uuid(values) => put_sized(values.value(row), out)?,
-            WireForm::Date(values) => put_fixed(shift(values.value(row).checked_sub(EPOCH_DAYS))?.to_be_bytes(), out),
+            WireForm::Date(values) => put_fixed(days_to_postgres(values.value(row))?.to_be_bytes(), out),
             WireForm::Time(values) => put_fixed(values.value(row).to_be_bytes(), out),
             WireForm::Timestamp(values, _) | WireForm::LocalTimestamp(values) => {
-                put_fixed(shift(values.value(row).checked_sub(EPOCH_MICROS))?.to_be_bytes(), out);
+                put_fixed(micros_to_postgres(values.value(row))?.to_be_bytes(), out);
             }
             WireForm::Decimal(values) => with_length(out, |out| {
                 let mut text = BytesMut::with_capacity(48);
@@ -152,13 +152,6 @@ fn put_inet(text: &str, ty: PgType, out: &mut BytesMut) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn shift<T>(shifted: Option<T>) -> Result<T> {
-    shifted.ok_or_else(|| {
-        Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range for the binary format")
-            .with_hint("The text format has no such limit.")
-    })
 }
 
 fn out_of_range(what: &str) -> Error {

@@ -5,12 +5,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use keyspan_model::infinity::{days_from_postgres, micros_from_postgres};
 use keyspan_model::value::{canonical_double, canonical_real};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::array::read_array;
 use super::binary::{INET_V4, INET_V6, JSONB_VERSION};
-use super::datetime::{EPOCH_DAYS, EPOCH_MICROS};
 use super::numeric::read_numeric;
 use super::pg_type::{PgType, oid};
 use crate::engine::Zone;
@@ -62,13 +62,10 @@ pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: u
         oid::NUMERIC => return Value::parse(&read_numeric(bytes).ok_or_else(junk)?, ty),
         oid::BYTEA => Value::Blob(bytes.to_vec()),
         oid::UUID => Value::Uuid(uuid::Uuid::from_bytes(fixed(bytes).ok_or_else(junk)?)),
-        oid::DATE => {
-            Value::Date(since_epoch(i32::from_be_bytes(fixed(bytes).ok_or_else(junk)?).checked_add(EPOCH_DAYS))?)
-        }
+        oid::DATE => Value::Date(days_from_postgres(i32::from_be_bytes(fixed(bytes).ok_or_else(junk)?))?),
         oid::TIME => Value::Time(time(i64::from_be_bytes(fixed(bytes).ok_or_else(junk)?))?),
         oid::TIMESTAMP | oid::TIMESTAMPTZ => {
-            let micros = i64::from_be_bytes(fixed(bytes).ok_or_else(junk)?);
-            Value::Timestamp(since_epoch(micros.checked_add(EPOCH_MICROS))?)
+            Value::Timestamp(micros_from_postgres(i64::from_be_bytes(fixed(bytes).ok_or_else(junk)?))?)
         }
         oid::INTERVAL => interval(bytes).ok_or_else(junk)??,
         oid::INET | oid::CIDR => Value::Inet(inet(bytes).ok_or_else(junk)?),
@@ -90,10 +87,6 @@ pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: u
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
-}
-
-fn since_epoch<T>(shifted: Option<T>) -> Result<T> {
-    shifted.ok_or_else(|| Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range"))
 }
 
 fn time(micros: i64) -> Result<i64> {

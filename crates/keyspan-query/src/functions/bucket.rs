@@ -7,7 +7,7 @@
 use chrono::{Datelike, NaiveDate};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
-use super::overload::{Call, Code, Overload, Parameter};
+use super::overload::{Call, Code, OfInfinity, Overload, Parameter};
 use super::time::{DAY, MONDAY, by_calendar, joined, micros, moved, overflow, parts, split, to_instant, to_local};
 use crate::types::Zone;
 
@@ -25,30 +25,33 @@ const B: Parameter = Is(C::BigInt);
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = Vec::new();
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
+    let mut add = |name, parameters, returns, code: Code, time| {
+        all.push(Overload::new(name, parameters, returns, code).of_infinity(OfInfinity::Same(time)));
+    };
     for name in ["date_bin", "time_bucket"] {
-        add(name, &[IV, TZ], C::Timestamp, bin);
-        add(name, &[IV, TS], C::LocalTimestamp, bin);
-        add(name, &[IV, TZ, TZ], C::Timestamp, bin);
-        add(name, &[IV, TS, TS], C::LocalTimestamp, bin);
+        add(name, &[IV, TZ], C::Timestamp, bin, 1);
+        add(name, &[IV, TS], C::LocalTimestamp, bin, 1);
+        add(name, &[IV, TZ, TZ], C::Timestamp, bin, 1);
+        add(name, &[IV, TS, TS], C::LocalTimestamp, bin, 1);
     }
-    add("time_bucket", &[IV, TZ, IV], C::Timestamp, bin);
-    add("time_bucket", &[IV, TS, IV], C::LocalTimestamp, bin);
-    add("time_bucket", &[IV, TZ, T], C::Timestamp, bin);
-    add("time_bucket", &[IV, TZ, T, TZ], C::Timestamp, bin);
-    add("time_bucket", &[IV, TZ, T, IV], C::Timestamp, bin);
-    add("time_bucket", &[IV, TZ, T, TZ, IV], C::Timestamp, bin);
-    add("time_bucket", &[IV, D], C::Date, bin);
-    add("time_bucket", &[IV, D, D], C::Date, bin);
-    add("time_bucket", &[IV, D, IV], C::Date, bin);
+    add("time_bucket", &[IV, TZ, IV], C::Timestamp, bin, 1);
+    add("time_bucket", &[IV, TS, IV], C::LocalTimestamp, bin, 1);
+    add("time_bucket", &[IV, TZ, T], C::Timestamp, bin, 1);
+    add("time_bucket", &[IV, TZ, T, TZ], C::Timestamp, bin, 1);
+    add("time_bucket", &[IV, TZ, T, IV], C::Timestamp, bin, 1);
+    add("time_bucket", &[IV, TZ, T, TZ, IV], C::Timestamp, bin, 1);
+    add("time_bucket", &[IV, D], C::Date, bin, 1);
+    add("time_bucket", &[IV, D, D], C::Date, bin, 1);
+    add("time_bucket", &[IV, D, IV], C::Date, bin, 1);
     // CQL's; without a start they are counted from 1970.
-    add("floor", &[TZ, IV], C::Timestamp, floor);
-    add("floor", &[TZ, IV, TZ], C::Timestamp, floor);
-    add("floor", &[TS, IV], C::LocalTimestamp, floor);
-    add("floor", &[TS, IV, TS], C::LocalTimestamp, floor);
-    add("floor", &[D, IV], C::Date, floor);
-    add("floor", &[D, IV, D], C::Date, floor);
-    add("floor", &[Is(C::Time), IV], C::Time, floor);
+    add("floor", &[TZ, IV], C::Timestamp, floor, 0);
+    add("floor", &[TZ, IV, TZ], C::Timestamp, floor, 0);
+    add("floor", &[TS, IV], C::LocalTimestamp, floor, 0);
+    add("floor", &[TS, IV, TS], C::LocalTimestamp, floor, 0);
+    add("floor", &[D, IV], C::Date, floor, 0);
+    add("floor", &[D, IV, D], C::Date, floor, 0);
+    add("floor", &[Is(C::Time), IV], C::Time, floor, 0);
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     add("time_bucket", &[I, I], C::Int, bin);
     add("time_bucket", &[I, I, I], C::Int, bin);
     add("time_bucket", &[B, B], C::BigInt, bin);
@@ -112,6 +115,7 @@ impl Bucket {
             (Value::Duration(..), _) => self.origin = moved(self.origin, value, 1)?,
             (Value::Int(offset), _) => self.origin = i64::from(*offset),
             (Value::BigInt(offset), _) => self.origin = *offset,
+            (origin, _) if origin.infinity().is_some() => return Err(overflow("origin out of range")),
             (origin, _) => self.origin = self.local(micros(origin)?),
         }
         Ok(self)
@@ -191,7 +195,7 @@ pub fn value_of_units(units: i64, ty: C) -> Result<Value> {
 fn floor(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let mut bucket = Bucket { origin: 0, ..Bucket::new(&values[1], &[])? };
     if let Some(start) = values.get(2) {
-        bucket.origin = micros(start)?;
+        bucket = bucket.with(start, call.types[2])?;
     }
     let refused = |message: &str| Err(Error::new(ErrorKind::InvalidParameter, message));
     match &values[0] {

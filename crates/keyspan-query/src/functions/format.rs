@@ -5,7 +5,7 @@
 use chrono::{Datelike, NaiveDate};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
-use super::overload::{Call, Overload, Parameter};
+use super::overload::{Call, OfInfinity, Overload, Parameter};
 use super::text::text;
 use super::time::{DAY, joined, local_of, parts, split, to_instant};
 use crate::types::arithmetic::rescale;
@@ -33,8 +33,8 @@ const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursd
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     vec![
-        Overload::new("to_char", &[Is(C::Timestamp), T], C::Text, of_time).stable(),
-        Overload::new("to_char", &[Is(C::LocalTimestamp), T], C::Text, of_time),
+        Overload::new("to_char", &[Is(C::Timestamp), T], C::Text, of_time).stable().of_infinity(OfInfinity::Null),
+        Overload::new("to_char", &[Is(C::LocalTimestamp), T], C::Text, of_time).of_infinity(OfInfinity::Null),
         Overload::new("to_char", &[Is(C::Duration), T], C::Text, of_interval),
         Overload::new("to_char", &[Is(C::Int), T], C::Text, of_number),
         Overload::new("to_char", &[Is(C::BigInt), T], C::Text, of_number),

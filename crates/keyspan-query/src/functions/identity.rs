@@ -4,7 +4,7 @@ use keyspan_model::value::timeuuid_time;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use uuid::Uuid;
 
-use super::overload::{Code, Overload, Parameter};
+use super::overload::{Code, OfInfinity, Overload, Parameter};
 use super::text::bytes;
 use super::time::micros;
 
@@ -31,26 +31,30 @@ pub fn functions() -> Vec<Overload> {
     for name in ["current_timeuuid", "currenttimeuuid", "now_timeuuid"] {
         all.push(Overload::new(name, &[], C::TimeUuid, |_, _| Ok(Value::Uuid(timeuuid_of_now()))).volatile());
     }
-    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
+    let mut of_time = |name, parameters, returns, code: Code| {
+        let of_infinity = OfInfinity::Error("an infinite date or timestamp has no such number");
+        all.push(Overload::new(name, parameters, returns, code).of_infinity(of_infinity));
+    };
     // The least and the greatest of the 16 lower bytes, compared as signed: Cassandra's.
     for name in ["min_timeuuid", "mintimeuuid"] {
-        add(name, &[TZ], C::TimeUuid, |_, v| Ok(Value::Uuid(time_uuid(micros(&v[0])?, 0x8080_8080_8080_8080))));
+        of_time(name, &[TZ], C::TimeUuid, |_, v| Ok(Value::Uuid(time_uuid(micros(&v[0])?, 0x8080_8080_8080_8080))));
     }
     for name in ["max_timeuuid", "maxtimeuuid"] {
-        add(name, &[TZ], C::TimeUuid, |_, v| {
+        of_time(name, &[TZ], C::TimeUuid, |_, v| {
             Ok(Value::Uuid(time_uuid_at(micros(&v[0])?, 9_999, 0x7F7F_7F7F_7F7F_7F7F)))
         });
     }
+    for name in ["to_unix_timestamp", "unixtimestampof", "tounixtimestamp"] {
+        for parameters in [&[TZ] as &'static [Parameter], &[Is(C::Date)]] {
+            of_time(name, parameters, C::BigInt, |_, v| Ok(Value::BigInt(micros(&v[0])?.div_euclid(1000))));
+        }
+    }
+    let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
     for name in ["to_timestamp", "dateof", "totimestamp"] {
         add(name, &[TU], C::Timestamp, |_, v| Ok(Value::Timestamp(time_of(&v[0])?)));
     }
     for name in ["to_unix_timestamp", "unixtimestampof", "tounixtimestamp"] {
         add(name, &[TU], C::BigInt, |_, v| Ok(Value::BigInt(time_of(&v[0])?.div_euclid(1000))));
-        add(name, &[TZ], C::BigInt, |_, v| Ok(Value::BigInt(micros(&v[0])?.div_euclid(1000))));
-        add(name, &[Is(C::Date)], C::BigInt, |_, v| match v[0].clone().cast(C::Timestamp)? {
-            Value::Timestamp(micros) => Ok(Value::BigInt(micros.div_euclid(1000))),
-            other => Ok(other),
-        });
     }
     for name in ["to_timestamp", "totimestamp"] {
         add(name, &[Is(C::Date)], C::Timestamp, |_, v| v[0].clone().cast(C::Timestamp));

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
     Volatility,
 };
-use keyspan_model::{ColumnBuilder, ColumnType, Error, Value, value_at};
+use keyspan_model::{ColumnBuilder, ColumnType, Error, ErrorKind, Value, value_at};
 
 use super::step;
 use crate::context::Facts;
@@ -79,6 +79,19 @@ pub type Code = fn(&Call<'_>, &[Value]) -> keyspan_model::Result<Value>;
 /// The code for whole arrays, by the function's name and with the number of rows.
 pub type ArrayCode = fn(&str, &[ColumnarValue], usize) -> Result<ArrayRef>;
 
+/// What a function gives of an infinite date or timestamp.
+#[derive(Clone, Copy, Debug)]
+pub enum OfInfinity {
+    /// Its code knows.
+    Call,
+    /// The infinity, if the argument with this number is one.
+    Same(usize),
+    /// Null, if any argument is one.
+    Null,
+    /// 22008 with this message, if any argument is one.
+    Error(&'static str),
+}
+
 /// A function of one name and these parameter types.
 #[derive(Clone, Debug)]
 pub struct Overload {
@@ -92,6 +105,8 @@ pub struct Overload {
     pub returns: Returns,
     /// Whether a null argument makes the result null without a call.
     pub strict: bool,
+    /// What infinite dates and timestamps give.
+    pub of_infinity: OfInfinity,
     /// Whether DataFusion's function of the name does the work; then only the types matter here.
     pub native: bool,
     /// How far the result may be computed ahead.
@@ -116,6 +131,7 @@ impl Overload {
             variadic: false,
             returns: Returns::Is(returns),
             strict: true,
+            of_infinity: OfInfinity::Call,
             native: false,
             volatility: Volatility::Immutable,
             code,
@@ -148,6 +164,11 @@ impl Overload {
     /// Is called with nulls, too.
     pub const fn with_nulls(self) -> Overload {
         Overload { strict: false, ..self }
+    }
+
+    /// What infinite dates and timestamps give.
+    pub const fn of_infinity(self, of_infinity: OfInfinity) -> Overload {
+        Overload { of_infinity, ..self }
     }
 
     /// The last parameter may repeat.
@@ -211,7 +232,26 @@ impl ValueFunction {
         if self.overload.strict && values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        (self.overload.code)(call, values)
+        match self.infinite(values) {
+            Some(result) => result,
+            None => (self.overload.code)(call, values),
+        }
+    }
+
+    /// The result where an infinite argument decides it.
+    fn infinite(&self, values: &[Value]) -> Option<keyspan_model::Result<Value>> {
+        let any = || values.iter().find_map(Value::infinity);
+        match self.overload.of_infinity {
+            OfInfinity::Call => None,
+            OfInfinity::Same(argument) => values[argument].infinity().map(|infinity| {
+                Ok(match self.result {
+                    ColumnType::Date => Value::infinite_date(infinity),
+                    _ => Value::infinite_timestamp(infinity),
+                })
+            }),
+            OfInfinity::Null => any().map(|_| Ok(Value::Null)),
+            OfInfinity::Error(message) => any().map(|_| Err(Error::new(ErrorKind::DatetimeOverflow, message))),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Value, array_of};
 
 use super::list::ListFunction;
 use super::overload::{scalar_value, zone_of};
-use super::time::{parts, to_instant, to_local};
+use super::time::{overflow, parts, to_instant, to_local};
 use crate::error::external;
 use crate::interrupt;
 use crate::types::arithmetic::{Op, apply};
@@ -223,7 +223,7 @@ fn times_between(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model:
         } else {
             local
         };
-        at = moved + nanos / 1000;
+        at = moved.checked_add(nanos / 1000).ok_or_else(|| overflow("timestamp out of range"))?;
     }
     Ok(rows)
 }

@@ -15,6 +15,7 @@ use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{ColumnarValue, Expr};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use keyspan_model::infinity::infinite_micros;
 use keyspan_model::{ColumnType, Value};
 
 use super::bucket::Bucket;
@@ -60,9 +61,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// The begin of the step that an instant falls into; `None` before the first instant there is.
+    /// The begin of the step that an instant falls into, infinity of infinity; `None` before the first instant there is.
     #[inline]
     pub fn start(&self, at: i64) -> Option<i64> {
+        if infinite_micros(at).is_some() {
+            return Some(at);
+        }
         at.checked_sub(at.checked_sub(self.origin)?.rem_euclid(self.width))
     }
 
@@ -71,7 +75,7 @@ impl Step {
         let origin = match origin {
             None => MONDAY,
             Some((origin, ty)) => match scalar_value(origin, ty).ok()? {
-                Value::Timestamp(origin) => origin,
+                Value::Timestamp(origin) if infinite_micros(origin).is_none() => origin,
                 _ => return None,
             },
         };
@@ -173,7 +177,8 @@ pub fn whole(name: &str, types: &[C], args: &[ColumnarValue]) -> Option<Result<A
         Ok(rest) => rest,
         Err(error) => return Some(Err(error)),
     };
-    Some(Bucket::new(&step, &rest).map_err(external).and_then(|bucket| stepped(at, |at| bucket.start(at))))
+    let start = |bucket: Bucket, at| infinite_micros(at).map_or_else(|| bucket.start(at), |_| Ok(at));
+    Some(Bucket::new(&step, &rest).map_err(external).and_then(|bucket| stepped(at, |at| start(bucket, at))))
 }
 
 fn stepped(at: &TimestampMicrosecondArray, start: impl Fn(i64) -> keyspan_model::Result<i64>) -> Result<ArrayRef> {

@@ -6,11 +6,12 @@ use std::cmp::Ordering;
 
 use chrono::{Datelike, Days, Months, NaiveDate};
 use datafusion::logical_expr::Expr;
+use keyspan_model::infinity::infinite_micros;
 use keyspan_model::value::interval_length;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::math::number;
-use super::overload::{Call, Code, Overload, Parameter};
+use super::overload::{Call, Code, OfInfinity, Overload, Parameter};
 use super::text::text;
 use crate::types::Zone;
 use crate::types::cast::{Target, cast_value, cut};
@@ -43,21 +44,8 @@ pub fn functions() -> Vec<Overload> {
     add("extract", &[T, TM], EXTRACTED, extract);
     add("extract", &[T, IV], EXTRACTED, extract);
     add("extract", &[T, TS], EXTRACTED, extract);
-    add("date_trunc", &[T, TS], C::LocalTimestamp, trunc);
     add("date_trunc", &[T, IV], C::Duration, trunc_interval);
     add("age", &[TS, TS], C::Duration, age);
-    add("timezone", &[T, TS], C::Timestamp, |_, v| {
-        Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
-    });
-    add("timezone", &[T, TZ], C::LocalTimestamp, |_, v| {
-        Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
-    });
-    add("timezone", &[IV, TS], C::Timestamp, |_, v| {
-        Ok(Value::Timestamp(to_instant(micros(&v[1])?, interval_zone(&v[0]))))
-    });
-    add("timezone", &[IV, TZ], C::LocalTimestamp, |_, v| {
-        Ok(Value::Timestamp(to_local(micros(&v[1])?, interval_zone(&v[0]))))
-    });
     add("to_timestamp", &[F], C::Timestamp, from_epoch);
     add("to_timestamp", &[T, T], C::Timestamp, super::format::to_timestamp);
     add("to_date", &[T, T], C::Date, super::format::to_date);
@@ -76,7 +64,24 @@ pub fn functions() -> Vec<Overload> {
     add("justify_hours", &[IV], C::Duration, |_, v| justify(&v[0], true, false));
     add("justify_days", &[IV], C::Duration, |_, v| justify(&v[0], false, true));
     add("justify_interval", &[IV], C::Duration, |_, v| justify(&v[0], true, true));
-    add("isfinite", &[TZ], C::Boolean, |_, _| Ok(Value::Boolean(true)));
+    add("isfinite", &[TZ], C::Boolean, |_, v| Ok(Value::Boolean(v[0].infinity().is_none())));
+    add("isfinite", &[IV], C::Boolean, |_, _| Ok(Value::Boolean(true)));
+    let mut moves = |name, parameters, returns, code: Code| {
+        all.push(Overload::new(name, parameters, returns, code).of_infinity(OfInfinity::Same(1)));
+    };
+    moves("date_trunc", &[T, TS], C::LocalTimestamp, trunc);
+    moves("timezone", &[T, TS], C::Timestamp, |_, v| {
+        Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+    });
+    moves("timezone", &[T, TZ], C::LocalTimestamp, |_, v| {
+        Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+    });
+    moves("timezone", &[IV, TS], C::Timestamp, |_, v| {
+        Ok(Value::Timestamp(to_instant(micros(&v[1])?, interval_zone(&v[0]))))
+    });
+    moves("timezone", &[IV, TZ], C::LocalTimestamp, |_, v| {
+        Ok(Value::Timestamp(to_local(micros(&v[1])?, interval_zone(&v[0]))))
+    });
     all.extend(with_zone());
     all
 }
@@ -108,13 +113,6 @@ fn with_zone() -> Vec<Overload> {
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     add("date_part", &[T, TZ], C::Double, part);
     add("extract", &[T, TZ], EXTRACTED, extract);
-    add("date_trunc", &[T, TZ], C::Timestamp, trunc);
-    add("date_trunc", &[T, TZ, T], C::Timestamp, trunc);
-    // A date is its midnight in the session's zone.
-    add("date_trunc", &[T, D], C::Timestamp, |call, v| {
-        let local = truncated(&text(&v[0])?.to_lowercase(), micros(&v[1])?, C::Timestamp)?;
-        Ok(Value::Timestamp(to_instant(local, call.zone)))
-    });
     add("age", &[TZ, TZ], C::Duration, age);
     for name in ["now", "current_timestamp", "currenttimestamp", "transaction_timestamp", "statement_timestamp"] {
         add(name, &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.now)));
@@ -139,6 +137,17 @@ fn with_zone() -> Vec<Overload> {
         let then = to_local(micros(&v[0])?, call.zone);
         difference_in_parts(today, then)
     });
+    let mut truncates = |parameters, code: Code| {
+        let of_infinity = OfInfinity::Same(1);
+        all.push(Overload::new("date_trunc", parameters, C::Timestamp, code).stable().of_infinity(of_infinity));
+    };
+    truncates(&[T, TZ], trunc);
+    truncates(&[T, TZ, T], trunc);
+    // A date is its midnight in the session's zone.
+    truncates(&[T, D], |call, v| {
+        let local = truncated(&text(&v[0])?.to_lowercase(), micros(&v[1])?, C::Timestamp)?;
+        Ok(Value::Timestamp(to_instant(local, call.zone)))
+    });
     all.push(Overload::new("clock_timestamp", &[], C::Timestamp, |_, _| Ok(Value::Timestamp(clock_now()))).volatile());
     all.push(
         Overload::new("timeofday", &[], C::Text, |_, _| Ok(Value::Text(chrono::Utc::now().to_rfc2822()))).volatile(),
@@ -156,22 +165,6 @@ fn to_digits(value: Value, digits: &Value) -> Result<Value> {
 fn operators() -> Vec<Overload> {
     let mut all = Vec::new();
     let mut add = |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code));
-    add("date_add", &[D, I], C::Date, |_, v| shifted_date(&v[0], int(&v[1])));
-    add("date_subtract", &[D, I], C::Date, |_, v| shifted_date(&v[0], -int(&v[1])));
-    add("date_difference", &[D, D], C::Int, |_, v| match (&v[0], &v[1]) {
-        (Value::Date(a), Value::Date(b)) => {
-            a.checked_sub(*b).map(Value::Int).ok_or_else(|| overflow("date out of range"))
-        }
-        _ => Ok(Value::Null),
-    });
-    add("local_add", &[TS, IV], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(moved(micros(&v[0])?, &v[1], 1)?)));
-    add("local_subtract", &[TS, IV], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(moved(micros(&v[0])?, &v[1], -1)?)));
-    add("local_difference", &[TS, TS], C::Duration, difference);
-    add("instant_difference", &[TZ, TZ], C::Duration, difference);
-    add("date_at_time", &[D, TM], C::LocalTimestamp, |_, v| match (&v[0], &v[1]) {
-        (Value::Date(days), Value::Time(time)) => Ok(Value::Timestamp(i64::from(*days) * DAY + time)),
-        _ => Ok(Value::Null),
-    });
     add("time_add", &[TM, IV], C::Time, |_, v| turned(&v[0], &v[1], 1));
     add("time_subtract", &[TM, IV], C::Time, |_, v| turned(&v[0], &v[1], -1));
     add("time_difference", &[TM, TM], C::Duration, |_, v| match (&v[0], &v[1]) {
@@ -190,10 +183,39 @@ fn operators() -> Vec<Overload> {
         let (months, days, nanos) = parts(&v[0]);
         Ok(Value::Decimal(interval_length(months, days, nanos), 0))
     });
+    let mut moves = |name, parameters, returns, code: Code| {
+        all.push(Overload::new(name, parameters, returns, code).of_infinity(OfInfinity::Same(0)));
+    };
+    moves("date_add", &[D, I], C::Date, |_, v| shifted_date(&v[0], int(&v[1])));
+    moves("date_subtract", &[D, I], C::Date, |_, v| shifted_date(&v[0], -int(&v[1])));
+    moves("local_add", &[TS, IV], C::LocalTimestamp, |_, v| Ok(Value::Timestamp(moved(micros(&v[0])?, &v[1], 1)?)));
+    moves("local_subtract", &[TS, IV], C::LocalTimestamp, |_, v| {
+        Ok(Value::Timestamp(moved(micros(&v[0])?, &v[1], -1)?))
+    });
+    moves("date_at_time", &[D, TM], C::LocalTimestamp, |_, v| match &v[1] {
+        Value::Time(time) => Ok(Value::Timestamp(micros(&v[0])? + time)),
+        _ => Ok(Value::Null),
+    });
+    let mut subtracts = |name, parameters, returns, code: Code, what| {
+        all.push(Overload::new(name, parameters, returns, code).of_infinity(OfInfinity::Error(what)));
+    };
+    let timestamps = "cannot subtract infinite timestamps";
+    subtracts("local_difference", &[TS, TS], C::Duration, difference, timestamps);
+    subtracts("instant_difference", &[TZ, TZ], C::Duration, difference, timestamps);
+    let dates = |_: &Call<'_>, v: &[Value]| match (&v[0], &v[1]) {
+        (Value::Date(a), Value::Date(b)) => {
+            a.checked_sub(*b).map(Value::Int).ok_or_else(|| overflow("date out of range"))
+        }
+        _ => Ok(Value::Null),
+    };
+    subtracts("date_difference", &[D, D], C::Int, dates, "cannot subtract infinite dates");
     for of in [&[TS, TS, TS, TS] as &'static [Parameter], &[TZ, TZ, TZ, TZ], &[TM, TM, TM, TM]] {
         all.push(Overload::new("overlaps", of, C::Boolean, |_, v| Ok(overlaps(v))).with_nulls());
     }
-    let mut stable = |name, code: Code| all.push(Overload::new(name, &[TZ, IV], C::Timestamp, code).stable());
+    let mut stable = |name, code: Code| {
+        let own = Overload::new(name, &[TZ, IV], C::Timestamp, code).stable();
+        all.push(own.of_infinity(OfInfinity::Same(0)));
+    };
     stable("instant_add", |call, v| instant_moved(call, v, 1));
     stable("instant_subtract", |call, v| instant_moved(call, v, -1));
     all
@@ -268,7 +290,10 @@ fn int(value: &Value) -> i64 {
 pub fn micros(value: &Value) -> Result<i64> {
     match value {
         Value::Timestamp(micros) | Value::Time(micros) => Ok(*micros),
-        Value::Date(days) => Ok(i64::from(*days) * DAY),
+        Value::Date(_) => match value.clone().cast(C::LocalTimestamp)? {
+            Value::Timestamp(micros) => Ok(micros),
+            _ => Err(Error::internal("a date was expected")),
+        },
         _ => Err(Error::internal("a time was expected")),
     }
 }
@@ -283,11 +308,17 @@ pub fn parts(value: &Value) -> (i32, i32, i64) {
 
 /// The wall-clock time of an instant.
 pub fn to_local(micros: i64, zone: Zone) -> i64 {
+    if infinite_micros(micros).is_some() {
+        return micros;
+    }
     micros.saturating_add(i64::from(zone.offset_at(micros)) * SECOND)
 }
 
 /// The instant of a wall-clock time.
 pub fn to_instant(micros: i64, zone: Zone) -> i64 {
+    if infinite_micros(micros).is_some() {
+        return micros;
+    }
     micros.saturating_sub(i64::from(zone.offset_at_local(micros)) * SECOND)
 }
 
@@ -450,15 +481,36 @@ fn unknown_unit(unit: &str, ty: C) -> Error {
 }
 
 fn part(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    if let Some(infinity) = values[1].infinity() {
+        let number = if infinity.is_gt() { f64::INFINITY } else { f64::NEG_INFINITY };
+        return Ok(if grows_for_ever(call, values)? { Value::Double(number) } else { Value::Null });
+    }
     let (digits, scale) = field(call, values)?;
     Ok(Value::Double(digits as f64 / 10_f64.powi(i32::from(scale))))
 }
 
 fn extract(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    if values[1].infinity().is_some() {
+        return match grows_for_ever(call, values)? {
+            true => Err(Error::new(ErrorKind::NumericOverflow, "numeric cannot hold infinity")
+                .with_hint("Use date_part('unit', time), which gives a double.")),
+            false => Ok(Value::Null),
+        };
+    }
     let (digits, scale) = field(call, values)?;
     let C::Decimal { scale: wanted, .. } = call.result else { return Err(Error::internal("numeric was expected")) };
     let shown = crate::types::arithmetic::rescale(digits, scale, wanted);
     shown.map(|digits| Value::Decimal(digits, wanted)).ok_or_else(|| overflow("field out of range"))
+}
+
+/// Whether a field of an infinite time is infinite; a field that comes again and again has no value.
+fn grows_for_ever(call: &Call<'_>, values: &[Value]) -> Result<bool> {
+    // What is no field of the type is an error here too.
+    let some_day = Value::Timestamp(0).cast(call.types[1])?;
+    field(call, &[values[0].clone(), some_day])?;
+    let unit = text(&values[0])?.to_lowercase();
+    let growing = ["epoch", "year", "years", "isoyear", "decade", "century", "millennium", "julian"];
+    Ok(growing.contains(&unit.as_str()))
 }
 
 /// A field's value, as digits and how many of them stand after the point.
@@ -472,7 +524,8 @@ fn field(call: &Call<'_>, values: &[Value]) -> Result<(i128, i8)> {
     };
     let date = split(at)?.0;
     let clock = at.rem_euclid(DAY);
-    let only_date = ty == C::Date;
+    // `date_part` takes a date as its midnight.
+    let only_date = ty == C::Date && call.name == "extract";
     let only_time = ty == C::Time;
     let whole = |value: i64| Ok((i128::from(value), 0));
     match unit.as_str() {
@@ -635,7 +688,11 @@ fn days_in(date: NaiveDate) -> u32 {
 }
 
 fn from_epoch(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let micros = (number(&values[0])? * 1e6).round_ties_even();
+    let seconds = number(&values[0])?;
+    if seconds.is_infinite() {
+        return Ok(Value::infinite_timestamp(seconds.total_cmp(&0.0)));
+    }
+    let micros = (seconds * 1e6).round_ties_even();
     if micros.is_nan() || micros.abs() > 9.2e18 {
         return Err(overflow("timestamp out of range"));
     }

@@ -189,6 +189,7 @@ impl GapFill {
         let unit = if ty == ColumnType::Date { crate::functions::DAY } else { 1 };
         let evaluated = |bounds: &[Bound], what: &str| {
             let each = bounds.iter().map(|bound| match constant(&bound.expr, session)? {
+                Some((value, _)) if value.infinity().is_some() => Err(invalid(format!("{what} cannot be infinite"))),
                 Some((value, _)) => {
                     let at = units_of(&value).map_err(external)?;
                     Ok(at.saturating_add(if bound.later { unit } else { 0 }))

@@ -12,6 +12,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType, UInt8Type};
 use datafusion::error::Result;
 use keyspan_model::decoded;
+use keyspan_model::infinity::infinite_micros;
 
 use super::groups::out_of_range;
 use crate::error::external;
@@ -76,8 +77,8 @@ fn times(array: &ArrayRef) -> Result<ScalarBuffer<i64>> {
 fn step_end(times: &[i64], first: usize, end: usize, steps: &[Step]) -> Result<usize> {
     steps.iter().try_fold(end, |end, step| {
         let start = step.start(times[first]).ok_or_else(out_of_range)?;
-        // As an unsigned distance one comparison tells both sides.
-        let width = step.width as u64;
+        // As an unsigned distance one comparison tells both sides. Behind infinity there is nothing, -infinity least of all.
+        let width = if infinite_micros(start).is_some() { 1 } else { step.width as u64 };
         Ok(gallop(first, end, |row| (times[row].wrapping_sub(start) as u64) < width))
     })
 }

@@ -214,6 +214,9 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
         (Value::Text(text), _) if matches!(from, C::Json | C::Jsonb) => json_scalar(&text, to)?,
         (Value::Text(text), C::Nested(_)) => Value::parse_zoned(&text, to, &resolver(zone))?,
         (value, C::Nested(_)) => nested_cast(value, from, to, zone)?,
+        (value, C::Timestamp | C::LocalTimestamp | C::Date | C::Time) if value.infinity().is_some() => {
+            value.cast(to)?
+        }
         (Value::Text(text), C::Timestamp | C::List(_)) => Value::parse_zoned(&text, to, &resolver(zone))?,
         (Value::Timestamp(at), C::LocalTimestamp) if from == C::Timestamp => Value::Timestamp(at + east(at)),
         (Value::Timestamp(at), C::Timestamp) if from == C::LocalTimestamp => Value::Timestamp(at - east_of_local(at)),

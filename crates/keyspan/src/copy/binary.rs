@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::{BufMut, BytesMut};
+use keyspan_model::infinity::{days_from_postgres, days_to_postgres, micros_from_postgres, micros_to_postgres};
 use keyspan_model::types::DECIMAL_DIGITS;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::type_oid;
@@ -10,9 +11,6 @@ use uuid::Uuid;
 
 use super::cells::text_of;
 
-/// Days and microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's first day.
-const EPOCH_DAYS: i32 = 10_957;
-const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
 /// The version that stands before the text of a jsonb.
 const JSONB_VERSION: u8 = 1;
 /// The address families of an inet.
@@ -117,10 +115,10 @@ pub(super) fn value(bytes: &[u8], ty: ColumnType) -> Result<Value> {
         ColumnType::Jsonb => jsonb(bytes)?,
         ColumnType::Blob => Value::Blob(bytes.to_vec()),
         ColumnType::Uuid | ColumnType::TimeUuid => Value::Uuid(Uuid::from_bytes(fixed(bytes)?)).cast(ty)?,
-        ColumnType::Date => Value::Date(shifted(i32::from_be_bytes(fixed(bytes)?).checked_add(EPOCH_DAYS))?),
+        ColumnType::Date => Value::Date(days_from_postgres(i32::from_be_bytes(fixed(bytes)?))?),
         ColumnType::Time => Value::Time(i64::from_be_bytes(fixed(bytes)?)),
         ColumnType::Timestamp | ColumnType::LocalTimestamp => {
-            Value::Timestamp(shifted(i64::from_be_bytes(fixed(bytes)?).checked_add(EPOCH_MICROS))?)
+            Value::Timestamp(micros_from_postgres(i64::from_be_bytes(fixed(bytes)?))?)
         }
         ColumnType::Duration => duration(&fixed(bytes)?)?,
         ColumnType::Inet => inet(bytes)?,
@@ -234,8 +232,8 @@ fn put_value(value: &Value, ty: ColumnType, out: &mut BytesMut) -> Result<()> {
         }
         Value::Blob(bytes) => out.put_slice(bytes),
         Value::Uuid(uuid) => out.put_slice(uuid.as_bytes()),
-        Value::Date(days) => out.put_slice(&shifted(days.checked_sub(EPOCH_DAYS))?.to_be_bytes()),
-        Value::Timestamp(micros) => out.put_slice(&shifted(micros.checked_sub(EPOCH_MICROS))?.to_be_bytes()),
+        Value::Date(days) => out.put_slice(&days_to_postgres(*days)?.to_be_bytes()),
+        Value::Timestamp(micros) => out.put_slice(&micros_to_postgres(*micros)?.to_be_bytes()),
         Value::Duration(months, days, nanoseconds) => {
             out.put_slice(&(nanoseconds / 1000).to_be_bytes());
             out.put_slice(&days.to_be_bytes());
