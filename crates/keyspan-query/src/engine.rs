@@ -34,6 +34,7 @@ use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupByRuns;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
+use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
 use crate::scan::{KeyOrder, KeysOfJoins};
@@ -225,6 +226,7 @@ fn analyzer_rules() -> Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + 
     rules.extend(semantics::analyzer_rules_before());
     rules.extend(Analyzer::new().rules);
     rules.extend(semantics::analyzer_rules_after());
+    rules.push(Arc::new(OneRowJoins));
     rules
 }
 

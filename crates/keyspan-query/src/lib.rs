@@ -47,6 +47,7 @@ mod join_keys;
 mod memory;
 mod name_resolution;
 mod not_in;
+mod one_row;
 mod optimizer;
 pub mod pg_catalog;
 mod physical;

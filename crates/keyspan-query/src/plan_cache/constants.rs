@@ -1,7 +1,7 @@
 //! Constants of a plan's filters: taken out of it, given a value, put back.
 //!
 //! A constant is whatever stands at one side of a comparison, in an IN list or at an end of BETWEEN, and has no column in
-//! it: a literal, a parameter, `now() - '1 hour'`. Its type is fixed, so that its value does not change the plan's
+//! it: a literal, a parameter, `now() - '1 hour'`, or a subquery that runs ahead of the statement. Its type is fixed, so that its value does not change the plan's
 //! types. So is every other parameter of a filter: the pattern of LIKE, an argument of a function. Literals elsewhere (LIMIT,
 //! arguments of functions, the SELECT list) stay, and are part of the shape.
 //!
@@ -22,16 +22,17 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operator, TableScan, Volatility, lit};
 use keyspan_model::TableDef;
 
-use super::table_of;
+use super::nodes::{is_cacheable, tables};
+use super::{subqueries, table_of};
 use crate::context::FunctionContext;
 use crate::functions::array::COMPARE_ANY;
-use crate::optimizer::is_plain;
 
 /// Most constants of a cached plan: a long list is seldom sent twice.
 pub const MOST_CONSTANTS: usize = 64;
 
 /// Functions that depend on the session's time zone, but on nothing else that may change between two executions.
-const ZONED: [&str; 5] = ["date_trunc", "date_part", "extract", "time_bucket", "to_char"];
+const ZONED: [&str; 7] =
+    ["date_trunc", "date_part", "extract", "time_bucket", "to_char", "instant_add", "instant_subtract"];
 
 /// A plan whose constants are apart.
 pub struct Parted {
@@ -54,33 +55,6 @@ pub fn part(plan: &LogicalPlan) -> Option<Parted> {
     let plan = plan.data().ok()?;
     let cacheable = constants.len() <= MOST_CONSTANTS && repeatable(&plan) && lists(&plan) < 2;
     cacheable.then_some(Parted { plan, constants, tables })
-}
-
-/// The tables that a plan reads; `None` if it has another node than those of cached plans, or reads something else.
-fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
-    let mut tables = Some(Vec::new());
-    let walked = plan.apply_with_subqueries(|node| {
-        let table = match node {
-            // Plans are not told apart by which versions they show.
-            LogicalPlan::TableScan(scan) => {
-                table_of(scan).filter(|table| !table.has_history()).map(|table| Some(table.definition().clone()))
-            }
-            node => is_cacheable(node).then_some(None),
-        };
-        match (&mut tables, table) {
-            (Some(tables), Some(table)) => tables.extend(table),
-            _ => tables = None,
-        }
-        Ok(if tables.is_some() { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-    });
-    walked.ok()?;
-    tables
-}
-
-/// Whether a cached plan may hold such a node. Nodes of our own are no part of one.
-fn is_cacheable(node: &LogicalPlan) -> bool {
-    use LogicalPlan::{Join, Subquery, Union, Window};
-    is_plain(node) || matches!(node, Join(_) | Union(_) | Window(_) | Subquery(_))
 }
 
 /// A filter with places for the constants of each condition on one scan, which the optimizer brings down there.
@@ -204,6 +178,7 @@ fn constant_type(expr: &Expr) -> Option<Arc<Field>> {
         constant &= match part {
             Expr::Literal(..) | Expr::Cast(_) | Expr::TryCast(_) | Expr::Negative(_) | Expr::BinaryExpr(_) => true,
             Expr::Placeholder(place) => place.field.is_some(),
+            Expr::ScalarSubquery(subquery) => subqueries::runs_ahead(subquery),
             Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Volatile,
             _ => false,
         };

@@ -12,6 +12,8 @@
 //! - [`literals`]: quoted literals as parameters.
 //! - [`limits`]: LIMIT as a parameter, whose value is part of the shape as a literal one is.
 //! - [`constants`]: which plans can be cached, and which of their constants become places.
+//! - [`nodes`]: which plans can be cached, by their nodes.
+//! - [`subqueries`]: which subqueries run ahead of a statement. Their values are constants of it.
 //! - [`template`]: the physical plan without its snapshot.
 //!
 //! Rule: a cached plan is right for every value of its constants and for every snapshot. So only the filters of its scans
@@ -23,18 +25,21 @@
 mod constants;
 mod limits;
 mod literals;
+mod nodes;
 mod planned;
+pub mod subqueries;
 mod template;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::TableDef;
@@ -227,6 +232,17 @@ impl CachedPlan {
 }
 
 impl PlanInstance {
+    /// The subqueries whose values its constants lack.
+    pub fn subqueries(&self) -> Vec<Subquery> {
+        self.constants.iter().flat_map(subqueries::of_expression).collect()
+    }
+
+    /// The instance with these values.
+    pub fn with_values_of(self, values: &HashMap<Subquery, ScalarValue>) -> Result<PlanInstance> {
+        let constants = self.constants.iter().map(|constant| subqueries::with_values(constant.clone(), values));
+        Ok(PlanInstance { constants: constants.collect::<Result<_>>()?, ..self })
+    }
+
     /// The analyzed plan of a statement, its constants in their places; `None` if one has no value of its type.
     pub fn analyzed(&self, given: &[ScalarValue], functions: &FunctionContext) -> Result<Option<LogicalPlan>> {
         match constants::values(&self.constants, given, functions)? {

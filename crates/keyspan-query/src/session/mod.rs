@@ -1,5 +1,6 @@
 //! A session's queries: plan once, execute as often as wanted, each time on the snapshot given.
 
+mod init_plans;
 mod refresh;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::ScalarValue;
+use datafusion::error::Result as PlanResult;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -20,7 +22,7 @@ use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
 use crate::binder::{analyzed, are_alike, described_schema, output_schema, parameter_types, plan_query, query_of};
-use crate::context::{FunctionContext, QueryContext};
+use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
@@ -31,6 +33,8 @@ use crate::plan_cache::{PlanInstance, PlannedQuery, has_limit_parameter, with_li
 use crate::prefix;
 use crate::rights;
 use crate::rollup::{self, Definition, NoRollup};
+
+use init_plans::{CompleteInstance, InitPlans};
 
 pub use refresh::{Refresh, recompute, refresh};
 
@@ -66,6 +70,14 @@ impl ReadyQuery {
         let schema = self.schema;
         Ok(stream.map(move |batch| delivered(&batch.map_err(from_datafusion)?, &schema)).boxed())
     }
+}
+
+/// The plans of one query.
+struct Plans {
+    /// Optimized.
+    logical: LogicalPlan,
+    physical: Arc<dyn ExecutionPlan>,
+    init_plans: InitPlans,
 }
 
 /// One session's access to queries. Holds no data; cheap to make.
@@ -139,11 +151,18 @@ impl QuerySession {
         context: &QueryContext,
     ) -> Result<BatchStream> {
         planned.check_rights(context)?;
-        let functions = self.engine.function_context(context);
-        let physical = match self.physical_from_cache(planned, parameters, context, &functions).await {
-            Some(physical) => physical,
-            None => self.physical(planned, parameters, context, &self.engine.statement(context)).await?.1,
+        let complete = self.complete_instance(planned, parameters, context).await;
+        let cached = match &complete {
+            Some(complete) => self.physical_of_instance(complete, context).await,
+            None => None,
         };
+        let physical = match cached {
+            Some(physical) => physical,
+            None => {
+                self.physical(planned, parameters, context, &self.engine.statement(context), complete).await?.physical
+            }
+        };
+        let functions = self.engine.function_context(context);
         ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() }.start()
     }
 
@@ -156,7 +175,7 @@ impl QuerySession {
         context: &QueryContext,
     ) -> Option<ReadyQuery> {
         let given = planned.bindings(parameters).scalars().ok()?;
-        let cached = self.instance(planned, &given, context)?;
+        let cached = self.instance(planned, &given, context).filter(|cached| cached.subqueries().is_empty())?;
         planned.check_rights(context).ok()?;
         let functions = self.engine.function_context(context);
         let memory = self.engine.options.memory_limit;
@@ -176,22 +195,32 @@ impl QuerySession {
         }
     }
 
-    /// The physical plan through the plan cache, cached now if need be. What fails here is left to planning without it.
-    async fn physical_from_cache(
+    /// [`Self::instance`] with the values of its InitPlans, which run now.
+    async fn complete_instance(
         &self,
         planned: &PlannedQuery,
         parameters: &[Value],
         context: &QueryContext,
-        functions: &FunctionContext,
-    ) -> Option<Arc<dyn ExecutionPlan>> {
+    ) -> Option<CompleteInstance> {
         let given = planned.bindings(parameters).scalars().ok()?;
-        let cached = self.instance(planned, &given, context)?;
+        let instance = self.instance(planned, &given, context)?;
+        self.complete(instance, given, context).await
+    }
+
+    /// The physical plan through the plan cache, cached now if need be. What fails here is left to planning without it.
+    async fn physical_of_instance(
+        &self,
+        complete: &CompleteInstance,
+        context: &QueryContext,
+    ) -> Option<Arc<dyn ExecutionPlan>> {
+        let (cached, given) = (&complete.instance, &complete.given);
+        let functions = self.engine.function_context(context);
         let memory = self.engine.options.memory_limit;
-        if let Some(ready) = cached.instantiate(&given, context, functions, memory).await {
+        if let Some(ready) = cached.instantiate(given, context, &functions, memory).await {
             return Some(ready);
         }
         let bare = self.engine.bare(context);
-        Box::pin(cached.plan(&given, context, functions, &bare, memory)).await.ok().flatten()
+        Box::pin(cached.plan(given, context, &functions, &bare, memory)).await.ok().flatten()
     }
 
     /// The lines of EXPLAIN. With `analyze` the query is run and its rows are thrown away.
@@ -208,17 +237,26 @@ impl QuerySession {
         planned.check_rights(context)?;
         let state = self.engine.statement(context);
         let started = Instant::now();
-        let (logical, physical) = self.physical(planned, parameters, context, &state).await?;
+        let complete = self.complete_instance(planned, parameters, context).await;
+        let Plans { logical, physical, init_plans } =
+            self.physical(planned, parameters, context, &state, complete).await?;
         let planning = started.elapsed();
         let mut lines = Vec::new();
         if options.verbose {
             lines.extend(logical.display_indent().to_string().lines().map(|line| format!("logical: {line}")));
         }
         let mut timing = format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1000.0);
+        let shown = |plan: &Arc<dyn ExecutionPlan>| -> Vec<String> {
+            let shown = match options.analyze {
+                true => DisplayableExecutionPlan::with_metrics(plan.as_ref()),
+                false => DisplayableExecutionPlan::new(plan.as_ref()),
+            };
+            shown.indent(options.verbose).to_string().lines().map(str::to_owned).collect()
+        };
         if options.analyze {
             let started = Instant::now();
-            let mut stream =
-                execute_stream(physical.clone(), self.engine.task(state.config().clone())).map_err(from_datafusion)?;
+            let task = self.engine.task(state.config().clone());
+            let mut stream = execute_stream(physical.clone(), task).map_err(from_datafusion)?;
             let mut rows = 0;
             while let Some(batch) = stream.next().await {
                 rows += batch.map_err(from_datafusion)?.num_rows();
@@ -226,12 +264,14 @@ impl QuerySession {
             drop(stream);
             let spent = started.elapsed().as_secs_f64() * 1000.0;
             timing = format!("{timing}\nExecution Time: {spent:.3} ms, {rows} rows");
-            let shown = DisplayableExecutionPlan::with_metrics(physical.as_ref());
-            lines.extend(shown.indent(options.verbose).to_string().lines().map(str::to_owned));
+        }
+        lines.extend(shown(&physical));
+        for (number, (subquery, init_plan)) in (1..).zip(&init_plans) {
+            lines.push(format!("InitPlan {number}, which ran before: {}", init_plan.value_text(subquery)));
+            lines.extend(shown(&init_plan.physical).into_iter().map(|line| format!("  {line}")));
+        }
+        if options.analyze {
             lines.extend(timing.lines().map(str::to_owned));
-        } else {
-            let shown = DisplayableExecutionPlan::new(physical.as_ref());
-            lines.extend(shown.indent(options.verbose).to_string().lines().map(str::to_owned));
         }
         Ok(lines)
     }
@@ -252,38 +292,36 @@ impl QuerySession {
         CompiledExprs::compile(&self.engine, expressions, input, context)
     }
 
-    /// The optimized logical plan and the physical one, on the context's snapshot.
+    /// The plans of a query on the context's snapshot.
     async fn physical(
         &self,
         planned: &PlannedQuery,
         parameters: &[Value],
         context: &QueryContext,
         state: &SessionState,
-    ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let plan = match self.analyzed_from_cache(planned, parameters, context) {
-            Some(plan) => plan,
+        complete: Option<CompleteInstance>,
+    ) -> Result<Plans> {
+        // Where the statement's shape has an analyzed plan, types need not be settled again.
+        let filled = complete.and_then(|complete| {
+            let plan = complete.instance.analyzed(&complete.given, &self.engine.function_context(context));
+            Some((plan.ok().flatten()?, complete.init_plans))
+        });
+        let (plan, mut init_plans) = match filled {
+            Some(filled) => filled,
             None => {
                 let plan = match planned.is_of(context) {
                     true => planned.plan.clone(),
                     false => self.planned_anew(planned, context, state)?,
                 };
-                planned.bindings(parameters).bound(plan, state)?
+                (planned.bindings(parameters).bound(plan, state)?, Vec::new())
             }
         };
         let plan = rollup::expanded(plan, context.snapshot.as_ref(), state).await.map_err(from_datafusion)?;
-        self.optimized(plan, context.snapshot.as_ref(), state).await
-    }
-
-    /// The analyzed plan with these parameters, where the statement's shape has one: types need not be settled again.
-    fn analyzed_from_cache(
-        &self,
-        planned: &PlannedQuery,
-        parameters: &[Value],
-        context: &QueryContext,
-    ) -> Option<LogicalPlan> {
-        let given = planned.bindings(parameters).scalars().ok()?;
-        let cached = self.instance(planned, &given, context)?;
-        cached.analyzed(&given, &self.engine.function_context(context)).ok().flatten()
+        let (plan, others) = self.with_init_plans(plan, context).await.map_err(from_datafusion)?;
+        init_plans.extend(others);
+        let (logical, physical) =
+            self.optimized(plan, context.snapshot.as_ref(), state).await.map_err(from_datafusion)?;
+        Ok(Plans { logical, physical, init_plans })
     }
 
     /// The optimized logical plan and the physical one of an analyzed plan.
@@ -292,12 +330,10 @@ impl QuerySession {
         plan: LogicalPlan,
         snapshot: &dyn Snapshot,
         state: &SessionState,
-    ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let optimized = optimizer::optimized(plan, state)
-            .and_then(|plan| prefix::narrowed(plan, snapshot))
-            .map_err(from_datafusion)?;
-        let physical = physical::physical_plan(&optimized, state, self.engine.options.memory_limit).await;
-        Ok((optimized, physical.map_err(from_datafusion)?))
+    ) -> PlanResult<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
+        let optimized = prefix::narrowed(optimizer::optimized(plan, state)?, snapshot)?;
+        let physical = physical::physical_plan(&optimized, state, self.engine.options.memory_limit).await?;
+        Ok((optimized, physical))
     }
 
     /// The engine of the session.
@@ -312,7 +348,7 @@ impl QuerySession {
         snapshot: &dyn Snapshot,
         state: &SessionState,
     ) -> Result<BatchStream> {
-        let (_, physical) = self.optimized(plan, snapshot, state).await?;
+        let (_, physical) = self.optimized(plan, snapshot, state).await.map_err(from_datafusion)?;
         let stream = execute_stream(physical, self.engine.task(state.config().clone())).map_err(from_datafusion)?;
         Ok(stream.map(|batch| batch.map_err(from_datafusion)).boxed())
     }
