@@ -71,6 +71,10 @@ QUERIES = {
     "the newest hour by region": lambda d: f"SELECT region, count(*), {means(2)} FROM cpu WHERE {d.newest(1)} GROUP BY 1 ORDER BY 1",
     "the newest row of each host": lambda d: "SELECT DISTINCT ON (hostname) hostname, ts, usage_user FROM cpu ORDER BY hostname, ts DESC",
     "means of all rows": lambda d: f"SELECT count(*), {means(5)} FROM cpu",
+    "the last hours by host, from a subquery": lambda d: f"""SELECT hostname, max(usage_user) FROM cpu
+        WHERE ts > (SELECT max(ts) - INTERVAL '{d.random.randrange(1, 4)} hours' FROM cpu) GROUP BY 1 ORDER BY 1""",
+    "rows of a host above its mean": lambda d: (lambda host: f"""SELECT count(*), max(ts) FROM cpu,
+        (SELECT avg(usage_user) AS mean FROM cpu WHERE {host}) AS m WHERE {host} AND usage_user > mean""")(d.host()),
     "an hour's rows above 99": lambda d: f"SELECT count(*), max(usage_idle) FROM cpu WHERE usage_user > 99 AND {d.window(1)}",
 }
 
@@ -104,6 +108,15 @@ def load(program, path):
         subprocess.run([*command, file], check=True, stdout=subprocess.DEVNULL)
 
 
+def prepared(path, program, hosts, hours):
+    """A directory with the rows in both engines, as far as it has not got them."""
+    path.mkdir(parents=True, exist_ok=True)
+    if not (path / "rows.duckdb").exists():
+        generated(path, hosts, hours)
+    if not (path / "data").exists():
+        print(f"loaded in {timed(lambda: load(program, path))[0] / 1000:.0f} s")
+
+
 def measured(connection, db, sqls):
     """First times and medians of the later ones, of both."""
     pairs = []
@@ -130,12 +143,8 @@ def main():
     arguments.add_argument("--memory", help="of each, such as 1GB")
     arguments = arguments.parse_args()
     path = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="keyspan-size-"))
-    path.mkdir(parents=True, exist_ok=True)
     try:
-        if not (path / "rows.duckdb").exists():
-            generated(path, arguments.hosts, arguments.hours)
-        if not (path / "data").exists():
-            print(f"loaded in {timed(lambda: load(arguments.keyspan, path))[0] / 1000:.0f} s")
+        prepared(path, arguments.keyspan, arguments.hosts, arguments.hours)
         run(arguments, path)
     finally:
         if not arguments.keep:

@@ -41,7 +41,7 @@ pub use array::{
     ColumnBuilder, array_of, canonical_floats, cells_of_lists, coerce, compacted, constant, decoded, lists_of_cells,
     tie_bytes, value_at,
 };
-pub use datetime::{ZoneResolver, utc_only};
+pub use datetime::{ZoneResolver, civil_from_days, days_from_civil, utc_only};
 pub use display::timestamp_text;
 pub use duration::parse_fixed_duration;
 pub use error::{Error, ErrorKind, ErrorSubject, Result, nearest};

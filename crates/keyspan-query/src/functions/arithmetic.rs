@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array};
+use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use arrow::error::ArrowError;
@@ -72,12 +73,98 @@ impl ArithmeticFunction {
     }
 }
 
-/// Whether a float kernel's result may be Postgres' error: an infinity or, after a division or product, a zero.
-fn suspicious(op: Op, array: &ArrayRef) -> bool {
+/// Whether a float kernel's result may be Postgres' error: an infinity or, after a division or product of other numbers, a
+/// zero.
+fn suspicious(op: Op, args: &[ColumnarValue], array: &ArrayRef) -> bool {
     let Some(values) = array.as_primitive_opt::<Float64Type>() else { return false };
-    let odd = |value: f64| !value.is_finite() || (value == 0.0 && matches!(op, Op::Multiply | Op::Divide));
-    let any = |values: &Float64Array| values.iter().flatten().any(odd);
-    any(values)
+    let vanished = |row: usize| match op {
+        Op::Multiply => !is_zero(&args[0], row) && !is_zero(&args[1], row),
+        Op::Divide => !is_zero(&args[0], row),
+        _ => false,
+    };
+    let odd = |row: usize, value: f64| !value.is_finite() || (value == 0.0 && vanished(row));
+    values.iter().enumerate().any(|(row, value)| value.is_some_and(|value| odd(row, value)))
+}
+
+fn is_zero(side: &ColumnarValue, row: usize) -> bool {
+    match side {
+        ColumnarValue::Array(array) => {
+            array.as_primitive_opt::<Float64Type>().is_some_and(|array| array.value(row) == 0.0)
+        }
+        ColumnarValue::Scalar(ScalarValue::Float64(value)) => *value == Some(0.0),
+        ColumnarValue::Scalar(_) => false,
+    }
+}
+
+/// Sums, differences and products of numerics whose digits all stand in the result; `None` where one overflows.
+fn decimals(op: Op, args: &[ColumnarValue], result: ColumnType) -> Option<ArrayRef> {
+    let ColumnType::Decimal { scale: wanted, .. } = result else { return None };
+    let sides = [Digits::of(&args[0])?, Digits::of(&args[1])?];
+    let scale = match op {
+        Op::Add | Op::Subtract => sides[0].scale.max(sides[1].scale),
+        Op::Multiply => sides[0].scale.checked_add(sides[1].scale)?,
+        _ => return None,
+    };
+    let unit = |side: &Digits<'_>| match op {
+        Op::Multiply => Some(1),
+        _ => 10_i128.checked_pow(u32::try_from(scale - side.scale).ok()?),
+    };
+    if wanted != scale {
+        return None;
+    }
+    let units = [unit(&sides[0])?, unit(&sides[1])?];
+    let rows = sides.iter().find_map(|side| side.rows())?;
+    let nulls = NullBuffer::union(sides[0].nulls(), sides[1].nulls());
+    let value = |row: usize| -> Option<i128> {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return Some(0);
+        }
+        let (a, b) = (sides[0].at(row).checked_mul(units[0])?, sides[1].at(row).checked_mul(units[1])?);
+        let value = match op {
+            Op::Add => a.checked_add(b),
+            Op::Subtract => a.checked_sub(b),
+            _ => a.checked_mul(b),
+        };
+        value.filter(|value| value.unsigned_abs() < 10_u128.pow(38))
+    };
+    let values = (0..rows).map(value).collect::<Option<Vec<i128>>>()?;
+    Some(Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(result.arrow())))
+}
+
+/// A numeric operand.
+struct Digits<'a> {
+    each: std::result::Result<&'a Decimal128Array, i128>,
+    scale: i8,
+}
+
+impl<'a> Digits<'a> {
+    fn of(arg: &'a ColumnarValue) -> Option<Digits<'a>> {
+        match arg {
+            ColumnarValue::Array(array) => {
+                let array: &Decimal128Array = array.as_primitive_opt()?;
+                Some(Digits { each: Ok(array), scale: array.scale() })
+            }
+            ColumnarValue::Scalar(ScalarValue::Decimal128(Some(digits), _, scale)) => {
+                Some(Digits { each: Err(*digits), scale: *scale })
+            }
+            ColumnarValue::Scalar(_) => None,
+        }
+    }
+
+    fn rows(&self) -> Option<usize> {
+        self.each.as_ref().ok().map(|array| array.len())
+    }
+
+    fn nulls(&self) -> Option<&NullBuffer> {
+        self.each.as_ref().ok().and_then(|array| array.nulls())
+    }
+
+    fn at(&self, row: usize) -> i128 {
+        match self.each {
+            Ok(array) => array.value(row),
+            Err(digits) => digits,
+        }
+    }
 }
 
 fn error_of(error: ArrowError, ty: ColumnType) -> Error {
@@ -112,6 +199,9 @@ impl ScalarUDFImpl for ArithmeticFunction {
             let array = self.rows(&args.args, 1)?;
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }
+        if let Some(array) = decimals(self.op, &args.args, self.result) {
+            return Ok(ColumnarValue::Array(array));
+        }
         let result = match (&args.args[0], &args.args[1]) {
             (ColumnarValue::Array(left), ColumnarValue::Array(right)) => self.kernel(left, right),
             (ColumnarValue::Array(left), ColumnarValue::Scalar(right)) if !right.is_null() => {
@@ -123,9 +213,63 @@ impl ScalarUDFImpl for ArithmeticFunction {
             _ => None,
         };
         match result {
-            Some(Ok(array)) if !suspicious(self.op, &array) => Ok(ColumnarValue::Array(array)),
+            Some(Ok(array)) if !suspicious(self.op, &args.args, &array) => Ok(ColumnarValue::Array(array)),
             Some(Err(error)) => Err(external(error_of(error, self.result))),
             _ => Ok(ColumnarValue::Array(self.rows(&args.args, args.number_rows)?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Float64Array;
+    use keyspan_model::{Value, array_of};
+
+    use super::*;
+
+    #[test]
+    fn numerics_of_whole_arrays_are_those_of_their_rows() {
+        let decimal = |scale| ColumnType::Decimal { precision: 38, scale };
+        let large = 10_i128.pow(37);
+        let digits = [0, 1, -1, 15, -995, 123_456_789, large, -large, large * 9];
+        for (op, scales, wanted) in [
+            (Op::Add, (2, 2), 2),
+            (Op::Add, (2, 4), 4),
+            (Op::Subtract, (6, 0), 6),
+            (Op::Multiply, (2, 2), 4),
+            (Op::Multiply, (0, 3), 3),
+        ] {
+            for count in [6, digits.len()] {
+                let pairs = digits[..count].iter().flat_map(|a| digits[..count].iter().map(move |b| (*a, *b)));
+                let (left, right): (Vec<Value>, Vec<Value>) =
+                    pairs.map(|(a, b)| (Value::Decimal(a, scales.0), Value::Decimal(b, scales.1))).unzip();
+                let with_null = |mut values: Vec<Value>, scale| {
+                    values[3] = Value::Null;
+                    ColumnarValue::Array(array_of(decimal(scale), &values).expect("an array"))
+                };
+                let args = [with_null(left, scales.0), with_null(right, scales.1)];
+                let rows = count * count;
+                let function = ArithmeticFunction {
+                    op,
+                    result: decimal(wanted),
+                    signature: Signature::any(2, Volatility::Immutable),
+                };
+                match decimals(op, &args, decimal(wanted)) {
+                    Some(whole) => assert_eq!(&whole, &function.rows(&args, rows).expect("no overflow"), "{op:?}"),
+                    None => assert!(count > 6, "{op:?} {scales:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_are_looked_at_where_numbers_may_have_vanished() {
+        let array = |values: &[f64]| ColumnarValue::Array(Arc::new(Float64Array::from(values.to_vec())));
+        let result = |values: &[f64]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
+        let five = ColumnarValue::Scalar(ScalarValue::Float64(Some(5.0)));
+        assert!(!suspicious(Op::Divide, &[array(&[0.0, 10.0]), five.clone()], &result(&[0.0, 2.0])));
+        assert!(suspicious(Op::Divide, &[array(&[1e-320, 10.0]), five.clone()], &result(&[0.0, 2.0])));
+        assert!(!suspicious(Op::Multiply, &[array(&[0.0]), five.clone()], &result(&[0.0])));
+        assert!(suspicious(Op::Multiply, &[array(&[1e-320]), five], &result(&[0.0])));
     }
 }

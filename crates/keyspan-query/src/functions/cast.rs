@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
 use keyspan_model::{ColumnBuilder, ColumnType, value_at};
 
 use super::overload::zone_of;
+use super::whole_arrays;
 use crate::error::external;
 use crate::types::Zone;
 use crate::types::cast::{Target, cast_value, needs_zone};
@@ -82,6 +83,12 @@ impl ScalarUDFImpl for CastFunction {
             ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
             ColumnarValue::Array(array) => (array.clone(), false),
         };
+        if !scalar
+            && !self.target.changes_values()
+            && let Some(cast) = whole_arrays::cast(&array, self.from, self.target.ty, zone)
+        {
+            return Ok(ColumnarValue::Array(cast));
+        }
         let mut builder = ColumnBuilder::with_capacity(self.target.ty, array.len());
         for row in 0..array.len() {
             let value = value_at(array.as_ref(), row, self.from).map_err(external)?;

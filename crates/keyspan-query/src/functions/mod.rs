@@ -47,6 +47,7 @@ mod time;
 pub(crate) mod variance;
 pub(crate) mod variant;
 pub(crate) mod vector;
+mod whole_arrays;
 mod whole_row;
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use keyspan_model::{ColumnBuilder, ColumnType, Error, ErrorKind, Value, value_at};
 
-use super::step;
+use super::{step, whole_arrays};
 use crate::context::Facts;
 use crate::error::external;
 use crate::types::Zone;
@@ -217,10 +217,13 @@ impl ValueFunction {
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let mut builder = ColumnBuilder::with_capacity(self.result, rows);
-        let mut values = vec![Value::Null; inputs.len()];
+        let constant = |input: &Input| if let Input::Same(value) = input { value.clone() } else { Value::Null };
+        let mut values: Vec<Value> = inputs.iter().map(constant).collect();
         for row in 0..rows {
             for (value, input) in values.iter_mut().zip(&inputs) {
-                *value = input.value(row).map_err(external)?;
+                if let Input::Each(array, ty) = input {
+                    *value = value_at(array.as_ref(), row, *ty).map_err(external)?;
+                }
             }
             let result = self.one(call, &values).map_err(external)?;
             builder.append(&result).map_err(external)?;
@@ -258,15 +261,6 @@ impl ValueFunction {
 enum Input {
     Same(Value),
     Each(ArrayRef, ColumnType),
-}
-
-impl Input {
-    fn value(&self, row: usize) -> keyspan_model::Result<Value> {
-        match self {
-            Input::Same(value) => Ok(value.clone()),
-            Input::Each(array, ty) => value_at(array.as_ref(), row, *ty),
-        }
-    }
 }
 
 /// The scalar as a value, at run time.
@@ -355,6 +349,9 @@ impl ScalarUDFImpl for ValueFunction {
         }
         if let Some(steps) = step::whole(self.overload.name, &self.types, &args.args) {
             return steps.map(ColumnarValue::Array);
+        }
+        if let Some(array) = whole_arrays::call(&call, &args.args) {
+            return Ok(ColumnarValue::Array(array));
         }
         Ok(ColumnarValue::Array(self.rows(&call, &args.args, args.number_rows)?))
     }

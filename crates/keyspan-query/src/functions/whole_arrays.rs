@@ -1,0 +1,398 @@
+//! Functions and casts over whole arrays: loops over numbers, where these give what the code for one row gives.
+//!
+//! Rule: `None` wherever a row may be an error, an infinity of time, or a case that the code for one row knows better.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, PrimitiveArray};
+use arrow::datatypes::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
+use datafusion::logical_expr::ColumnarValue;
+use keyspan_model::value::canonical_double;
+use keyspan_model::{ColumnType, civil_from_days, days_from_civil};
+
+use super::overload::Call;
+use super::time::DAY;
+use crate::types::Zone;
+use crate::types::arithmetic::rescale;
+
+use ColumnType as C;
+
+const SECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+/// Times beyond, in microseconds, are left to the code for one row: there are dates of them that cannot be computed with.
+const FAR: i64 = 8_000_000_000_000_000_000;
+
+/// The function's results.
+pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
+    match (call.name, args, call.types) {
+        (name, [ColumnarValue::Array(numbers)], [C::Double]) => of_double(name, numbers.as_primitive_opt()?),
+        ("extract" | "date_part", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
+            field(call, constant(unit)?, &Times::new(times, *ty)?)
+        }
+        ("date_trunc", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
+            truncated(call, constant(unit)?, &Times::new(times, *ty)?)
+        }
+        ("timezone", [zone, ColumnarValue::Array(times)], [C::Text, ty]) => {
+            in_zone(call, Zone::parse(constant(zone)?).ok()?, &Times::new(times, *ty)?)
+        }
+        _ => None,
+    }
+}
+
+fn constant(arg: &ColumnarValue) -> Option<&str> {
+    match arg {
+        ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten(),
+        ColumnarValue::Array(_) => None,
+    }
+}
+
+fn of_double(name: &str, numbers: &Float64Array) -> Option<ArrayRef> {
+    let function = match name {
+        "floor" => f64::floor,
+        "ceil" | "ceiling" => f64::ceil,
+        "trunc" => f64::trunc,
+        "round" => f64::round_ties_even,
+        "abs" => f64::abs,
+        _ => return None,
+    };
+    Some(Arc::new(numbers.unary::<_, Float64Type>(|number| canonical_double(function(number)))))
+}
+
+/// Dates, instants or wall-clock times, none of them infinite or far.
+struct Times<'a> {
+    array: &'a ArrayRef,
+    ty: C,
+    /// Microseconds since 1970.
+    micros: Vec<i64>,
+}
+
+impl<'a> Times<'a> {
+    fn new(array: &'a ArrayRef, ty: C) -> Option<Times<'a>> {
+        let micros: Vec<i64> = match ty {
+            C::Timestamp | C::LocalTimestamp => array.as_primitive_opt::<TimestampMicrosecondType>()?.values().to_vec(),
+            C::Date => {
+                let days = array.as_primitive_opt::<Date32Type>()?.values();
+                days.iter().map(|days| i64::from(*days).saturating_mul(DAY)).collect()
+            }
+            _ => return None,
+        };
+        // Without a branch for each the loop is one of wide instructions.
+        let far = micros.iter().fold(false, |far, at| far | (*at > FAR) | (*at < -FAR));
+        (!far).then_some(Times { array, ty, micros })
+    }
+
+    /// As clocks of the zone show them, if they are instants.
+    fn local(&self, zone: Zone) -> Vec<i64> {
+        match self.ty {
+            C::Timestamp => to_local(&self.micros, zone),
+            _ => self.micros.clone(),
+        }
+    }
+
+    fn with_values<T: ArrowPrimitiveType>(&self, values: Vec<T::Native>, ty: C) -> ArrayRef {
+        let array = PrimitiveArray::<T>::new(values.into(), self.array.nulls().cloned());
+        Arc::new(array.with_data_type(ty.arrow()))
+    }
+}
+
+fn to_local(instants: &[i64], zone: Zone) -> Vec<i64> {
+    let mut offsets = Offsets::new(zone, Zone::offset_at);
+    instants.iter().map(|at| at + offsets.at(*at)).collect()
+}
+
+fn to_instants(local: Vec<i64>, zone: Zone) -> Vec<i64> {
+    let mut offsets = Offsets::new(zone, Zone::offset_at_local);
+    local.into_iter().map(|at| at - offsets.at(at)).collect()
+}
+
+/// A zone's offsets in microseconds. Where they are the same at both ends of an hour they do not change in it.
+struct Offsets {
+    zone: Zone,
+    of: fn(Zone, i64) -> i32,
+    /// The hour that was asked for last, if it has one offset.
+    hour: Option<(i64, i64)>,
+}
+
+impl Offsets {
+    fn new(zone: Zone, of: fn(Zone, i64) -> i32) -> Offsets {
+        Offsets { zone, of, hour: None }
+    }
+
+    #[inline]
+    fn at(&mut self, micros: i64) -> i64 {
+        let start = micros.div_euclid(HOUR) * HOUR;
+        match self.hour {
+            Some((hour, offset)) if hour == start => offset,
+            _ => self.look_up(micros, start),
+        }
+    }
+
+    fn look_up(&mut self, micros: i64, start: i64) -> i64 {
+        let of = |at| i64::from((self.of)(self.zone, at)) * SECOND;
+        let (first, last) = (of(start), of(start + HOUR - 1));
+        self.hour = (first == last).then_some((start, first));
+        if first == last { first } else { of(micros) }
+    }
+}
+
+/// The date of a wall-clock time.
+fn civil(local: i64) -> (i64, i64, i64) {
+    civil_from_days(local.div_euclid(DAY))
+}
+
+/// `extract` and `date_part`.
+fn field(call: &Call<'_>, unit: &str, times: &Times<'_>) -> Option<ArrayRef> {
+    let unit = unit.to_lowercase();
+    let of_clock = matches!(unit.as_str(), "hour" | "minute" | "second" | "hours" | "minutes" | "seconds");
+    if of_clock && times.ty == C::Date {
+        return None;
+    }
+    // The field of a wall-clock time, and how many of its digits stand after the point.
+    let (of, scale): (fn(i64) -> i64, i8) = match unit.as_str() {
+        "epoch" => (|at| at, 6),
+        "hour" | "hours" => (|at| at.rem_euclid(DAY) / HOUR, 0),
+        "minute" | "minutes" => (|at| at.rem_euclid(HOUR) / MINUTE, 0),
+        "second" | "seconds" => (|at| at.rem_euclid(MINUTE), 6),
+        "day" | "days" => (|at| civil(at).2, 0),
+        "month" | "months" => (|at| civil(at).1, 0),
+        "quarter" => (|at| (civil(at).1 - 1) / 3 + 1, 0),
+        "year" | "years" => (|at| if civil(at).0 > 0 { civil(at).0 } else { civil(at).0 - 1 }, 0),
+        // 1970-01-01 was a Thursday.
+        "dow" => (|at| (at.div_euclid(DAY) + 4).rem_euclid(7), 0),
+        "isodow" => (|at| (at.div_euclid(DAY) + 3).rem_euclid(7) + 1, 0),
+        _ => return None,
+    };
+    let local = if unit == "epoch" { times.micros.clone() } else { times.local(call.zone) };
+    let digits = local.into_iter().map(of);
+    match call.result {
+        C::Double => {
+            let unit = 10_f64.powi(i32::from(scale));
+            Some(times.with_values::<Float64Type>(digits.map(|digits| digits as f64 / unit).collect(), C::Double))
+        }
+        C::Decimal { scale: wanted, .. } if wanted >= scale => {
+            let unit = 10_i128.pow(u32::from((wanted - scale).unsigned_abs()));
+            let digits = digits.map(|digits| i128::from(digits) * unit).collect();
+            Some(times.with_values::<Decimal128Type>(digits, call.result))
+        }
+        _ => None,
+    }
+}
+
+fn truncated(call: &Call<'_>, unit: &str, times: &Times<'_>) -> Option<ArrayRef> {
+    let first_of = |year: i64, month: i64| days_from_civil(year, month, 1) * DAY;
+    let start = |at: i64| -> Option<i64> {
+        Some(match unit {
+            "second" | "seconds" => at.div_euclid(SECOND) * SECOND,
+            "minute" | "minutes" => at.div_euclid(MINUTE) * MINUTE,
+            "hour" | "hours" => at.div_euclid(HOUR) * HOUR,
+            "day" | "days" => at.div_euclid(DAY) * DAY,
+            "week" => {
+                let days = at.div_euclid(DAY);
+                (days - (days + 3).rem_euclid(7)) * DAY
+            }
+            "month" | "months" => first_of(civil(at).0, civil(at).1),
+            "quarter" => first_of(civil(at).0, (civil(at).1 - 1) / 3 * 3 + 1),
+            "year" | "years" => first_of(civil(at).0, 1),
+            _ => return None,
+        })
+    };
+    if times.ty == C::Date {
+        return None;
+    }
+    let local = times.local(call.zone).into_iter().map(start).collect::<Option<Vec<_>>>()?;
+    let micros = if times.ty == C::Timestamp { to_instants(local, call.zone) } else { local };
+    Some(times.with_values::<TimestampMicrosecondType>(micros, call.result))
+}
+
+/// `AT TIME ZONE`.
+fn in_zone(call: &Call<'_>, zone: Zone, times: &Times<'_>) -> Option<ArrayRef> {
+    let micros = match times.ty {
+        C::Timestamp => to_local(&times.micros, zone),
+        C::LocalTimestamp => to_instants(times.micros.clone(), zone),
+        _ => return None,
+    };
+    Some(times.with_values::<TimestampMicrosecondType>(micros, call.result))
+}
+
+/// The values cast; `zone` is the session's.
+pub fn cast(array: &ArrayRef, from: C, to: C, zone: Zone) -> Option<ArrayRef> {
+    match (from, to) {
+        (C::Decimal { scale, .. }, C::Int | C::BigInt) => {
+            let digits: &Decimal128Array = array.as_primitive_opt()?;
+            // A null's digits are any.
+            let whole = |digits| if scale <= 18 { i64::try_from(rescale(digits, scale, 0)?).ok() } else { None };
+            integers(array, digits.values().iter().map(|digits| whole(*digits)), to)
+        }
+        (C::Double, C::Int | C::BigInt) => {
+            let numbers: &Float64Array = array.as_primitive_opt()?;
+            let whole = |number: f64| (number.abs() < 9e18).then(|| number.round_ties_even() as i64);
+            integers(array, numbers.values().iter().map(|number| whole(*number)), to)
+        }
+        (C::Timestamp, C::LocalTimestamp) => {
+            let times = Times::new(array, from)?;
+            Some(times.with_values::<TimestampMicrosecondType>(times.local(zone), to))
+        }
+        (C::LocalTimestamp, C::Timestamp) => {
+            let times = Times::new(array, from)?;
+            Some(times.with_values::<TimestampMicrosecondType>(to_instants(times.micros.clone(), zone), to))
+        }
+        (C::Timestamp | C::LocalTimestamp, C::Date) => {
+            let times = Times::new(array, from)?;
+            let days = times.local(zone).into_iter().map(|at| i32::try_from(at.div_euclid(DAY)).ok());
+            let days = days.collect::<Option<Vec<i32>>>()?;
+            Some(Arc::new(Date32Array::new(days.into(), array.nulls().cloned())))
+        }
+        _ => None,
+    }
+}
+
+fn integers(array: &ArrayRef, whole: impl Iterator<Item = Option<i64>>, to: C) -> Option<ArrayRef> {
+    let nulls = array.nulls().cloned();
+    Some(match to {
+        C::Int => {
+            let narrow = |whole: Option<i64>| i32::try_from(whole?).ok();
+            let values = whole.map(narrow).collect::<Option<Vec<i32>>>()?;
+            Arc::new(PrimitiveArray::<Int32Type>::new(values.into(), nulls))
+        }
+        _ => Arc::new(PrimitiveArray::<Int64Type>::new(whole.collect::<Option<Vec<i64>>>()?.into(), nulls)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::ScalarValue;
+    use keyspan_model::{ColumnBuilder, Value, array_of, value_at};
+
+    use super::super::overload::{Overload, Parameter};
+    use super::super::{math, time};
+    use super::*;
+    use crate::context::Facts;
+    use crate::types::cast::{Target, cast_value};
+
+    /// Around changes of the clocks, the beginnings of days, months and years, before 1970 and before year 1, with parts
+    /// of seconds.
+    fn moments() -> Vec<i64> {
+        let changes = [1_711_846_800, 1_729_990_800, 1_710_054_000, 1_730_613_600, -1_693_706_400, 0, 951_782_400];
+        let near = [-7200, -3601, -3600, -1, 0, 1, 1800, 3599, 3600, 7200];
+        let around = changes.iter().flat_map(|at| near.map(|by| at + by));
+        let far = [-62_135_596_800, -62_135_596_801, -99_999_999_999, 253_402_300_800, 4_102_444_799];
+        around.chain(far).flat_map(|second| [0, 1, 999_999].map(|micros| second * SECOND + micros)).collect()
+    }
+
+    fn zones() -> impl Iterator<Item = Zone> {
+        let names = ["UTC", "Europe/Oslo", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "+02:30"];
+        names.into_iter().map(|name| Zone::parse(name).expect("a zone"))
+    }
+
+    fn times(ty: C) -> Vec<Value> {
+        let value = |at: i64| if ty == C::Date { Value::Date(at.div_euclid(DAY) as i32) } else { Value::Timestamp(at) };
+        moments().into_iter().map(value).chain([Value::Null]).collect()
+    }
+
+    /// What the code for one row gives, if it gives something of all.
+    fn row_by_row(overload: &Overload, call: &Call<'_>, first: Option<&str>, values: &[Value]) -> Option<ArrayRef> {
+        let mut builder = ColumnBuilder::with_capacity(call.result, values.len());
+        for value in values {
+            let text = first.map(|text| Value::Text(text.into()));
+            let args: Vec<Value> = text.into_iter().chain([value.clone()]).collect();
+            let result = if value.is_null() { Ok(Value::Null) } else { (overload.code)(call, &args) };
+            builder.append(&result.ok()?).expect("fits");
+        }
+        Some(builder.finish())
+    }
+
+    #[test]
+    fn times_give_what_each_of_them_gives() {
+        let units = "epoch hour minutes second day month quarter year dow isodow week doy century millisecond julian x";
+        let units: Vec<&str> = units.split(' ').chain(["days", "weeks", "Hour", "Europe/Paris", "-03"]).collect();
+        let mut compared = 0;
+        for overload in time::functions() {
+            let [Parameter::Is(C::Text), Parameter::Is(ty)] = overload.parameters else { continue };
+            if !matches!(ty, C::Timestamp | C::LocalTimestamp | C::Date) {
+                continue;
+            }
+            let super::super::overload::Returns::Is(result) = overload.returns else { continue };
+            let (types, values) = ([C::Text, *ty], times(*ty));
+            let array = array_of(*ty, &values).expect("an array");
+            for (zone, unit) in zones().flat_map(|zone| units.iter().map(move |unit| (zone, *unit))) {
+                let call = Call { name: overload.name, zone, types: &types, result, facts: Facts::default() };
+                let unit_arg = ColumnarValue::Scalar(ScalarValue::Utf8View(Some(unit.into())));
+                let whole = super::call(&call, &[unit_arg, ColumnarValue::Array(array.clone())]);
+                if let Some(whole) = whole {
+                    let expected = row_by_row(&overload, &call, Some(unit), &values);
+                    assert_eq!(Some(&whole), expected.as_ref(), "{} {unit} {ty} {zone:?}", overload.name);
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 300, "{compared}");
+    }
+
+    #[test]
+    fn infinite_and_far_times_are_left_to_the_code_for_one_row() {
+        for at in [i64::MAX, i64::MIN, FAR + 1, -FAR - 1] {
+            let array = array_of(C::Timestamp, &[Value::Timestamp(0), Value::Timestamp(at)]).expect("an array");
+            assert!(Times::new(&array, C::Timestamp).is_none());
+            assert!(cast(&array, C::Timestamp, C::Date, Zone::Fixed(0)).is_none());
+        }
+    }
+
+    #[test]
+    fn numbers_give_what_each_of_them_gives() {
+        let numbers = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        let values: Vec<Value> = numbers.into_iter().map(Value::Double).chain([Value::Null]).collect();
+        let array = array_of(C::Double, &values).expect("an array");
+        let mut compared = 0;
+        for overload in math::functions() {
+            if overload.parameters != [Parameter::Is(C::Double)] {
+                continue;
+            }
+            let (zone, facts) = (Zone::Fixed(0), Facts::default());
+            let call = Call { name: overload.name, zone, types: &[C::Double], result: C::Double, facts };
+            if let Some(whole) = super::call(&call, &[ColumnarValue::Array(array.clone())]) {
+                let bits = |array: &ArrayRef| {
+                    let each = array.as_primitive::<Float64Type>().iter();
+                    each.map(|number| number.map(f64::to_bits)).collect::<Vec<_>>()
+                };
+                let expected = row_by_row(&overload, &call, None, &values).expect("no errors");
+                assert_eq!(bits(&whole), bits(&expected), "{}", overload.name);
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 6);
+    }
+
+    #[test]
+    fn casts_give_what_each_of_them_gives() {
+        let money = C::Decimal { precision: 38, scale: 6 };
+        let numerics = [0, 499_999, 500_000, -500_000, 1_500_000, -2_500_001, 2_147_483_647_499_999];
+        let numerics: Vec<Value> = numerics.into_iter().map(|digits| Value::Decimal(digits, 6)).collect();
+        let doubles: Vec<Value> = [0.0, 0.5, 1.5, -2.5, 2e9].into_iter().map(Value::Double).collect();
+        let pairs = [
+            (money, C::Int, numerics.clone()),
+            (money, C::BigInt, numerics),
+            (C::Double, C::Int, doubles.clone()),
+            (C::Double, C::BigInt, doubles),
+            (C::Timestamp, C::LocalTimestamp, times(C::Timestamp)),
+            (C::LocalTimestamp, C::Timestamp, times(C::Timestamp)),
+            (C::Timestamp, C::Date, times(C::Timestamp)),
+            (C::LocalTimestamp, C::Date, times(C::Timestamp)),
+        ];
+        for (from, to, mut values) in pairs {
+            values.push(Value::Null);
+            let array = array_of(from, &values).expect("an array");
+            for zone in zones() {
+                let whole = cast(&array, from, to, zone).expect("is cast whole");
+                for (row, value) in values.iter().enumerate() {
+                    let expected = cast_value(value.clone(), from, Target::of(to), zone).expect("casts");
+                    assert_eq!(value_at(whole.as_ref(), row, to), Ok(expected), "{value:?} {from} {to} {zone:?}");
+                }
+            }
+        }
+        let large = array_of(C::Double, &[Value::Double(3e9)]).expect("an array");
+        assert!(cast(&large, C::Double, C::Int, Zone::Fixed(0)).is_none());
+    }
+}
