@@ -267,8 +267,9 @@ impl QuerySession {
         }
         lines.extend(shown(&physical));
         for (number, (subquery, init_plan)) in (1..).zip(&init_plans) {
-            lines.push(format!("InitPlan {number}, which ran before: {}", init_plan.value_text(subquery)));
-            lines.extend(shown(&init_plan.physical).into_iter().map(|line| format!("  {line}")));
+            // Below the root, as PostgreSQL has them.
+            lines.push(format!("  InitPlan {number}, which ran before: {}", init_plan.value_text(subquery)));
+            lines.extend(shown(&init_plan.physical).into_iter().map(|line| format!("    {line}")));
         }
         if options.analyze {
             lines.extend(timing.lines().map(str::to_owned));
