@@ -18,7 +18,7 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::plan_cache::subqueries::runs_ahead;
+use crate::plan_cache::subqueries::{has_part, runs_ahead};
 
 /// See the module.
 #[derive(Debug)]
@@ -52,6 +52,14 @@ impl Parted {
     fn uses(&self, expr: &Expr) -> bool {
         expr.column_refs().iter().any(|column| self.one_row.schema().has_column(column))
     }
+
+    /// Whether a subquery or a LATERAL of the node names a column, which then cannot become another subquery.
+    fn is_named_within(&self, node: &LogicalPlan) -> bool {
+        has_part(node, |part| match part {
+            Expr::OuterReferenceColumn(_, column) => self.one_row.schema().has_column(column),
+            _ => false,
+        })
+    }
 }
 
 /// The node, which has columns of its own, without such a join below it; `None`: there is none.
@@ -69,7 +77,7 @@ fn without_join(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let Some(mut parted) = parted(join)? else { return Ok(None) };
     parted.conditions.extend(predicate.cloned().into_iter().flat_map(split_conjunction_owned));
     let used_above = node.expressions().iter().any(|expr| parted.uses(expr));
-    if used_above || !parted.conditions.iter().any(|condition| parted.uses(condition)) {
+    if used_above || !parted.conditions.iter().any(|condition| parted.uses(condition)) || parted.is_named_within(node) {
         return Ok(None);
     }
     let conditions = parted.conditions.iter().map(|condition| with_subqueries(condition.clone(), &parted.one_row));
@@ -125,7 +133,8 @@ fn is_one_row(plan: &Arc<LogicalPlan>) -> bool {
             _ => false,
         }
     }
-    has_one(plan) && plan.all_out_ref_exprs().is_empty() && runs_ahead(&subquery(plan.as_ref().clone()))
+    let depends = || has_part(plan, |part| matches!(part, Expr::OuterReferenceColumn(..)));
+    has_one(plan) && !depends() && runs_ahead(&subquery(plan.as_ref().clone()))
 }
 
 fn subquery(plan: LogicalPlan) -> Subquery {

@@ -18,14 +18,18 @@ pub fn runs_ahead(subquery: &Subquery) -> bool {
 }
 
 fn is_volatile(plan: &LogicalPlan) -> bool {
-    let volatile = |part: &Expr| match part {
+    has_part(plan, |part| match part {
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Volatile,
         _ => false,
-    };
+    })
+}
+
+/// Whether an expression of a plan, or of a subquery in it, has such a part.
+pub fn has_part(plan: &LogicalPlan, is_such: impl Fn(&Expr) -> bool) -> bool {
     let mut found = false;
     let walked = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(volatile(part)))?;
+            found |= expr.exists(|part| Ok(is_such(part)))?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     });
