@@ -154,3 +154,46 @@ fn with_subqueries(expr: Expr, one_row: &Arc<LogicalPlan>) -> Result<Expr> {
     };
     expr.transform_up(put).data()
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_relation_of_one_row_goes_where_only_conditions_of_its_own_level_use_it() {
+        let session = SessionContext::new();
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 7]));
+        let rows = RecordBatch::try_from_iter([("v", numbers)]).expect("a batch");
+        session.register_batch("m", rows).expect("a table");
+        for (sql, goes) in [
+            ("SELECT v FROM m, (SELECT 5 AS least) AS n WHERE v > least", true),
+            ("SELECT count(*) FROM (SELECT 5 AS least) AS n JOIN m ON v > least", true),
+            ("SELECT v, least FROM m, (SELECT 5 AS least) AS n WHERE v > least", false),
+            ("SELECT v FROM m, (SELECT 5 AS least) AS n WHERE v > 3", false),
+            ("SELECT v FROM m LEFT JOIN (SELECT 5 AS least) AS n ON v > least", false),
+            (
+                "SELECT v FROM m, (SELECT 5 AS least) AS n
+                WHERE v > least AND EXISTS (SELECT 1 FROM m AS o WHERE o.v > n.least)",
+                false,
+            ),
+            (
+                "SELECT (SELECT max(o.v) FROM m AS o WHERE o.v > n.least) FROM m, (SELECT 5 AS least) AS n
+                WHERE m.v > least",
+                false,
+            ),
+            (
+                "SELECT l.v FROM (SELECT 5 AS least) AS n, LATERAL (SELECT v FROM m WHERE v > n.least) AS l
+                WHERE l.v > least",
+                false,
+            ),
+        ] {
+            let plan = session.state().create_logical_plan(sql).await.expect(sql);
+            let plan = OneRowJoins.analyze(plan, &ConfigOptions::default()).expect(sql);
+            let has_join = plan.exists(|node| Ok(matches!(node, LogicalPlan::Join(_)))).expect("walks");
+            assert_eq!(has_join, !goes, "{sql}\n{}", plan.display_indent());
+        }
+    }
+}
