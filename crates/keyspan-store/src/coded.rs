@@ -22,13 +22,13 @@ use arrow::array::{
     UInt32Array, make_array,
 };
 use arrow::buffer::NullBuffer;
-use arrow::compute::{sort_to_indices, take};
+use arrow::compute::{concat, sort_to_indices, take};
 use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType,
+    TimestampMicrosecondType, UInt8Type,
 };
 use foldhash::fast::FixedState;
-use keyspan_model::{Error, Result};
+use keyspan_model::{Error, Result, decoded};
 
 /// Rows below which coding saves nothing.
 const LEAST_ROWS: usize = 64;
@@ -38,6 +38,8 @@ const MOST_VALUES: usize = 256;
 const MOST_SLOPES: usize = 64;
 /// Numbers that are looked at together.
 const STRETCH: usize = 64;
+/// Values of several blocks, some of them the same, that are made one dictionary.
+const MOST_JOINED: usize = 1024;
 /// Rows after which it is asked whether a form still fits.
 const LOOKS: usize = 1024;
 /// Blocks that share values, in a row group as it mostly is.
@@ -333,6 +335,57 @@ fn with_codes(codes: Vec<u8>, values: ArrayRef, nulls: Option<NullBuffer>) -> Re
     Ok(Arc::new(DictionaryArray::try_new(UInt8Array::new(codes.into(), nulls), values)?))
 }
 
+/// Arrays of one type one after another. Codes stay codes where one byte can name all values of the arrays, some twice.
+///
+/// # Errors
+/// XX000 for arrays of several types.
+pub(crate) fn concat_coded(arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    if let Some(joined) = joined_codes(arrays)? {
+        return Ok(joined);
+    }
+    let arrays = arrays.iter().map(decoded).collect::<Result<Vec<_>>>()?;
+    Ok(concat(&arrays.iter().map(ArrayRef::as_ref).collect::<Vec<_>>())?)
+}
+
+fn joined_codes(arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
+    let coded: Option<Vec<_>> = arrays.iter().map(|array| array.as_dictionary_opt::<UInt8Type>()).collect();
+    let Some(coded) = coded else { return Ok(None) };
+    // Stretches of one block have the same values.
+    let mut named: Vec<(&ArrayRef, usize)> = Vec::new();
+    let mut known = 0;
+    for values in coded.iter().map(|array| array.values()) {
+        if !named.iter().any(|(other, _)| Arc::ptr_eq(other, values)) {
+            named.push((values, known));
+            known += values.len();
+        }
+    }
+    if known > MOST_JOINED {
+        return Ok(None);
+    }
+    let all = concat(&named.iter().map(|(values, _)| values.as_ref()).collect::<Vec<_>>())?;
+    let (values, codes): (ArrayRef, Vec<u8>) = match named.as_slice() {
+        // Texts that stand twice cost less than to compare them all.
+        _ if named.len() == 1 || known <= MOST_VALUES && !all.data_type().is_primitive() => {
+            (all, (0..=u8::MAX).take(known).collect())
+        }
+        _ => match dictionary(&all)? {
+            Some(merged) => {
+                let merged = merged.as_dictionary::<UInt8Type>();
+                (Arc::clone(merged.values()), merged.keys().values().to_vec())
+            }
+            None => return Ok(None),
+        },
+    };
+    let keys = coded.iter().map(|array| {
+        let first = named.iter().find(|(other, _)| Arc::ptr_eq(other, array.values())).map_or(0, |(_, first)| *first);
+        // Null rows may have any code.
+        array.keys().unary(|code: u8| codes.get(first + usize::from(code)).copied().unwrap_or_default())
+    });
+    let keys: Vec<UInt8Array> = keys.collect();
+    let keys = concat(&keys.iter().map(|keys| keys as &dyn Array).collect::<Vec<_>>())?;
+    Ok(Some(Arc::new(DictionaryArray::try_new(keys.as_primitive::<UInt8Type>().clone(), values)?)))
+}
+
 /// Views of distinct values in buffers of their own: else a few words would hold a whole page in memory.
 fn compact(values: ArrayRef) -> ArrayRef {
     match values.data_type() {
@@ -442,7 +495,6 @@ fn codes<T: Eq, K: Eq + Hash>(
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, Int8Array, StringViewArray, TimestampMicrosecondArray};
-    use keyspan_model::decoded;
 
     use super::*;
     use crate::random::Random;
@@ -567,5 +619,35 @@ mod tests {
         assert_eq!(back(Arc::new(same_number.clone())).1.as_primitive::<Int64Type>(), &same_number);
         let nothing = Float64Array::new_null(100);
         assert_eq!(back(Arc::new(nothing.clone())).1.as_primitive::<Float64Type>(), &nothing);
+    }
+
+    #[test]
+    fn codes_one_after_another_stay_codes_while_a_byte_can_name_their_values() {
+        let numbers = |from: i32, distinct: i32, null: i32| -> ArrayRef {
+            let number = |n: i32| (n != null).then(|| f64::from(from + n % distinct));
+            let coded = Coded::new(Arc::new((0..400).map(number).collect::<Float64Array>())).expect("codes");
+            coded.slice(0, 400).expect("slices")
+        };
+        let texts = |from: i32| -> ArrayRef {
+            let texts: StringViewArray = (0..400).map(|n| Some(format!("text {}", from + n % 100))).collect();
+            Coded::new(Arc::new(texts)).expect("codes").slice(0, 400).expect("slices")
+        };
+        let (few, others, many) = (numbers(0, 100, -1), numbers(50, 150, 7), numbers(1000, 200, -1));
+        assert!([&few, &others, &many].iter().all(|array| array.as_dictionary_opt::<UInt8Type>().is_some()));
+        for (parts, stays) in [
+            (vec![few.clone(), others.clone()], true),
+            (vec![few.slice(3, 90), few.slice(200, 1), few.clone()], true),
+            (vec![few.clone(), few.slice(3, 90), numbers(20, 150, 9), others.clone()], true),
+            (vec![texts(0), texts(100), texts(0)], true),
+            (vec![texts(0), texts(100), texts(200)], false),
+            (vec![few.slice(0, 5), others.slice(0, 20), many.clone()], false),
+            (vec![few.slice(0, 5), decoded(&others).expect("values")], false),
+        ] {
+            let joined = concat_coded(&parts).expect("one type");
+            assert_eq!(joined.as_dictionary_opt::<UInt8Type>().is_some(), stays);
+            let plain: Vec<ArrayRef> = parts.iter().map(|part| decoded(part).expect("values")).collect();
+            let plain = concat(&plain.iter().map(ArrayRef::as_ref).collect::<Vec<_>>()).expect("one type");
+            assert_eq!(&decoded(&joined).expect("values"), &plain);
+        }
     }
 }

@@ -23,8 +23,6 @@ use keyspan_seam::ScanCounters;
 
 /// Blocks that a chunk reads at most.
 const MOST_SOURCES: usize = 64;
-/// A block of codes of which less than this part is used is not decoded as a whole.
-const SPARSE: usize = 4;
 /// Average rows of a stretch from which stretches are concatenated, not interleaved.
 const LONG_STRETCH: usize = 64;
 
@@ -127,18 +125,27 @@ impl RowChunk {
             return Ok(());
         }
         let row = part.start - read.start;
-        let picked = inside.bits.as_ref().map(|bits| {
-            let bits = bits.slice(part.start - inside.rows.start, part.len());
-            bits.set_indices().map(|at| (row + at) as u32).collect::<Vec<u32>>()
-        });
-        let piece = match picked {
-            Some(picked) if picked.is_empty() => return Ok(()),
-            Some(picked) if picked.len() < part.len() => Piece::Picked { source, rows: picked, covered },
-            _ => Piece::Stretch { source, row, rows: part.len(), covered },
+        let Some(bits) = inside.bits.as_ref() else {
+            self.push(Piece::Stretch { source, row, rows: part.len(), covered });
+            return Ok(());
         };
+        let bits = bits.slice(part.start - inside.rows.start, part.len());
+        let stretches: Vec<(usize, usize)> = bits.set_slices().collect();
+        let rows: usize = stretches.iter().map(|(from, to)| to - from).sum();
+        if rows < stretches.len() * LONG_STRETCH {
+            let rows = bits.set_indices().map(|at| (row + at) as u32).collect();
+            self.push(Piece::Picked { source, rows, covered });
+            return Ok(());
+        }
+        for (from, to) in stretches {
+            self.push(Piece::Stretch { source, row: row + from, rows: to - from, covered });
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, piece: Piece) {
         self.rows += piece.rows();
         self.pieces.push(piece);
-        Ok(())
     }
 
     pub(crate) fn add_same(
@@ -247,7 +254,7 @@ impl RowChunk {
 
     /// The rows as arrays, in the order they were collected, each stretch reversed if `reverse`.
     ///
-    /// Codes stay codes only where one stretch passes as it is.
+    /// Codes stay codes only where long stretches pass one after another, and name few values.
     pub(crate) fn finish(&self, types: &[ColumnType], reverse: bool) -> Result<Gathered> {
         let covered = self.covered();
         if !reverse && let Some(batch) = self.joined()? {
@@ -289,18 +296,11 @@ impl RowChunk {
         let mut used = vec![0; self.sources.len()];
         stretches.iter().for_each(|(source, _, rows)| used[*source] += rows);
         let few = stretches.len() <= used.iter().filter(|used| **used > 0).count();
-        let sparse = |(source, used): (&Source, &usize)| {
-            *used > 0 && *used < source.batch.rows / SPARSE && source.batch.has_codes()
-        };
-        if !(few || self.rows >= stretches.len() * LONG_STRETCH) || self.sources.iter().zip(&used).any(sparse) {
+        if !few && self.rows < stretches.len() * LONG_STRETCH {
             return Ok(None);
         }
-        let decoded = |(source, used): (&Source, &usize)| match used {
-            0 => Ok(RunBatch::default()),
-            _ => source.batch.decoded(),
-        };
-        let batches = self.sources.iter().zip(&used).map(decoded).collect::<Result<Vec<_>>>()?;
-        let slices: Vec<_> = stretches.iter().map(|(source, row, rows)| batches[*source].slice(*row, *rows)).collect();
+        let slice = |(source, row, rows): &(usize, usize, usize)| self.sources[*source].batch.slice(*row, *rows);
+        let slices: Vec<RunBatch> = stretches.iter().map(slice).collect();
         RunBatch::concat(&slices).map(Some)
     }
 

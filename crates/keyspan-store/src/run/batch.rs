@@ -14,13 +14,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int64Array};
+use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::UInt8Type;
 use keyspan_model::array::own_bytes;
 use keyspan_model::{ColumnId, RelationDef, Result, decoded};
 
 use super::{Bits, Int64s};
+use crate::coded::concat_coded;
 
 /// What of a run's rows is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,26 +174,20 @@ impl RunBatch {
         })
     }
 
-    /// Whether some array of keys or values is codes.
-    pub(crate) fn has_codes(&self) -> bool {
-        let values = self.cells.iter().filter_map(|cells| cells.values.as_ref());
-        self.keys.iter().flatten().chain(values).any(|array| array.as_dictionary_opt::<UInt8Type>().is_some())
-    }
-
     /// All rows, with codes looked up.
     pub(crate) fn decoded(&self) -> Result<RunBatch> {
         self.mapped(self.rows, &decoded, &|column| Ok(column.clone()), &Bits::clone)
     }
 
-    /// Batches of the same shape, one after another.
+    /// Batches of the same shape, one after another. Codes stay codes where few enough values are named.
     pub fn concat(parts: &[RunBatch]) -> Result<RunBatch> {
         let [first, others @ ..] = parts else { return Ok(RunBatch::default()) };
         if others.is_empty() {
             return Ok(first.clone());
         }
         let keys = (0..first.keys.len()).map(|at| {
-            let arrays: Option<Vec<&dyn Array>> = parts.iter().map(|part| part.keys[at].as_deref()).collect();
-            arrays.map(|arrays| arrow::compute::concat(&arrays)).transpose()
+            let arrays: Option<Vec<ArrayRef>> = parts.iter().map(|part| part.keys[at].clone()).collect();
+            arrays.map(|arrays| concat_coded(&arrays)).transpose()
         });
         let encoded: Option<Vec<&dyn Array>> =
             parts.iter().map(|part| part.encoded.as_ref().map(|encoded| encoded as &dyn Array)).collect();
@@ -307,6 +301,5 @@ fn concat_values<'a>(columns: impl Iterator<Item = (&'a CellColumn, usize)> + Cl
     let arrays: Vec<ArrayRef> = columns
         .map(|(column, rows)| column.values.clone().unwrap_or_else(|| arrow::array::new_null_array(&ty, rows)))
         .collect();
-    let arrays: Vec<&dyn Array> = arrays.iter().map(|array| array.as_ref()).collect();
-    Ok(Some(arrow::compute::concat(&arrays)?))
+    concat_coded(&arrays).map(Some)
 }
