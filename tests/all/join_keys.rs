@@ -140,7 +140,7 @@ async fn joins_by_spans_answer_what_joins_of_whole_tables_answer() {
     assert_eq!(never.len(), 5, "{never:#?}");
     let first: Vec<&str> =
         QUERIES.iter().zip(&grouped_first).filter(|(_, seen)| **seen).map(|(query, _)| *query).collect();
-    assert_eq!(first.len(), 11, "{first:#?}");
+    assert_eq!(first.len(), 13, "{first:#?}");
 }
 
 /// Whether a scan is grouped under a join.

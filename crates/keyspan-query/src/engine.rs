@@ -37,7 +37,7 @@ use crate::join_keys::KeysAsSpans;
 use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
-use crate::scan::{KeyOrder, KeysOfJoins};
+use crate::scan::{BestRows, KeyOrder, KeysOfJoins};
 use crate::shared::{SharedPlanner, SharedRows};
 use crate::{builtins, functions, memory, optimizer, semantics};
 
@@ -236,6 +236,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
     rules.insert(statistics + 1, Arc::new(GroupByRuns));
     rules.push(Arc::new(KeyOrder));
+    rules.push(Arc::new(BestRows));
     rules.push(Arc::new(KeysAsSpans));
     rules.push(Arc::new(memory::CountWindows));
     rules.push(Arc::new(StopJoins));

@@ -14,10 +14,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::grouped::GroupedScanExec;
+use crate::memory;
 use crate::scan::SpanScanExec;
-
-/// A plan that reads more than this part of the memory does not repartition.
-const PART: usize = 4;
 
 /// The physical plan of an optimized logical one. Its scans are divided, so that EXPLAIN can show them and an error comes
 /// before the first row.
@@ -44,7 +42,7 @@ async fn repartitioned(plan: &LogicalPlan, state: &SessionState, memory: usize) 
 
 /// Whether a plan may stay as it is: it does not repartition, or reads few enough bytes for that.
 pub fn may_repartition(plan: &Arc<dyn ExecutionPlan>, memory: usize) -> bool {
-    !repartitions(plan) || bytes_read(plan) <= memory / PART
+    !repartitions(plan) || memory::may_repartition(bytes_read(plan), memory)
 }
 
 /// Asks the store to divide the scans of a plan.

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::Statistics;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
@@ -21,6 +23,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use futures::{StreamExt, TryStreamExt};
@@ -29,12 +32,14 @@ use keyspan_seam::{Known, Split};
 use parking_lot::Mutex;
 
 use super::fold::Aggregate;
-use super::groups::Part;
+use super::groups::{GroupingSet, Part, PartValue};
+use super::hashed::Hashed;
 use super::partial::PartialGroups;
 use super::rule;
 use super::runs::Fences;
 use super::spill::Spills;
 use crate::error::external;
+use crate::over_codes::{Condition, OverCodes};
 use crate::scan::{Reader, SpanScanExec, describe};
 
 /// Rows of an answer's batch at most.
@@ -45,19 +50,36 @@ const SPLITS_PER_CORE: usize = 4;
 const YIELD_AFTER: usize = 16;
 /// Windows that are read before all is.
 const WINDOWS: usize = 3;
+/// Groups from which on it is asked whether they are many.
+const MANY_GROUPS: usize = 10_000;
+/// Rows of a group, on average, below which groups are many.
+const ROWS_OF_A_GROUP: usize = 16;
 /// How many times wider the next window is.
 const WIDER: i64 = 16;
 
 /// What is done with the rows.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
+    /// What parts and aggregates are made of, over the columns of the scan.
+    pub(super) inputs: Vec<OverCodes>,
     pub(super) parts: Arc<[Part]>,
-    pub(super) fences: Fences,
+    pub(super) by: By,
+    /// None: rows are grouped by all parts.
+    pub(super) sets: Vec<GroupingSet>,
     pub(super) aggregates: Vec<Aggregate>,
     /// What is left of the filter, over the columns that the scan reads.
     pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
     /// Rows whose time is outside `[from, to)`, in microseconds, do not count.
     pub(super) within: Option<(i64, i64)>,
+}
+
+/// How the group of a row is found.
+#[derive(Clone, Debug)]
+pub(super) enum By {
+    /// Rows of one group stand together, as their keys do.
+    Key(Fences),
+    /// By the values of each row.
+    Value,
 }
 
 /// Reads the spans of a table and groups their rows.
@@ -69,6 +91,7 @@ pub struct GroupedScanExec {
     /// Order of the answer: (part, descending).
     pub(super) order: Vec<(usize, bool)>,
     pub(super) fetch: Option<usize>,
+    hashed: Hashed,
     properties: Arc<PlanProperties>,
 }
 
@@ -79,29 +102,31 @@ pub(crate) struct GroupedTemplate {
     schema: SchemaRef,
     order: Vec<(usize, bool)>,
     fetch: Option<usize>,
+    hashed: Hashed,
     properties: Arc<PlanProperties>,
 }
 
 impl GroupedTemplate {
     /// The node over another scan of the same columns.
     pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
-        let (filter, within) = rule::left_of_filter(&scan, &self.work.fences);
+        let (filter, within) = rule::left_of_filter(&scan, &self.work.by);
         GroupedScanExec {
             scan: Arc::new(scan),
             work: Arc::new(Work { filter, within, ..self.work.clone() }),
             schema: self.schema.clone(),
             order: self.order.clone(),
             fetch: self.fetch,
+            hashed: self.hashed.clone(),
             properties: self.properties.clone(),
         }
     }
 }
 
 impl GroupedScanExec {
-    pub(super) fn try_new(scan: SpanScanExec, work: Work, schema: SchemaRef) -> Result<GroupedScanExec> {
+    pub(super) fn new(scan: SpanScanExec, work: Work, hashed: Hashed, schema: SchemaRef) -> GroupedScanExec {
         let properties = Arc::new(properties(&schema, None));
         let (scan, work) = (Arc::new(scan), Arc::new(work));
-        Ok(GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, properties })
+        GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, hashed, properties }
     }
 
     /// The scan under the groups.
@@ -111,8 +136,12 @@ impl GroupedScanExec {
 
     /// The scan's output column that a group's column is; `None` for a step of time.
     pub(crate) fn column_of_group(&self, part: usize) -> Option<usize> {
-        let part = self.work.parts.get(part)?;
-        part.step.is_none().then_some(part.place)
+        match self.work.parts.get(part)?.value {
+            // Rows that a set counts are of other groups, too.
+            _ if !self.work.sets.is_empty() => None,
+            PartValue::Input(place) => self.work.inputs[place].column(),
+            PartValue::Step(..) | PartValue::Set => None,
+        }
     }
 
     /// The same over a scan of the same form.
@@ -124,7 +153,7 @@ impl GroupedScanExec {
     pub(crate) fn form(&self) -> GroupedTemplate {
         let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
         let (schema, order, properties) = (self.schema.clone(), self.order.clone(), self.properties.clone());
-        GroupedTemplate { work, schema, order, fetch: self.fetch, properties }
+        GroupedTemplate { work, schema, order, fetch: self.fetch, hashed: self.hashed.clone(), properties }
     }
 
     /// All answers, in order.
@@ -135,25 +164,26 @@ impl GroupedScanExec {
             if let Found::Kept(found) = self.read(Some(window), tasks, &context).await?
                 && Some(found.len()) >= self.fetch
             {
-                return Ok(self.batches(found));
+                return self.batches(found);
             }
         }
         match self.read(self.work.within, tasks, &context).await? {
-            Found::Kept(found) => Ok(self.batches(found)),
+            Found::Kept(found) => self.batches(found),
             Found::Spilled(spills) => spills.answer(&context),
+            Found::Many => self.hashed.over(&self.scan, self.fetch, &context),
         }
     }
 
     /// The answer out of groups in memory, made a batch at a time.
-    fn batches(&self, mut found: PartialGroups) -> SendableRecordBatchStream {
-        let mut order = found.finish(&self.order);
-        order.truncate(self.fetch.unwrap_or(usize::MAX));
+    fn batches(&self, found: PartialGroups) -> Result<SendableRecordBatchStream> {
+        let found = found.finish(&self.work.sets, &self.order)?;
+        let groups = found.order.len().min(self.fetch.unwrap_or(usize::MAX));
         let schema = self.schema.clone();
-        let batches = (0..order.len()).step_by(BATCH_ROWS).map(move |from| {
-            let groups = &order[from..order.len().min(from + BATCH_ROWS)];
+        let batches = (0..groups).step_by(BATCH_ROWS).map(move |from| {
+            let groups = &found.order[from..groups.min(from + BATCH_ROWS)];
             found.answer(&schema, groups)
         });
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches))))
     }
 
     /// Windows of time that may hold all that is asked for, the narrowest first.
@@ -165,7 +195,7 @@ impl GroupedScanExec {
         else {
             return Ok(Vec::new());
         };
-        let (Some(step), Some((least, greatest))) = (part.step, self.time_bounds().await?) else {
+        let (PartValue::Step(_, step), Some((least, greatest))) = (part.value, self.time_bounds().await?) else {
             return Ok(Vec::new());
         };
         let (from, to) = self.work.within.unwrap_or((i64::MIN, i64::MAX));
@@ -201,8 +231,8 @@ impl GroupedScanExec {
     }
 
     fn time_column(&self) -> Option<keyspan_model::ColumnId> {
-        self.work.fences.steps.as_ref()?;
-        self.scan.plan.relation.key.get(self.work.fences.equal.len()).map(|column| column.id)
+        let By::Key(Fences { equal, steps: Some(_) }) = &self.work.by else { return None };
+        self.scan.plan.relation.key.get(equal.len()).map(|column| column.id)
     }
 
     /// A scan of the rows within these times, and its splits.
@@ -229,32 +259,41 @@ impl GroupedScanExec {
         let reader = Arc::new(Reader::new(&self.scan, scan, self.work.filter.as_ref())?);
         let meter = reader.meter(&self.scan);
         let queue = Arc::new(Mutex::new(VecDeque::from(splits)));
-        let spills = Arc::new(Spills::new(self, context));
-        let task = |number: usize| {
+        let spills = Arc::new(Spills::new(self, context)?);
+        let many = Arc::new(AtomicBool::new(false));
+        let task = |number: usize| -> Result<Task> {
             let memory = MemoryConsumer::new(format!("GroupedScan[{number}]")).with_can_spill(true);
-            let found =
-                PartialGroups::new(&self.work.parts, &self.work.aggregates, memory.register(context.memory_pool()));
+            let memory = memory.register(context.memory_pool());
+            let found = PartialGroups::new(&self.work.parts, &self.work.aggregates, memory)?;
             let (reader, queue, work) = (reader.clone(), queue.clone(), self.work.clone());
-            Task { reader, queue, work, within, found, spills: spills.clone() }
+            Ok(Task { reader, queue, work, within, found, spills: spills.clone(), many: many.clone() })
         };
         let mut found = match tasks {
-            ..=1 => task(0).run().await?,
+            ..=1 => task(0)?.run().await?,
             // All of them spawned: one run here would keep the last of the others waiting, which this thread alone may
             // begin.
             _ => {
-                let spawned: Vec<_> = (0..tasks).map(|number| SpawnedTask::spawn(task(number).run())).collect();
+                let spawned = (0..tasks).map(|number| Ok(SpawnedTask::spawn(task(number)?.run())));
+                let spawned = spawned.collect::<Result<Vec<_>>>()?;
                 let mut found: Option<PartialGroups> = None;
                 for each in spawned {
                     let each = each.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
                     match &mut found {
+                        _ if many.load(Ordering::Relaxed) => {}
                         Some(found) => found.join(each, &spills)?,
                         None => found = Some(each),
                     }
                 }
-                found.ok_or_else(|| external(Error::internal("a scan without a task")))?
+                match found {
+                    None if many.load(Ordering::Relaxed) => return Ok(Found::Many),
+                    found => found.ok_or_else(|| external(Error::internal("a scan without a task")))?,
+                }
             }
         };
         drop(meter);
+        if many.load(Ordering::Relaxed) {
+            return Ok(Found::Many);
+        }
         if spills.are_none() {
             return Ok(Found::Kept(found));
         }
@@ -267,6 +306,8 @@ impl GroupedScanExec {
 enum Found {
     Kept(PartialGroups),
     Spilled(Arc<Spills>),
+    /// Too many groups to find them by the values of rows.
+    Many,
 }
 
 /// One of those who read.
@@ -277,16 +318,25 @@ struct Task {
     within: Option<(i64, i64)>,
     found: PartialGroups,
     spills: Arc<Spills>,
+    /// Whether some task has found too many groups.
+    many: Arc<AtomicBool>,
 }
 
 impl Task {
     async fn run(mut self) -> Result<PartialGroups> {
-        let mut batches = 0;
+        let (mut batches, mut rows) = (0, 0);
         loop {
             let Some(split) = self.queue.lock().pop_front() else { return Ok(self.found) };
             let mut stream = self.reader.clone().filtered(&split)?;
             while let Some(kept) = stream.try_next().await? {
                 self.found.add(&self.work, &kept.columns, kept.rows, self.within)?;
+                rows += kept.rows;
+                if matches!(self.work.by, By::Value) && are_many(self.found.len(), rows) {
+                    self.many.store(true, Ordering::Relaxed);
+                }
+                if self.many.load(Ordering::Relaxed) {
+                    return Ok(self.found);
+                }
                 self.found.keep_within_memory(&self.spills)?;
                 batches += 1;
                 if batches % YIELD_AFTER == 0 {
@@ -295,6 +345,12 @@ impl Task {
             }
         }
     }
+}
+
+/// Whether so many groups were found in so few rows that looking them up one by one takes longer than DataFusion's hashing
+/// of whole batches on all cores.
+fn are_many(groups: usize, rows: usize) -> bool {
+    groups > MANY_GROUPS && rows / groups < ROWS_OF_A_GROUP
 }
 
 fn properties(schema: &SchemaRef, ordering: Option<LexOrdering>) -> PlanProperties {
@@ -343,10 +399,14 @@ impl ExecutionPlan for GroupedScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        match &self.work.filter {
-            Some(filter) => f(filter),
-            None => Ok(TreeNodeRecursion::Continue),
+        let work = &self.work;
+        let filters = work.aggregates.iter().filter_map(|aggregate| aggregate.filter.as_ref());
+        let own = work.inputs.iter().chain(filters.flat_map(Condition::parts)).map(OverCodes::expr);
+        let mut going = TreeNodeRecursion::Continue;
+        for expr in own.chain(&work.filter) {
+            going = going.visit_sibling(|| f(expr))?;
         }
+        Ok(going)
     }
 
     fn replace_children(
@@ -370,6 +430,14 @@ impl ExecutionPlan for GroupedScanExec {
         Some(self.scan.metrics.clone_inner())
     }
 
+    /// By value, what is expected of DataFusion's aggregate, of which joins choose their sides.
+    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(match self.work.by {
+            By::Value => self.hashed.statistics.clone(),
+            By::Key(_) => Arc::new(Statistics::new_unknown(&self.schema)),
+        })
+    }
+
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(Arc::new(GroupedScanExec { fetch, ..self.clone() }))
     }
@@ -379,6 +447,10 @@ impl ExecutionPlan for GroupedScanExec {
     }
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        // Where groups are many DataFusion's aggregate answers, in no order.
+        if matches!(self.work.by, By::Value) {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         let mut parts: Vec<(usize, bool)> = Vec::new();
         for sort in order {
             let place = sort.expr.downcast_ref::<Column>().map(Column::index);

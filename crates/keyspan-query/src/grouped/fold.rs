@@ -1,19 +1,24 @@
-//! What is kept of a group's values: counts, sums, extremes.
+//! What is kept of a group's values: counts, sums, extremes; of other aggregates what DataFusion keeps.
 //!
 //! Values of a run are folded at once: over codes by a table of what they stand for, and where these ascend the
-//! extremes are those of the codes themselves.
+//! extremes are those of the codes themselves. FILTER makes NULLs of the rows that it leaves out.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, PrimitiveArray};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray, new_null_array};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type, UInt8Type};
+use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type, UInt8Type};
 use datafusion::error::Result;
-use keyspan_model::{Error, ErrorKind};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use keyspan_model::{Error, ErrorKind, decoded};
 
+use super::groups::{RowGroups, Run};
 use crate::error::external;
+use crate::over_codes::Condition;
 
 /// An aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,45 +28,75 @@ pub(super) enum Function {
     Average,
     Least,
     Greatest,
+    /// Any that DataFusion's accumulators compute, whatever the order of rows.
+    Stock,
 }
 
 /// One aggregate of the answer.
 #[derive(Clone, Debug)]
 pub(super) struct Aggregate {
     pub(super) function: Function,
-    /// Place of its argument in a batch; `None`: every row counts.
-    pub(super) place: Option<usize>,
-    /// Type of the argument.
-    pub(super) ty: DataType,
+    /// As DataFusion has it.
+    pub(super) stock: Arc<AggregateFunctionExpr>,
+    /// Places of its arguments among the inputs; none: every row counts.
+    pub(super) arguments: Vec<usize>,
+    /// Which rows count.
+    pub(super) filter: Option<Condition>,
+    /// Types of its arguments; without one, of the result.
+    pub(super) types: Vec<DataType>,
     /// Name and type of the result.
     pub(super) field: FieldRef,
 }
 
 impl Aggregate {
-    /// Whether it can be folded here.
+    /// Whether its own function can be folded here.
     pub(super) fn is_supported(&self) -> bool {
-        let float = matches!(self.ty, DataType::Float64);
+        let float = self.is_of_floats();
         let result = self.field.data_type();
         match self.function {
             Function::Count => *result == DataType::Int64,
             Function::Average => float && *result == DataType::Float64,
             Function::Sum => {
                 float && *result == DataType::Float64
-                    || matches!(self.ty, DataType::Int16 | DataType::Int32) && *result == DataType::Int64
+                    || matches!(self.types[..], [DataType::Int16 | DataType::Int32]) && *result == DataType::Int64
             }
-            Function::Least | Function::Greatest => (float || is_whole(&self.ty)) && self.ty == *result,
+            Function::Least | Function::Greatest => (float || is_whole(&self.types[0])) && self.types[0] == *result,
+            Function::Stock => true,
         }
     }
 
-    fn state(&self) -> State {
-        match (self.function, self.ty == DataType::Float64) {
+    fn is_of_floats(&self) -> bool {
+        self.types == [DataType::Float64]
+    }
+
+    fn state(&self) -> Result<State> {
+        Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => State::Count(Vec::new()),
-            (Function::Sum | Function::Average, true) => State::Floats(Folded::default()),
-            (Function::Sum, _) => State::Wholes(Folded::default()),
+            (Function::Stock, _) => {
+                State::Stock(Stock { accumulator: accumulator(&self.stock)?, types: self.types.clone(), groups: 0 })
+            }
             (_, true) => State::Floats(Folded::default()),
             (_, false) => State::Wholes(Folded::default()),
-        }
+        })
     }
+
+    /// Types of the columns that keep what there is of a group: [`Fold::take_states`].
+    pub(super) fn state_types(&self) -> Result<Vec<DataType>> {
+        Ok(match (self.function, self.is_of_floats()) {
+            (Function::Count, _) => vec![DataType::Int64],
+            (Function::Stock, _) => self.stock.state_fields()?.iter().map(|field| field.data_type().clone()).collect(),
+            (_, true) => vec![DataType::Float64, DataType::Int64],
+            (_, false) => vec![DataType::Int64, DataType::Int64],
+        })
+    }
+}
+
+fn accumulator(stock: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if stock.groups_accumulator_supported() {
+        return stock.create_groups_accumulator();
+    }
+    let stock = stock.clone();
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || stock.create_accumulator())))
 }
 
 fn is_whole(ty: &DataType) -> bool {
@@ -69,12 +104,18 @@ fn is_whole(ty: &DataType) -> bool {
     number || matches!(ty, DataType::Date32 | DataType::Timestamp(..))
 }
 
-/// The values of one aggregate's argument in a batch.
+/// The values of one aggregate's arguments in a batch.
 pub(super) enum Argument {
     Rows,
     Valid(Option<NullBuffer>),
     Floats(Column<Float64Type>),
     Wholes(Column<Int64Type>),
+    /// Which rows count, if not all; and how many there are.
+    Arrays {
+        arrays: Vec<ArrayRef>,
+        among: Option<BooleanBuffer>,
+        rows: usize,
+    },
 }
 
 /// What each code stands for: as long as there are codes, so that looking one up needs no check.
@@ -90,7 +131,7 @@ pub(super) struct Column<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType> Column<T> {
-    fn new(array: &ArrayRef) -> Result<Column<T>> {
+    fn new(array: &ArrayRef, among: Option<&NullBuffer>) -> Result<Column<T>> {
         if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
             let values = whole_array::<T>(codes.values())?;
             let mut table = Box::new([T::Native::default(); 256]);
@@ -102,24 +143,31 @@ impl<T: ArrowPrimitiveType> Column<T> {
                 ascending: single || known > 1 && table[..known].windows(2).all(ordered),
                 codes: Some((codes.keys().values().clone(), table)),
                 values: ScalarBuffer::from(Vec::new()),
-                nulls: codes.keys().nulls().filter(|nulls| nulls.null_count() > 0).cloned(),
+                nulls: some_null(NullBuffer::union(codes.logical_nulls().as_ref(), among)),
             });
         }
         let array = whole_array::<T>(array)?;
-        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let nulls = some_null(NullBuffer::union(array.nulls(), among));
         Ok(Column { codes: None, ascending: false, values: array.values().clone(), nulls })
     }
 
     /// Calls with each value of the rows that is not null.
     fn each(&self, rows: Range<usize>, mut call: impl FnMut(T::Native)) {
+        self.each_row(rows, |_, value| call(value));
+    }
+
+    /// Calls with each of the rows that is not null, and its value.
+    fn each_row(&self, rows: Range<usize>, mut call: impl FnMut(usize, T::Native)) {
         let valid = |row: &usize| self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
         match &self.codes {
             Some((codes, table)) if self.nulls.is_none() => {
-                codes[rows].iter().for_each(|code| call(table[usize::from(*code)]));
+                rows.clone().zip(&codes[rows]).for_each(|(row, code)| call(row, table[usize::from(*code)]));
             }
-            Some((codes, table)) => rows.filter(valid).for_each(|row| call(table[usize::from(codes[row])])),
-            None if self.nulls.is_none() => self.values[rows].iter().for_each(|value| call(*value)),
-            None => rows.filter(valid).for_each(|row| call(self.values[row])),
+            Some((codes, table)) => rows.filter(valid).for_each(|row| call(row, table[usize::from(codes[row])])),
+            None if self.nulls.is_none() => {
+                rows.clone().zip(&self.values[rows]).for_each(|(row, value)| call(row, *value));
+            }
+            None => rows.filter(valid).for_each(|row| call(row, self.values[row])),
         }
     }
 
@@ -147,19 +195,54 @@ fn whole_array<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<PrimitiveArray
     Ok(cast.as_primitive::<T>().clone())
 }
 
+fn some_null(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
+    nulls.filter(|nulls| nulls.null_count() > 0)
+}
+
+/// Counts the rows of a batch that are not null.
+fn count(counts: &mut [i64], rows: &RowGroups, nulls: Option<&NullBuffer>) {
+    match (rows, nulls) {
+        (RowGroups::Runs(runs), _) => runs.iter().for_each(|run| counts[run.group] += valid_rows(nulls, &run.rows)),
+        (RowGroups::Rows(groups), None) => groups.iter().for_each(|group| counts[*group] += 1),
+        (RowGroups::Rows(groups), Some(nulls)) => {
+            groups.iter().zip(nulls).for_each(|(group, valid)| counts[*group] += i64::from(valid));
+        }
+    }
+}
+
 fn valid_rows(nulls: Option<&NullBuffer>, rows: &Range<usize>) -> i64 {
-    let null = nulls.map_or(0, |nulls| nulls.slice(rows.start, rows.len()).null_count());
-    (rows.len() - null) as i64
+    let Some(nulls) = nulls else { return rows.len() as i64 };
+    match rows.len() {
+        1 => i64::from(nulls.is_valid(rows.start)),
+        _ => nulls.inner().slice(rows.start, rows.len()).count_set_bits() as i64,
+    }
 }
 
 impl Argument {
-    pub(super) fn new(aggregate: &Aggregate, columns: &[ArrayRef]) -> Result<Argument> {
-        let Some(place) = aggregate.place else { return Ok(Argument::Rows) };
-        let array = &columns[place];
-        Ok(match (aggregate.function, &aggregate.ty) {
-            (Function::Count, _) => Argument::Valid(array.logical_nulls().filter(|nulls| nulls.null_count() > 0)),
-            (_, DataType::Float64) => Argument::Floats(Column::new(array)?),
-            _ => Argument::Wholes(Column::new(array)?),
+    /// Of a batch's columns and inputs.
+    pub(super) fn new(
+        aggregate: &Aggregate,
+        columns: &[ArrayRef],
+        inputs: &[ArrayRef],
+        rows: usize,
+    ) -> Result<Argument> {
+        let among = aggregate.filter.as_ref().map(|filter| filter.mask(columns, rows)).transpose()?;
+        let among = among.map(|among| among.values().clone());
+        if aggregate.function == Function::Stock {
+            let arrays = aggregate.arguments.iter().map(|place| decoded(&inputs[*place]).map_err(external));
+            return Ok(Argument::Arrays { arrays: arrays.collect::<Result<_>>()?, among, rows });
+        }
+        let among = some_null(among.map(NullBuffer::new));
+        let Some(place) = aggregate.arguments.first() else {
+            return Ok(if among.is_some() { Argument::Valid(among) } else { Argument::Rows });
+        };
+        let array = &inputs[*place];
+        Ok(match (aggregate.function, aggregate.is_of_floats()) {
+            (Function::Count, _) => {
+                Argument::Valid(some_null(NullBuffer::union(array.logical_nulls().as_ref(), among.as_ref())))
+            }
+            (_, true) => Argument::Floats(Column::new(array, among.as_ref())?),
+            _ => Argument::Wholes(Column::new(array, among.as_ref())?),
         })
     }
 }
@@ -177,7 +260,7 @@ impl<N> Default for Folded<N> {
     }
 }
 
-impl<N: Copy + Default> Folded<N> {
+impl<N: ArrowNativeType> Folded<N> {
     fn resize(&mut self, groups: usize) {
         self.values.resize(groups, N::default());
         self.counts.resize(groups, 0);
@@ -193,32 +276,89 @@ impl<N: Copy + Default> Folded<N> {
         Ok(())
     }
 
-    /// Joins what others have folded to the groups of these numbers.
-    fn join(
+    /// Adds the rows of a batch: a run at a time where they stand in runs.
+    fn fold<T: ArrowPrimitiveType<Native = N>>(
         &mut self,
-        values: &[N],
-        counts: &[i64],
+        column: &Column<T>,
+        rows: &RowGroups,
+        of_run: impl Fn(Range<usize>) -> N,
+        join: impl Fn(N, N) -> Result<N>,
+    ) -> Result<()> {
+        match rows {
+            RowGroups::Runs(runs) => runs
+                .iter()
+                .try_for_each(|Run { group, rows }| self.add(*group, of_run(rows.clone()), column.count(rows), &join)),
+            RowGroups::Rows(groups) => {
+                let mut added = Ok(());
+                column.each_row(0..groups.len(), |row, value| {
+                    if added.is_ok() {
+                        added = self.add(groups[row], value, 1, &join);
+                    }
+                });
+                added
+            }
+        }
+    }
+
+    /// Joins what others have folded, values and their counts, to the groups of these numbers.
+    fn join<T: ArrowPrimitiveType<Native = N>>(
+        &mut self,
+        states: &[ArrayRef],
         numbers: &[usize],
         join: impl Fn(N, N) -> Result<N>,
     ) -> Result<()> {
+        let values: &[N] = states[0].as_primitive::<T>().values();
+        let counts = states[1].as_primitive::<Int64Type>().values();
         let mut theirs = values.iter().zip(counts).zip(numbers);
         theirs.try_for_each(|((value, count), group)| self.add(*group, *value, *count, &join))
     }
+
+    fn take<T: ArrowPrimitiveType<Native = N>>(&mut self) -> Vec<ArrayRef> {
+        let Folded { values, counts } = std::mem::take(self);
+        vec![array_of::<T>(values), array_of::<Int64Type>(counts)]
+    }
 }
 
-fn add_counts(own: &mut [i64], counts: &[i64], numbers: &[usize]) {
-    counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
+fn array_of<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
-#[derive(Debug)]
 enum State {
     Count(Vec<i64>),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
+    Stock(Stock),
+}
+
+/// What DataFusion keeps.
+struct Stock {
+    accumulator: Box<dyn GroupsAccumulator>,
+    /// Types of the arguments.
+    types: Vec<DataType>,
+    /// Groups that it has seen.
+    groups: usize,
+}
+
+impl Stock {
+    /// Makes room for groups of no rows. A row is given to it that does not count: of an empty batch it would take all
+    /// groups for seen.
+    fn resize(&mut self, groups: usize) -> Result<()> {
+        if groups > self.groups {
+            let arguments: Vec<ArrayRef> = self.types.iter().map(|ty| new_null_array(ty, 1)).collect();
+            let none = BooleanArray::from(vec![false]);
+            self.accumulator.update_batch(&arguments, &[groups - 1], Some(&none), groups)?;
+            self.groups = groups;
+        }
+        Ok(())
+    }
+
+    fn take_states(&mut self) -> Result<Vec<ArrayRef>> {
+        self.groups = 0;
+        self.accumulator.state(EmitTo::All)
+    }
 }
 
 /// What is kept of all groups for one aggregate.
-#[derive(Debug)]
 pub(super) struct Fold {
     function: Function,
     state: State,
@@ -226,136 +366,125 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    pub(super) fn new(aggregate: &Aggregate) -> Fold {
-        Fold { function: aggregate.function, state: aggregate.state(), field: aggregate.field.clone() }
+    pub(super) fn new(aggregate: &Aggregate) -> Result<Fold> {
+        Ok(Fold { function: aggregate.function, state: aggregate.state()?, field: aggregate.field.clone() })
     }
 
-    /// Bytes for each group.
-    pub(super) const BYTES: usize = 16;
+    /// Whether it asks for the groups of rows.
+    pub(super) fn is_stock(&self) -> bool {
+        matches!(self.state, State::Stock(..))
+    }
 
-    /// Forgets all groups.
-    pub(super) fn clear(&mut self) {
-        match &mut self.state {
-            State::Count(counts) => *counts = Vec::new(),
-            State::Floats(folded) => *folded = Folded::default(),
-            State::Wholes(folded) => *folded = Folded::default(),
+    /// Bytes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.state {
+            State::Count(counts) => counts.len() * size_of::<i64>(),
+            State::Floats(Folded { counts, .. }) | State::Wholes(Folded { counts, .. }) => {
+                counts.len() * 2 * size_of::<i64>()
+            }
+            State::Stock(stock) => stock.accumulator.size(),
         }
     }
 
     /// Makes room for so many groups.
-    pub(super) fn resize(&mut self, groups: usize) {
+    fn resize(&mut self, groups: usize) -> Result<()> {
         match &mut self.state {
             State::Count(counts) => counts.resize(groups, 0),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
+            State::Stock(stock) => stock.resize(groups)?,
         }
+        Ok(())
     }
 
-    /// Makes room for a group; groups are numbered in the order in which they are found.
-    pub(super) fn resize_for(&mut self, group: usize) {
-        let known = match &self.state {
-            State::Count(counts) => counts.len(),
-            State::Floats(folded) => folded.counts.len(),
-            State::Wholes(folded) => folded.counts.len(),
-        };
-        if group >= known {
-            self.resize(group + 1);
+    /// Folds the rows of a batch into their groups, of which there are so many.
+    pub(super) fn add(&mut self, argument: &Argument, rows: &RowGroups, groups: usize) -> Result<()> {
+        if !self.is_stock() {
+            self.resize(groups)?;
         }
-    }
-
-    /// Folds the rows of a run into a group.
-    pub(super) fn add(&mut self, group: usize, argument: &Argument, rows: Range<usize>) -> Result<()> {
         let function = self.function;
         match (&mut self.state, argument) {
-            (State::Count(counts), Argument::Valid(nulls)) => counts[group] += valid_rows(nulls.as_ref(), &rows),
-            (State::Count(counts), _) => counts[group] += rows.len() as i64,
+            (State::Count(counts), Argument::Valid(nulls)) => count(counts, rows, nulls.as_ref()),
+            (State::Count(counts), _) => count(counts, rows, None),
             (State::Floats(folded), Argument::Floats(column)) => {
-                let count = column.count(&rows);
-                folded.add(group, float(function, column, rows), count, |a, b| Ok(joined(function, a, b)))?;
+                folded.fold(column, rows, |rows| float(function, column, rows), |a, b| Ok(joined(function, a, b)))?;
             }
             (State::Wholes(folded), Argument::Wholes(column)) => {
-                let count = column.count(&rows);
-                folded.add(group, whole(function, column, rows), count, |a, b| joined_whole(function, a, b))?;
+                folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;
             }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Takes over what another kept; `numbers` gives for each of its groups the number here.
-    pub(super) fn join(&mut self, other: &Fold, numbers: &[usize]) -> Result<()> {
-        let function = self.function;
-        match (&mut self.state, &other.state) {
-            (State::Count(own), State::Count(theirs)) => add_counts(own, theirs, numbers),
-            (State::Floats(own), State::Floats(theirs)) => {
-                own.join(&theirs.values, &theirs.counts, numbers, |a, b| Ok(joined(function, a, b)))?;
-            }
-            (State::Wholes(own), State::Wholes(theirs)) => {
-                own.join(&theirs.values, &theirs.counts, numbers, |a, b| joined_whole(function, a, b))?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Types of the columns that keep what there is of a group: [`Fold::states`].
-    pub(super) fn state_types(&self) -> &'static [DataType] {
-        match &self.state {
-            State::Count(_) => &[DataType::Int64],
-            State::Floats(_) => &[DataType::Float64, DataType::Int64],
-            State::Wholes(_) => &[DataType::Int64, DataType::Int64],
-        }
-    }
-
-    /// What is kept of these groups, as columns.
-    pub(super) fn states(&self, groups: &[usize]) -> Vec<ArrayRef> {
-        fn of<T: ArrowPrimitiveType>(kept: &[T::Native], groups: &[usize]) -> ArrayRef {
-            Arc::new(PrimitiveArray::<T>::from_iter_values(groups.iter().map(|group| kept[*group])))
-        }
-        match &self.state {
-            State::Count(counts) => vec![of::<Int64Type>(counts, groups)],
-            State::Floats(own) => {
-                vec![of::<Float64Type>(&own.values, groups), of::<Int64Type>(&own.counts, groups)]
-            }
-            State::Wholes(own) => vec![of::<Int64Type>(&own.values, groups), of::<Int64Type>(&own.counts, groups)],
-        }
-    }
-
-    /// Takes over what such columns keep; `numbers` gives for each of their rows the number of the group here.
-    pub(super) fn join_states(&mut self, columns: &[ArrayRef], numbers: &[usize]) -> Result<()> {
-        let function = self.function;
-        let wholes = |at: usize| columns[at].as_primitive::<Int64Type>().values();
-        match &mut self.state {
-            State::Count(own) => add_counts(own, wholes(0), numbers),
-            State::Floats(own) => {
-                let values = columns[0].as_primitive::<Float64Type>().values();
-                own.join(values, wholes(1), numbers, |a, b| Ok(joined(function, a, b)))?;
-            }
-            State::Wholes(own) => own.join(wholes(0), wholes(1), numbers, |a, b| joined_whole(function, a, b))?,
-        }
-        Ok(())
-    }
-
-    /// The results of these groups.
-    pub(super) fn column(&self, groups: &[usize]) -> Result<ArrayRef> {
-        Ok(match &self.state {
-            State::Count(counts) => Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| counts[*group]))),
-            State::Floats(folded) => {
-                let value = |group: &usize| match (folded.counts[*group], self.function) {
-                    (0, _) => None,
-                    (count, Function::Average) => Some(folded.values[*group] / count as f64),
-                    _ => Some(folded.values[*group]),
+            (State::Stock(stock), Argument::Arrays { arrays, among, rows: all }) => {
+                let (each, within) = rows.of_each(*all);
+                let among = match (within, among) {
+                    (Some(within), Some(among)) => Some(&within & among),
+                    (within, among) => within.or_else(|| among.clone()),
                 };
-                Arc::new(groups.iter().map(value).collect::<Float64Array>())
+                let among = among.map(|among| BooleanArray::new(among, None));
+                stock.groups = groups;
+                stock.accumulator.update_batch(arrays, &each, among.as_ref(), groups)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is kept of all groups, as columns of [`Aggregate::state_types`]; afterwards nothing is kept.
+    pub(super) fn take_states(&mut self, groups: usize) -> Result<Vec<ArrayRef>> {
+        self.resize(groups)?;
+        Ok(match &mut self.state {
+            State::Count(counts) => vec![array_of::<Int64Type>(std::mem::take(counts))],
+            State::Floats(folded) => folded.take::<Float64Type>(),
+            State::Wholes(folded) => folded.take::<Int64Type>(),
+            State::Stock(stock) => stock.take_states()?,
+        })
+    }
+
+    /// Takes over what such columns keep. `numbers` gives for each of their rows the group here, of which there are so many.
+    pub(super) fn join(&mut self, states: &[ArrayRef], numbers: &[usize], groups: usize) -> Result<()> {
+        if !self.is_stock() {
+            self.resize(groups)?;
+        }
+        let function = self.function;
+        match &mut self.state {
+            State::Count(own) => {
+                let counts = states[0].as_primitive::<Int64Type>().values();
+                counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
+            }
+            State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
+            State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
+            State::Stock(_) if numbers.is_empty() => {}
+            State::Stock(stock) => {
+                stock.groups = groups;
+                stock.accumulator.merge_batch(states, numbers, groups)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The results of all groups; afterwards nothing is kept.
+    pub(super) fn finish(&mut self, groups: usize) -> Result<ArrayRef> {
+        self.resize(groups)?;
+        let function = self.function;
+        Ok(match &mut self.state {
+            State::Count(counts) => array_of::<Int64Type>(std::mem::take(counts)),
+            State::Floats(folded) => {
+                let Folded { values, counts } = std::mem::take(folded);
+                let value = |(value, count): (f64, i64)| match (count, function) {
+                    (0, _) => None,
+                    (count, Function::Average) => Some(value / count as f64),
+                    _ => Some(value),
+                };
+                Arc::new(values.into_iter().zip(counts).map(value).collect::<Float64Array>())
             }
             State::Wholes(folded) => {
-                let value = |group: &usize| (folded.counts[*group] > 0).then(|| folded.values[*group]);
-                let numbers = groups.iter().map(value).collect::<Int64Array>();
+                let Folded { values, counts } = std::mem::take(folded);
+                let numbers = values.into_iter().zip(counts).map(|(value, count)| (count > 0).then_some(value));
+                let numbers = numbers.collect::<Int64Array>();
                 match self.field.data_type() {
                     DataType::Date32 => cast(&cast(&numbers, &DataType::Int32)?, &DataType::Date32)?,
                     ty => cast(&numbers, ty)?,
                 }
             }
+            State::Stock(stock) => stock.accumulator.evaluate(EmitTo::All)?,
         })
     }
 }

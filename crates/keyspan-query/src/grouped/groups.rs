@@ -3,46 +3,122 @@
 //! A value is one word: a whole number itself, a text the number under which it is kept. So a group's values are a few
 //! words, compared and hashed as such.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int64Array, StringViewArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Decimal128Array, FixedSizeBinaryArray, Float64Array,
+    Int64Array, StringViewArray, TimestampMicrosecondArray,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type, TimestampMicrosecondType, UInt8Type};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::compute::{SortColumn, SortOptions, cast, lexsort_to_indices};
+use arrow::datatypes::{
+    DataType, Decimal128Type, FieldRef, Float64Type, Int64Type, TimestampMicrosecondType, UInt8Type,
+};
 use datafusion::common::HashMap;
 use datafusion::error::{DataFusionError, Result};
+use keyspan_model::infinity::infinite_micros;
+use keyspan_model::value::canonical_double;
 use keyspan_model::{Error, ErrorKind};
 
 use crate::error::external;
 use crate::functions::step::Step;
 
 /// Most columns of a group.
-pub(super) const MOST_PARTS: usize = 4;
+pub(super) const MOST_PARTS: usize = 6;
+/// The word that says which parts are null, a bit for each.
+const NULLS: usize = MOST_PARTS;
+/// Combinations of codes whose groups are looked up in a table.
+const TABLE: usize = 4096;
+/// Average rows of a run below which each row is looked at on its own.
+const SHORT_RUN: usize = 8;
 
-/// A group's values as words; those beyond its parts are zero.
-pub(super) type Words = [u64; MOST_PARTS];
+/// A group's values as words; those beyond its parts, and of parts that are null, are zero.
+pub(super) type Words = [u64; MOST_PARTS + 1];
 
 /// One expression of GROUP BY.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// Place of its key column in a batch.
-    pub(super) place: usize,
-    /// The step into which the column's times fall; `None`: the column itself.
-    pub(super) step: Option<Step>,
+    pub(super) value: PartValue,
     /// Name and type.
     pub(super) field: FieldRef,
 }
 
-/// Whether groups can be made of values of this type.
-pub(super) fn supports(ty: &DataType) -> bool {
-    let whole = matches!(ty, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Boolean);
-    whole || matches!(ty, DataType::Date32 | DataType::Timestamp(..)) || is_interned(ty)
+/// What a part is of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartValue {
+    /// The input of this place.
+    Input(usize),
+    /// The begin of the step into which the time of this place falls.
+    Step(usize, Step),
+    /// Not of a row: which grouping set it is counted in ([`GroupingSet`]).
+    Set,
 }
 
-/// Whether values of this type are kept aside, for a word to name them.
-fn is_interned(ty: &DataType) -> bool {
-    matches!(ty, DataType::Utf8View | DataType::FixedSizeBinary(_))
+/// One of several sets of parts that rows are grouped by: the others are null in its groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupingSet {
+    /// A bit for each part that is null.
+    pub(super) nulls: u64,
+    /// What its groups have in the part that tells the sets apart.
+    pub(super) number: u64,
+}
+
+/// Rows of a batch that stand together and are of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) group: usize,
+    pub(super) rows: Range<usize>,
+}
+
+/// The groups of a batch's rows.
+#[derive(Debug)]
+pub(super) enum RowGroups {
+    /// Runs of rows; those between them are of none.
+    Runs(Vec<Run>),
+    /// The group of each row.
+    Rows(Vec<usize>),
+}
+
+impl RowGroups {
+    /// Whether no row is of a group.
+    pub(super) fn are_none(&self) -> bool {
+        match self {
+            RowGroups::Runs(runs) => runs.is_empty(),
+            RowGroups::Rows(groups) => groups.is_empty(),
+        }
+    }
+
+    /// The group of each of so many rows, and which rows are of one, if not all.
+    pub(super) fn of_each(&self, rows: usize) -> (Cow<'_, [usize]>, Option<BooleanBuffer>) {
+        let runs = match self {
+            RowGroups::Runs(runs) => runs,
+            RowGroups::Rows(groups) => return (Cow::Borrowed(groups), None),
+        };
+        let mut groups = vec![0; rows];
+        let mut within = BooleanBufferBuilder::new(rows);
+        for Run { group, rows } in runs {
+            groups[rows.clone()].fill(*group);
+            within.append_n(rows.start - within.len(), false);
+            within.append_n(rows.len(), true);
+        }
+        within.append_n(rows - within.len(), false);
+        let within = Some(within.finish()).filter(|within| within.count_set_bits() < rows);
+        (Cow::Owned(groups), within)
+    }
+}
+
+/// Whether groups can be made of values of this type.
+pub(super) fn supports(ty: &DataType) -> bool {
+    is_ranked(ty) || matches!(ty, DataType::Float32 | DataType::Float64 | DataType::Decimal128(..))
+}
+
+/// Whether the order of words, and of what they name, is that of values of this type.
+pub(super) fn is_ranked(ty: &DataType) -> bool {
+    let whole = matches!(ty, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Boolean);
+    whole
+        || matches!(ty, DataType::Date32 | DataType::Timestamp(..) | DataType::Utf8View | DataType::FixedSizeBinary(_))
 }
 
 /// Values that words name, each once.
@@ -76,55 +152,140 @@ pub(super) struct Groups {
     words: Vec<Words>,
 }
 
-/// The columns of a batch that groups are made of, ready to be looked at.
-pub(super) struct Values<'a> {
-    columns: Vec<Column<'a>>,
+/// What groups are made of in a batch, ready to be looked at.
+pub(super) struct Values {
+    columns: Vec<Column>,
 }
 
-enum Column<'a> {
-    Times(&'a [i64], Option<Step>),
-    Numbers(Int64Array),
-    /// Codes into what the second says.
-    Codes(&'a [u8], Box<Column<'a>>),
-    Texts(&'a StringViewArray),
-    Bytes(&'a FixedSizeBinaryArray),
+struct Column {
+    of: Of,
+    nulls: Option<NullBuffer>,
 }
 
-impl<'a> Values<'a> {
-    pub(super) fn new(parts: &[Part], columns: &'a [ArrayRef]) -> Result<Values<'a>> {
-        let column = |part: &Part| Column::new(&columns[part.place], part.step);
+enum Of {
+    Times(ScalarBuffer<i64>, Option<Step>),
+    Numbers(ScalarBuffer<i64>),
+    Floats(ScalarBuffer<f64>),
+    /// Codes into what the second says, which has so many values.
+    Codes(ScalarBuffer<u8>, Box<Column>, usize),
+    Texts(StringViewArray),
+    Bytes(FixedSizeBinaryArray),
+    Decimals(Decimal128Array),
+    /// Of no row.
+    Nothing,
+}
+
+impl Values {
+    /// Of a batch's inputs.
+    pub(super) fn new(parts: &[Part], inputs: &[ArrayRef]) -> Result<Values> {
+        let column = |part: &Part| match part.value {
+            PartValue::Input(place) => Column::new(&inputs[place], None),
+            PartValue::Step(place, step) => Column::new(&inputs[place], Some(step)),
+            PartValue::Set => Ok(Column { of: Of::Nothing, nulls: None }),
+        };
         Ok(Values { columns: parts.iter().map(column).collect::<Result<_>>()? })
     }
+
+    /// For each row which combination of codes it has, and how many there can be; `None` where some column has no codes or
+    /// these are too many.
+    fn combinations(&self, rows: usize) -> Option<(Vec<u16>, usize)> {
+        let mut known = 1;
+        let mut found = vec![0u16; rows];
+        for column in &self.columns {
+            let (codes, values) = match &column.of {
+                Of::Codes(codes, _, values) => (codes, *values),
+                Of::Nothing => continue,
+                _ => return None,
+            };
+            let combined = known * (values + 1);
+            if combined > TABLE {
+                return None;
+            }
+            let width = values as u16 + 1;
+            match &column.nulls {
+                None => {
+                    found.iter_mut().zip(codes).for_each(|(found, code)| *found = *found * width + u16::from(*code))
+                }
+                Some(nulls) => found.iter_mut().zip(codes).zip(nulls).for_each(|((found, code), valid)| {
+                    *found = *found * width + if valid { u16::from(*code) } else { values as u16 };
+                }),
+            }
+            known = combined;
+        }
+        Some((found, known))
+    }
 }
 
-impl<'a> Column<'a> {
-    fn new(array: &'a ArrayRef, step: Option<Step>) -> Result<Column<'a>> {
-        if let Some(times) = array.as_primitive_opt::<TimestampMicrosecondType>() {
-            return Ok(Column::Times(times.values(), step));
-        }
-        if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
-            return Ok(Column::Codes(codes.keys().values(), Box::new(Column::new(codes.values(), step)?)));
-        }
-        if let Some(texts) = array.as_string_view_opt() {
-            return Ok(Column::Texts(texts));
-        }
-        if let Some(bytes) = array.as_fixed_size_binary_opt() {
-            return Ok(Column::Bytes(bytes));
-        }
-        let numbers = cast(array, &DataType::Int64)?;
-        Ok(Column::Numbers(numbers.as_primitive::<Int64Type>().clone()))
+impl Column {
+    fn new(array: &ArrayRef, step: Option<Step>) -> Result<Column> {
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let of = if let Some(times) = array.as_primitive_opt::<TimestampMicrosecondType>() {
+            Of::Times(times.values().clone(), step)
+        } else if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
+            let values = codes.values();
+            Of::Codes(codes.keys().values().clone(), Box::new(Column::new(values, step)?), values.len())
+        } else if let Some(texts) = array.as_string_view_opt() {
+            Of::Texts(texts.clone())
+        } else if let Some(bytes) = array.as_fixed_size_binary_opt() {
+            Of::Bytes(bytes.clone())
+        } else if let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() {
+            Of::Decimals(decimals.clone())
+        } else if array.data_type().is_floating() {
+            Of::Floats(cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().values().clone())
+        } else {
+            let numbers = if *array.data_type() == DataType::Date32 { &cast(array, &DataType::Int32)? } else { array };
+            Of::Numbers(cast(numbers, &DataType::Int64)?.as_primitive::<Int64Type>().values().clone())
+        };
+        Ok(Column { of, nulls })
     }
 
-    fn word(&self, row: usize, kept: &mut Interner) -> Result<u64> {
-        Ok(match self {
-            Column::Times(times, None) => times[row] as u64,
-            Column::Times(times, Some(step)) => step.start(times[row]).ok_or_else(out_of_range)? as u64,
-            Column::Numbers(numbers) => numbers.value(row) as u64,
-            Column::Codes(codes, values) => values.word(usize::from(codes[row]), kept)?,
-            Column::Texts(texts) => kept.number(texts.value(row).as_bytes()),
-            Column::Bytes(bytes) => kept.number(bytes.value(row)),
-        })
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
+
+    /// The word of a row's value, or none.
+    fn word(&self, row: usize, kept: &mut Interner) -> Result<Option<u64>> {
+        if self.is_null(row) {
+            return Ok(None);
+        }
+        Ok(Some(match &self.of {
+            Of::Times(times, None) => times[row] as u64,
+            Of::Times(times, Some(step)) => step.start(times[row]).ok_or_else(out_of_range)? as u64,
+            Of::Numbers(numbers) => numbers[row] as u64,
+            Of::Floats(numbers) => float_word(numbers[row]),
+            Of::Codes(codes, values, _) => return values.word(usize::from(codes[row]), kept),
+            Of::Texts(texts) => kept.number(texts.value(row).as_bytes()),
+            Of::Bytes(bytes) => kept.number(bytes.value(row)),
+            Of::Decimals(digits) => kept.number(&digits.value(row).to_le_bytes()),
+            Of::Nothing => 0,
+        }))
+    }
+
+    /// Whether a row's value is that of the row before it, which has this word, as far as can be told at once.
+    fn goes_on(&self, row: usize, word: u64) -> bool {
+        if self.nulls.is_some() {
+            return false;
+        }
+        match &self.of {
+            Of::Times(times, None) => times[row] as u64 == word,
+            Of::Times(times, Some(step)) => {
+                let width = if infinite_micros(word as i64).is_some() { 1 } else { step.width as u64 };
+                (times[row] as u64).wrapping_sub(word) < width
+            }
+            Of::Numbers(numbers) => numbers[row] as u64 == word,
+            Of::Floats(numbers) => float_word(numbers[row]) == word,
+            Of::Codes(codes, ..) => codes[row] == codes[row - 1],
+            Of::Texts(texts) => texts.views()[row] == texts.views()[row - 1],
+            Of::Bytes(bytes) => bytes.value(row) == bytes.value(row - 1),
+            Of::Decimals(digits) => digits.value(row) == digits.value(row - 1),
+            Of::Nothing => true,
+        }
+    }
+}
+
+/// The bits of a number: one zero, one NaN.
+fn float_word(number: f64) -> u64 {
+    canonical_double(number).to_bits()
 }
 
 impl Groups {
@@ -144,12 +305,69 @@ impl Groups {
     }
 
     /// The number of the group that this row belongs to.
-    pub(super) fn of(&mut self, values: &Values<'_>, row: usize) -> Result<usize> {
+    pub(super) fn of(&mut self, values: &Values, row: usize) -> Result<usize> {
         let mut words = Words::default();
-        for ((word, column), kept) in words.iter_mut().zip(&values.columns).zip(&mut self.kept) {
-            *word = column.word(row, kept)?;
+        for (part, (column, kept)) in values.columns.iter().zip(&mut self.kept).enumerate() {
+            match column.word(row, kept)? {
+                Some(word) => words[part] = word,
+                None => words[NULLS] |= 1 << part,
+            }
         }
         Ok(self.number(words))
+    }
+
+    /// The groups of rows in whatever order they come.
+    pub(super) fn of_rows(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
+        match values.combinations(rows) {
+            Some((combinations, known)) => self.of_combinations(values, &combinations, known),
+            None => self.of_values(values, rows),
+        }
+    }
+
+    fn of_combinations(&mut self, values: &Values, combinations: &[u16], known: usize) -> Result<RowGroups> {
+        let mut table = vec![usize::MAX; known];
+        let mut group = |combination: u16, row: usize| {
+            let known = &mut table[usize::from(combination)];
+            if *known == usize::MAX {
+                *known = self.of(values, row)?;
+            }
+            Ok::<usize, DataFusionError>(*known)
+        };
+        let changes = combinations.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        if combinations.len() < SHORT_RUN * (changes + 1) {
+            let groups = combinations.iter().enumerate().map(|(row, combination)| group(*combination, row));
+            return Ok(RowGroups::Rows(groups.collect::<Result<_>>()?));
+        }
+        let mut runs = Vec::with_capacity(changes + 1);
+        let mut start = 0;
+        for same in combinations.chunk_by(PartialEq::eq) {
+            runs.push(Run { group: group(same[0], start)?, rows: start..start + same.len() });
+            start += same.len();
+        }
+        Ok(RowGroups::Runs(runs))
+    }
+
+    fn of_values(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
+        let mut groups: Vec<usize> = Vec::with_capacity(rows);
+        let mut runs: Vec<Run> = Vec::new();
+        for row in 0..rows {
+            let group = match groups.last() {
+                Some(last) if self.goes_on(values, row, *last) => *last,
+                _ => self.of(values, row)?,
+            };
+            match runs.last_mut() {
+                Some(run) if run.group == group => run.rows.end = row + 1,
+                _ => runs.push(Run { group, rows: row..row + 1 }),
+            }
+            groups.push(group);
+        }
+        Ok(if rows < SHORT_RUN * runs.len() { RowGroups::Rows(groups) } else { RowGroups::Runs(runs) })
+    }
+
+    /// Whether a row is of the group of the row before it, as far as can be told at once.
+    fn goes_on(&self, values: &Values, row: usize, group: usize) -> bool {
+        let words = &self.words[group];
+        values.columns.iter().zip(words).all(|(column, word)| column.goes_on(row, *word))
     }
 
     /// Makes the one group of all rows, if there was no row.
@@ -168,6 +386,27 @@ impl Groups {
 
     /// Takes over another's groups: for each of them its number here.
     pub(super) fn join(&mut self, other: &Groups) -> Vec<usize> {
+        self.join_as(other, |words| words)
+    }
+
+    /// Takes over another's groups as those of a grouping set; there is one of all rows although there was none.
+    pub(super) fn join_set(&mut self, other: &Groups, set: &GroupingSet) -> Vec<usize> {
+        let last = self.parts.len() - 1;
+        let of_set = |mut words: Words| {
+            words[NULLS] |= set.nulls;
+            words[last] = set.number;
+            for (part, word) in words[..last].iter_mut().enumerate() {
+                *word = if has_bit(set.nulls, part) { 0 } else { *word };
+            }
+            words
+        };
+        if other.len() == 0 && (0..last).all(|part| has_bit(set.nulls, part)) {
+            self.number(of_set(Words::default()));
+        }
+        self.join_as(other, of_set)
+    }
+
+    fn join_as(&mut self, other: &Groups, change: impl Fn(Words) -> Words) -> Vec<usize> {
         let moved: Vec<Vec<u64>> = other
             .kept
             .iter()
@@ -176,16 +415,21 @@ impl Groups {
             .collect();
         let here = |mut words: Words| {
             // Whole numbers are their own words: nothing of them is kept, nothing moves.
-            for (word, moved) in words.iter_mut().zip(&moved) {
-                *word = moved.get(*word as usize).copied().unwrap_or(*word);
+            for (part, moved) in moved.iter().enumerate() {
+                if !moved.is_empty() && !has_bit(words[NULLS], part) {
+                    words[part] = moved[words[part] as usize];
+                }
             }
             words
         };
-        other.words.iter().map(|words| self.number(here(*words))).collect()
+        other.words.iter().map(|words| self.number(change(here(*words)))).collect()
     }
 
-    /// The groups' numbers in the order of these parts: (part, descending).
-    pub(super) fn sorted(&self, order: &[(usize, bool)]) -> Vec<usize> {
+    /// The groups' numbers in the order of these parts: (part, descending), nulls last.
+    pub(super) fn sorted(&self, order: &[(usize, bool)]) -> Result<Vec<usize>> {
+        if !order.iter().all(|(part, _)| self.is_ranked(*part)) {
+            return self.sorted_values(order);
+        }
         let ranks: Vec<Vec<u64>> = self.kept.iter().map(ranks).collect();
         let rank = |group: usize, part: usize| {
             let word = self.words[group][part];
@@ -205,7 +449,21 @@ impl Groups {
             })
             .collect();
         keyed.sort_unstable();
-        keyed.into_iter().map(|(_, group)| group).collect()
+        Ok(keyed.into_iter().map(|(_, group)| group).collect())
+    }
+
+    fn is_ranked(&self, part: usize) -> bool {
+        is_ranked(self.parts[part].field.data_type()) && self.words.iter().all(|words| !has_bit(words[NULLS], part))
+    }
+
+    fn sorted_values(&self, order: &[(usize, bool)]) -> Result<Vec<usize>> {
+        let all: Vec<usize> = (0..self.len()).collect();
+        let column = |(part, descending): &(usize, bool)| {
+            let options = Some(SortOptions { descending: *descending, nulls_first: false });
+            Ok(SortColumn { values: self.column(*part, &all)?, options })
+        };
+        let columns = order.iter().map(column).collect::<Result<Vec<_>>>()?;
+        Ok(lexsort_to_indices(&columns, None)?.values().iter().map(|group| *group as usize).collect())
     }
 
     /// Whether all rows are of one group, since there is no GROUP BY.
@@ -213,9 +471,10 @@ impl Groups {
         self.parts.is_empty()
     }
 
-    /// Forgets all groups.
-    pub(super) fn clear(&mut self) {
-        *self = Groups::new(self.parts.clone());
+    /// All groups; afterwards there are none.
+    pub(super) fn take(&mut self) -> Groups {
+        let none = Groups::new(self.parts.clone());
+        std::mem::replace(self, none)
     }
 
     /// The values of all parts in these groups.
@@ -225,28 +484,46 @@ impl Groups {
 
     /// The values of a part in these groups.
     fn column(&self, part: usize, groups: &[usize]) -> Result<ArrayRef> {
-        let words = groups.iter().map(|group| self.words[*group][part]);
+        let words = groups.iter().map(|group| {
+            let words = &self.words[*group];
+            (!has_bit(words[NULLS], part)).then_some(words[part])
+        });
+        let numbers = || words.clone().map(|word| word.map(|word| word as i64)).collect::<Int64Array>();
         let kept = &self.kept[part].values;
         let value = |word: u64| kept[word as usize].as_ref();
         let ty = self.parts[part].field.data_type();
         Ok(match ty {
             DataType::Utf8View => {
                 let text = |word| std::str::from_utf8(value(word)).map_err(|e| DataFusionError::External(Box::new(e)));
-                Arc::new(words.map(text).map(|text| text.map(Some)).collect::<Result<StringViewArray>>()?)
+                Arc::new(words.map(|word| word.map(text).transpose()).collect::<Result<StringViewArray>>()?)
             }
-            DataType::FixedSizeBinary(_) => Arc::new(FixedSizeBinaryArray::try_from_iter(words.map(value))?),
-            DataType::Boolean => Arc::new(words.map(|word| Some(word != 0)).collect::<BooleanArray>()),
+            DataType::FixedSizeBinary(bytes) => {
+                let values = words.map(|word| word.map(value));
+                Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, *bytes)?)
+            }
+            DataType::Decimal128(precision, scale) => {
+                let digits = |word| i128::from_le_bytes(value(word).try_into().unwrap_or_default());
+                let digits: Decimal128Array = words.map(|word| word.map(digits)).collect();
+                Arc::new(digits.with_precision_and_scale(*precision, *scale)?)
+            }
+            DataType::Float32 | DataType::Float64 => {
+                let numbers: Float64Array = words.map(|word| word.map(f64::from_bits)).collect();
+                cast(&numbers, ty)?
+            }
+            DataType::Boolean => Arc::new(words.map(|word| word.map(|word| word != 0)).collect::<BooleanArray>()),
             DataType::Timestamp(_, zone) => {
-                let times = TimestampMicrosecondArray::from_iter_values(words.map(|word| word as i64));
+                let times: TimestampMicrosecondArray = numbers().reinterpret_cast();
                 Arc::new(times.with_timezone_opt(zone.clone()))
             }
-            DataType::Date32 => {
-                let days = cast(&Int64Array::from_iter_values(words.map(|word| word as i64)), &DataType::Int32)?;
-                cast(&days, ty)?
-            }
-            _ => cast(&Int64Array::from_iter_values(words.map(|word| word as i64)), ty)?,
+            DataType::Date32 => cast(&cast(&numbers(), &DataType::Int32)?, ty)?,
+            _ => cast(&numbers(), ty)?,
         })
     }
+}
+
+/// Whether the bit of a part is set.
+fn has_bit(nulls: u64, part: usize) -> bool {
+    nulls & 1 << part != 0
 }
 
 /// For each kept value its place among them, ascending by bytes.

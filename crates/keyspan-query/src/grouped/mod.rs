@@ -1,7 +1,7 @@
-//! GROUP BY key columns and steps of time: by runs of rows, not row by row.
+//! GROUP BY over a scan: groups are made of its batches as the store has them, of codes where it has codes.
 //!
-//! Rows come in key order, so rows of one group stand together. A run's end is found by doubling steps, its values are
-//! folded in one go, on codes where the store has codes, and only then is its group looked up: once a run.
+//! **By key**: rows come in key order, so rows of one group stand together. A run's end is found by doubling steps, its
+//! values are folded in one go, and only then is its group looked up: once a run.
 //!
 //! ```text
 //! GROUP BY time_bucket('1 hour', ts), host           key (host, ts)
@@ -10,12 +10,16 @@
 //! runs  └───┘ └───┘ └─┘ └───┘ └───┘                  five look-ups for fourteen rows
 //! ```
 //!
-//! - [`rule`]: which aggregates are done here.
+//! **By value**: a group is looked up once for each combination of codes in a batch, or for each row whose values are
+//! others than those of the row before. Where groups turn out to be many, DataFusion's own aggregate reads the scan.
+//!
+//! - [`rule`]: which aggregates are done here, and in which way.
 //! - [`runs`]: where runs end.
 //! - [`groups`]: the groups found so far.
 //! - [`fold`]: what is kept of a group's values.
 //! - [`partial`]: groups of some rows and what is kept of them; [`spill`]: those that do not fit the memory.
 //! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
+//! - [`hashed`]: DataFusion's aggregate, where groups are many.
 //!
 //! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
 //! costs a second look-up, so any scan form will do.
@@ -23,6 +27,7 @@
 mod exec;
 mod fold;
 mod groups;
+mod hashed;
 mod partial;
 mod rule;
 mod runs;

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use super::exec::Work;
+use super::exec::{By, Work};
 use super::fold::{Aggregate, Argument, Fold};
-use super::groups::{Groups, Part, Values};
+use super::groups::{GroupingSet, Groups, Part, RowGroups, Run, Values};
 use super::spill::Spills;
 
 /// Bytes for each group that putting them in order takes.
@@ -25,8 +26,13 @@ pub(super) struct PartialGroups {
 }
 
 impl PartialGroups {
-    pub(super) fn new(parts: &Arc<[Part]>, aggregates: &[Aggregate], memory: MemoryReservation) -> PartialGroups {
-        PartialGroups { groups: Groups::new(parts.clone()), folds: aggregates.iter().map(Fold::new).collect(), memory }
+    pub(super) fn new(
+        parts: &Arc<[Part]>,
+        aggregates: &[Aggregate],
+        memory: MemoryReservation,
+    ) -> Result<PartialGroups> {
+        let folds = aggregates.iter().map(Fold::new).collect::<Result<_>>()?;
+        Ok(PartialGroups { groups: Groups::new(parts.clone()), folds, memory })
     }
 
     /// How many groups there are.
@@ -42,55 +48,59 @@ impl PartialGroups {
         rows: usize,
         within: Option<(i64, i64)>,
     ) -> Result<()> {
-        let values = Values::new(&work.parts, columns)?;
-        let mut arguments = Vec::new();
-        let (groups, folds) = (&mut self.groups, &mut self.folds);
-        work.fences.each(columns, rows, within, |run| {
-            // Of a batch without a run nothing is looked at.
-            if arguments.is_empty() {
-                for aggregate in &work.aggregates {
-                    arguments.push(Argument::new(aggregate, columns)?);
-                }
+        let inputs = work.inputs.iter().map(|input| input.evaluate(columns, rows)).collect::<Result<Vec<_>>>()?;
+        let values = Values::new(&work.parts, &inputs)?;
+        let of_rows = match &work.by {
+            By::Value => self.groups.of_rows(&values, rows)?,
+            By::Key(fences) => {
+                let (mut runs, groups) = (Vec::new(), &mut self.groups);
+                fences.each(columns, rows, within, |rows| {
+                    let group = groups.of(&values, rows.start)?;
+                    runs.push(Run { group, rows });
+                    Ok(())
+                })?;
+                RowGroups::Runs(runs)
             }
-            let group = groups.of(&values, run.start)?;
-            for (fold, argument) in folds.iter_mut().zip(&arguments) {
-                fold.resize_for(group);
-                fold.add(group, argument, run.clone())?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Takes over another's groups.
-    pub(super) fn join(&mut self, other: PartialGroups, spills: &Spills) -> Result<()> {
-        let numbers = self.groups.join(&other.groups);
-        for (fold, theirs) in self.folds.iter_mut().zip(&other.folds) {
-            fold.resize(self.groups.len());
-            fold.join(theirs, &numbers)?;
+        };
+        if of_rows.are_none() {
+            return Ok(());
         }
-        drop(other);
-        self.keep_within_memory(spills)
-    }
-
-    /// Adds rows that were written to disk; `numbers` are those of their groups here.
-    pub(super) fn join_states(&mut self, columns: &[ArrayRef], numbers: &[usize]) -> Result<()> {
-        let mut columns = columns;
-        for fold in &mut self.folds {
-            let (own, others) = columns.split_at(fold.state_types().len());
-            fold.resize(self.groups.len());
-            fold.join_states(own, numbers)?;
-            columns = others;
+        for (fold, aggregate) in self.folds.iter_mut().zip(&work.aggregates) {
+            let argument = Argument::new(aggregate, columns, &inputs, rows)?;
+            fold.add(&argument, &of_rows, self.groups.len())?;
         }
         Ok(())
     }
 
+    /// Takes over another's groups.
+    pub(super) fn join(&mut self, mut other: PartialGroups, spills: &Spills) -> Result<()> {
+        let numbers = self.groups.join(&other.groups);
+        let states = other.take_states()?;
+        drop(other);
+        self.join_states(&states, &numbers)?;
+        self.keep_within_memory(spills)
+    }
+
+    /// For each aggregate what is kept of all groups, as columns; afterwards nothing is kept.
+    fn take_states(&mut self) -> Result<Vec<Vec<ArrayRef>>> {
+        let groups = self.groups.len();
+        self.folds.iter_mut().map(|fold| fold.take_states(groups)).collect()
+    }
+
+    /// Adds what others have kept; `numbers` are those of their groups here.
+    pub(super) fn join_states(&mut self, states: &[Vec<ArrayRef>], numbers: &[usize]) -> Result<()> {
+        let groups = self.groups.len();
+        self.folds.iter_mut().zip(states).try_for_each(|(fold, states)| fold.join(states, numbers, groups))
+    }
+
     /// The number of the group that a row of these values belongs to.
-    pub(super) fn group_of(&mut self, values: &Values<'_>, row: usize) -> Result<usize> {
+    pub(super) fn group_of(&mut self, values: &Values, row: usize) -> Result<usize> {
         self.groups.of(values, row)
     }
 
     fn bytes(&self) -> usize {
-        self.groups.bytes() + self.groups.len() * (self.folds.len() * Fold::BYTES + ORDER_BYTES)
+        let folds: usize = self.folds.iter().map(Fold::bytes).sum();
+        self.groups.bytes() + self.groups.len() * ORDER_BYTES + folds
     }
 
     /// Writes all groups to disk where there is no memory for them.
@@ -105,38 +115,66 @@ impl PartialGroups {
 
     /// Writes all groups to disk.
     pub(super) fn spill(&mut self, spills: &Spills) -> Result<()> {
-        self.folds.iter_mut().for_each(|fold| fold.resize(self.groups.len()));
-        let order = self.groups.sorted(spills.order());
-        spills.write(&order, |groups| self.states(groups))?;
-        self.groups.clear();
-        self.folds.iter_mut().for_each(Fold::clear);
+        self.divide(spills.sets())?;
+        let order = self.groups.sorted(spills.order())?;
+        let states = self.take_states()?.concat();
+        spills.write(&order, |groups| {
+            let mut columns = self.groups.columns(groups)?;
+            columns.extend(of_groups(&states, groups)?);
+            Ok(columns)
+        })?;
+        self.groups.take();
         self.memory.free();
         Ok(())
     }
 
-    /// These groups and what is kept of them, as columns.
-    fn states(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.groups.columns(groups)?;
-        columns.extend(self.folds.iter().flat_map(|fold| fold.states(groups)));
-        Ok(columns)
+    /// Makes of the groups by all parts those of each grouping set, if there are sets.
+    fn divide(&mut self, sets: &[GroupingSet]) -> Result<()> {
+        if sets.is_empty() {
+            return Ok(());
+        }
+        let states = self.take_states()?;
+        let by_all = self.groups.take();
+        for set in sets {
+            let numbers = self.groups.join_set(&by_all, set);
+            self.join_states(&states, &numbers)?;
+        }
+        Ok(())
     }
 
-    /// The numbers of all groups, in order. Without GROUP BY there is one, of all rows.
-    pub(super) fn finish(&mut self, order: &[(usize, bool)]) -> Vec<usize> {
+    /// All groups in order, with their results. Without GROUP BY there is one, of all rows.
+    pub(super) fn finish(mut self, sets: &[GroupingSet], order: &[(usize, bool)]) -> Result<Finished> {
+        self.divide(sets)?;
         if self.groups.are_whole() {
             self.groups.whole();
         }
-        self.folds.iter_mut().for_each(|fold| fold.resize(self.groups.len()));
-        self.groups.sorted(order)
+        let groups = self.groups.len();
+        let results = self.folds.iter_mut().map(|fold| fold.finish(groups)).collect::<Result<_>>()?;
+        Ok(Finished { order: self.groups.sorted(order)?, groups: self.groups, results, _memory: self.memory })
     }
+}
 
+/// Groups and their results.
+pub(super) struct Finished {
+    groups: Groups,
+    results: Vec<ArrayRef>,
+    /// The groups' numbers in the order of the answer.
+    pub(super) order: Vec<usize>,
+    _memory: MemoryReservation,
+}
+
+impl Finished {
     /// The answer for these groups.
     pub(super) fn answer(&self, schema: &SchemaRef, groups: &[usize]) -> Result<RecordBatch> {
         let mut columns = self.groups.columns(groups)?;
-        for fold in &self.folds {
-            columns.push(fold.column(groups)?);
-        }
+        columns.extend(of_groups(&self.results, groups)?);
         let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
         Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
     }
+}
+
+/// The values of these groups.
+fn of_groups(columns: &[ArrayRef], groups: &[usize]) -> Result<Vec<ArrayRef>> {
+    let places: UInt64Array = groups.iter().map(|group| *group as u64).collect::<Vec<u64>>().into();
+    columns.iter().map(|column| Ok(take(column, &places, None)?)).collect()
 }

@@ -1,11 +1,12 @@
-//! Which aggregates are done by runs: those right over a scan, grouped by key columns and steps of a time in the key.
+//! Which aggregates are done over a scan, and how they find the group of a row.
 //!
-//! Two shapes of DataFusion's plans are taken: a partial aggregate under its final one, and one alone. Whatever is not
-//! plain (DISTINCT, FILTER, ORDER BY inside, other types) is left as it is.
+//! Two shapes of DataFusion's plans are taken: a partial aggregate under its final one, and one alone. Groups by key
+//! columns and steps of a time in the key are found by runs; others by their values, where these are likely to be few.
+//! DISTINCT, ORDER BY inside, and functions that ask for the order of rows are left as they are.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
@@ -13,23 +14,57 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::scalar::ScalarValue;
 use keyspan_model::ScanColumn;
 
-use super::exec::{GroupedScanExec, Work};
+use super::exec::{By, GroupedScanExec, Work};
 use super::fold::{Aggregate, Function};
-use super::groups::{MOST_PARTS, Part, supports};
+use super::groups::{GroupingSet, MOST_PARTS, Part, PartValue, is_ranked, supports};
+use super::hashed::Hashed;
 use super::runs::Fences;
 use crate::functions::step::Step;
+use crate::over_codes::{Condition, OverCodes};
 use crate::scan::{ReadColumn, SpanScanExec};
 use crate::types::Zone;
 
 /// Stands for the begin of a step until its place is known.
 const BEGIN: &str = "begin";
+
+/// Whole numbers whose least and greatest are nearer to each other are few.
+const FEW_VALUES: u64 = 1 << 16;
+
+/// Aggregates that DataFusion's accumulators compute of rows in any order.
+const OF_ANY_ORDER: [&str; 24] = [
+    "stddev",
+    "stddev_pop",
+    "var",
+    "var_pop",
+    "corr",
+    "covar_samp",
+    "covar_pop",
+    "regr_slope",
+    "regr_intercept",
+    "regr_count",
+    "regr_r2",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "percentile_cont",
+    "median",
+    "approx_distinct",
+];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -63,25 +98,28 @@ impl PhysicalOptimizerRule for GroupByRuns {
 
 fn grouped(node: &Plan, utc: bool) -> Result<Option<Plan>> {
     let Some(outer) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
-    let inner = match outer.mode() {
-        AggregateMode::Final | AggregateMode::FinalPartitioned => outer.input().downcast_ref::<AggregateExec>(),
-        AggregateMode::Single | AggregateMode::SinglePartitioned => Some(outer),
-        _ => None,
+    let (inner, mut above) = match outer.mode() {
+        AggregateMode::Final | AggregateMode::FinalPartitioned => {
+            (outer.input().downcast_ref::<AggregateExec>(), vec![outer.input(), node])
+        }
+        AggregateMode::Single | AggregateMode::SinglePartitioned => (Some(outer), vec![node]),
+        _ => return Ok(None),
     };
     let Some(inner) = inner.filter(|inner| is_plain(inner)) else { return Ok(None) };
     let Some(below) = Below::of(inner.input(), utc) else { return Ok(None) };
-    match below.work(outer, inner) {
-        Some(draft) => draft.finish(below.scan, outer),
+    if below.projection.is_some() {
+        above.insert(0, inner.input());
+    }
+    match below.draft(outer, inner)? {
+        Some(draft) => draft.finish(below.scan, outer, Hashed::new(&above, below.scan)?),
         None => Ok(None),
     }
 }
 
 fn is_plain(aggregate: &AggregateExec) -> bool {
-    let groups = aggregate.group_expr();
-    let whole = groups.is_empty() || groups.is_single();
     let input =
         matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned);
-    input && whole && aggregate.limit_options().is_none() && aggregate.filter_expr().iter().all(Option::is_none)
+    input && aggregate.limit_options().is_none()
 }
 
 /// The scan under an aggregate, and the projection between, if there is one.
@@ -101,80 +139,121 @@ struct KeyPart {
     of_begin: Option<(Expr, DataType)>,
 }
 
+/// What groups are made of.
+enum Parts {
+    Key(Vec<KeyPart>),
+    /// Expressions over the scan.
+    Values(Vec<Expr>, Vec<GroupingSet>),
+}
+
 /// What an aggregate asks for, in terms of the scan's output and key.
 struct Draft {
-    parts: Vec<KeyPart>,
+    parts: Parts,
+    inputs: Inputs,
     aggregates: Vec<Aggregate>,
+}
+
+/// Expressions over the scan, each once.
+#[derive(Default)]
+struct Inputs(Vec<Expr>);
+
+impl Inputs {
+    fn place(&mut self, expr: Expr) -> usize {
+        let known = self.0.iter().position(|known| known.as_ref() == expr.as_ref());
+        known.unwrap_or_else(|| {
+            self.0.push(expr);
+            self.0.len() - 1
+        })
+    }
 }
 
 impl<'a> Below<'a> {
     fn of(input: &'a Plan, utc: bool) -> Option<Below<'a>> {
         if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
             let scan = projection.input().downcast_ref::<SpanScanExec>()?;
-            return Some(Below { scan, projection: Some(projection), utc });
+            // What has another value each time is computed once a row, there.
+            let once = projection.expr().iter().all(|each| !is_volatile(&each.expr));
+            return once.then_some(Below { scan, projection: Some(projection), utc });
         }
         Some(Below { scan: input.downcast_ref::<SpanScanExec>()?, projection: None, utc })
     }
 
     /// The expression over the scan that this one over the aggregate's input is.
-    fn resolved(&self, expr: &'a Expr) -> Option<&'a Expr> {
-        match (self.projection, expr.downcast_ref::<Column>()) {
-            (Some(projection), Some(column)) => projection.expr().get(column.index()).map(|each| &each.expr),
-            // Anything deeper would have to be rebuilt.
-            (Some(_), None) => None,
-            (None, _) => Some(expr),
-        }
+    fn over_scan(&self, expr: &Expr) -> Result<Expr> {
+        let Some(projection) = self.projection else { return Ok(Arc::clone(expr)) };
+        let projected = |part: Expr| match part.downcast_ref::<Column>() {
+            Some(column) => Ok(Transformed::yes(Arc::clone(&projection.expr()[column.index()].expr))),
+            None => Ok(Transformed::no(part)),
+        };
+        Arc::clone(expr).transform_up(projected).data()
     }
 
-    fn work(&self, outer: &AggregateExec, inner: &'a AggregateExec) -> Option<Draft> {
+    fn draft(&self, outer: &AggregateExec, inner: &AggregateExec) -> Result<Option<Draft>> {
         let scan = self.scan;
-        if !scan.has_ordered_batches() {
-            return None;
-        }
         if scan.fetch.is_some() || scan.plan.read.contains(&ReadColumn::RowKey) || scan.plan.scan.per_prefix.is_some() {
-            return None;
+            return Ok(None);
         }
-        let groups = inner.group_expr().expr();
-        if groups.len() > MOST_PARTS {
-            return None;
+        let groups = inner.group_expr();
+        let exprs = groups.expr().iter().map(|(expr, _)| self.over_scan(expr)).collect::<Result<Vec<_>>>()?;
+        let Some(parts) = self.parts(exprs, groups) else { return Ok(None) };
+        let answer = outer.schema();
+        let results = &answer.fields()[groups.num_group_exprs()..];
+        let mut draft = Draft { parts, inputs: Inputs::default(), aggregates: Vec::with_capacity(results.len()) };
+        for ((stock, filter), field) in inner.aggr_expr().iter().zip(inner.filter_expr()).zip(results) {
+            match self.aggregate(stock, filter.as_ref(), field, &mut draft.inputs)? {
+                Some(aggregate) => draft.aggregates.push(aggregate),
+                None => return Ok(None),
+            }
         }
-        let part = |(expr, _): &'a (Expr, String)| self.part(expr);
-        let parts = groups.iter().map(part).collect::<Option<Vec<_>>>()?;
-        if !stands_together(&parts) {
-            return None;
-        }
-        let results = outer.schema();
-        let aggregate = |(at, aggregate): (usize, &'a Arc<AggregateFunctionExpr>)| {
-            self.aggregate(aggregate, results.fields().get(groups.len() + at)?)
-        };
-        let aggregates = inner.aggr_expr().iter().enumerate().map(aggregate).collect::<Option<Vec<_>>>()?;
-        Some(Draft { parts, aggregates })
+        Ok(Some(draft))
     }
 
-    fn part(&self, expr: &'a Expr) -> Option<KeyPart> {
-        let over_scan = match self.projection {
-            Some(_) if expr.downcast_ref::<Column>().is_some() => self.resolved(expr)?,
-            _ => expr,
-        };
-        // Of an expression over the projection the columns are the projection's.
-        let same = self.projection.is_none() || !Arc::ptr_eq(over_scan, expr);
-        let place = |at: &'a Expr| self.key_place(if same { at } else { self.resolved(at)? });
-        if let Some((step, at)) = Step::of_call(over_scan) {
-            return Some(KeyPart { place: place(at)?, step: Some(step), of_begin: None });
+    fn parts(&self, exprs: Vec<Expr>, groups: &PhysicalGroupBy) -> Option<Parts> {
+        if exprs.len() + usize::from(groups.has_grouping_set()) > MOST_PARTS {
+            return None;
         }
-        if let Some((step, at)) = Step::of_one_value(over_scan, self.utc) {
-            let begin = over_scan.clone().transform_down(|part| match Arc::ptr_eq(&part, at) {
+        if !groups.has_grouping_set() && self.scan.has_ordered_batches() {
+            let parts = exprs.iter().map(|expr| self.key_part(expr)).collect::<Option<Vec<_>>>();
+            if let Some(parts) = parts.filter(|parts| stands_together(parts)) {
+                return Some(Parts::Key(parts));
+            }
+        }
+        let few = exprs.iter().all(|expr| self.has_few_values(expr));
+        (few && !exprs.is_empty()).then(|| Parts::Values(exprs, grouping_sets(groups)))
+    }
+
+    /// Whether groups can be made of an expression, and it has few values, as far as is known.
+    fn has_few_values(&self, expr: &Expr) -> bool {
+        let Ok(ty) = expr.data_type(&self.scan.schema) else { return false };
+        if !supports(&ty) {
+            return false;
+        }
+        let whole = matches!(ty, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Date32);
+        let Some(column) = expr.downcast_ref::<Column>() else { return true };
+        match ty {
+            DataType::FixedSizeBinary(_) => false,
+            _ if whole => self.scan.span_of_values(column.index()).is_none_or(|span| span < FEW_VALUES),
+            _ => true,
+        }
+    }
+
+    fn key_part(&self, expr: &Expr) -> Option<KeyPart> {
+        if let Some((step, at)) = Step::of_call(expr) {
+            return Some(KeyPart { place: self.key_place(at)?, step: Some(step), of_begin: None });
+        }
+        if let Some((step, at)) = Step::of_one_value(expr, self.utc) {
+            let begin = Arc::clone(expr).transform_down(|part| match Arc::ptr_eq(&part, at) {
                 true => Ok(Transformed::yes(Arc::new(Column::new(BEGIN, 0)) as Expr)),
                 false => Ok(Transformed::no(part)),
             });
-            let place = place(at)?;
+            let place = self.key_place(at)?;
             let ty = self.scan.plan.relation.key[place].ty.arrow();
             if !matches!(ty, DataType::Timestamp(TimeUnit::Microsecond, _)) {
                 return None;
             }
             return Some(KeyPart { place, step: Some(step), of_begin: Some((begin.ok()?.data, ty)) });
         }
-        Some(KeyPart { place: if same { self.key_place(over_scan)? } else { return None }, step: None, of_begin: None })
+        Some(KeyPart { place: self.key_place(expr)?, step: None, of_begin: None })
     }
 
     /// Place in the key of a column of the scan.
@@ -185,41 +264,79 @@ impl<'a> Below<'a> {
             return None;
         };
         let place = self.scan.plan.relation.key_index(id)?;
-        supports(self.scan.schema.field(column.index()).data_type()).then_some(place)
+        is_ranked(self.scan.schema.field(column.index()).data_type()).then_some(place)
     }
 
-    fn aggregate(&self, from: &'a AggregateFunctionExpr, field: &FieldRef) -> Option<Aggregate> {
-        if from.is_distinct() || !from.order_bys().is_empty() || from.ignore_nulls() {
-            return None;
+    fn aggregate(
+        &self,
+        stock: &Arc<AggregateFunctionExpr>,
+        filter: Option<&Expr>,
+        field: &FieldRef,
+        inputs: &mut Inputs,
+    ) -> Result<Option<Aggregate>> {
+        let ordered = !stock.order_bys().is_empty() && !stock.fun().supports_within_group_clause();
+        if stock.is_distinct() || ordered || stock.ignore_nulls() {
+            return Ok(None);
         }
-        let function = match from.fun().name() {
+        let function = match stock.fun().name() {
             "count" => Function::Count,
             "sum" => Function::Sum,
             "avg" => Function::Average,
             "min" => Function::Least,
             "max" => Function::Greatest,
-            _ => return None,
+            name if OF_ANY_ORDER.contains(&name) => Function::Stock,
+            _ => return Ok(None),
         };
-        let place = match from.expressions().as_slice() {
-            [] if function == Function::Count => None,
-            [expr] if function == Function::Count && is_constant(expr) => None,
-            [expr] if function == Function::Sum => Some(self.output_place(narrow(expr))?),
-            [expr] => Some(self.output_place(expr)?),
-            _ => return None,
+        let exprs = stock.expressions();
+        let schema = &self.scan.schema;
+        let filter = filter.map(|filter| Condition::new(&self.over_scan(filter)?, schema)).transpose()?;
+        let mut aggregate = Aggregate {
+            function,
+            stock: Arc::clone(stock),
+            arguments: Vec::new(),
+            filter,
+            types: vec![field.data_type().clone()],
+            field: Arc::clone(field),
         };
-        let ty = place.map_or(field.data_type(), |place| self.scan.schema.field(place).data_type()).clone();
-        let aggregate = Aggregate { function, place, ty, field: field.clone() };
-        aggregate.is_supported().then_some(aggregate)
-    }
-
-    fn output_place(&self, expr: &Expr) -> Option<usize> {
-        let column = expr.downcast_ref::<Column>()?;
-        // Through a projection that only passes columns on.
-        match self.projection {
-            None => Some(column.index()),
-            Some(projection) => Some(projection.expr().get(column.index())?.expr.downcast_ref::<Column>()?.index()),
+        let own = match exprs.as_slice() {
+            [] if function == Function::Count => return Ok(Some(aggregate)),
+            [expr] if function == Function::Count && is_constant(expr) => return Ok(Some(aggregate)),
+            [expr] if function == Function::Sum => Some(self.over_scan(narrow(expr))?),
+            [expr] => Some(self.over_scan(expr)?),
+            _ => None,
+        };
+        if let Some(own) = own {
+            aggregate.types = vec![own.data_type(schema)?];
+            if function != Function::Stock && aggregate.is_supported() {
+                aggregate.arguments.push(inputs.place(own));
+                return Ok(Some(aggregate));
+            }
         }
+        aggregate.function = Function::Stock;
+        aggregate.types.clear();
+        for expr in &exprs {
+            let own = self.over_scan(expr)?;
+            aggregate.types.push(own.data_type(schema)?);
+            aggregate.arguments.push(inputs.place(own));
+        }
+        Ok(Some(aggregate))
     }
+}
+
+/// The sets that rows are grouped by, with the numbers that DataFusion gives them: a bit for each part that is null, the
+/// first part's the highest, and above these how many equal sets came before. None where it is one set.
+fn grouping_sets(groups: &PhysicalGroupBy) -> Vec<GroupingSet> {
+    if !groups.has_grouping_set() {
+        return Vec::new();
+    }
+    let parts = groups.expr().len();
+    let set = |(place, set): (usize, &Vec<bool>)| {
+        let before = groups.groups()[..place].iter().filter(|other| *other == set).count() as u64;
+        let bits = set.iter().fold(0, |bits, null| bits << 1 | u64::from(*null));
+        let nulls = set.iter().enumerate().fold(0, |nulls, (part, null)| nulls | u64::from(*null) << part);
+        GroupingSet { nulls, number: bits | before << parts }
+    };
+    groups.groups().iter().enumerate().map(set).collect()
 }
 
 /// What a sum of small numbers widens before it adds.
@@ -246,60 +363,87 @@ fn stands_together(parts: &[KeyPart]) -> bool {
 
 impl Draft {
     /// The node, under a projection where groups are other values than the begins of their steps.
-    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec) -> Result<Option<Plan>> {
-        let last = self.parts.iter().map(|part| part.place).max();
-        let (scan, places) = scan.with_key(last.map_or(0, |last| last + 1))?;
+    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec, hashed: Hashed) -> Result<Option<Plan>> {
+        let Draft { parts, mut inputs, aggregates } = self;
         let answer = outer.schema();
-        let mut fields = answer.fields().to_vec();
-        let mut columns: Vec<(Expr, String)> = Vec::with_capacity(fields.len());
-        for (at, field) in answer.fields().iter().enumerate() {
-            let column = Column::new(field.name(), at);
-            let of_begin = self.parts.get(at).and_then(|part| part.of_begin.as_ref());
-            let value: Expr = match of_begin {
-                None => Arc::new(column),
-                Some((expr, ty)) => {
-                    fields[at] = Arc::new(Field::new(field.name(), ty.clone(), false));
-                    let begin = |part: Expr| match part.downcast_ref::<Column>() {
-                        Some(_) => Ok(Transformed::yes(Arc::new(column.clone()) as Expr)),
-                        None => Ok(Transformed::no(part)),
-                    };
-                    expr.clone().transform_down(begin).data()?
+        let field = |place: usize| Arc::new(answer.field(place).clone());
+        match parts {
+            Parts::Key(parts) => by_key(scan, &parts, inputs, aggregates, &answer, hashed),
+            Parts::Values(exprs, sets) => {
+                let part = |(place, expr)| Part { value: PartValue::Input(inputs.place(expr)), field: field(place) };
+                let mut parts: Vec<Part> = exprs.into_iter().enumerate().map(part).collect();
+                if !sets.is_empty() {
+                    parts.push(Part { value: PartValue::Set, field: field(parts.len()) });
                 }
-            };
-            columns.push((value, field.name().clone()));
+                let inputs = inputs.0.iter().map(|expr| OverCodes::new(expr, &scan.schema)).collect::<Result<_>>()?;
+                let (filter, by) = (scan.plan.filter.clone(), By::Value);
+                let work = Work { inputs, parts: parts.into(), by, sets, aggregates, filter, within: None };
+                Ok(Some(Arc::new(GroupedScanExec::new(scan.clone(), work, hashed, answer))))
+            }
         }
-        let schema = match self.parts.iter().any(|part| part.of_begin.is_some()) {
-            true => Arc::new(Schema::new_with_metadata(fields, answer.metadata().clone())),
-            false => answer.clone(),
-        };
-        let part = |(at, part): (usize, &KeyPart)| Part {
-            place: places[part.place],
-            step: part.step,
-            field: Arc::new(schema.field(at).clone()),
-        };
-        let parts: Arc<[Part]> = self.parts.iter().enumerate().map(part).collect();
-        let steps: Vec<Step> =
-            self.parts.iter().filter(|part| Some(part.place) == last).filter_map(|part| part.step).collect();
-        let fences = match places.split_last() {
-            Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
-            _ => Fences { equal: places.clone(), steps: None },
-        };
-        let (filter, within) = left_of_filter(&scan, &fences);
-        let work = Work { parts, fences, aggregates: self.aggregates, filter, within };
-        let grouped: Plan = Arc::new(GroupedScanExec::try_new(scan, work, schema.clone())?);
-        if schema == answer {
-            return Ok(Some(grouped));
-        }
-        let projected = ProjectionExec::try_new(columns, grouped)?;
-        Ok((projected.schema() == answer).then(|| Arc::new(projected) as Plan))
     }
 }
 
+fn by_key(
+    scan: &SpanScanExec,
+    parts: &[KeyPart],
+    mut inputs: Inputs,
+    aggregates: Vec<Aggregate>,
+    answer: &SchemaRef,
+    hashed: Hashed,
+) -> Result<Option<Plan>> {
+    let last = parts.iter().map(|part| part.place).max();
+    let (scan, places) = scan.with_key(last.map_or(0, |last| last + 1))?;
+    let mut fields = answer.fields().to_vec();
+    let mut columns: Vec<(Expr, String)> = Vec::with_capacity(fields.len());
+    for (at, field) in answer.fields().iter().enumerate() {
+        let column = Column::new(field.name(), at);
+        let of_begin = parts.get(at).and_then(|part| part.of_begin.as_ref());
+        let value: Expr = match of_begin {
+            None => Arc::new(column),
+            Some((expr, ty)) => {
+                fields[at] = Arc::new(Field::new(field.name(), ty.clone(), false));
+                let begin = |part: Expr| match part.downcast_ref::<Column>() {
+                    Some(_) => Ok(Transformed::yes(Arc::new(column.clone()) as Expr)),
+                    None => Ok(Transformed::no(part)),
+                };
+                expr.clone().transform_down(begin).data()?
+            }
+        };
+        columns.push((value, field.name().clone()));
+    }
+    let schema = match parts.iter().any(|part| part.of_begin.is_some()) {
+        true => Arc::new(Schema::new_with_metadata(fields, answer.metadata().clone())),
+        false => answer.clone(),
+    };
+    let part = |(at, part): (usize, &KeyPart)| {
+        let place = places[part.place];
+        let input = inputs.place(Arc::new(Column::new(scan.schema.field(place).name(), place)));
+        let value = part.step.map_or(PartValue::Input(input), |step| PartValue::Step(input, step));
+        Part { value, field: Arc::new(schema.field(at).clone()) }
+    };
+    let own: Arc<[Part]> = parts.iter().enumerate().map(part).collect();
+    let steps: Vec<Step> = parts.iter().filter(|part| Some(part.place) == last).filter_map(|part| part.step).collect();
+    let by = By::Key(match places.split_last() {
+        Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
+        _ => Fences { equal: places.clone(), steps: None },
+    });
+    let (filter, within) = left_of_filter(&scan, &by);
+    let inputs = inputs.0.iter().map(|expr| OverCodes::new(expr, &scan.schema)).collect::<Result<_>>()?;
+    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, filter, within };
+    let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, hashed, schema.clone()));
+    if schema == *answer {
+        return Ok(Some(grouped));
+    }
+    let projected = ProjectionExec::try_new(columns, grouped)?;
+    Ok((projected.schema() == *answer).then(|| Arc::new(projected) as Plan))
+}
+
 /// What of the scan's filter is evaluated on rows, and what is a bound of the time that groups are steps of.
-pub(super) fn left_of_filter(scan: &SpanScanExec, fences: &Fences) -> (Option<Expr>, Option<(i64, i64)>) {
-    match &fences.steps {
-        Some((place, _)) => bounded(scan, scan.output[*place]),
-        None => (scan.plan.filter.clone(), None),
+pub(super) fn left_of_filter(scan: &SpanScanExec, by: &By) -> (Option<Expr>, Option<(i64, i64)>) {
+    match by {
+        By::Key(Fences { steps: Some((place, _)), .. }) => bounded(scan, scan.output[*place]),
+        _ => (scan.plan.filter.clone(), None),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::{SortOptions, concat_batches};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -28,8 +28,8 @@ use keyspan_model::Error;
 use parking_lot::Mutex;
 
 use super::exec::{BATCH_ROWS, GroupedScanExec};
-use super::fold::Fold;
-use super::groups::{Part, Values};
+use super::fold::Aggregate;
+use super::groups::{GroupingSet, Part, PartValue, Values};
 use super::partial::PartialGroups;
 use crate::error::external;
 
@@ -39,6 +39,8 @@ pub(super) struct Spills {
     context: Arc<TaskContext>,
     /// Of all parts: (part, descending).
     order: Vec<(usize, bool)>,
+    /// For each aggregate the types of what is kept.
+    kept: Vec<Vec<DataType>>,
     files: OnceLock<Files>,
 }
 
@@ -48,14 +50,20 @@ struct Files {
 }
 
 impl Spills {
-    pub(super) fn new(exec: &GroupedScanExec, context: &Arc<TaskContext>) -> Spills {
+    pub(super) fn new(exec: &GroupedScanExec, context: &Arc<TaskContext>) -> Result<Spills> {
         let mut order = exec.order.clone();
         for part in 0..exec.work.parts.len() {
             if order.iter().all(|(known, _)| *known != part) {
                 order.push((part, false));
             }
         }
-        Spills { exec: exec.clone(), context: context.clone(), order, files: OnceLock::new() }
+        let kept = exec.work.aggregates.iter().map(Aggregate::state_types).collect::<Result<_>>()?;
+        Ok(Spills { exec: exec.clone(), context: context.clone(), order, kept, files: OnceLock::new() })
+    }
+
+    /// Grouping sets that are made of the groups before they are written.
+    pub(super) fn sets(&self) -> &[GroupingSet] {
+        &self.exec.work.sets
     }
 
     /// Whether nothing was written.
@@ -80,8 +88,8 @@ impl Spills {
     fn schema(&self) -> SchemaRef {
         let work = &self.exec.work;
         let parts = work.parts.iter().map(|part| Field::clone(&part.field));
-        let kept = work.aggregates.iter().flat_map(|aggregate| Fold::new(aggregate).state_types());
-        let kept = kept.enumerate().map(|(number, ty)| Field::new(format!("kept {number}"), ty.clone(), false));
+        let kept = self.kept.iter().flatten().enumerate();
+        let kept = kept.map(|(number, ty)| Field::new(format!("kept {number}"), ty.clone(), true));
         Arc::new(Schema::new(parts.chain(kept).collect::<Vec<_>>()))
     }
 
@@ -120,7 +128,7 @@ impl Spills {
             .with_batch_size(BATCH_ROWS)
             .with_reservation(memory.new_empty())
             .build()?;
-        let joiner = Joiner::new(&self.exec, memory);
+        let joiner = Joiner::new(self, memory);
         let answer = futures::stream::try_unfold(Some((merged, joiner)), async |state| {
             let Some((mut merged, mut joiner)) = state else { return Ok(None) };
             loop {
@@ -145,6 +153,8 @@ struct Joiner {
     memory: MemoryReservation,
     /// The parts as they stand in what was written.
     parts: Arc<[Part]>,
+    /// For each aggregate how many columns keep it.
+    widths: Vec<usize>,
     /// Rows of a group of which there may be more.
     begun: Option<RecordBatch>,
     /// Groups that are still asked for.
@@ -152,11 +162,12 @@ struct Joiner {
 }
 
 impl Joiner {
-    fn new(exec: &GroupedScanExec, memory: MemoryReservation) -> Joiner {
-        let part = |(place, part): (usize, &Part)| Part { place, step: None, field: part.field.clone() };
+    fn new(spills: &Spills, memory: MemoryReservation) -> Joiner {
+        let exec = spills.exec.clone();
+        let part = |(place, part): (usize, &Part)| Part { value: PartValue::Input(place), field: part.field.clone() };
         let parts = exec.work.parts.iter().enumerate().map(part).collect();
         let left = exec.fetch.unwrap_or(usize::MAX);
-        Joiner { exec: exec.clone(), memory, parts, begun: None, left }
+        Joiner { exec, memory, parts, widths: spills.kept.iter().map(Vec::len).collect(), begun: None, left }
     }
 
     /// The answer for the groups that are complete when these rows follow, or none (`None`).
@@ -165,7 +176,7 @@ impl Joiner {
         let batches: Vec<RecordBatch> = self.begun.take().into_iter().chain(next).collect();
         let Some(first) = batches.first() else { return Ok(None) };
         let rows = concat_batches(first.schema_ref(), &batches)?;
-        let mut found = PartialGroups::new(&self.parts, &self.exec.work.aggregates, self.memory.new_empty());
+        let mut found = PartialGroups::new(&self.parts, &self.exec.work.aggregates, self.memory.new_empty())?;
         let values = Values::new(&self.parts, rows.columns())?;
         let numbers = (0..rows.num_rows()).map(|row| found.group_of(&values, row)).collect::<Result<Vec<usize>>>()?;
         let mut complete = found.len();
@@ -178,10 +189,11 @@ impl Joiner {
         if complete == 0 {
             return Ok(None);
         }
-        let kept: Vec<ArrayRef> = rows.columns()[self.parts.len()..].iter().map(|kept| kept.slice(0, end)).collect();
-        found.join_states(&kept, &numbers[..end])?;
+        let mut kept = rows.columns()[self.parts.len()..].iter().map(|kept| kept.slice(0, end));
+        let states: Vec<Vec<ArrayRef>> = self.widths.iter().map(|width| kept.by_ref().take(*width).collect()).collect();
+        found.join_states(&states, &numbers[..end])?;
         let asked = complete.min(self.left);
         self.left -= asked;
-        found.answer(&self.exec.schema, &(0..asked).collect::<Vec<usize>>()).map(Some)
+        found.finish(&[], &[])?.answer(&self.exec.schema, &(0..asked).collect::<Vec<usize>>()).map(Some)
     }
 }

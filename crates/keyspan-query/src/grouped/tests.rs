@@ -118,19 +118,81 @@ async fn not_a_number_is_the_greatest_as_in_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_by_values_are_those_of_the_stock_aggregate() {
+    let bench = readings('a');
+    for groups in [
+        "v",
+        "n",
+        "d",
+        "n > 3",
+        "host, n",
+        "floor(v / 5), host",
+        "CASE WHEN v < 0 THEN 'low' WHEN v < 8 THEN 'high' END",
+        "extract(minute FROM at), v > 2, d",
+        "date_trunc('month', at)",
+        "CASE WHEN v > 0 THEN 0.0 ELSE -0.0 END",
+        "upper(host), time_bucket('90 seconds', at)",
+        "substring(host, abs(n))",
+    ] {
+        for filter in ["", "WHERE v > 1.5 AND n <> 7", "WHERE at < '1970-01-01 00:05:00'"] {
+            same(&bench, &format!("{groups}, {ALL}"), &format!("{filter} GROUP BY {groups}")).await;
+        }
+    }
+    for sets in ["ROLLUP (host, d)", "CUBE (d, n > 3)", "GROUPING SETS ((host), (d), (), (host))"] {
+        let names = if sets.starts_with("CUBE") { "d, n > 3" } else { "host, d" };
+        same(&bench, &format!("{names}, {ALL}, grouping(d)"), &format!("GROUP BY {sets}")).await;
+        same(&bench, &format!("{names}, {ALL}"), &format!("WHERE n > 1000 GROUP BY {sets}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_and_other_aggregates_are_those_of_the_stock_aggregate() {
+    let bench = readings('d');
+    let all = "count(*) FILTER (WHERE v > 3), sum(v) FILTER (WHERE n > 0 AND v < 9), avg(v + 1), max(abs(n)), min(host), \
+               count(v) FILTER (WHERE host LIKE '%1'), max(n) FILTER (WHERE false), sum(n::bigint), avg(n), \
+               (stddev(v) * 1000000)::bigint, (corr(v, n) FILTER (WHERE d > '1970-01-02') * 1000000)::bigint, \
+               bool_and(v > -5), bit_or(n), percentile_cont(0.5) WITHIN GROUP (ORDER BY v), var_pop(n), \
+               count(*) FILTER (WHERE v > 3) * 2";
+    for groups in ["GROUP BY host", "GROUP BY date_trunc('minute', at)", "GROUP BY d", "", "WHERE n > 1000"] {
+        same(&bench, all, groups).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_groups_are_many_the_stock_aggregate_answers() {
+    let mut rows = Rows::default();
+    let columns = [("k", ColumnType::Int, 'p'), ("t", ColumnType::Text, '-'), ("v", ColumnType::Double, '-')];
+    let row = |n: i32| vec![Value::Int(n), Value::Text(format!("text {}", n / 2)), Value::Double(f64::from(n % 8))];
+    rows.create("many", &columns, (0..40_000).map(row).collect());
+    let bench = Bench::new(rows);
+    for (sql, expected) in [
+        (
+            "SELECT count(*), sum(c), sum(s) FROM (SELECT t, count(*) AS c, sum(v) AS s FROM many GROUP BY t) g",
+            ["20000", "40000", "140000"],
+        ),
+        (
+            "SELECT count(*), sum(c), max(x) FROM (SELECT t, count(*) AS c, max(v) + 1 AS x FROM many GROUP BY ROLLUP (t)) g",
+            ["20001", "80000", "8"],
+        ),
+        (
+            "SELECT count(*), min(c), max(c) FROM (SELECT t, count(*) AS c FROM many GROUP BY t LIMIT 7) g",
+            ["7", "2", "2"],
+        ),
+    ] {
+        assert!(bench.explain(sql, false).await.expect("a plan").contains("GroupedScan"), "{sql}");
+        assert_eq!(bench.query(sql).await.expect("rows").1, [expected], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_plain_is_left_alone() {
     let bench = readings('a');
     for sql in [
-        "SELECT v, count(*) FROM readings GROUP BY v",
-        "SELECT at, count(*) FROM readings GROUP BY at",
-        "SELECT host, count(DISTINCT n) FROM readings GROUP BY host",
-        "SELECT host, sum(n) FILTER (WHERE v > 1) FROM readings GROUP BY host",
-        "SELECT host, sum(n) FROM readings GROUP BY ROLLUP (host)",
-        "SELECT date_trunc('month', at), sum(n) FROM readings GROUP BY 1",
-        "SELECT floor(extract(epoch FROM at) / 0.3) FROM readings GROUP BY 1",
-        "SELECT floor(extract(minute FROM at) / 5) FROM readings GROUP BY 1",
-        "SELECT d::date, count(*) FROM readings GROUP BY 1",
-        "SELECT host, max(writetime(v)) FROM readings GROUP BY host, n",
+        "SELECT host, sum(DISTINCT n), sum(DISTINCT v) FROM readings GROUP BY host",
+        "SELECT host, string_agg(d::text, ',') FROM readings GROUP BY host",
+        "SELECT n, array_agg(v ORDER BY at) FROM readings GROUP BY n",
+        "SELECT x, sum(x) FROM (SELECT random() AS x FROM readings) r GROUP BY x",
+        "SELECT a, b, c, d, e, f, g FROM (SELECT host AS a, n AS b, v AS c, d, n + 1 AS e, n + 2 AS f, n + 3 AS g FROM readings) r GROUP BY a, b, c, d, e, f, g",
     ] {
         let plan = bench.explain(sql, false).await.expect("a plan");
         assert!(!plan.contains("GroupedScan"), "{sql}\n{plan}");

@@ -82,10 +82,23 @@ fn kind(consumer: &MemoryConsumer) -> Kind {
 /// How large a batch of rows should be at most, about: operators keep whole batches for the sake of a few rows, one for each
 /// partition and each row of a LIMIT.
 pub fn bytes_of_a_batch(pool: &dyn MemoryPool) -> usize {
+    (limit_of(pool) / 128).clamp(LEAST_BATCH, LARGEST_BATCH)
+}
+
+/// Bytes that a pool gives away.
+pub fn limit_of(pool: &dyn MemoryPool) -> usize {
     match pool.memory_limit() {
-        MemoryLimit::Finite(limit) => (limit / 128).clamp(LEAST_BATCH, LARGEST_BATCH),
-        MemoryLimit::Infinite | MemoryLimit::Unknown => LARGEST_BATCH,
+        MemoryLimit::Finite(limit) => limit,
+        MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
     }
+}
+
+/// A plan that reads more than this part of the memory does not repartition.
+const PART: usize = 4;
+
+/// Whether a plan that reads so many bytes may repartition its rows by hash.
+pub fn may_repartition(bytes: usize, memory: usize) -> bool {
+    bytes <= memory / PART
 }
 
 const LEAST_BATCH: usize = 64 << 10;

@@ -24,6 +24,7 @@ use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
 use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
 use tokio::sync::OnceCell;
 
+use super::best::Best;
 use super::join_keys::{self, AwaitedKeys};
 use super::layout::{Divided, Shape};
 use super::read::{Columns, ReadColumn};
@@ -79,6 +80,8 @@ pub struct SpanScanExec {
     pub(super) awaited: Vec<AwaitedKeys>,
     /// Its number among those that wait.
     pub(super) number: u64,
+    /// What a sort above takes of its rows.
+    pub(super) best: Option<Best>,
     properties: Arc<PlanProperties>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
@@ -116,6 +119,7 @@ impl SpanScanExec {
             divided: Arc::new(OnceCell::new_with(Some(divided))),
             awaited: Vec::new(),
             number: 0,
+            best: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -179,6 +183,11 @@ impl SpanScanExec {
         Some(next)
     }
 
+    /// This scan, of which no more is taken than that.
+    pub(super) fn with_best(&self, best: Option<Best>) -> SpanScanExec {
+        SpanScanExec { best, ..self.clone() }
+    }
+
     /// This scan over other spans, in the form that it has.
     pub(super) fn reading(&self, scan: Scan, divided: Divided) -> SpanScanExec {
         SpanScanExec {
@@ -231,6 +240,11 @@ impl SpanScanExec {
             false => known(&self.plan.snapshot.relation_bytes(self.plan.relation.id)).saturating_mul(2),
         };
         usize::try_from(guessed.max(stored)).unwrap_or(usize::MAX)
+    }
+
+    /// How far apart the least and the greatest whole number or date of an output column may be, if the store knows.
+    pub(crate) fn span_of_values(&self, output: usize) -> Option<u64> {
+        statistics::span_of_values(self, output)
     }
 
     /// Whether so few rows are expected that a second task costs more than it saves.
@@ -312,6 +326,7 @@ impl SpanScanExec {
             divided: Arc::default(),
             awaited: Vec::new(),
             number: 0,
+            best: None,
             metrics: ExecutionPlanMetricsSet::new(),
         };
         Ok((next, places))

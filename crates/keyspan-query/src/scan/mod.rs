@@ -11,9 +11,11 @@
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`join_keys`]: spans that are known only when a join's build side has been read.
+//! - [`best`]: leaving out what a sort with a limit would not take.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
 
+mod best;
 mod describe;
 mod exec;
 mod join_keys;
@@ -24,6 +26,7 @@ mod sort;
 mod statistics;
 mod template;
 
+pub use best::BestRows;
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
 pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};

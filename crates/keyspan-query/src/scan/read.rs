@@ -7,15 +7,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{filter, prep_null_mask_filter};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::cast::as_boolean_array;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -24,12 +22,15 @@ use futures::{StreamExt, TryStreamExt, future};
 use keyspan_model::array::batch_bytes;
 use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array};
 use keyspan_seam::{ScanCounters, Snapshot, Split};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::best::{Best, BestValues};
 use super::exec::SpanScanExec;
 use super::layout::{Shape, span_alone};
 use crate::error::external;
 use crate::memory::bytes_of_a_batch;
+use crate::over_codes::Condition;
 
 /// Batches that a task reads ahead of its turn.
 const AHEAD: usize = 16;
@@ -92,36 +93,11 @@ pub(crate) struct FilteredRows {
 /// What is done with each batch; shared by the tasks.
 struct Steps {
     columns: Arc<Columns>,
-    filter: Option<Filter>,
+    filter: Option<Condition>,
+    /// What is taken of its rows, and the best values of those that have come.
+    best: Option<(Best, Mutex<BestValues>)>,
     output: Vec<usize>,
     schema: SchemaRef,
-}
-
-/// A filter over the columns that it needs, in their order there.
-struct Filter {
-    expr: Arc<dyn PhysicalExpr>,
-    /// Places of these columns among those read.
-    places: Vec<usize>,
-    schema: SchemaRef,
-}
-
-impl Filter {
-    fn new(expr: &Arc<dyn PhysicalExpr>, read_schema: &SchemaRef) -> Result<Filter> {
-        let mut places: Vec<usize> = collect_columns(expr).iter().map(|column| column.index()).collect();
-        places.sort_unstable();
-        places.dedup();
-        let schema = Arc::new(read_schema.project(&places)?);
-        Ok(Filter { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema })
-    }
-
-    /// Rows for which the filter is true; null counts as false.
-    fn mask(&self, read: &[ArrayRef], rows: usize) -> Result<BooleanArray> {
-        let columns =
-            self.places.iter().map(|place| decoded(&read[*place]).map_err(external)).collect::<Result<Vec<_>>>()?;
-        let array = self.expr.evaluate(&batch_of(&self.schema, columns, rows)?)?.into_array(rows)?;
-        let mask = as_boolean_array(&array)?;
-        Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
-    }
 }
 
 impl Steps {
@@ -145,7 +121,11 @@ impl Steps {
         });
         let read = arrays.collect::<Result<Vec<_>>>()?;
         let rows = batch.num_rows();
-        let mask = self.filter.as_ref().map(|filter| filter.mask(&read, rows)).transpose()?;
+        let mask = self.filter.as_ref().map(|condition| condition.mask(&read, rows)).transpose()?;
+        let mask = match &self.best {
+            Some((best, values)) => Some(values.lock().narrowed(best, &read[best.column], mask)?),
+            None => mask,
+        };
         let kept = mask.as_ref().map_or(rows, BooleanArray::true_count);
         let columns = self.output.iter().map(|place| match &mask {
             Some(mask) if kept < rows => Ok(filter(&read[*place], mask)?),
@@ -231,7 +211,8 @@ impl Reader {
     pub(crate) fn new(exec: &SpanScanExec, scan: Arc<Scan>, filter: Option<&Arc<dyn PhysicalExpr>>) -> Result<Reader> {
         let steps = Steps {
             columns: exec.columns.clone(),
-            filter: filter.map(|expr| Filter::new(expr, &exec.plan.read_schema)).transpose()?,
+            filter: filter.map(|expr| Condition::new(expr, &exec.plan.read_schema)).transpose()?,
+            best: exec.best.map(|best| (best, Mutex::default())),
             output: exec.output.clone(),
             schema: exec.schema.clone(),
         };

@@ -57,6 +57,24 @@ fn precision<T, P: Clone + std::fmt::Debug + PartialEq + Eq + PartialOrd>(
     }
 }
 
+/// How far apart the least and the greatest whole number or date of an output column may be, if the store knows.
+pub(super) fn span_of_values(exec: &SpanScanExec, output: usize) -> Option<u64> {
+    let ReadColumn::Scan(column) = exec.plan.read[*exec.output.get(output)?] else { return None };
+    let index = exec.scan.columns.iter().position(|each| *each == column)?;
+    let number = |value: &Value| match value {
+        Value::SmallInt(number) => Some(i64::from(*number)),
+        Value::Int(number) | Value::Date(number) => Some(i64::from(*number)),
+        Value::BigInt(number) => Some(*number),
+        _ => None,
+    };
+    match exec.estimate.ranges.get(index)? {
+        Known::Exact((least, greatest)) | Known::Estimate((least, greatest)) => {
+            Some(number(greatest)?.abs_diff(number(least)?))
+        }
+        Known::Unknown => None,
+    }
+}
+
 fn column(exec: &SpanScanExec, place: usize, inexact: bool, rows: &Precision<usize>) -> ColumnStatistics {
     let mut statistics = ColumnStatistics::new_unknown();
     let ReadColumn::Scan(ScanColumn::Column(id)) = exec.plan.read[place] else { return statistics };

@@ -10,6 +10,7 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
 use keyspan_seam::Snapshot;
 
+use super::best::Best;
 use super::exec::{Form, ReadPlan, SpanScanExec};
 use super::join_keys::AwaitedKeys;
 use super::layout::Shape;
@@ -48,6 +49,7 @@ pub(crate) struct ScanTemplate {
     rows: Option<u64>,
     /// Keys of joins without which it does not begin.
     awaited: Vec<AwaitedKeys>,
+    best: Option<Best>,
     properties: Arc<PlanProperties>,
 }
 
@@ -74,6 +76,7 @@ impl SpanScanExec {
             number: plan.number,
             rows: statistics::estimated_rows(&self.estimate),
             awaited: self.awaited.clone(),
+            best: self.best,
             properties: self.properties().clone(),
         }
     }
@@ -152,6 +155,7 @@ impl ScanTemplate {
         };
         let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
         let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form).await?;
+        let scan = scan.with_best(self.best);
         Ok(self.awaiting(scan).and_then(|scan| scan.promising(&self.properties)).filter(|scan| self.suits(scan)))
     }
 

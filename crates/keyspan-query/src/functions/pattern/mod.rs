@@ -6,7 +6,7 @@
 mod compile;
 mod lists;
 
-use fancy_regex::{Match, Regex};
+use fancy_regex::{Match, Regex, escape};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::list::ListFunction;
@@ -250,6 +250,22 @@ fn lazy(pattern: &str) -> String {
     format!("(?U:{pattern})")
 }
 
+/// A pattern of LIKE, escaped by backslashes, as a regular expression for the whole text.
+pub fn like_pattern(pattern: &str, insensitive: bool) -> String {
+    let mut result = String::from(if insensitive { "(?si)^" } else { "(?s)^" });
+    let mut characters = pattern.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '%' => result.push_str(".*"),
+            '_' => result.push('.'),
+            '\\' => push_plain(&mut result, characters.next().unwrap_or(c)),
+            c => push_plain(&mut result, c),
+        }
+    }
+    result.push('$');
+    result
+}
+
 /// A pattern of SIMILAR TO as a regular expression for the whole text.
 ///
 /// # Errors
@@ -288,8 +304,5 @@ fn similar_body(pattern: &str, escape: char) -> Result<String> {
 }
 
 fn push_plain(result: &mut String, c: char) {
-    if !c.is_alphanumeric() && c.is_ascii() {
-        result.push('\\');
-    }
-    result.push(c);
+    result.push_str(&escape(c.encode_utf8(&mut [0; 4])));
 }
