@@ -66,6 +66,12 @@ enum Piece {
         rows: usize,
         covered: Option<i64>,
     },
+    /// Several long stretches of one, ascending.
+    Parted {
+        source: usize,
+        parts: Vec<Range<usize>>,
+        covered: Option<i64>,
+    },
     Same {
         places: Vec<Place>,
         covered: Option<i64>,
@@ -137,9 +143,8 @@ impl RowChunk {
             self.push(Piece::Picked { source, rows, covered });
             return Ok(());
         }
-        for (from, to) in stretches {
-            self.push(Piece::Stretch { source, row: row + from, rows: to - from, covered });
-        }
+        let parts = stretches.into_iter().map(|(from, to)| row + from..row + to).collect();
+        self.push(Piece::Parted { source, parts, covered });
         Ok(())
     }
 
@@ -269,6 +274,13 @@ impl RowChunk {
                     places.extend((*row..row + rows).rev().map(|row| (*source, row)));
                 }
                 Piece::Stretch { source, row, rows, .. } => places.extend((*row..row + rows).map(|row| (*source, row))),
+                Piece::Parted { source, parts, .. } if reverse => {
+                    let rows = parts.iter().rev().flat_map(|part| part.clone().rev());
+                    places.extend(rows.map(|row| (*source, row)));
+                }
+                Piece::Parted { source, parts, .. } => {
+                    places.extend(parts.iter().flat_map(Range::clone).map(|row| (*source, row)));
+                }
                 Piece::Picked { source, rows, .. } if reverse => {
                     places.extend(rows.iter().rev().map(|row| (*source, *row as usize)));
                 }
@@ -285,11 +297,16 @@ impl RowChunk {
 
     /// The rows one stretch after another, if they are few and long.
     fn joined(&self) -> Result<Option<RunBatch>> {
-        let stretch = |piece: &Piece| match piece {
-            Piece::Stretch { source, row, rows, .. } => Some((*source, *row, *rows)),
-            Piece::Picked { .. } | Piece::Same { .. } => None,
-        };
-        let Some(stretches) = self.pieces.iter().map(stretch).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let mut stretches: Vec<(usize, usize, usize)> = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Stretch { source, row, rows, .. } => stretches.push((*source, *row, *rows)),
+                Piece::Parted { source, parts, .. } => {
+                    stretches.extend(parts.iter().map(|part| (*source, part.start, part.len())));
+                }
+                Piece::Picked { .. } | Piece::Same { .. } => return Ok(None),
+            }
+        }
         if let [(source, row, rows)] = *stretches.as_slice() {
             return Ok(Some(self.sources[source].batch.slice(row, rows)));
         }
@@ -308,6 +325,7 @@ impl RowChunk {
         let of = |piece: &Piece| match piece {
             Piece::Picked { rows, covered, .. } => (rows.len(), *covered),
             Piece::Stretch { rows, covered, .. } => (*rows, *covered),
+            Piece::Parted { covered, .. } => (piece.rows(), *covered),
             Piece::Same { covered, .. } => (1, *covered),
         };
         if self.pieces.iter().all(|piece| of(piece).1.is_none()) {
@@ -326,6 +344,7 @@ impl Piece {
         match self {
             Piece::Picked { rows, .. } => rows.len(),
             Piece::Stretch { rows, .. } => *rows,
+            Piece::Parted { parts, .. } => parts.iter().map(Range::len).sum(),
             Piece::Same { .. } => 1,
         }
     }
