@@ -73,6 +73,20 @@ pub(super) struct Work {
     pub(super) within: Option<(i64, i64)>,
 }
 
+impl Work {
+    /// The same with what is left of this scan's filter.
+    pub(super) fn over(self, scan: &SpanScanExec) -> Work {
+        let (filter, within) = rule::left_of_filter(scan, &self);
+        Work { filter, within, ..self }
+    }
+
+    /// What is computed of each row.
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &OverCodes> {
+        let filters = self.aggregates.iter().filter_map(|aggregate| aggregate.filter.as_ref());
+        self.inputs.iter().chain(filters.flat_map(Condition::parts))
+    }
+}
+
 /// How the group of a row is found.
 #[derive(Clone, Debug)]
 pub(super) enum By {
@@ -109,10 +123,10 @@ pub(crate) struct GroupedTemplate {
 impl GroupedTemplate {
     /// The node over another scan of the same columns.
     pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
-        let (filter, within) = rule::left_of_filter(&scan, &self.work.by);
+        let work = Arc::new(self.work.clone().over(&scan));
         GroupedScanExec {
             scan: Arc::new(scan),
-            work: Arc::new(Work { filter, within, ..self.work.clone() }),
+            work,
             schema: self.schema.clone(),
             order: self.order.clone(),
             fetch: self.fetch,
@@ -399,11 +413,8 @@ impl ExecutionPlan for GroupedScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let work = &self.work;
-        let filters = work.aggregates.iter().filter_map(|aggregate| aggregate.filter.as_ref());
-        let own = work.inputs.iter().chain(filters.flat_map(Condition::parts)).map(OverCodes::expr);
         let mut going = TreeNodeRecursion::Continue;
-        for expr in own.chain(&work.filter) {
+        for expr in self.work.expressions().map(OverCodes::expr).chain(&self.work.filter) {
             going = going.visit_sibling(|| f(expr))?;
         }
         Ok(going)

@@ -76,8 +76,8 @@ impl PartialGroups {
     pub(super) fn join(&mut self, mut other: PartialGroups, spills: &Spills) -> Result<()> {
         let numbers = self.groups.join(&other.groups);
         let states = other.take_states()?;
-        drop(other);
         self.join_states(&states, &numbers)?;
+        drop((states, other));
         self.keep_within_memory(spills)
     }
 

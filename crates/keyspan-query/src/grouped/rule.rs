@@ -428,9 +428,8 @@ fn by_key(
         Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
         _ => Fences { equal: places.clone(), steps: None },
     });
-    let (filter, within) = left_of_filter(&scan, &by);
     let inputs = inputs.0.iter().map(|expr| OverCodes::new(expr, &scan.schema)).collect::<Result<_>>()?;
-    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, filter, within };
+    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, filter: None, within: None }.over(&scan);
     let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, hashed, schema.clone()));
     if schema == *answer {
         return Ok(Some(grouped));
@@ -439,10 +438,13 @@ fn by_key(
     Ok((projected.schema() == *answer).then(|| Arc::new(projected) as Plan))
 }
 
-/// What of the scan's filter is evaluated on rows, and what is a bound of the time that groups are steps of.
-pub(super) fn left_of_filter(scan: &SpanScanExec, by: &By) -> (Option<Expr>, Option<(i64, i64)>) {
-    match by {
-        By::Key(Fences { steps: Some((place, _)), .. }) => bounded(scan, scan.output[*place]),
+/// What of the scan's filter is evaluated on rows, and what is a bound of the time that groups are steps of. The bound is
+/// asked last: where something may fail for a row outside, all is evaluated first.
+pub(super) fn left_of_filter(scan: &SpanScanExec, work: &Work) -> (Option<Expr>, Option<(i64, i64)>) {
+    match &work.by {
+        By::Key(Fences { steps: Some((place, _)), .. }) if !work.expressions().any(OverCodes::may_fail) => {
+            bounded(scan, scan.output[*place])
+        }
         _ => (scan.plan.filter.clone(), None),
     }
 }

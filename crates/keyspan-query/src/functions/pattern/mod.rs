@@ -6,7 +6,7 @@
 mod compile;
 mod lists;
 
-use fancy_regex::{Match, Regex, escape};
+use fancy_regex::{Match, Regex};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::list::ListFunction;
@@ -303,6 +303,10 @@ fn similar_body(pattern: &str, escape: char) -> Result<String> {
     Ok(result)
 }
 
+/// Also within a class. `\<` and `\>` would be ends of words.
 fn push_plain(result: &mut String, c: char) {
-    result.push_str(&escape(c.encode_utf8(&mut [0; 4])));
+    if !c.is_alphanumeric() && c.is_ascii() && !matches!(c, '<' | '>') {
+        result.push('\\');
+    }
+    result.push(c);
 }
