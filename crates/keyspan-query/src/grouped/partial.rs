@@ -116,9 +116,10 @@ impl PartialGroups {
     /// Writes all groups to disk.
     pub(super) fn spill(&mut self, spills: &Spills) -> Result<()> {
         self.divide(spills.sets())?;
+        let bytes = self.bytes();
         let order = self.groups.sorted(spills.order())?;
         let states = self.take_states()?.concat();
-        spills.write(&order, |groups| {
+        spills.write(&order, bytes, |groups| {
             let mut columns = self.groups.columns(groups)?;
             columns.extend(of_groups(&states, groups)?);
             Ok(columns)

@@ -9,6 +9,7 @@
 //! Files are in the order of the answer, groups that it leaves open by their values. The merge is DataFusion's, which
 //! needs a batch of each file in memory, and merges in several steps where these are too many.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -32,6 +33,7 @@ use super::fold::Aggregate;
 use super::groups::{GroupingSet, Part, PartValue, Values};
 use super::partial::PartialGroups;
 use crate::error::external;
+use crate::memory::bytes_of_a_batch;
 
 /// What has been written of one answer, if anything.
 pub(super) struct Spills {
@@ -47,6 +49,8 @@ pub(super) struct Spills {
 struct Files {
     manager: SpillManager,
     written: Mutex<Vec<SortedSpillFile>>,
+    /// Rows of a batch, of which the merge holds one for each file.
+    batch_rows: AtomicUsize,
 }
 
 impl Spills {
@@ -80,7 +84,7 @@ impl Spills {
         self.files.get_or_init(|| {
             let metrics = SpillMetrics::new(&self.exec.scan.metrics, 0);
             let manager = SpillManager::new(self.context.runtime_env(), metrics, self.schema());
-            Files { manager, written: Mutex::default() }
+            Files { manager, written: Mutex::default(), batch_rows: AtomicUsize::new(BATCH_ROWS) }
         })
     }
 
@@ -93,12 +97,20 @@ impl Spills {
         Arc::new(Schema::new(parts.chain(kept).collect::<Vec<_>>()))
     }
 
-    /// Writes groups, whose numbers come in order, as a file.
-    pub(super) fn write(&self, order: &[usize], states: impl Fn(&[usize]) -> Result<Vec<ArrayRef>>) -> Result<()> {
-        let Files { manager, written } = self.files();
+    /// Writes groups, whose numbers come in order and which take so many bytes, as a file.
+    pub(super) fn write(
+        &self,
+        order: &[usize],
+        bytes: usize,
+        states: impl Fn(&[usize]) -> Result<Vec<ArrayRef>>,
+    ) -> Result<()> {
+        let Files { manager, written, batch_rows } = self.files();
+        let of_a_batch = bytes_of_a_batch(self.context.memory_pool().as_ref());
+        let rows = (of_a_batch / (bytes / order.len().max(1)).max(1)).clamp(1, BATCH_ROWS);
+        batch_rows.fetch_min(rows, Ordering::Relaxed);
         let mut file = manager.create_in_progress_file("GroupedScan")?;
         let mut largest = 0;
-        for groups in order.chunks(BATCH_ROWS) {
+        for groups in order.chunks(rows) {
             let batch = RecordBatch::try_new(manager.schema().clone(), states(groups)?)?;
             largest = largest.max(file.append_batch(&batch)?);
         }
@@ -110,7 +122,7 @@ impl Spills {
 
     /// The answer out of what was written.
     pub(super) fn answer(&self, context: &Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let Files { manager, written } = self.files();
+        let Files { manager, written, batch_rows } = self.files();
         let schema = manager.schema().clone();
         let sort = |(part, descending): &(usize, bool)| {
             let options = SortOptions { descending: *descending, nulls_first: false };
@@ -125,7 +137,7 @@ impl Spills {
             .with_schema(schema)
             .with_expressions(&order)
             .with_metrics(BaselineMetrics::new(&self.exec.scan.metrics, 0))
-            .with_batch_size(BATCH_ROWS)
+            .with_batch_size(batch_rows.load(Ordering::Relaxed))
             .with_reservation(memory.new_empty())
             .build()?;
         let joiner = Joiner::new(self, memory);

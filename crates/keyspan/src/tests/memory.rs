@@ -77,6 +77,29 @@ async fn groups_of_time_larger_than_memory_spill_and_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_by_values_larger_than_memory_spill_with_their_sets_and_accumulators() {
+    let table = "CREATE TABLE m (k int PRIMARY KEY, t text, u boolean, v double, n int)";
+    let insert = "INSERT INTO m SELECT a, CASE WHEN a % 2000 > 0 THEN repeat(md5((a % 2000)::text), 60) END, a % 3 = 0, \
+                  CASE WHEN a % 5 > 0 THEN a % 977 END, a % 31 FROM generate_series(1, 40000) AS s(a)";
+    let sql = "SELECT md5(t), u, count(*), sum(v), max(n) FILTER (WHERE v > 500), round(avg(n), 6), \
+               round(stddev(v)::numeric, 6), min(left(t, 3)) FROM m GROUP BY ROLLUP (t, u)";
+    let mut found = Vec::new();
+    for memory in [6 << 20, 256 << 20] {
+        let mut s = session(memory, 2);
+        run(&mut s, table).await;
+        run(&mut s, insert).await;
+        let plan = rows(&mut s, &format!("EXPLAIN ANALYZE {sql}")).await.join("\n");
+        let spilled = plan.contains("spill_count") && !plan.contains("spill_count=0");
+        assert!(plan.contains("GroupedScan") && spilled == (memory == 6 << 20), "{plan}");
+        let mut all = fetched(&mut s, sql).await;
+        all.sort();
+        found.push(all);
+    }
+    assert_eq!(found[0].len(), 4000 + 2000 + 1);
+    assert_eq!(found[0], found[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn windows_pass_numbers_on_and_count_what_they_hold() {
     let mut s = wide().await;
     let numbers = "SELECT count(*), max(r) FROM (SELECT row_number() OVER (ORDER BY k % 977) AS r FROM wide) w";
