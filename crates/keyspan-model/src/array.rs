@@ -16,8 +16,8 @@ use arrow::array::builder::{
     Float64Builder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, ListArray, RecordBatch, UInt32Array};
-use arrow::buffer::Buffer;
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, ListArray, RecordBatch, UInt8Array, UInt32Array};
+use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::compute::take;
 use arrow::datatypes::{ByteViewType, DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
 
@@ -293,6 +293,16 @@ pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
     match array.as_dictionary_opt::<UInt8Type>() {
         Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
         None => Ok(Arc::clone(array)),
+    }
+}
+
+/// Rows whose code is one of those that are `true` here; a row without a value has none.
+pub fn rows_of_codes(codes: &UInt8Array, wanted: &[bool; 256]) -> BooleanBuffer {
+    let values = codes.values();
+    let found = BooleanBuffer::collect_bool(codes.len(), |row| wanted[usize::from(values[row])]);
+    match codes.nulls() {
+        Some(valid) => &found & valid.inner(),
+        None => found,
     }
 }
 

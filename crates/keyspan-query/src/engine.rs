@@ -31,13 +31,13 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
-use crate::grouped::GroupByRuns;
+use crate::grouped::GroupedScans;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
 use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
-use crate::scan::{BestRows, KeyOrder, KeysOfJoins};
+use crate::scan::{KeyOrder, KeysOfJoins, TopRows};
 use crate::shared::{SharedPlanner, SharedRows};
 use crate::{builtins, functions, memory, optimizer, semantics};
 
@@ -234,9 +234,9 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let mut rules = PhysicalOptimizer::new().rules;
     // Before anything is repartitioned or sorted for DataFusion's own aggregate; after answers from statistics alone.
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
-    rules.insert(statistics + 1, Arc::new(GroupByRuns));
+    rules.insert(statistics + 1, Arc::new(GroupedScans));
     rules.push(Arc::new(KeyOrder));
-    rules.push(Arc::new(BestRows));
+    rules.push(Arc::new(TopRows));
     rules.push(Arc::new(KeysAsSpans));
     rules.push(Arc::new(memory::CountWindows));
     rules.push(Arc::new(StopJoins));

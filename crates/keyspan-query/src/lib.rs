@@ -17,7 +17,7 @@
 //! - [`functions`]: functions of values and columns. [`pg_catalog`]: the system tables and the functions over them.
 //!   `builtins`: all functions that a query may call.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
-//! - `over_codes`: expressions over columns that may be codes.
+//! - `coded_expr`: expressions over columns that may be codes.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
 //! - `grouped`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
@@ -32,6 +32,7 @@
 mod asof;
 mod binder;
 mod builtins;
+mod coded_expr;
 pub mod context;
 mod decorrelate;
 mod eager_aggregate;
@@ -50,7 +51,6 @@ mod name_resolution;
 mod not_in;
 mod one_row;
 mod optimizer;
-mod over_codes;
 pub mod pg_catalog;
 mod physical;
 mod plan_cache;

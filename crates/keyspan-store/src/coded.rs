@@ -4,13 +4,13 @@
 //! goes on by the second. So the block cache keeps
 //!
 //! ```text
-//! codes   Dictionary(UInt8, T): one byte a row, at most 256 values, ascending; passes upward where asked for
+//! codes   Dictionary(UInt8, T): one byte a row, at most 256 values, ascending in a block; passes upward where asked for
 //! shared  two bytes a row, codes into the values of the whole row group, as they stand on disk
 //! steps   base + unit × offset: two bytes a row                        numbers of 64 bits without nulls
 //! plain   the array
 //! ```
 //!
-//! Rule: equal codes mean equal values, to the bit; unequal codes may too.
+//! Rule: equal codes mean equal values, to the bit; unequal codes may too, and those of several blocks need not ascend.
 
 use std::collections::HashMap;
 use std::hash::Hash;

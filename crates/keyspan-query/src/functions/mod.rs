@@ -63,7 +63,7 @@ use crate::error::external;
 pub use identity::TIMEUUID_ORDER;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
-pub use pattern::{like_pattern, similar_pattern, translated};
+pub use pattern::{similar_pattern, translated};
 pub use retyped::retyped;
 pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM, ROW_COUNT};
 pub use term::{RECURSIVE_TERM, recursive_term};

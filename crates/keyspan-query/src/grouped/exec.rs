@@ -22,7 +22,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::metrics::{MetricBuilder, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
@@ -33,13 +33,13 @@ use parking_lot::Mutex;
 
 use super::fold::Aggregate;
 use super::groups::{GroupingSet, Part, PartValue};
-use super::hashed::Hashed;
+use super::hash_aggregate::HashAggregate;
 use super::partial::PartialGroups;
 use super::rule;
 use super::runs::Fences;
 use super::spill::Spills;
+use crate::coded_expr::{CodedExpr, Condition};
 use crate::error::external;
-use crate::over_codes::{Condition, OverCodes};
 use crate::scan::{Reader, SpanScanExec, describe};
 
 /// Rows of an answer's batch at most.
@@ -61,7 +61,7 @@ const WIDER: i64 = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     /// What parts and aggregates are made of, over the columns of the scan.
-    pub(super) inputs: Vec<OverCodes>,
+    pub(super) inputs: Vec<CodedExpr>,
     pub(super) parts: Arc<[Part]>,
     pub(super) by: By,
     /// None: rows are grouped by all parts.
@@ -81,7 +81,7 @@ impl Work {
     }
 
     /// What is computed of each row.
-    pub(super) fn expressions(&self) -> impl Iterator<Item = &OverCodes> {
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &CodedExpr> {
         let filters = self.aggregates.iter().filter_map(|aggregate| aggregate.filter.as_ref());
         self.inputs.iter().chain(filters.flat_map(Condition::parts))
     }
@@ -92,8 +92,8 @@ impl Work {
 pub(super) enum By {
     /// Rows of one group stand together, as their keys do.
     Key(Fences),
-    /// By the values of each row.
-    Value,
+    /// By the values of each row; where groups turn out to be many, DataFusion's aggregate does it.
+    Value(HashAggregate),
 }
 
 /// Reads the spans of a table and groups their rows.
@@ -105,7 +105,6 @@ pub struct GroupedScanExec {
     /// Order of the answer: (part, descending).
     pub(super) order: Vec<(usize, bool)>,
     pub(super) fetch: Option<usize>,
-    hashed: Hashed,
     properties: Arc<PlanProperties>,
 }
 
@@ -116,7 +115,6 @@ pub(crate) struct GroupedTemplate {
     schema: SchemaRef,
     order: Vec<(usize, bool)>,
     fetch: Option<usize>,
-    hashed: Hashed,
     properties: Arc<PlanProperties>,
 }
 
@@ -130,17 +128,16 @@ impl GroupedTemplate {
             schema: self.schema.clone(),
             order: self.order.clone(),
             fetch: self.fetch,
-            hashed: self.hashed.clone(),
             properties: self.properties.clone(),
         }
     }
 }
 
 impl GroupedScanExec {
-    pub(super) fn new(scan: SpanScanExec, work: Work, hashed: Hashed, schema: SchemaRef) -> GroupedScanExec {
+    pub(super) fn new(scan: SpanScanExec, work: Work, schema: SchemaRef) -> GroupedScanExec {
         let properties = Arc::new(properties(&schema, None));
         let (scan, work) = (Arc::new(scan), Arc::new(work));
-        GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, hashed, properties }
+        GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, properties }
     }
 
     /// The scan under the groups.
@@ -167,7 +164,7 @@ impl GroupedScanExec {
     pub(crate) fn form(&self) -> GroupedTemplate {
         let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
         let (schema, order, properties) = (self.schema.clone(), self.order.clone(), self.properties.clone());
-        GroupedTemplate { work, schema, order, fetch: self.fetch, hashed: self.hashed.clone(), properties }
+        GroupedTemplate { work, schema, order, fetch: self.fetch, properties }
     }
 
     /// All answers, in order.
@@ -184,7 +181,10 @@ impl GroupedScanExec {
         match self.read(self.work.within, tasks, &context).await? {
             Found::Kept(found) => self.batches(found),
             Found::Spilled(spills) => spills.answer(&context),
-            Found::Many => self.hashed.over(&self.scan, self.fetch, &context),
+            Found::Many(aggregate) => {
+                MetricBuilder::new(&self.scan.metrics).global_counter("hash_aggregates").add(1);
+                aggregate.over(&self.scan, self.fetch, &context)
+            }
         }
     }
 
@@ -293,20 +293,19 @@ impl GroupedScanExec {
                 for each in spawned {
                     let each = each.join().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
                     match &mut found {
-                        _ if many.load(Ordering::Relaxed) => {}
+                        Some(_) if many.load(Ordering::Relaxed) => {}
                         Some(found) => found.join(each, &spills)?,
                         None => found = Some(each),
                     }
                 }
-                match found {
-                    None if many.load(Ordering::Relaxed) => return Ok(Found::Many),
-                    found => found.ok_or_else(|| external(Error::internal("a scan without a task")))?,
-                }
+                found.ok_or_else(|| external(Error::internal("a scan without a task")))?
             }
         };
         drop(meter);
-        if many.load(Ordering::Relaxed) {
-            return Ok(Found::Many);
+        if let By::Value(aggregate) = &self.work.by
+            && many.load(Ordering::Relaxed)
+        {
+            return Ok(Found::Many(aggregate.clone()));
         }
         if spills.are_none() {
             return Ok(Found::Kept(found));
@@ -320,8 +319,8 @@ impl GroupedScanExec {
 enum Found {
     Kept(PartialGroups),
     Spilled(Arc<Spills>),
-    /// Too many groups to find them by the values of rows.
-    Many,
+    /// Too many groups to find them by the values of rows: this is to do it.
+    Many(HashAggregate),
 }
 
 /// One of those who read.
@@ -345,7 +344,7 @@ impl Task {
             while let Some(kept) = stream.try_next().await? {
                 self.found.add(&self.work, &kept.columns, kept.rows, self.within)?;
                 rows += kept.rows;
-                if matches!(self.work.by, By::Value) && are_many(self.found.len(), rows) {
+                if matches!(self.work.by, By::Value(_)) && are_many(self.found.len(), rows) {
                     self.many.store(true, Ordering::Relaxed);
                 }
                 if self.many.load(Ordering::Relaxed) {
@@ -414,7 +413,7 @@ impl ExecutionPlan for GroupedScanExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let mut going = TreeNodeRecursion::Continue;
-        for expr in self.work.expressions().map(OverCodes::expr).chain(&self.work.filter) {
+        for expr in self.work.expressions().map(CodedExpr::expr).chain(&self.work.filter) {
             going = going.visit_sibling(|| f(expr))?;
         }
         Ok(going)
@@ -443,8 +442,8 @@ impl ExecutionPlan for GroupedScanExec {
 
     /// By value, what is expected of DataFusion's aggregate, of which joins choose their sides.
     fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        Ok(match self.work.by {
-            By::Value => self.hashed.statistics.clone(),
+        Ok(match &self.work.by {
+            By::Value(aggregate) => aggregate.statistics.clone(),
             By::Key(_) => Arc::new(Statistics::new_unknown(&self.schema)),
         })
     }
@@ -459,7 +458,7 @@ impl ExecutionPlan for GroupedScanExec {
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         // Where groups are many DataFusion's aggregate answers, in no order.
-        if matches!(self.work.by, By::Value) {
+        if matches!(self.work.by, By::Value(_)) {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let mut parts: Vec<(usize, bool)> = Vec::new();

@@ -17,8 +17,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use keyspan_model::{Error, ErrorKind, decoded};
 
 use super::groups::{RowGroups, Run};
+use crate::coded_expr::Condition;
 use crate::error::external;
-use crate::over_codes::Condition;
 
 /// An aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Function {
     Least,
     Greatest,
     /// Any that DataFusion's accumulators compute, whatever the order of rows.
-    Stock,
+    Accumulated,
 }
 
 /// One aggregate of the answer.
@@ -37,7 +37,7 @@ pub(super) enum Function {
 pub(super) struct Aggregate {
     pub(super) function: Function,
     /// As DataFusion has it.
-    pub(super) stock: Arc<AggregateFunctionExpr>,
+    pub(super) expr: Arc<AggregateFunctionExpr>,
     /// Places of its arguments among the inputs; none: every row counts.
     pub(super) arguments: Vec<usize>,
     /// Which rows count.
@@ -61,7 +61,7 @@ impl Aggregate {
                     || matches!(self.types[..], [DataType::Int16 | DataType::Int32]) && *result == DataType::Int64
             }
             Function::Least | Function::Greatest => (float || is_whole(&self.types[0])) && self.types[0] == *result,
-            Function::Stock => true,
+            Function::Accumulated => true,
         }
     }
 
@@ -72,9 +72,11 @@ impl Aggregate {
     fn state(&self) -> Result<State> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => State::Count(Vec::new()),
-            (Function::Stock, _) => {
-                State::Stock(Stock { accumulator: accumulator(&self.stock)?, types: self.types.clone(), groups: 0 })
-            }
+            (Function::Accumulated, _) => State::Accumulated(Accumulated {
+                accumulator: accumulator(&self.expr)?,
+                types: self.types.clone(),
+                groups: 0,
+            }),
             (_, true) => State::Floats(Folded::default()),
             (_, false) => State::Wholes(Folded::default()),
         })
@@ -84,19 +86,21 @@ impl Aggregate {
     pub(super) fn state_types(&self) -> Result<Vec<DataType>> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => vec![DataType::Int64],
-            (Function::Stock, _) => self.stock.state_fields()?.iter().map(|field| field.data_type().clone()).collect(),
+            (Function::Accumulated, _) => {
+                self.expr.state_fields()?.iter().map(|field| field.data_type().clone()).collect()
+            }
             (_, true) => vec![DataType::Float64, DataType::Int64],
             (_, false) => vec![DataType::Int64, DataType::Int64],
         })
     }
 }
 
-fn accumulator(stock: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
-    if stock.groups_accumulator_supported() {
-        return stock.create_groups_accumulator();
+fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if expr.groups_accumulator_supported() {
+        return expr.create_groups_accumulator();
     }
-    let stock = stock.clone();
-    Ok(Box::new(GroupsAccumulatorAdapter::new(move || stock.create_accumulator())))
+    let expr = expr.clone();
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || expr.create_accumulator())))
 }
 
 fn is_whole(ty: &DataType) -> bool {
@@ -228,7 +232,7 @@ impl Argument {
     ) -> Result<Argument> {
         let among = aggregate.filter.as_ref().map(|filter| filter.mask(columns, rows)).transpose()?;
         let among = among.map(|among| among.values().clone());
-        if aggregate.function == Function::Stock {
+        if aggregate.function == Function::Accumulated {
             let arrays = aggregate.arguments.iter().map(|place| decoded(&inputs[*place]).map_err(external));
             return Ok(Argument::Arrays { arrays: arrays.collect::<Result<_>>()?, among, rows });
         }
@@ -327,11 +331,11 @@ enum State {
     Count(Vec<i64>),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
-    Stock(Stock),
+    Accumulated(Accumulated),
 }
 
 /// What DataFusion keeps.
-struct Stock {
+struct Accumulated {
     accumulator: Box<dyn GroupsAccumulator>,
     /// Types of the arguments.
     types: Vec<DataType>,
@@ -339,7 +343,7 @@ struct Stock {
     groups: usize,
 }
 
-impl Stock {
+impl Accumulated {
     /// Makes room for groups of no rows. A row is given to it that does not count: of an empty batch it would take all
     /// groups for seen.
     fn resize(&mut self, groups: usize) -> Result<()> {
@@ -352,9 +356,15 @@ impl Stock {
         Ok(())
     }
 
-    fn take_states(&mut self) -> Result<Vec<ArrayRef>> {
+    fn take_states(&mut self, groups: usize) -> Result<Vec<ArrayRef>> {
+        self.resize(groups)?;
         self.groups = 0;
         self.accumulator.state(EmitTo::All)
+    }
+
+    fn finish(&mut self, groups: usize) -> Result<ArrayRef> {
+        self.resize(groups)?;
+        self.accumulator.evaluate(EmitTo::All)
     }
 }
 
@@ -370,11 +380,6 @@ impl Fold {
         Ok(Fold { function: aggregate.function, state: aggregate.state()?, field: aggregate.field.clone() })
     }
 
-    /// Whether it asks for the groups of rows.
-    pub(super) fn is_stock(&self) -> bool {
-        matches!(self.state, State::Stock(..))
-    }
-
     /// Bytes in memory, about.
     pub(super) fn bytes(&self) -> usize {
         match &self.state {
@@ -382,26 +387,24 @@ impl Fold {
             State::Floats(Folded { counts, .. }) | State::Wholes(Folded { counts, .. }) => {
                 counts.len() * 2 * size_of::<i64>()
             }
-            State::Stock(stock) => stock.accumulator.size(),
+            State::Accumulated(own) => own.accumulator.size(),
         }
     }
 
     /// Makes room for so many groups.
-    fn resize(&mut self, groups: usize) -> Result<()> {
+    fn resize(&mut self, groups: usize) {
         match &mut self.state {
             State::Count(counts) => counts.resize(groups, 0),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
-            State::Stock(stock) => stock.resize(groups)?,
+            // It does so itself.
+            State::Accumulated(_) => {}
         }
-        Ok(())
     }
 
     /// Folds the rows of a batch into their groups, of which there are so many.
     pub(super) fn add(&mut self, argument: &Argument, rows: &RowGroups, groups: usize) -> Result<()> {
-        if !self.is_stock() {
-            self.resize(groups)?;
-        }
+        self.resize(groups);
         let function = self.function;
         match (&mut self.state, argument) {
             (State::Count(counts), Argument::Valid(nulls)) => count(counts, rows, nulls.as_ref()),
@@ -412,15 +415,15 @@ impl Fold {
             (State::Wholes(folded), Argument::Wholes(column)) => {
                 folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;
             }
-            (State::Stock(stock), Argument::Arrays { arrays, among, rows: all }) => {
+            (State::Accumulated(own), Argument::Arrays { arrays, among, rows: all }) => {
                 let (each, within) = rows.of_each(*all);
                 let among = match (within, among) {
                     (Some(within), Some(among)) => Some(&within & among),
                     (within, among) => within.or_else(|| among.clone()),
                 };
                 let among = among.map(|among| BooleanArray::new(among, None));
-                stock.groups = groups;
-                stock.accumulator.update_batch(arrays, &each, among.as_ref(), groups)?;
+                own.groups = groups;
+                own.accumulator.update_batch(arrays, &each, among.as_ref(), groups)?;
             }
             _ => {}
         }
@@ -429,20 +432,18 @@ impl Fold {
 
     /// What is kept of all groups, as columns of [`Aggregate::state_types`]; afterwards nothing is kept.
     pub(super) fn take_states(&mut self, groups: usize) -> Result<Vec<ArrayRef>> {
-        self.resize(groups)?;
+        self.resize(groups);
         Ok(match &mut self.state {
             State::Count(counts) => vec![array_of::<Int64Type>(std::mem::take(counts))],
             State::Floats(folded) => folded.take::<Float64Type>(),
             State::Wholes(folded) => folded.take::<Int64Type>(),
-            State::Stock(stock) => stock.take_states()?,
+            State::Accumulated(own) => own.take_states(groups)?,
         })
     }
 
     /// Takes over what such columns keep. `numbers` gives for each of their rows the group here, of which there are so many.
     pub(super) fn join(&mut self, states: &[ArrayRef], numbers: &[usize], groups: usize) -> Result<()> {
-        if !self.is_stock() {
-            self.resize(groups)?;
-        }
+        self.resize(groups);
         let function = self.function;
         match &mut self.state {
             State::Count(own) => {
@@ -451,10 +452,10 @@ impl Fold {
             }
             State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
             State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
-            State::Stock(_) if numbers.is_empty() => {}
-            State::Stock(stock) => {
-                stock.groups = groups;
-                stock.accumulator.merge_batch(states, numbers, groups)?;
+            State::Accumulated(_) if numbers.is_empty() => {}
+            State::Accumulated(own) => {
+                own.groups = groups;
+                own.accumulator.merge_batch(states, numbers, groups)?;
             }
         }
         Ok(())
@@ -462,7 +463,7 @@ impl Fold {
 
     /// The results of all groups; afterwards nothing is kept.
     pub(super) fn finish(&mut self, groups: usize) -> Result<ArrayRef> {
-        self.resize(groups)?;
+        self.resize(groups);
         let function = self.function;
         Ok(match &mut self.state {
             State::Count(counts) => array_of::<Int64Type>(std::mem::take(counts)),
@@ -484,7 +485,7 @@ impl Fold {
                     ty => cast(&numbers, ty)?,
                 }
             }
-            State::Stock(stock) => stock.accumulator.evaluate(EmitTo::All)?,
+            State::Accumulated(own) => own.finish(groups)?,
         })
     }
 }

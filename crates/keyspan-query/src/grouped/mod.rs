@@ -19,7 +19,7 @@
 //! - [`fold`]: what is kept of a group's values.
 //! - [`partial`]: groups of some rows and what is kept of them; [`spill`]: those that do not fit the memory.
 //! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
-//! - [`hashed`]: DataFusion's aggregate, where groups are many.
+//! - [`hash_aggregate`]: DataFusion's aggregate, where groups are many.
 //!
 //! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
 //! costs a second look-up, so any scan form will do.
@@ -27,7 +27,7 @@
 mod exec;
 mod fold;
 mod groups;
-mod hashed;
+mod hash_aggregate;
 mod partial;
 mod rule;
 mod runs;
@@ -37,4 +37,4 @@ mod spill;
 mod tests;
 
 pub(crate) use exec::{GroupedScanExec, GroupedTemplate};
-pub use rule::GroupByRuns;
+pub use rule::GroupedScans;

@@ -25,10 +25,10 @@ use keyspan_model::ScanColumn;
 use super::exec::{By, GroupedScanExec, Work};
 use super::fold::{Aggregate, Function};
 use super::groups::{GroupingSet, MOST_PARTS, Part, PartValue, is_ranked, supports};
-use super::hashed::Hashed;
+use super::hash_aggregate::HashAggregate;
 use super::runs::Fences;
+use crate::coded_expr::{CodedExpr, Condition};
 use crate::functions::step::Step;
-use crate::over_codes::{Condition, OverCodes};
 use crate::scan::{ReadColumn, SpanScanExec};
 use crate::types::Zone;
 
@@ -68,12 +68,12 @@ const OF_ANY_ORDER: [&str; 24] = [
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct GroupByRuns;
+pub struct GroupedScans;
 
 type Plan = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
 
-impl PhysicalOptimizerRule for GroupByRuns {
+impl PhysicalOptimizerRule for GroupedScans {
     fn optimize(&self, plan: Plan, options: &ConfigOptions) -> Result<Plan> {
         let utc = options
             .execution
@@ -88,7 +88,7 @@ impl PhysicalOptimizerRule for GroupByRuns {
     }
 
     fn name(&self) -> &str {
-        "GroupByRuns"
+        "GroupedScans"
     }
 
     fn schema_check(&self) -> bool {
@@ -111,7 +111,7 @@ fn grouped(node: &Plan, utc: bool) -> Result<Option<Plan>> {
         above.insert(0, inner.input());
     }
     match below.draft(outer, inner)? {
-        Some(draft) => draft.finish(below.scan, outer, Hashed::new(&above, below.scan)?),
+        Some(draft) => draft.finish(below.scan, outer, &above),
         None => Ok(None),
     }
 }
@@ -199,8 +199,8 @@ impl<'a> Below<'a> {
         let answer = outer.schema();
         let results = &answer.fields()[groups.num_group_exprs()..];
         let mut draft = Draft { parts, inputs: Inputs::default(), aggregates: Vec::with_capacity(results.len()) };
-        for ((stock, filter), field) in inner.aggr_expr().iter().zip(inner.filter_expr()).zip(results) {
-            match self.aggregate(stock, filter.as_ref(), field, &mut draft.inputs)? {
+        for ((call, filter), field) in inner.aggr_expr().iter().zip(inner.filter_expr()).zip(results) {
+            match self.aggregate(call, filter.as_ref(), field, &mut draft.inputs)? {
                 Some(aggregate) => draft.aggregates.push(aggregate),
                 None => return Ok(None),
             }
@@ -269,30 +269,30 @@ impl<'a> Below<'a> {
 
     fn aggregate(
         &self,
-        stock: &Arc<AggregateFunctionExpr>,
+        call: &Arc<AggregateFunctionExpr>,
         filter: Option<&Expr>,
         field: &FieldRef,
         inputs: &mut Inputs,
     ) -> Result<Option<Aggregate>> {
-        let ordered = !stock.order_bys().is_empty() && !stock.fun().supports_within_group_clause();
-        if stock.is_distinct() || ordered || stock.ignore_nulls() {
+        let ordered = !call.order_bys().is_empty() && !call.fun().supports_within_group_clause();
+        if call.is_distinct() || ordered || call.ignore_nulls() {
             return Ok(None);
         }
-        let function = match stock.fun().name() {
+        let function = match call.fun().name() {
             "count" => Function::Count,
             "sum" => Function::Sum,
             "avg" => Function::Average,
             "min" => Function::Least,
             "max" => Function::Greatest,
-            name if OF_ANY_ORDER.contains(&name) => Function::Stock,
+            name if OF_ANY_ORDER.contains(&name) => Function::Accumulated,
             _ => return Ok(None),
         };
-        let exprs = stock.expressions();
+        let exprs = call.expressions();
         let schema = &self.scan.schema;
         let filter = filter.map(|filter| Condition::new(&self.over_scan(filter)?, schema)).transpose()?;
         let mut aggregate = Aggregate {
             function,
-            stock: Arc::clone(stock),
+            expr: Arc::clone(call),
             arguments: Vec::new(),
             filter,
             types: vec![field.data_type().clone()],
@@ -307,12 +307,12 @@ impl<'a> Below<'a> {
         };
         if let Some(own) = own {
             aggregate.types = vec![own.data_type(schema)?];
-            if function != Function::Stock && aggregate.is_supported() {
+            if function != Function::Accumulated && aggregate.is_supported() {
                 aggregate.arguments.push(inputs.place(own));
                 return Ok(Some(aggregate));
             }
         }
-        aggregate.function = Function::Stock;
+        aggregate.function = Function::Accumulated;
         aggregate.types.clear();
         for expr in &exprs {
             let own = self.over_scan(expr)?;
@@ -363,22 +363,22 @@ fn stands_together(parts: &[KeyPart]) -> bool {
 
 impl Draft {
     /// The node, under a projection where groups are other values than the begins of their steps.
-    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec, hashed: Hashed) -> Result<Option<Plan>> {
+    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec, above: &[&Plan]) -> Result<Option<Plan>> {
         let Draft { parts, mut inputs, aggregates } = self;
         let answer = outer.schema();
         let field = |place: usize| Arc::new(answer.field(place).clone());
         match parts {
-            Parts::Key(parts) => by_key(scan, &parts, inputs, aggregates, &answer, hashed),
+            Parts::Key(parts) => by_key(scan, &parts, inputs, aggregates, &answer),
             Parts::Values(exprs, sets) => {
                 let part = |(place, expr)| Part { value: PartValue::Input(inputs.place(expr)), field: field(place) };
                 let mut parts: Vec<Part> = exprs.into_iter().enumerate().map(part).collect();
                 if !sets.is_empty() {
                     parts.push(Part { value: PartValue::Set, field: field(parts.len()) });
                 }
-                let inputs = inputs.0.iter().map(|expr| OverCodes::new(expr, &scan.schema)).collect::<Result<_>>()?;
-                let (filter, by) = (scan.plan.filter.clone(), By::Value);
+                let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
+                let (filter, by) = (scan.plan.filter.clone(), By::Value(HashAggregate::new(above, scan)?));
                 let work = Work { inputs, parts: parts.into(), by, sets, aggregates, filter, within: None };
-                Ok(Some(Arc::new(GroupedScanExec::new(scan.clone(), work, hashed, answer))))
+                Ok(Some(Arc::new(GroupedScanExec::new(scan.clone(), work, answer))))
             }
         }
     }
@@ -390,7 +390,6 @@ fn by_key(
     mut inputs: Inputs,
     aggregates: Vec<Aggregate>,
     answer: &SchemaRef,
-    hashed: Hashed,
 ) -> Result<Option<Plan>> {
     let last = parts.iter().map(|part| part.place).max();
     let (scan, places) = scan.with_key(last.map_or(0, |last| last + 1))?;
@@ -428,9 +427,9 @@ fn by_key(
         Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
         _ => Fences { equal: places.clone(), steps: None },
     });
-    let inputs = inputs.0.iter().map(|expr| OverCodes::new(expr, &scan.schema)).collect::<Result<_>>()?;
+    let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
     let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, filter: None, within: None }.over(&scan);
-    let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, hashed, schema.clone()));
+    let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, schema.clone()));
     if schema == *answer {
         return Ok(Some(grouped));
     }
@@ -442,7 +441,7 @@ fn by_key(
 /// asked last: where something may fail for a row outside, all is evaluated first.
 pub(super) fn left_of_filter(scan: &SpanScanExec, work: &Work) -> (Option<Expr>, Option<(i64, i64)>) {
     match &work.by {
-        By::Key(Fences { steps: Some((place, _)), .. }) if !work.expressions().any(OverCodes::may_fail) => {
+        By::Key(Fences { steps: Some((place, _)), .. }) if !work.expressions().any(CodedExpr::may_fail) => {
             bounded(scan, scan.output[*place])
         }
         _ => (scan.plan.filter.clone(), None),

@@ -163,23 +163,24 @@ async fn where_groups_are_many_the_stock_aggregate_answers() {
     let mut rows = Rows::default();
     let columns = [("k", ColumnType::Int, 'p'), ("t", ColumnType::Text, '-'), ("v", ColumnType::Double, '-')];
     let row = |n: i32| vec![Value::Int(n), Value::Text(format!("text {}", n / 2)), Value::Double(f64::from(n % 8))];
-    rows.create("many", &columns, (0..40_000).map(row).collect());
+    rows.create("many", &columns, (0..100_000).map(row).collect());
     let bench = Bench::new(rows);
     for (sql, expected) in [
         (
             "SELECT count(*), sum(c), sum(s) FROM (SELECT t, count(*) AS c, sum(v) AS s FROM many GROUP BY t) g",
-            ["20000", "40000", "140000"],
+            ["50000", "100000", "350000"],
         ),
         (
             "SELECT count(*), sum(c), max(x) FROM (SELECT t, count(*) AS c, max(v) + 1 AS x FROM many GROUP BY ROLLUP (t)) g",
-            ["20001", "80000", "8"],
+            ["50001", "200000", "8"],
         ),
         (
             "SELECT count(*), min(c), max(c) FROM (SELECT t, count(*) AS c FROM many GROUP BY t LIMIT 7) g",
             ["7", "2", "2"],
         ),
     ] {
-        assert!(bench.explain(sql, false).await.expect("a plan").contains("GroupedScan"), "{sql}");
+        let plan = bench.explain(sql, true).await.expect("a plan");
+        assert!(plan.contains("GroupedScan") && plan.contains("hash_aggregates=1"), "{sql}\n{plan}");
         assert_eq!(bench.query(sql).await.expect("rows").1, [expected], "{sql}");
     }
 }

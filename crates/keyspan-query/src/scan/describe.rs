@@ -37,9 +37,9 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     if let Some(filter) = &plan.filter {
         write!(f, ", filter={filter}")?;
     }
-    if let Some(best) = &exec.best {
-        let order = if best.descending { " DESC" } else { "" };
-        write!(f, ", best={} by {}{order}", best.rows, plan.read_schema.field(best.column).name())?;
+    if let Some(top) = &exec.top {
+        let order = if top.descending { " DESC" } else { "" };
+        write!(f, ", top={} by {}{order}", top.rows, plan.read_schema.field(top.column).name())?;
     }
     if let Some(fetch) = exec.fetch {
         write!(f, ", limit={fetch}")?;

@@ -24,10 +24,10 @@ use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
 use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
 use tokio::sync::OnceCell;
 
-use super::best::Best;
 use super::join_keys::{self, AwaitedKeys};
 use super::layout::{Divided, Shape};
 use super::read::{Columns, ReadColumn};
+use super::top::Top;
 use super::{describe, read, sort, statistics};
 use crate::sort_order::moved;
 
@@ -81,7 +81,7 @@ pub struct SpanScanExec {
     /// Its number among those that wait.
     pub(super) number: u64,
     /// What a sort above takes of its rows.
-    pub(super) best: Option<Best>,
+    pub(super) top: Option<Top>,
     properties: Arc<PlanProperties>,
     pub(crate) metrics: ExecutionPlanMetricsSet,
 }
@@ -119,7 +119,7 @@ impl SpanScanExec {
             divided: Arc::new(OnceCell::new_with(Some(divided))),
             awaited: Vec::new(),
             number: 0,
-            best: None,
+            top: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -184,8 +184,8 @@ impl SpanScanExec {
     }
 
     /// This scan, of which no more is taken than that.
-    pub(super) fn with_best(&self, best: Option<Best>) -> SpanScanExec {
-        SpanScanExec { best, ..self.clone() }
+    pub(super) fn with_top(&self, top: Option<Top>) -> SpanScanExec {
+        SpanScanExec { top, ..self.clone() }
     }
 
     /// This scan over other spans, in the form that it has.
@@ -326,7 +326,7 @@ impl SpanScanExec {
             divided: Arc::default(),
             awaited: Vec::new(),
             number: 0,
-            best: None,
+            top: None,
             metrics: ExecutionPlanMetricsSet::new(),
         };
         Ok((next, places))

@@ -11,11 +11,10 @@
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`join_keys`]: spans that are known only when a join's build side has been read.
-//! - [`best`]: leaving out what a sort with a limit would not take.
+//! - [`top`]: leaving out what a sort with a limit would not take.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
 
-mod best;
 mod describe;
 mod exec;
 mod join_keys;
@@ -25,8 +24,8 @@ mod sequence;
 mod sort;
 mod statistics;
 mod template;
+mod top;
 
-pub use best::BestRows;
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
 pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};
@@ -34,3 +33,4 @@ pub use read::ReadColumn;
 pub(crate) use read::Reader;
 pub use sequence::KeyOrder;
 pub(crate) use template::ScanTemplate;
+pub use top::TopRows;

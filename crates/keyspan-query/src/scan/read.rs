@@ -25,12 +25,12 @@ use keyspan_seam::{ScanCounters, Snapshot, Split};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::best::{Best, BestValues};
 use super::exec::SpanScanExec;
 use super::layout::{Shape, span_alone};
+use super::top::{Top, TopValues};
+use crate::coded_expr::Condition;
 use crate::error::external;
 use crate::memory::bytes_of_a_batch;
-use crate::over_codes::Condition;
 
 /// Batches that a task reads ahead of its turn.
 const AHEAD: usize = 16;
@@ -94,8 +94,8 @@ pub(crate) struct FilteredRows {
 struct Steps {
     columns: Arc<Columns>,
     filter: Option<Condition>,
-    /// What is taken of its rows, and the best values of those that have come.
-    best: Option<(Best, Mutex<BestValues>)>,
+    /// What is taken of its rows, and the top values of those that have come.
+    top: Option<(Top, Mutex<TopValues>)>,
     output: Vec<usize>,
     schema: SchemaRef,
 }
@@ -122,8 +122,8 @@ impl Steps {
         let read = arrays.collect::<Result<Vec<_>>>()?;
         let rows = batch.num_rows();
         let mask = self.filter.as_ref().map(|condition| condition.mask(&read, rows)).transpose()?;
-        let mask = match &self.best {
-            Some((best, values)) => Some(values.lock().narrowed(best, &read[best.column], mask)?),
+        let mask = match &self.top {
+            Some((top, values)) => Some(values.lock().narrowed(top, &read[top.column], mask)?),
             None => mask,
         };
         let kept = mask.as_ref().map_or(rows, BooleanArray::true_count);
@@ -212,7 +212,7 @@ impl Reader {
         let steps = Steps {
             columns: exec.columns.clone(),
             filter: filter.map(|expr| Condition::new(expr, &exec.plan.read_schema)).transpose()?,
-            best: exec.best.map(|best| (best, Mutex::default())),
+            top: exec.top.map(|top| (top, Mutex::default())),
             output: exec.output.clone(),
             schema: exec.schema.clone(),
         };

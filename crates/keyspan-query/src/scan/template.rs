@@ -10,13 +10,13 @@ use datafusion::physical_plan::{ExecutionPlan, PlanProperties};
 use keyspan_model::{Order, RelationDef, RelationId, Scan, TableDef};
 use keyspan_seam::Snapshot;
 
-use super::best::Best;
 use super::exec::{Form, ReadPlan, SpanScanExec};
 use super::join_keys::AwaitedKeys;
 use super::layout::Shape;
 use super::read::ReadColumn;
 use super::sort::fixed_columns;
 use super::statistics;
+use super::top::Top;
 use crate::spans::Pushed;
 
 /// How many times as many rows a scan of a join may read as the one that it was planned for, or as few.
@@ -49,7 +49,7 @@ pub(crate) struct ScanTemplate {
     rows: Option<u64>,
     /// Keys of joins without which it does not begin.
     awaited: Vec<AwaitedKeys>,
-    best: Option<Best>,
+    top: Option<Top>,
     properties: Arc<PlanProperties>,
 }
 
@@ -76,7 +76,7 @@ impl SpanScanExec {
             number: plan.number,
             rows: statistics::estimated_rows(&self.estimate),
             awaited: self.awaited.clone(),
-            best: self.best,
+            top: self.top,
             properties: self.properties().clone(),
         }
     }
@@ -155,7 +155,7 @@ impl ScanTemplate {
         };
         let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
         let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form).await?;
-        let scan = scan.with_best(self.best);
+        let scan = scan.with_top(self.top);
         Ok(self.awaiting(scan).and_then(|scan| scan.promising(&self.properties)).filter(|scan| self.suits(scan)))
     }
 

@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder,
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
+use keyspan_model::array::rows_of_codes;
 use keyspan_model::{ColumnId, ColumnRange, ColumnType, KeyColumn, Result, Value, array_of};
 
 use super::{EncodedRange, Extent, Wanted};
@@ -97,15 +98,7 @@ impl RowTest {
         let values = self.of_values(codes.values())?;
         let mut inside = [false; 256];
         (0..values.len()).for_each(|code| inside[code] = values.value(code));
-        let of_codes = codes.keys().values();
-        let bits = BooleanBuffer::collect_bool(of_codes.len(), |row| inside[usize::from(of_codes[row])]);
-        Ok(Inside::of(
-            rows,
-            match codes.keys().nulls() {
-                Some(nulls) => &bits & nulls.inner(),
-                None => bits,
-            },
-        ))
+        Ok(Inside::of(rows, rows_of_codes(codes.keys(), &inside)))
     }
 
     /// Which of these rows are inside, a part of a block whose values are `base + unit × offset`; `None` if the range is

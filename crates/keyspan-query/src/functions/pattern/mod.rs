@@ -12,8 +12,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::list::ListFunction;
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
-pub use compile::translated;
-use compile::{compiled, compiled_once, invalid};
+use compile::{compiled, compiled_once};
+pub use compile::{invalid, of_library, translated};
 pub use lists::{MATCHES, SPLIT};
 
 use ColumnType as C;
@@ -240,7 +240,7 @@ fn similar_part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
             return Err(Error::new(ErrorKind::InvalidUseOfEscape, message));
         }
     };
-    let regex = compile::of_library(&format!("(?s){regex}"))?;
+    let regex = of_library(&format!("(?s){regex}"))?;
     let found = first_match(&regex, own)?.and_then(|found| found.get(1));
     Ok(found.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
 }

@@ -18,16 +18,16 @@ use arrow::array::{
     UInt8Array, new_null_array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{concat, filter};
+use arrow::compute::{concat, filter, prep_null_mask_filter};
 use arrow::datatypes::{SchemaRef, UInt8Type};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_expr::split_conjunction;
-use datafusion::physical_expr::utils::split_disjunction;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns, split_disjunction};
 use datafusion::physical_expr_common::physical_expr::{PhysicalExpr, is_volatile};
+use keyspan_model::array::rows_of_codes;
 use keyspan_model::decoded;
 
 use self::pattern::Pattern;
@@ -38,7 +38,7 @@ const MOST_VALUES: usize = 256;
 
 /// An expression over the columns that it needs, in their order there.
 #[derive(Clone, Debug)]
-pub(crate) struct OverCodes {
+pub(crate) struct CodedExpr {
     expr: Arc<dyn PhysicalExpr>,
     /// Places of these columns in a batch.
     places: Vec<usize>,
@@ -49,16 +49,16 @@ pub(crate) struct OverCodes {
     pattern: Option<Pattern>,
 }
 
-impl OverCodes {
+impl CodedExpr {
     /// An expression over columns of this schema.
-    pub(crate) fn new(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Result<OverCodes> {
+    pub(crate) fn new(expr: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Result<CodedExpr> {
         let mut places: Vec<usize> = collect_columns(expr).iter().map(|column| column.index()).collect();
         places.sort_unstable();
         places.dedup();
         let schema = Arc::new(schema.project(&places)?);
         let of_one = places.len() == 1 && !is_volatile(expr);
         let pattern = Pattern::of(expr);
-        Ok(OverCodes { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema, of_one, pattern })
+        Ok(CodedExpr { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema, of_one, pattern })
     }
 
     /// The expression, over those columns only that it needs.
@@ -120,20 +120,13 @@ impl OverCodes {
     /// Rows of which the result is true, where codes tell.
     fn true_codes(&self, columns: &[ArrayRef], rows: usize) -> Option<BooleanBuffer> {
         let (codes, results) = self.of_codes(columns, rows)?;
-        let results = as_boolean_array(&results).ok()?;
-        let mut is_true = [false; MOST_VALUES];
-        for (code, is_true) in is_true.iter_mut().enumerate().take(results.len()) {
-            *is_true = results.is_valid(code) && results.value(code);
-        }
-        if is_true[..results.len()].iter().all(|is_true| *is_true) && codes.null_count() == 0 {
+        let results = is_true(&results).ok()?;
+        if results.count_set_bits() == results.len() && codes.null_count() == 0 {
             return Some(BooleanBuffer::new_set(rows));
         }
-        let values = codes.values();
-        let found = BooleanBuffer::collect_bool(rows, |row| is_true[usize::from(values[row])]);
-        Some(match codes.nulls() {
-            Some(valid) => &found & valid.inner(),
-            None => found,
-        })
+        let mut wanted = [false; MOST_VALUES];
+        wanted.iter_mut().zip(&results).for_each(|(wanted, is_true)| *wanted = is_true);
+        Some(rows_of_codes(&codes, &wanted))
     }
 
     /// Of the rows that `among` has, those of which the result is true.
@@ -177,7 +170,7 @@ impl OverCodes {
 pub(crate) enum Condition {
     All(Vec<Condition>),
     Any(Vec<Condition>),
-    Part(OverCodes),
+    Part(CodedExpr),
 }
 
 impl Condition {
@@ -190,12 +183,12 @@ impl Condition {
         match binary.map(BinaryExpr::op) {
             Some(Operator::And) => Ok(Condition::All(parts(split_conjunction(expr))?)),
             Some(Operator::Or) => Ok(Condition::Any(parts(split_disjunction(expr))?)),
-            _ => OverCodes::new(expr, schema).map(Condition::Part),
+            _ => CodedExpr::new(expr, schema).map(Condition::Part),
         }
     }
 
     /// What it is made of.
-    pub(crate) fn parts(&self) -> Vec<&OverCodes> {
+    pub(crate) fn parts(&self) -> Vec<&CodedExpr> {
         match self {
             Condition::Part(part) => vec![part],
             Condition::All(parts) | Condition::Any(parts) => parts.iter().flat_map(Condition::parts).collect(),
@@ -248,9 +241,9 @@ fn value_of(column: &ArrayRef) -> Result<ArrayRef> {
 
 fn is_true(results: &ArrayRef) -> Result<BooleanBuffer> {
     let results = as_boolean_array(results)?;
-    Ok(match results.nulls() {
-        Some(valid) => results.values() & valid.inner(),
-        None => results.values().clone(),
+    Ok(match results.null_count() {
+        0 => results.values().clone(),
+        _ => prep_null_mask_filter(results).values().clone(),
     })
 }
 
@@ -296,7 +289,7 @@ mod tests {
             let columns = [coded(codes), coded(codes)];
             let plain = [decoded(&columns[0]).expect("values"), decoded(&columns[1]).expect("values")];
             for expr in &exprs {
-                let over = OverCodes::new(expr, &schema()).expect("columns");
+                let over = CodedExpr::new(expr, &schema()).expect("columns");
                 let found = over.evaluate(&columns, codes.len()).expect("results");
                 assert_eq!(found.as_dictionary_opt::<UInt8Type>().is_some(), codes.len() > 4, "{expr}");
                 let expected = over.evaluate(&plain, codes.len()).expect("results");
@@ -338,7 +331,7 @@ mod tests {
                 exprs.push(binary(column(), op, pattern_of(), &schema).expect("an expression"));
             }
             for expr in exprs {
-                let over = OverCodes::new(&expr, &schema).expect("columns");
+                let over = CodedExpr::new(&expr, &schema).expect("columns");
                 compiled += usize::from(over.pattern.is_some());
                 let expected = expr.evaluate(&batch).expect("a result").into_array(texts.len()).expect("an array");
                 assert_eq!(
@@ -354,7 +347,7 @@ mod tests {
     #[test]
     fn what_no_row_has_does_not_fail() {
         let divided = expr(lit(12), Operator::Divide, column("a"));
-        let over = OverCodes::new(&divided, &schema()).expect("columns");
+        let over = CodedExpr::new(&divided, &schema()).expect("columns");
         let found = over.evaluate(&[coded(&[1, 2, 3, 3, 2, 1]), coded(&[])], 6).expect("no row is zero");
         assert_eq!(found.as_primitive::<arrow::datatypes::Int32Type>().values(), &[12, 6, 4, 4, 6, 12]);
         assert!(over.evaluate(&[coded(&[1, 0, 3, 3, 2, 1]), coded(&[])], 6).is_err());

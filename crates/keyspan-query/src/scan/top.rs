@@ -1,8 +1,8 @@
 //! `ORDER BY v DESC LIMIT 10` over a scan: rows that cannot be among the first are left out before anything else of them is
 //! looked at.
 //!
-//! Of the first column of the order the best so many values are kept. A row whose value is worse than all of these comes
-//! behind so many others; one that is as good as the worst of them may still be among the first. Where the column is
+//! Of the first column of the order as many values are kept, the first ones. A row whose value is behind all of these comes
+//! behind so many others; one that equals the last of them may still be among the first. Where the column is
 //! codes, values are compared once a batch.
 
 use std::collections::BinaryHeap;
@@ -21,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use keyspan_model::array::rows_of_codes;
 use keyspan_model::value::canonical_double;
 
 use super::exec::SpanScanExec;
@@ -32,7 +33,7 @@ type Plan = Arc<dyn ExecutionPlan>;
 
 /// Which rows a sort with a limit takes, by the first of its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Best {
+pub(crate) struct Top {
     /// Place of the column among those read.
     pub(super) column: usize,
     pub(super) descending: bool,
@@ -42,11 +43,11 @@ pub(crate) struct Best {
 
 /// The rule that tells scans what is taken of them. It runs when nothing else changes them.
 #[derive(Debug, Default)]
-pub struct BestRows;
+pub struct TopRows;
 
-impl PhysicalOptimizerRule for BestRows {
+impl PhysicalOptimizerRule for TopRows {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        plan.transform_down(|node| match best(&node)? {
+        plan.transform_down(|node| match top(&node)? {
             Some(told) => Ok(Transformed::yes(told)),
             None => Ok(Transformed::no(node)),
         })
@@ -54,7 +55,7 @@ impl PhysicalOptimizerRule for BestRows {
     }
 
     fn name(&self) -> &str {
-        "BestRows"
+        "TopRows"
     }
 
     fn schema_check(&self) -> bool {
@@ -63,31 +64,31 @@ impl PhysicalOptimizerRule for BestRows {
 }
 
 /// A sort with a limit over a scan that knows of it; `None` for all else.
-fn best(node: &Plan) -> Result<Option<Plan>> {
+fn top(node: &Plan) -> Result<Option<Plan>> {
     let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(None) };
     let Some(rows) = sort.fetch().filter(|rows| (1..=MOST_ROWS).contains(rows)) else { return Ok(None) };
     let first = sort.expr().first();
     let Some(column) = first.expr.downcast_ref::<Column>().map(Column::index) else { return Ok(None) };
-    let best =
-        |column| Best { column, descending: first.options.descending, nulls_first: first.options.nulls_first, rows };
-    Ok(match told(sort.input(), column, best)? {
+    let top =
+        |column| Top { column, descending: first.options.descending, nulls_first: first.options.nulls_first, rows };
+    Ok(match told(sort.input(), column, top)? {
         Some(input) => Some(with_input(node, input)?),
         None => None,
     })
 }
 
 /// The same node over a scan that knows what is taken, by an output column of the node.
-fn told(node: &Plan, column: usize, best: impl Fn(usize) -> Best) -> Result<Option<Plan>> {
+fn told(node: &Plan, column: usize, top: impl Fn(usize) -> Top) -> Result<Option<Plan>> {
     if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
         let Some(below) = projection.expr()[column].expr.downcast_ref::<Column>() else { return Ok(None) };
-        return match told(projection.input(), below.index(), best)? {
+        return match told(projection.input(), below.index(), top)? {
             Some(input) => with_input(node, input).map(Some),
             None => Ok(None),
         };
     }
     let Some(scan) = node.downcast_ref::<SpanScanExec>() else { return Ok(None) };
-    let plain = scan.fetch.is_none() && scan.best.is_none() && is_compared(scan.schema.field(column).data_type());
-    Ok(plain.then(|| Arc::new(scan.with_best(Some(best(scan.output[column])))) as Plan))
+    let plain = scan.fetch.is_none() && scan.top.is_none() && is_compared(scan.schema.field(column).data_type());
+    Ok(plain.then(|| Arc::new(scan.with_top(Some(top(scan.output[column])))) as Plan))
 }
 
 fn with_input(node: &Plan, input: Plan) -> Result<Plan> {
@@ -109,49 +110,49 @@ fn is_compared(ty: &DataType) -> bool {
     )
 }
 
-/// The best values so far, as ranks: the lower the better.
+/// The first values so far, as ranks: the lower the earlier.
 #[derive(Debug, Default)]
-pub(super) struct BestValues {
+pub(super) struct TopValues {
     ranks: BinaryHeap<u64>,
 }
 
-impl BestValues {
+impl TopValues {
     /// Of the rows that `among` has (`None`: of all), those that may be taken, as far as is known after them.
     pub(super) fn narrowed(
         &mut self,
-        best: &Best,
+        top: &Top,
         column: &ArrayRef,
         among: Option<BooleanArray>,
     ) -> Result<BooleanArray> {
-        let ranked = Ranked::new(best, column)?;
+        let ranked = Ranked::new(top, column)?;
         let mut among = match among {
             Some(among) => among.values().clone(),
             None => BooleanBuffer::new_set(column.len()),
         };
-        if let Some(worst) = self.worst(best) {
-            among = &among & &ranked.up_to(worst);
+        if let Some(last) = self.last(top) {
+            among = &among & &ranked.up_to(last);
         }
         for row in among.set_indices() {
-            self.add(ranked.rank(row), best);
+            self.add(ranked.rank(row), top);
         }
-        if let Some(worst) = self.worst(best) {
-            among = &among & &ranked.up_to(worst);
+        if let Some(last) = self.last(top) {
+            among = &among & &ranked.up_to(last);
         }
         Ok(BooleanArray::new(among, None))
     }
 
-    /// The worst of the values kept, once they are as many as rows are taken.
-    fn worst(&self, best: &Best) -> Option<u64> {
-        self.ranks.peek().copied().filter(|_| self.ranks.len() >= best.rows)
+    /// The last of the values kept, once they are as many as rows are taken.
+    fn last(&self, top: &Top) -> Option<u64> {
+        self.ranks.peek().copied().filter(|_| self.ranks.len() >= top.rows)
     }
 
-    fn add(&mut self, rank: u64, best: &Best) {
-        if self.ranks.len() < best.rows {
+    fn add(&mut self, rank: u64, top: &Top) {
+        if self.ranks.len() < top.rows {
             self.ranks.push(rank);
-        } else if let Some(mut worst) = self.ranks.peek_mut()
-            && rank < *worst
+        } else if let Some(mut last) = self.ranks.peek_mut()
+            && rank < *last
         {
-            *worst = rank;
+            *last = rank;
         }
     }
 }
@@ -166,10 +167,10 @@ struct Ranked<'a> {
 }
 
 impl<'a> Ranked<'a> {
-    fn new(best: &Best, column: &'a ArrayRef) -> Result<Ranked<'a>> {
+    fn new(top: &Top, column: &'a ArrayRef) -> Result<Ranked<'a>> {
         let coded = column.as_dictionary_opt::<UInt8Type>();
-        let ranks = best.ranks(coded.map_or(column, |coded| coded.values()))?;
-        Ok(Ranked { rows: column.len(), ranks, codes: coded.map(|coded| coded.keys()), null: best.null() })
+        let ranks = top.ranks(coded.map_or(column, |coded| coded.values()))?;
+        Ok(Ranked { rows: column.len(), ranks, codes: coded.map(|coded| coded.keys()), null: top.null() })
     }
 
     fn rank(&self, row: usize) -> u64 {
@@ -187,20 +188,18 @@ impl<'a> Ranked<'a> {
         };
         let mut taken = [false; 256];
         taken.iter_mut().zip(&self.ranks).for_each(|(taken, rank)| *taken = *rank <= most);
-        let values = codes.values();
         let found = match taken.contains(&true) {
-            true => BooleanBuffer::collect_bool(self.rows, |row| taken[usize::from(values[row])]),
+            true => rows_of_codes(codes, &taken),
             false => BooleanBuffer::new_unset(self.rows),
         };
         match codes.nulls() {
-            None => found,
             Some(valid) if self.null <= most => &found | &!valid.inner(),
-            Some(valid) => &found & valid.inner(),
+            _ => found,
         }
     }
 }
 
-impl Best {
+impl Top {
     /// The rank of NULL.
     fn null(&self) -> u64 {
         if self.nulls_first { 0 } else { u64::MAX }
@@ -244,10 +243,10 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, Rows};
 
-    fn kept(best: &Best, batches: &[ArrayRef]) -> Vec<Vec<usize>> {
-        let mut values = BestValues::default();
+    fn kept(top: &Top, batches: &[ArrayRef]) -> Vec<Vec<usize>> {
+        let mut values = TopValues::default();
         let kept = |batch: &ArrayRef| {
-            let mask = values.narrowed(best, batch, None).expect("a mask");
+            let mask = values.narrowed(top, batch, None).expect("a mask");
             mask.values().set_indices().collect()
         };
         batches.iter().map(kept).collect()
@@ -260,14 +259,14 @@ mod tests {
             floats(&[Some(1.0), Some(-5.0), Some(f64::NAN), Some(3.0)]),
             floats(&[Some(2.0), None, Some(3.0), Some(-0.0)]),
         ];
-        let best = |descending, nulls_first| Best { column: 0, descending, nulls_first, rows: 2 };
-        assert_eq!(kept(&best(true, false), &batches), [vec![2, 3], vec![2]]);
-        assert_eq!(kept(&best(true, true), &batches), [vec![2, 3], vec![1]]);
-        assert_eq!(kept(&best(false, false), &batches), [vec![0, 1], vec![3]]);
-        assert_eq!(kept(&best(false, true), &batches), [vec![0, 1], vec![1]]);
+        let top = |descending, nulls_first| Top { column: 0, descending, nulls_first, rows: 2 };
+        assert_eq!(kept(&top(true, false), &batches), [vec![2, 3], vec![2]]);
+        assert_eq!(kept(&top(true, true), &batches), [vec![2, 3], vec![1]]);
+        assert_eq!(kept(&top(false, false), &batches), [vec![0, 1], vec![3]]);
+        assert_eq!(kept(&top(false, true), &batches), [vec![0, 1], vec![1]]);
         let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![5, -7, 3, 5, i64::MAX]));
-        assert_eq!(kept(&best(true, false), std::slice::from_ref(&times)), [vec![0, 3, 4]]);
-        assert_eq!(kept(&best(false, false), &[times]), [vec![1, 2]]);
+        assert_eq!(kept(&top(true, false), std::slice::from_ref(&times)), [vec![0, 3, 4]]);
+        assert_eq!(kept(&top(false, false), &[times]), [vec![1, 2]]);
     }
 
     #[test]
@@ -281,13 +280,13 @@ mod tests {
             coded(vec![Some(1), Some(0), None, Some(1)], vec![2.0, 3.0]),
             coded(vec![Some(0), None, Some(1)], vec![4.0, 9.0]),
         ];
-        let best = Best { column: 0, descending: true, nulls_first: false, rows: 2 };
-        assert_eq!(kept(&best, &batches), [vec![1, 2], vec![], vec![0, 2]]);
-        let best = Best { nulls_first: true, ..best };
-        assert_eq!(kept(&best, &batches), [vec![1, 2], vec![2], vec![1]]);
-        let mut values = BestValues::default();
+        let top = Top { column: 0, descending: true, nulls_first: false, rows: 2 };
+        assert_eq!(kept(&top, &batches), [vec![1, 2], vec![], vec![0, 2]]);
+        let top = Top { nulls_first: true, ..top };
+        assert_eq!(kept(&top, &batches), [vec![1, 2], vec![2], vec![1]]);
+        let mut values = TopValues::default();
         let among = BooleanArray::from(vec![true, false, false, true]);
-        let mask = values.narrowed(&best, &batches[0], Some(among)).expect("a mask");
+        let mask = values.narrowed(&top, &batches[0], Some(among)).expect("a mask");
         assert_eq!(mask.values().set_indices().collect::<Vec<_>>(), [0, 3]);
     }
 
@@ -298,9 +297,9 @@ mod tests {
         let mut rows = Rows::default();
         rows.create("m", &columns, (0..1000).map(row).collect());
         let bench = Bench::new(rows);
-        for (sql, best) in [
-            ("SELECT t FROM m WHERE k > 7 ORDER BY v DESC, k LIMIT 2", Some("best=2 by v DESC")),
-            ("SELECT t, v + 1 FROM m ORDER BY v LIMIT 5 OFFSET 5", Some("best=10 by v")),
+        for (sql, top) in [
+            ("SELECT t FROM m WHERE k > 7 ORDER BY v DESC, k LIMIT 2", Some("top=2 by v DESC")),
+            ("SELECT t, v + 1 FROM m ORDER BY v LIMIT 5 OFFSET 5", Some("top=10 by v")),
             ("SELECT * FROM m ORDER BY v + 1 LIMIT 5", None),
             ("SELECT * FROM m ORDER BY t LIMIT 5", None),
             ("SELECT * FROM m ORDER BY k LIMIT 5", None),
@@ -308,8 +307,8 @@ mod tests {
             ("SELECT * FROM (SELECT * FROM m LIMIT 10) AS q ORDER BY v LIMIT 5", None),
         ] {
             let plan = bench.explain(sql, false).await.expect("a plan");
-            assert_eq!(plan.contains("best="), best.is_some(), "{sql}\n{plan}");
-            assert!(best.is_none_or(|best| plan.contains(best)), "{sql}\n{plan}");
+            assert_eq!(plan.contains("top="), top.is_some(), "{sql}\n{plan}");
+            assert!(top.is_none_or(|top| plan.contains(top)), "{sql}\n{plan}");
         }
         let found = bench.query("SELECT k FROM m WHERE k > 7 ORDER BY v DESC, k LIMIT 2").await.expect("rows");
         assert_eq!(found.1, [["30"], ["131"]]);

@@ -9,10 +9,9 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, LikeExpr, Literal};
 use fancy_regex::Regex;
-use keyspan_model::Error;
 
 use crate::error::external;
-use crate::functions::like_pattern;
+use crate::functions::pattern::{invalid, like_pattern, of_library};
 
 /// A condition on one column of texts.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ impl Pattern {
             let pattern = constant(binary.right())?;
             (if insensitive { format!("(?i){pattern}") } else { pattern }, negated)
         };
-        Some(Pattern { regex: Arc::new(Regex::new(&regex).ok()?), negated })
+        Some(Pattern { regex: Arc::new(of_library(&regex).ok()?), negated })
     }
 
     /// The results for texts; `None` for arrays of another kind.
@@ -51,11 +50,10 @@ impl Pattern {
         let matches = |text: &str| self.regex.is_match(text).map(|found| found != self.negated);
         let results = texts.iter().map(|text| text.map(matches).transpose());
         let results = results.collect::<std::result::Result<BooleanArray, _>>();
-        Some(
-            results
-                .map(|results| Arc::new(results) as ArrayRef)
-                .map_err(|error| external(Error::internal(error.to_string()))),
-        )
+        Some(match results {
+            Ok(results) => Ok(Arc::new(results)),
+            Err(error) => Err(external(invalid(self.regex.as_str(), error))),
+        })
     }
 }
 

@@ -21,16 +21,16 @@ type Plan = Arc<dyn ExecutionPlan>;
 
 /// The nodes that stood above the scan.
 #[derive(Clone, Debug)]
-pub(super) struct Hashed {
+pub(super) struct HashAggregate {
     /// The lowest first, each over an input without rows.
     nodes: Vec<Plan>,
     /// What was expected of them.
     pub(super) statistics: Arc<Statistics>,
 }
 
-impl Hashed {
+impl HashAggregate {
     /// Of nodes with one input each, the lowest first, over this scan.
-    pub(super) fn new(nodes: &[&Plan], scan: &SpanScanExec) -> Result<Hashed> {
+    pub(super) fn new(nodes: &[&Plan], scan: &SpanScanExec) -> Result<HashAggregate> {
         let whole = StatisticsArgs::new();
         let mut statistics = scan.statistics_from_inputs(&[], &whole)?;
         for node in nodes {
@@ -40,7 +40,7 @@ impl Hashed {
             let inputs = node.children().into_iter().map(|input| Arc::new(EmptyExec::new(input.schema())) as Plan);
             with_inputs(node, inputs.collect())
         };
-        Ok(Hashed { nodes: nodes.iter().map(without_rows).collect::<Result<_>>()?, statistics })
+        Ok(HashAggregate { nodes: nodes.iter().map(without_rows).collect::<Result<_>>()?, statistics })
     }
 
     /// Their answer over a scan, at most so many rows of it.
