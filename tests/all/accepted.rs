@@ -99,9 +99,9 @@ async fn answers(database: &Database) -> Vec<Vec<Vec<String>>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_store_does_not_keep_is_done_above() {
     let expected = answers(&Database::in_memory().unwrap()).await;
-    for kept in 0..16 {
+    for kept in 0..32 {
         let of = |bit: u8| kept & bit != 0;
-        let accepted = Accepted { spans: of(1), order: of(2), limit: of(4), per_prefix: of(8) };
+        let accepted = Accepted { spans: of(1), order: of(2), limit: of(4), per_prefix: of(8), ranges: of(16) };
         let database = Database::with_store(Arc::new(OrderedMap::new(accepted)), Options::default()).unwrap();
         for (at, (answer, expected)) in answers(&database).await.iter().zip(&expected).enumerate() {
             let (round, sql) = (at / QUERIES.len(), QUERIES[at % QUERIES.len()]);

@@ -122,13 +122,14 @@ macro_rules! weak_states {
     )*};
 }
 
-const NOTHING: Accepted = Accepted { spans: false, order: false, limit: false, per_prefix: false };
+const NOTHING: Accepted = Accepted { spans: false, ranges: false, order: false, limit: false, per_prefix: false };
 
 weak_states! {
     weak_accepts_nothing: NOTHING,
     weak_accepts_spans: Accepted { spans: true, ..NOTHING },
+    weak_accepts_ranges: Accepted { spans: true, ranges: true, ..NOTHING },
     weak_accepts_order: Accepted { order: true, ..NOTHING },
     weak_accepts_limit: Accepted { limit: true, ..NOTHING },
     weak_accepts_per_prefix: Accepted { per_prefix: true, ..NOTHING },
-    weak_accepts_all: Accepted { spans: true, order: true, limit: true, per_prefix: true },
+    weak_accepts_all: Accepted { spans: true, ranges: true, order: true, limit: true, per_prefix: true },
 }

@@ -8,6 +8,7 @@
 use std::ops::Bound;
 
 use crate::schema::{ColumnId, RelationId};
+use crate::types::ColumnType;
 use crate::value::Value;
 
 /// A contiguous range of row keys.
@@ -39,7 +40,7 @@ impl Span {
     }
 }
 
-/// What rows must satisfy in one column; only used to skip data, so it may be wider than the query's predicate.
+/// What rows must satisfy in one column; it may be wider than the query's predicate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// A key column or a value column.
@@ -56,6 +57,22 @@ impl ColumnRange {
     /// All values between two bounds.
     pub fn between(column: ColumnId, lower: Bound<Value>, upper: Bound<Value>) -> ColumnRange {
         ColumnRange { column, lower, upper, parts: Vec::new() }
+    }
+
+    /// Whether a value of the column, of this type, is between the two bounds, whatever the parts.
+    pub fn spans(&self, ty: ColumnType, value: &Value) -> bool {
+        let order = |bound: &Value| Value::compare_as(ty, value, bound);
+        let above = match &self.lower {
+            Bound::Included(least) => order(least).is_ge(),
+            Bound::Excluded(least) => order(least).is_gt(),
+            Bound::Unbounded => true,
+        };
+        let below = match &self.upper {
+            Bound::Included(greatest) => order(greatest).is_le(),
+            Bound::Excluded(greatest) => order(greatest).is_lt(),
+            Bound::Unbounded => true,
+        };
+        above && below
     }
 
     /// The parts that count.
@@ -98,7 +115,7 @@ pub struct Scan {
     pub spans: Vec<Span>,
     /// Output columns in order; may be empty (only the number of rows counts).
     pub columns: Vec<ScanColumn>,
-    /// Rows outside any of these may be left out; rows inside are never.
+    /// Rows outside any of these may be left out, and are where the store accepts ranges; rows inside are never.
     pub ranges: Vec<ColumnRange>,
     /// Order of delivery.
     pub order: Order,

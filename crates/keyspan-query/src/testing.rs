@@ -14,8 +14,9 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KeyEncoder, Order, RelationDef,
-    RelationId, Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch, array_of, value_at,
+    Catalog, ColumnDef, ColumnId, ColumnRange, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KeyColumn,
+    KeyEncoder, Order, RelationDef, RelationId, Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch,
+    array_of, value_at,
 };
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
@@ -105,7 +106,8 @@ impl Rows {
             let key = encoder.encode(&row[..relation.key.len()])?;
             let inside =
                 |(from, to): &(Vec<u8>, Option<Vec<u8>>)| key >= *from && to.as_ref().is_none_or(|to| key < *to);
-            if self.refuses.spans || spans.iter().any(inside) {
+            let in_ranges = || scan.ranges.iter().all(|range| in_key_range(&relation.key, row, range));
+            if (self.refuses.spans || spans.iter().any(inside)) && (self.refuses.ranges || in_ranges()) {
                 found.push(row);
             }
         }
@@ -145,6 +147,12 @@ impl Rows {
     }
 }
 
+/// Whether a row lies in a range, if it is of a key column.
+fn in_key_range(key: &[KeyColumn], row: &[Value], range: &ColumnRange) -> bool {
+    let column = key.iter().zip(row).find(|(column, _)| column.id == range.column);
+    column.is_none_or(|(column, value)| range.spans(column.ty, value))
+}
+
 #[async_trait]
 impl Snapshot for Rows {
     fn catalog(&self) -> &Arc<Catalog> {
@@ -160,8 +168,8 @@ impl Snapshot for Rows {
     }
 
     fn accept(&self, _: &Scan) -> Accepted {
-        let Accepted { spans, order, limit, per_prefix } = self.refuses;
-        Accepted { spans: !spans, order: !order, limit: !limit, per_prefix: !per_prefix }
+        let Accepted { spans, ranges, order, limit, per_prefix } = self.refuses;
+        Accepted { spans: !spans, ranges: !ranges, order: !order, limit: !limit, per_prefix: !per_prefix }
     }
 
     async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {
@@ -175,7 +183,7 @@ impl Snapshot for Rows {
         let known = match self.claimed {
             Some(claimed) => Known::Estimate(claimed),
             // More rows than there are in the spans.
-            None if self.refuses.spans => Known::Estimate(rows as u64),
+            None if self.refuses.spans || !scan.ranges.is_empty() => Known::Estimate(rows as u64),
             None => Known::Exact(rows as u64),
         };
         let ranges = vec![Known::Unknown; scan.columns.len()];

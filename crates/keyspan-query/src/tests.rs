@@ -340,9 +340,9 @@ const HELPED: [&str; 14] = [
 async fn what_a_store_does_not_accept_is_done_above() {
     for claimed in [None, Some(1_000_000)] {
         let whole = Bench::new(Rows { claimed, ..readings() });
-        for refused in 0..16 {
+        for refused in 0..32 {
             let of = |bit: u8| refused & bit != 0;
-            let refuses = Accepted { spans: of(1), order: of(2), limit: of(4), per_prefix: of(8) };
+            let refuses = Accepted { spans: of(1), order: of(2), limit: of(4), per_prefix: of(8), ranges: of(16) };
             let bench = Bench::new(Rows { claimed, refuses, ..readings() });
             for sql in HELPED {
                 let expected = whole.query(sql).await.expect(sql).1;

@@ -112,6 +112,8 @@ pub trait Load: Send {
 pub struct Accepted {
     /// Whether only rows inside the spans are delivered.
     pub spans: bool,
+    /// Whether only rows between `lower` and `upper` of the scan's ranges of key columns are delivered.
+    pub ranges: bool,
     /// Whether rows come in the order asked for.
     pub order: bool,
     /// Whether the limit is kept (per split: the sum over splits may exceed it).

@@ -89,7 +89,12 @@ impl Run {
                 at => holds(range, &row.1[at.unwrap() - 2]),
             })
         };
-        // Rows outside may be delivered: whoever asks checks again.
+        let in_keys = |(key, _): &(super::Key, Vec<Value>)| {
+            let mut of_time = ranges.iter().filter(|range| range.column == columns[1]);
+            of_time.all(|range| range.spans(ColumnType::Timestamp, &Value::Timestamp(key.1)))
+        };
+        assert!(found.iter().all(in_keys), "{scan:?}");
+        // Rows outside of ranges of value columns may be delivered: whoever asks checks again.
         found.retain(&inside);
         let in_span =
             |key: &super::Key| within.as_ref().is_none_or(|(part, times)| key.0 == *part && times.contains(&key.1));

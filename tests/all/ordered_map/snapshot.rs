@@ -9,8 +9,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use futures::StreamExt;
 use keyspan_model::{
-    Catalog, ColumnId, ColumnType, Error, Order, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
-    array_of,
+    Catalog, ColumnId, ColumnRange, ColumnType, Error, Order, RelationId, Result, Scan, ScanColumn, Span, Value,
+    WriteBatch, array_of,
 };
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
@@ -42,6 +42,11 @@ impl MapSnapshot {
         for span in spans {
             let keys = relation.encoder.span_bytes(span)?;
             found.extend(self.state.live(relation, &keys)?);
+        }
+        if self.accepted.ranges {
+            for range in &scan.ranges {
+                found = within(relation, range, found)?;
+            }
         }
         if scan.order == Order::Reverse {
             found.reverse();
@@ -90,6 +95,19 @@ impl MapSnapshot {
         let values: Vec<Value> = rows.iter().map(|(_, row)| value(row).unwrap_or(Value::Null)).collect();
         array_of(ty, &values)
     }
+}
+
+/// The rows inside a range, if it is of a key column.
+fn within<'a>(relation: &Relation, range: &ColumnRange, rows: Vec<Found<'a>>) -> Result<Vec<Found<'a>>> {
+    let Some(at) = relation.definition.key_index(range.column) else { return Ok(rows) };
+    let ty = relation.definition.key[at].ty;
+    let mut inside = Vec::new();
+    for (key, row) in rows {
+        if range.spans(ty, &relation.encoder.decode(key)?[at]) {
+            inside.push((key, row));
+        }
+    }
+    Ok(inside)
 }
 
 /// No order that anybody asks for, the same for the same number of rows.

@@ -148,11 +148,6 @@ impl CodedExpr {
         Ok(all.finish())
     }
 
-    /// Whether it may fail for some row.
-    pub(crate) fn may_fail(&self) -> bool {
-        self.column().is_none() && !self.is_comparison()
-    }
-
     /// Whether it compares a column with a constant, which fails for no row and costs less than choosing rows.
     fn is_comparison(&self) -> bool {
         let Some(binary) = self.expr.downcast_ref::<BinaryExpr>() else { return false };

@@ -27,7 +27,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use futures::{StreamExt, TryStreamExt};
-use keyspan_model::{ColumnRange, Error, Order, Scan, ScanColumn, Value};
+use keyspan_model::{ColumnId, ColumnRange, Error, Order, Scan, ScanColumn, Value};
 use keyspan_seam::{Known, Split};
 use parking_lot::Mutex;
 
@@ -35,7 +35,6 @@ use super::fold::Aggregate;
 use super::groups::{GroupingSet, Part, PartValue};
 use super::hash_aggregate::HashAggregate;
 use super::partial::PartialGroups;
-use super::rule;
 use super::runs::Fences;
 use super::spill::Spills;
 use crate::coded_expr::{CodedExpr, Condition};
@@ -67,19 +66,9 @@ pub(super) struct Work {
     /// None: rows are grouped by all parts.
     pub(super) sets: Vec<GroupingSet>,
     pub(super) aggregates: Vec<Aggregate>,
-    /// What is left of the filter, over the columns that the scan reads.
-    pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
-    /// Rows whose time is outside `[from, to)`, in microseconds, do not count.
-    pub(super) within: Option<(i64, i64)>,
 }
 
 impl Work {
-    /// The same with what is left of this scan's filter.
-    pub(super) fn over(self, scan: &SpanScanExec) -> Work {
-        let (filter, within) = rule::left_of_filter(scan, &self);
-        Work { filter, within, ..self }
-    }
-
     /// What is computed of each row.
     pub(super) fn expressions(&self) -> impl Iterator<Item = &CodedExpr> {
         let filters = self.aggregates.iter().filter_map(|aggregate| aggregate.filter.as_ref());
@@ -108,10 +97,10 @@ pub struct GroupedScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// The node without its scan, and without what is left of that scan's filter.
+/// The node without its scan.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupedTemplate {
-    work: Work,
+    work: Arc<Work>,
     schema: SchemaRef,
     order: Vec<(usize, bool)>,
     fetch: Option<usize>,
@@ -121,10 +110,9 @@ pub(crate) struct GroupedTemplate {
 impl GroupedTemplate {
     /// The node over another scan of the same columns.
     pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
-        let work = Arc::new(self.work.clone().over(&scan));
         GroupedScanExec {
             scan: Arc::new(scan),
-            work,
+            work: self.work.clone(),
             schema: self.schema.clone(),
             order: self.order.clone(),
             fetch: self.fetch,
@@ -162,9 +150,8 @@ impl GroupedScanExec {
 
     /// What is done over the scan.
     pub(crate) fn form(&self) -> GroupedTemplate {
-        let work = Work { filter: None, within: None, ..Work::clone(&self.work) };
         let (schema, order, properties) = (self.schema.clone(), self.order.clone(), self.properties.clone());
-        GroupedTemplate { work, schema, order, fetch: self.fetch, properties }
+        GroupedTemplate { work: self.work.clone(), schema, order, fetch: self.fetch, properties }
     }
 
     /// All answers, in order.
@@ -172,13 +159,13 @@ impl GroupedScanExec {
         self.scan = Arc::new(self.scan.with_awaited_keys(&context).await?);
         let tasks = context.session_config().target_partitions().max(1);
         for window in self.windows().await? {
-            if let Found::Kept(found) = self.read(Some(window), tasks, &context).await?
+            if let Found::Kept(found) = self.read(Some(&window), tasks, &context).await?
                 && Some(found.len()) >= self.fetch
             {
                 return self.batches(found);
             }
         }
-        match self.read(self.work.within, tasks, &context).await? {
+        match self.read(None, tasks, &context).await? {
             Found::Kept(found) => self.batches(found),
             Found::Spilled(spills) => spills.answer(&context),
             Found::Many(aggregate) => {
@@ -200,20 +187,17 @@ impl GroupedScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures::stream::iter(batches))))
     }
 
-    /// Windows of time that may hold all that is asked for, the narrowest first.
+    /// Windows of time that may hold all that is asked for, the narrowest first; none of a store that delivers rows outside.
     ///
     /// Each is open to the side where the answer begins. So whatever the bounds are taken to be, the first so many
     /// groups of a window are those of the whole; if there are too few a wider one is read.
-    async fn windows(&self) -> Result<Vec<(i64, i64)>> {
+    async fn windows(&self) -> Result<Vec<ColumnRange>> {
         let (Some(fetch), [(0, descending)], [part]) = (self.fetch, self.order.as_slice(), self.work.parts.as_ref())
         else {
             return Ok(Vec::new());
         };
-        let (PartValue::Step(_, step), Some((least, greatest))) = (part.value, self.time_bounds().await?) else {
-            return Ok(Vec::new());
-        };
-        let (from, to) = self.work.within.unwrap_or((i64::MIN, i64::MAX));
-        let (newest, oldest) = (greatest.min(to.saturating_sub(1)), least.max(from));
+        let (PartValue::Step(_, step), Some(column)) = (part.value, self.time_column()) else { return Ok(Vec::new()) };
+        let Some((oldest, newest)) = self.time_bounds(column).await? else { return Ok(Vec::new()) };
         let mut windows = Vec::new();
         let mut steps = fetch as i64;
         for _ in 0..WINDOWS {
@@ -223,54 +207,71 @@ impl GroupedScanExec {
                 false => step.start(oldest).and_then(|start| start.checked_add(span)?.checked_add(step.width)),
             };
             let Some(cut) = cut.filter(|cut| *cut > oldest && *cut <= newest) else { break };
-            windows.push(if *descending { (cut.max(from), to) } else { (from, cut.min(to)) });
+            let cut = Value::Timestamp(cut);
+            windows.push(match descending {
+                true => ColumnRange::between(column, Bound::Included(cut), Bound::Unbounded),
+                false => ColumnRange::between(column, Bound::Unbounded, Bound::Excluded(cut)),
+            });
             steps = steps.saturating_mul(WIDER);
         }
+        let snapshot = &self.scan.plan.snapshot;
+        windows.retain(|window| snapshot.accept(&self.scan_within(Some(window))).ranges);
         Ok(windows)
     }
 
-    /// Least and greatest time that the store knows of.
-    async fn time_bounds(&self) -> Result<Option<(i64, i64)>> {
-        let Some(id) = self.time_column() else { return Ok(None) };
+    /// Least and greatest time that there may be in the spans and ranges.
+    async fn time_bounds(&self, id: ColumnId) -> Result<Option<(i64, i64)>> {
         let column = ScanColumn::Column(id);
         let at = self.scan.scan.columns.iter().position(|each| *each == column);
-        let ranges = &self.scan.divided().await?.store.statistics.ranges;
-        Ok(match at.and_then(|at| ranges.get(at)) {
+        let known = &self.scan.divided().await?.store.statistics.ranges;
+        let (mut least, mut greatest) = match at.and_then(|at| known.get(at)) {
             Some(
                 Known::Exact((Value::Timestamp(least), Value::Timestamp(greatest)))
                 | Known::Estimate((Value::Timestamp(least), Value::Timestamp(greatest))),
-            ) => Some((*least, *greatest)),
+            ) => (*least, *greatest),
+            _ => return Ok(None),
+        };
+        let time = |bound: &Bound<Value>| match bound {
+            Bound::Included(Value::Timestamp(at)) | Bound::Excluded(Value::Timestamp(at)) => Some(*at),
             _ => None,
-        })
+        };
+        for range in self.scan.scan.ranges.iter().filter(|range| range.column == id) {
+            least = least.max(time(&range.lower).unwrap_or(i64::MIN));
+            greatest = greatest.min(time(&range.upper).unwrap_or(i64::MAX));
+        }
+        Ok(Some((least, greatest)))
     }
 
-    fn time_column(&self) -> Option<keyspan_model::ColumnId> {
+    fn time_column(&self) -> Option<ColumnId> {
         let By::Key(Fences { equal, steps: Some(_) }) = &self.work.by else { return None };
         self.scan.plan.relation.key.get(equal.len()).map(|column| column.id)
     }
 
-    /// A scan of the rows within these times, and its splits.
-    async fn planned(&self, within: Option<(i64, i64)>, tasks: usize) -> Result<(Arc<Scan>, Vec<Split>)> {
+    /// The scan, in any order, of the rows within a window.
+    fn scan_within(&self, window: Option<&ColumnRange>) -> Scan {
         let mut scan = Scan { order: Order::Any, ..Scan::clone(&self.scan.scan) };
-        if let (Some(column), Some((from, to))) = (self.time_column(), within) {
-            let (lower, upper) = (Bound::Included(Value::Timestamp(from)), Bound::Excluded(Value::Timestamp(to)));
-            scan.ranges.push(ColumnRange::between(column, lower, upper));
-        }
+        scan.ranges.extend(window.cloned());
+        scan
+    }
+
+    /// A scan of the rows within a window, and its splits.
+    async fn planned(&self, window: Option<&ColumnRange>, tasks: usize) -> Result<(Arc<Scan>, Vec<Split>)> {
+        let scan = self.scan_within(window);
         let want = if self.scan.is_small() { 1 } else { tasks * SPLITS_PER_CORE };
         let splits = self.scan.plan.snapshot.plan(&scan, want).await.map_err(external)?.splits;
         Ok((Arc::new(scan), splits))
     }
 
-    /// Groups of all rows within these times.
-    async fn read(&self, within: Option<(i64, i64)>, tasks: usize, context: &Arc<TaskContext>) -> Result<Found> {
-        let few = if within == self.work.within { self.scan.few_splits().await? } else { None };
+    /// Groups of all rows within a window.
+    async fn read(&self, window: Option<&ColumnRange>, tasks: usize, context: &Arc<TaskContext>) -> Result<Found> {
+        let few = if window.is_none() { self.scan.few_splits().await? } else { None };
         let (scan, splits) = match few {
             // Splits belong to the very scan that they were planned for.
             Some(splits) => (self.scan.scan.clone(), splits.to_vec()),
-            None => self.planned(within, tasks).await?,
+            None => self.planned(window, tasks).await?,
         };
         let tasks = tasks.min(splits.len());
-        let reader = Arc::new(Reader::new(&self.scan, scan, self.work.filter.as_ref())?);
+        let reader = Arc::new(Reader::new(&self.scan, scan, self.scan.plan.filter.as_ref())?);
         let meter = reader.meter(&self.scan);
         let queue = Arc::new(Mutex::new(VecDeque::from(splits)));
         let spills = Arc::new(Spills::new(self, context)?);
@@ -280,7 +281,7 @@ impl GroupedScanExec {
             let memory = memory.register(context.memory_pool());
             let found = PartialGroups::new(&self.work.parts, &self.work.aggregates, memory)?;
             let (reader, queue, work) = (reader.clone(), queue.clone(), self.work.clone());
-            Ok(Task { reader, queue, work, within, found, spills: spills.clone(), many: many.clone() })
+            Ok(Task { reader, queue, work, found, spills: spills.clone(), many: many.clone() })
         };
         let mut found = match tasks {
             ..=1 => task(0)?.run().await?,
@@ -328,7 +329,6 @@ struct Task {
     reader: Arc<Reader>,
     queue: Arc<Mutex<VecDeque<Split>>>,
     work: Arc<Work>,
-    within: Option<(i64, i64)>,
     found: PartialGroups,
     spills: Arc<Spills>,
     /// Whether some task has found too many groups.
@@ -342,7 +342,7 @@ impl Task {
             let Some(split) = self.queue.lock().pop_front() else { return Ok(self.found) };
             let mut stream = self.reader.clone().filtered(&split)?;
             while let Some(kept) = stream.try_next().await? {
-                self.found.add(&self.work, &kept.columns, kept.rows, self.within)?;
+                self.found.add(&self.work, &kept.columns, kept.rows)?;
                 rows += kept.rows;
                 if matches!(self.work.by, By::Value(_)) && are_many(self.found.len(), rows) {
                     self.many.store(true, Ordering::Relaxed);
@@ -413,7 +413,7 @@ impl ExecutionPlan for GroupedScanExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let mut going = TreeNodeRecursion::Continue;
-        for expr in self.work.expressions().map(CodedExpr::expr).chain(&self.work.filter) {
+        for expr in self.work.expressions().map(CodedExpr::expr).chain(&self.scan.plan.filter) {
             going = going.visit_sibling(|| f(expr))?;
         }
         Ok(going)

@@ -41,20 +41,14 @@ impl PartialGroups {
     }
 
     /// Adds rows.
-    pub(super) fn add(
-        &mut self,
-        work: &Work,
-        columns: &[ArrayRef],
-        rows: usize,
-        within: Option<(i64, i64)>,
-    ) -> Result<()> {
+    pub(super) fn add(&mut self, work: &Work, columns: &[ArrayRef], rows: usize) -> Result<()> {
         let inputs = work.inputs.iter().map(|input| input.evaluate(columns, rows)).collect::<Result<Vec<_>>>()?;
         let values = Values::new(&work.parts, &inputs)?;
         let of_rows = match &work.by {
             By::Value(_) => self.groups.of_rows(&values, rows)?,
             By::Key(fences) => {
                 let (mut runs, groups) = (Vec::new(), &mut self.groups);
-                fences.each(columns, rows, within, |rows| {
+                fences.each(columns, rows, |rows| {
                     let group = groups.of(&values, rows.start)?;
                     runs.push(Run { group, rows });
                     Ok(())

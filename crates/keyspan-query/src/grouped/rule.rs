@@ -10,16 +10,14 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::scalar::ScalarValue;
 use keyspan_model::ScanColumn;
 
 use super::exec::{By, GroupedScanExec, Work};
@@ -376,8 +374,8 @@ impl Draft {
                     parts.push(Part { value: PartValue::Set, field: field(parts.len()) });
                 }
                 let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
-                let (filter, by) = (scan.plan.filter.clone(), By::Value(HashAggregate::new(above, scan)?));
-                let work = Work { inputs, parts: parts.into(), by, sets, aggregates, filter, within: None };
+                let by = By::Value(HashAggregate::new(above, scan)?);
+                let work = Work { inputs, parts: parts.into(), by, sets, aggregates };
                 Ok(Some(Arc::new(GroupedScanExec::new(scan.clone(), work, answer))))
             }
         }
@@ -428,57 +426,11 @@ fn by_key(
         _ => Fences { equal: places.clone(), steps: None },
     });
     let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
-    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, filter: None, within: None }.over(&scan);
+    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates };
     let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, schema.clone()));
     if schema == *answer {
         return Ok(Some(grouped));
     }
     let projected = ProjectionExec::try_new(columns, grouped)?;
     Ok((projected.schema() == *answer).then(|| Arc::new(projected) as Plan))
-}
-
-/// What of the scan's filter is evaluated on rows, and what is a bound of the time that groups are steps of. The bound is
-/// asked last: where something may fail for a row outside, all is evaluated first.
-pub(super) fn left_of_filter(scan: &SpanScanExec, work: &Work) -> (Option<Expr>, Option<(i64, i64)>) {
-    match &work.by {
-        By::Key(Fences { steps: Some((place, _)), .. }) if !work.expressions().any(CodedExpr::may_fail) => {
-            bounded(scan, scan.output[*place])
-        }
-        _ => (scan.plan.filter.clone(), None),
-    }
-}
-
-/// Takes comparisons of the time with constants out of the filter: what is left, and `[from, to)` in microseconds.
-fn bounded(scan: &SpanScanExec, time: usize) -> (Option<Expr>, Option<(i64, i64)>) {
-    let Some(filter) = &scan.plan.filter else { return (None, None) };
-    let (mut from, mut to, mut rest) = (i64::MIN, i64::MAX, Vec::new());
-    for part in split_conjunction(filter) {
-        let Some((operator, at)) = comparison(part, time) else {
-            rest.push(Arc::clone(part));
-            continue;
-        };
-        match operator {
-            Operator::GtEq => from = from.max(at),
-            Operator::Gt => from = from.max(at.saturating_add(1)),
-            Operator::Lt => to = to.min(at),
-            _ => to = to.min(at.saturating_add(1)),
-        }
-    }
-    (conjunction_opt(rest), Some((from, to)))
-}
-
-/// `time < constant` and its like, the column first. The ends of time are left to the filter.
-fn comparison(expr: &Expr, time: usize) -> Option<(Operator, i64)> {
-    let binary = expr.downcast_ref::<BinaryExpr>()?;
-    let is_time = |expr: &Expr| expr.downcast_ref::<Column>().is_some_and(|column| column.index() == time);
-    let constant = |expr: &Expr| match expr.downcast_ref::<Literal>()?.value() {
-        ScalarValue::TimestampMicrosecond(Some(at), _) if *at != i64::MAX => Some(*at),
-        _ => None,
-    };
-    let (operator, at) = match (is_time(binary.left()), is_time(binary.right())) {
-        (true, false) => (*binary.op(), constant(binary.right())?),
-        (false, true) => (binary.op().swap()?, constant(binary.left())?),
-        _ => return None,
-    };
-    matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq).then_some((operator, at))
 }

@@ -31,12 +31,11 @@ pub(super) struct Fences {
 type Same<'a> = Box<dyn Fn(usize, usize) -> bool + 'a>;
 
 impl Fences {
-    /// Calls with each run of the batch. `within` leaves out rows whose time is outside.
+    /// Calls with each run of the batch.
     pub(super) fn each(
         &self,
         columns: &[ArrayRef],
         rows: usize,
-        within: Option<(i64, i64)>,
         mut call: impl FnMut(Range<usize>) -> Result<()>,
     ) -> Result<()> {
         let equal: Vec<Same<'_>> = self.equal.iter().map(|place| same(&columns[*place])).collect::<Result<_>>()?;
@@ -50,13 +49,9 @@ impl Fences {
             match &times {
                 None => call(start..end)?,
                 Some((times, steps)) => {
-                    let stretch = match within {
-                        Some(bounds) => inside(times, start..end, bounds),
-                        None => start..end,
-                    };
-                    let mut first = stretch.start;
-                    while first < stretch.end {
-                        let last = step_end(times, first, stretch.end, steps)?;
+                    let mut first = start;
+                    while first < end {
+                        let last = step_end(times, first, end, steps)?;
                         call(first..last)?;
                         first = last;
                     }
@@ -81,17 +76,6 @@ fn step_end(times: &[i64], first: usize, end: usize, steps: &[Step]) -> Result<u
         let width = if infinite_micros(start).is_some() { 1 } else { step.width as u64 };
         Ok(gallop(first, end, |row| (times[row].wrapping_sub(start) as u64) < width))
     })
-}
-
-/// Those of the rows, whose times ascend or descend, that lie in `[from, to)`.
-fn inside(times: &[i64], rows: Range<usize>, (from, to): (i64, i64)) -> Range<usize> {
-    let part = &times[rows.clone()];
-    let ascending = part.first() <= part.last();
-    let (first, last) = match ascending {
-        true => (part.partition_point(|at| *at < from), part.partition_point(|at| *at < to)),
-        false => (part.partition_point(|at| *at >= to), part.partition_point(|at| *at >= from)),
-    };
-    rows.start + first..rows.start + last.max(first)
 }
 
 /// The first row of `first..end` that is no longer like `first`; those that are stand together.
@@ -141,13 +125,5 @@ mod tests {
             }
         }
         assert_eq!(gallop(5, 6, |_| true), 6);
-    }
-
-    #[test]
-    fn times_inside_bounds_are_found_in_both_directions() {
-        assert_eq!(inside(&[1, 3, 5, 7], 0..4, (3, 7)), 1..3);
-        assert_eq!(inside(&[7, 5, 3, 1], 0..4, (3, 7)), 1..3);
-        assert_eq!(inside(&[1, 3, 5, 7], 1..3, (8, 9)), 3..3);
-        assert_eq!(inside(&[4], 0..1, (0, 4)), 0..0);
     }
 }

@@ -9,13 +9,17 @@ use keyspan_seam::ScanForm;
 use super::exec::SpanScanExec;
 use super::layout::{Divided, Layout, Shape};
 use super::statistics::estimated_rows;
-use crate::spans::spans_text;
+use crate::spans::{ranges_text, spans_text};
 
 /// Writes the line.
 pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let plan = &exec.plan;
     write!(f, "SpanScan: {}.{}", plan.table.keyspace, plan.table.name)?;
     write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
+    if plan.snapshot.accept(&exec.scan).ranges {
+        let ranges = ranges_text(&exec.scan.ranges, &plan.relation.key);
+        write!(f, "{}", ranges.map(|ranges| format!(", ranges=[{ranges}]")).unwrap_or_default())?;
+    }
     if let Some(divided) = exec.known_division() {
         describe_runs(divided, f)?;
         describe_found(exec, divided, f)?;

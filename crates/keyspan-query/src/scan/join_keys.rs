@@ -205,12 +205,15 @@ impl SpanScanExec {
         let own = plan.filters.iter();
         let before = spans::push(&own.clone().collect::<Vec<_>>(), &plan.relation);
         let pushed = spans::push(&own.chain(&filters).collect::<Vec<_>>(), &plan.relation);
-        // What the spans answered so far nobody else checks.
-        if before.exact.iter().zip(&pushed.exact).any(|(before, now)| *before && !*now) {
+        let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() };
+        let scan = Scan { spans: pushed.spans.clone(), ranges, ..Scan::clone(&self.scan) };
+        let answered =
+            |pushed: &spans::Pushed, scan: &Scan| pushed.answered(&plan.snapshot.accept(scan)).collect::<Vec<_>>();
+        // What the store answered so far nobody else checks.
+        let now = answered(&pushed, &scan);
+        if answered(&before, &self.scan).into_iter().zip(now).any(|(before, now)| before && !now) {
             return Ok(self.clone());
         }
-        let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges };
-        let scan = Scan { spans: pushed.spans, ranges, ..Scan::clone(&self.scan) };
         let divided = Divided::of(plan, &scan, self.shape).await?;
         let rows = (statistics::estimated_rows(&self.estimate), statistics::estimated_rows(&divided.store.statistics));
         match rows {

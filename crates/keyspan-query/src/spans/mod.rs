@@ -26,7 +26,7 @@ use keyspan_seam::Accepted;
 
 pub use key_match::{Constants, KeyMatch, KeyPart, KeyRanges, key_of, no_constants};
 pub use predicate::ROW_KEY;
-pub use show::spans_text;
+pub use show::{ranges_text, spans_text};
 
 use domain::{Domain, Interval};
 use region::{KeyBox, MOST, Region};
@@ -36,19 +36,27 @@ use region::{KeyBox, MOST, Region};
 pub struct Pushed {
     /// Sorted and disjoint.
     pub spans: Vec<Span>,
-    /// Bounds of further columns, only for skipping data.
+    /// Bounds of further columns.
     pub ranges: Vec<ColumnRange>,
     /// For each filter, whether the spans answer it exactly.
     pub exact: Vec<bool>,
+    /// For each filter, whether the spans and ranges of key columns together do.
+    exact_in_ranges: Vec<bool>,
     /// Key columns that have one value in all spans.
     pub constant: Vec<bool>,
 }
 
 impl Pushed {
-    /// The filters that are left to check on each row: those that the spans do not answer, and all where the store may deliver
-    /// rows outside of the spans.
+    /// For each filter, whether a store that accepts this of the scan answers it.
+    pub fn answered<'a>(&'a self, accepted: &Accepted) -> impl Iterator<Item = bool> + use<'a> {
+        let Accepted { spans, ranges, .. } = *accepted;
+        let exact = self.exact.iter().zip(&self.exact_in_ranges);
+        exact.map(move |(exact, in_ranges)| spans && (*exact || ranges && *in_ranges))
+    }
+
+    /// The filters that are left to check on each row.
     pub fn residual(&self, filters: &[&Expr], accepted: &Accepted) -> Vec<Expr> {
-        let left = filters.iter().zip(&self.exact).filter(|(_, exact)| !**exact || !accepted.spans);
+        let left = filters.iter().zip(self.answered(accepted)).filter(|(_, answered)| !answered);
         left.map(|(filter, _)| (*filter).clone()).collect()
     }
 }
@@ -95,16 +103,34 @@ fn finish(regions: &[Region], joints: Vec<Joint>, relation: &RelationDef) -> Pus
     if spans.len() > MOST {
         (spans, used) = (vec![Span::all()], vec![0; joints.len()]);
     }
-    let covered = |filter: usize| joints.iter().zip(&used).all(|(joint, used)| joint.reach[filter] <= *used);
-    let exact = regions.iter().enumerate().map(|(index, region)| region.exact && covered(index));
-    let exact = exact.collect();
-    let boxes: Vec<KeyBox> = joints.into_iter().map(|joint| joint.key_box).collect();
+    let boxes: Vec<KeyBox> = joints.iter().map(|joint| joint.key_box.clone()).collect();
+    let ranges = ranges(&boxes, used.iter().copied().min().unwrap_or(0), relation);
+    let exact = |in_ranges: bool| {
+        let covers = |filter: usize, joint: &Joint, used: usize| {
+            let mut beyond = joint.key_box.columns.iter().filter(|(at, _)| (used..joint.reach[filter]).contains(at));
+            joint.reach[filter] <= used
+                || in_ranges
+                    && joint.reach[filter] <= relation.key.len()
+                    && beyond.all(|(at, domain)| {
+                        ranges.iter().any(|range| range.column == relation.key[*at].id && is_range(domain, range))
+                    })
+        };
+        let covered = |filter| joints.iter().zip(&used).all(|(joint, used)| covers(filter, joint, *used));
+        regions.iter().enumerate().map(|(filter, region)| region.exact && covered(filter)).collect()
+    };
     Pushed {
-        exact,
+        exact: exact(false),
+        exact_in_ranges: exact(true),
         spans: build::merge(spans, &relation.key),
-        ranges: ranges(&boxes, used.into_iter().min().unwrap_or(0), relation),
+        ranges,
         constant: constants(&boxes, relation),
     }
+}
+
+/// Whether a range holds just the values of a domain.
+fn is_range(domain: &Domain, range: &ColumnRange) -> bool {
+    let same = |interval: &Interval| interval.lower == range.lower && interval.upper == range.upper;
+    matches!(domain.intervals.as_slice(), [one] if same(one))
 }
 
 /// Bounds of the columns that every box bounds, beyond those the spans answer.

@@ -9,7 +9,7 @@
 
 use std::ops::Bound;
 
-use keyspan_model::{KeyColumn, Span, Value};
+use keyspan_model::{ColumnRange, KeyColumn, Span, Value};
 
 /// Spans that EXPLAIN shows; the others are counted.
 const SHOWN: usize = 8;
@@ -41,6 +41,21 @@ fn values_of(bound: &Bound<Vec<Value>>) -> &[Value] {
     }
 }
 
+/// The text of the ranges of key columns; `None`: there are none.
+///
+/// ```text
+/// ts: [2024-01-01 .. 2024-01-02)       a key column from one value up to, without, another
+/// ```
+pub fn ranges_text(ranges: &[ColumnRange], key: &[KeyColumn]) -> Option<String> {
+    let text = |range: &ColumnRange| {
+        let column = key.iter().find(|column| column.id == range.column)?;
+        let interval = interval_text(range.lower.as_ref(), range.upper.as_ref(), column);
+        Some(format!("{}: {interval}", column.name))
+    };
+    let texts: Vec<String> = ranges.iter().filter_map(text).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 /// A common prefix and a range of the next column.
 fn range_text(span: &Span, key: &[KeyColumn]) -> Option<String> {
     let (start, end) = (values_of(&span.start), values_of(&span.end));
@@ -55,18 +70,23 @@ fn range_text(span: &Span, key: &[KeyColumn]) -> Option<String> {
         text.push_str(&literal(value, column));
         text.push_str(", ");
     }
-    match lower {
-        Bound::Included(value) => text.push_str(&format!("[{} ..", literal(value, column))),
-        Bound::Excluded(value) => text.push_str(&format!("({} ..", literal(value, column))),
-        Bound::Unbounded => text.push_str("(.."),
-    }
-    match upper {
-        Bound::Included(value) => text.push_str(&format!(" {}]", literal(value, column))),
-        Bound::Excluded(value) => text.push_str(&format!(" {})", literal(value, column))),
-        Bound::Unbounded => text.push(')'),
-    }
+    text.push_str(&interval_text(lower, upper, column));
     text.push(')');
     Some(text)
+}
+
+fn interval_text(lower: Bound<&Value>, upper: Bound<&Value>, column: &KeyColumn) -> String {
+    let lower = match lower {
+        Bound::Included(value) => format!("[{} ..", literal(value, column)),
+        Bound::Excluded(value) => format!("({} ..", literal(value, column)),
+        Bound::Unbounded => "(..".into(),
+    };
+    let upper = match upper {
+        Bound::Included(value) => format!(" {}]", literal(value, column)),
+        Bound::Excluded(value) => format!(" {})", literal(value, column)),
+        Bound::Unbounded => ")".into(),
+    };
+    lower + &upper
 }
 
 /// The bound on the column after the prefix; `None` when the bound is not of that shape.

@@ -59,9 +59,13 @@ async fn filters_become_spans() {
         ("k = 'a' OR k = 'b'", "[('a'), ('b')]", true),
         ("k = 'a' OR (k = 'b' AND n > 1)", "[('a'), ('b', (1 ..))]", true),
         ("k = 'a' OR v = 1", "[all]", false),
-        ("n = 1", "[all]", false),
-        ("k = 'a' AND t = '1970-01-01 00:00:01Z'", "[('a')]", false),
-        ("k > 'a' AND n = 1", "[(('a' ..))]", false),
+        ("n = 1", "[all]", true),
+        ("n IN (1, 2)", "[all]", false),
+        ("n = 1 OR v = 1", "[all]", false),
+        ("k = 'a' AND t = '1970-01-01 00:00:01Z'", "[('a')]", true),
+        ("k > 'a' AND n = 1", "[(('a' ..))]", true),
+        ("(k = 'a' AND t > '1970-01-01') OR (k = 'b' AND t > '1970-01-01 00:00:01Z')", "[('a'), ('b')]", false),
+        ("(k = 'a' OR k = 'b') AND t > '1970-01-01'", "[('a'), ('b')]", true),
         ("(k, n) > ('a', 1)", "[('a', (1 ..)), (('a' ..))]", true),
         ("(k, n) < ('b', 0)", "[((.. 'b')), ('b', (.. 0))]", true),
         ("(k, n) = ('a', 1)", "[('a', 1)]", true),
@@ -77,6 +81,14 @@ async fn filters_become_spans() {
         let line = plan.lines().last().unwrap_or_default();
         assert!(line.contains(&format!("spans={spans}, ")), "{filter}: {plan}");
         assert_eq!(!line.contains("filter=") && !plan.contains("FilterExec"), exact, "{filter}: {plan}");
+    }
+    for (filter, ranges) in [
+        ("t >= '1970-01-01' AND t < '1970-01-02'", "t: [1970-01-01 00:00:00+00 .. 1970-01-02 00:00:00+00)"),
+        ("n = 1 AND t < '1970-01-02' AND v > 1", "n: [1 .. 1], t: (.. 1970-01-02 00:00:00+00)"),
+        ("k = 'a' AND t > '1970-01-01'", "t: (1970-01-01 00:00:00+00 ..)"),
+    ] {
+        let plan = bench.explain(&format!("SELECT v FROM t WHERE {filter}"), false).await.expect(filter);
+        assert!(plan.contains(&format!("ranges=[{ranges}], ")), "{filter}: {plan}");
     }
     let plan = bench.explain("SELECT v FROM t WHERE k = 'a' AND k = 'b'", false).await.expect("a plan");
     assert!(plan.contains("spans=[],") || plan.contains("EmptyExec"), "{plan}");

@@ -147,7 +147,8 @@ impl Snapshot for StoreSnapshot {
     }
 
     fn accept(&self, scan: &Scan) -> Accepted {
-        ScanSource::accept(scan)
+        // What cannot be read is refused when it is planned.
+        self.schema.relation(scan.relation).map_or(Accepted::default(), |relation| ScanSource::accept(relation, scan))
     }
 
     async fn plan(&self, scan: &Scan, want: usize) -> Result<ScanPlan> {

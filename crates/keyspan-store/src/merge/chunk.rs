@@ -16,9 +16,9 @@ use arrow::datatypes::UInt8Type;
 use keyspan_model::{ColumnType, Result};
 
 use super::resolve::{Place, ResolvedRow, resolve};
-use super::select::Selection;
+use super::select::{Selected, Selection};
 use crate::row::CellStamp;
-use crate::run::{Bits, CellColumn, Inside, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
+use crate::run::{Bits, CellColumn, Int64s, RowColumns, RunBatch, SortedRun, Wanted};
 use keyspan_seam::ScanCounters;
 
 /// Blocks that a chunk reads at most.
@@ -49,7 +49,7 @@ struct Source {
     rows: Range<usize>,
     batch: RunBatch,
     /// Rows inside the selection.
-    inside: Inside,
+    inside: Selected,
 }
 
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl RowChunk {
         counters: &ScanCounters,
     ) -> Result<()> {
         let Some(source) = self.source_of_stretch(run, rows.start, wanted, counters)? else { return Ok(()) };
-        let Source { rows: read, inside, .. } = &self.sources[source];
+        let Source { rows: read, inside: Selected { all: inside, .. }, .. } = &self.sources[source];
         let part = rows.start.max(inside.rows.start)..rows.end.min(inside.rows.end);
         if part.is_empty() {
             return Ok(());
@@ -160,7 +160,12 @@ impl RowChunk {
         wanted: &Wanted,
         counters: &ScanCounters,
     ) -> Result<()> {
-        let places = rows.iter().map(|(run, row)| self.place(run, *row, wanted, counters)).collect::<Result<_>>()?;
+        let places: Vec<Place> =
+            rows.iter().map(|(run, row)| self.place(run, *row, wanted, counters)).collect::<Result<_>>()?;
+        let outside = |((source, _), (_, row)): (&Place, &(_, usize))| !self.sources[*source].inside.keys.holds(*row);
+        if places.first().zip(rows.first()).is_some_and(outside) {
+            return Ok(());
+        }
         self.pieces.push(Piece::Same { places, covered });
         self.rows += 1;
         Ok(())
@@ -177,7 +182,7 @@ impl RowChunk {
         let mut places = Vec::with_capacity(rows.len());
         for (run, row) in rows {
             let only = *row..row + 1;
-            self.read(run, only.clone(), only.clone(), Inside::all(only), wanted, counters)?;
+            self.read(run, only.clone(), only.clone(), Selected::all(only), wanted, counters)?;
             places.push((self.sources.len() - 1, 0));
         }
         match places.as_slice() {
@@ -207,16 +212,17 @@ impl RowChunk {
         }
         let block = run.block(row);
         let inside = self.inside(run, &block, counters)?;
-        if inside.rows.is_empty() {
+        let own = &inside.all.rows;
+        if own.is_empty() {
             self.passed.push((Arc::clone(run), block));
             return Ok(None);
         }
         // Of most of a block all of it is read, as a scan does that goes on behind it.
-        let rows = if inside.rows.len() < block.len() / 2 { inside.rows.clone() } else { block.clone() };
+        let rows = if own.len() < block.len() / 2 { own.clone() } else { block.clone() };
         self.read(run, block, rows, inside, wanted, counters).map(Some)
     }
 
-    /// Where a row stands that several runs have: it is read whatever is selected.
+    /// Where a row stands that several runs have: it is read whatever the ranges of value columns are.
     fn place(
         &mut self,
         run: &Arc<dyn SortedRun>,
@@ -236,10 +242,10 @@ impl RowChunk {
         Ok((at, row - self.sources[at].rows.start))
     }
 
-    fn inside(&self, run: &Arc<dyn SortedRun>, block: &Range<usize>, counters: &ScanCounters) -> Result<Inside> {
+    fn inside(&self, run: &Arc<dyn SortedRun>, block: &Range<usize>, counters: &ScanCounters) -> Result<Selected> {
         match &self.selection {
             Some(selection) => selection.of(run.as_ref(), block.clone(), counters),
-            None => Ok(Inside::all(block.clone())),
+            None => Ok(Selected::all(block.clone())),
         }
     }
 
@@ -248,7 +254,7 @@ impl RowChunk {
         run: &Arc<dyn SortedRun>,
         block: Range<usize>,
         rows: Range<usize>,
-        inside: Inside,
+        inside: Selected,
         wanted: &Wanted,
         counters: &ScanCounters,
     ) -> Result<usize> {

@@ -104,7 +104,7 @@ fn selected(
         while next < rows.end {
             let part = next..run.block(next).end.min(rows.end);
             next = part.end;
-            inside.extend(keys.of(run, part, counters)?.ranges());
+            inside.extend(keys.of(run, part, counters)?.keys.ranges());
         }
     }
     Ok(inside)

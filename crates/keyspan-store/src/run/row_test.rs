@@ -200,6 +200,11 @@ impl Inside {
         }
     }
 
+    /// Whether this row is inside.
+    pub(crate) fn holds(&self, row: usize) -> bool {
+        self.rows.contains(&row) && self.bits.as_ref().is_none_or(|bits| bits.value(row - self.rows.start))
+    }
+
     /// The rows, as ranges.
     pub(crate) fn ranges(self) -> Vec<Range<usize>> {
         match self.bits {

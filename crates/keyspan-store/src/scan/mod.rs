@@ -17,11 +17,12 @@ mod stream;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use keyspan_model::{Order, RelationDef, Result, Scan, ScanColumn};
+use keyspan_model::{Order, RelationDef, RelationKind, Result, Scan, ScanColumn};
 
 pub use found::Lookups;
 pub use run::Run;
 
+use crate::merge::select::Selection;
 use crate::run::{Cover, Extent, ShownTombstones};
 use keyspan_seam::{Accepted, output_schema};
 use reader::Task;
@@ -66,8 +67,10 @@ impl ScanSource {
     }
 
     /// What of a scan is answered exactly.
-    pub fn accept(scan: &Scan) -> Accepted {
-        Accepted { spans: true, order: scan.order != Order::Any, limit: true, per_prefix: true }
+    pub fn accept(relation: &RelationDef, scan: &Scan) -> Accepted {
+        let of_rows = scan.per_prefix.is_none() && relation.kind != RelationKind::Family;
+        let ranges = of_rows && Selection::holds_keys(relation, &scan.ranges);
+        Accepted { spans: true, ranges, order: scan.order != Order::Any, limit: true, per_prefix: true }
     }
 
     /// The Arrow schema of a scan's output: the columns' types, key columns not null.

@@ -64,7 +64,7 @@ pub(crate) struct Orders {
     pub(crate) prefix: Option<PrefixFilter>,
     /// Whether every row of the sweep is known to be live, so that rows can be counted without reading them.
     pub(crate) certain: bool,
-    /// Rows outside may be left out.
+    /// Rows outside may be left out; those outside of ranges of key columns are, unless rows are grouped.
     pub(crate) ranges: Vec<ColumnRange>,
     /// Runs that were opened already, by their place among the source's: what was found of memtables.
     pub(crate) opened: HashMap<usize, Arc<dyn SortedRun>>,
@@ -148,9 +148,8 @@ impl SplitReader {
             true => Ok(Selection::new(relation, wanted, ranges)?.map(Arc::new)),
             false => Ok::<_, Error>(None),
         };
-        let keys = Wanted { keys: vec![true; relation.key.len()], ..Wanted::default() };
         // Values may not leave a row out that hides another.
-        let skip = Skip { ranges: ranges.clone(), values: depth == Depth::Plain, keys: select(&keys)? };
+        let skip = Skip { ranges: ranges.clone(), values: depth == Depth::Plain, keys: select(&Wanted::default())? };
         let selection = select(&output.wanted)?;
         Ok(Form { depth, output, skip, selection })
     }
@@ -210,7 +209,9 @@ impl SplitReader {
             if self.sweep.is_none() && (!self.goes_on(&chunk) || !self.open_next()?) {
                 break;
             }
-            if !self.step(&mut chunk, most, None)? {
+            // Of many rows few may be inside: they are not asked a few at a time.
+            let ask = if form.selection.is_some() { BATCH_ROWS } else { most };
+            if !self.step(&mut chunk, ask, None)? {
                 self.sweep = None;
             }
         }
