@@ -1,18 +1,18 @@
 //! The point path: a SELECT that gives the whole key and asks for plain columns, or cells of families by their
-//! qualifiers, goes straight to the store.
+//! qualifiers, goes straight to the store; so does one that gives several keys and asks for plain columns.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, MapArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
+use futures::StreamExt;
 use keyspan_cql::{ast, cql_tails};
 use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{
-    ColumnId, ColumnRole, ColumnType, ErrorKind, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef,
-    Value,
+    ColumnId, ColumnRole, ColumnType, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef, Value,
 };
-use keyspan_query::{FamilyRead, KeyMatch, KeyPart, Origin, Zone, key_of, no_constants};
-use keyspan_seam::Snapshot;
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, KeyRanges, Origin, Zone, key_of, no_constants};
+use keyspan_seam::{BatchStream, Snapshot};
 
 use crate::context::ClientContext;
 use crate::database::count;
@@ -23,15 +23,24 @@ use crate::outcome::{Outcome, Rows, Tag};
 use crate::parameter::as_parameter;
 use crate::row::TableHandle;
 
-/// A SELECT by whole key.
+/// Keys of a statement that are read at a time, and how many such reads there are side by side: disks are waited for.
+const KEYS_AT_ONCE: (usize, usize) = (64, 4);
+
+/// A SELECT by whole keys.
 #[derive(Clone, Debug)]
 pub(crate) struct PointSelect {
     handle: TableHandle,
-    key: Vec<KeyPart>,
+    keys: Keys,
     outputs: Vec<PointOutput>,
     pub(crate) schema: SchemaRef,
     /// FOR UPDATE was said.
     locks: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Keys {
+    One(Vec<KeyPart>),
+    Several(KeyRanges),
 }
 
 #[derive(Clone, Debug)]
@@ -46,7 +55,7 @@ enum PointOutput {
     RowKey,
 }
 
-/// Recognizes a SELECT by whole key of one table with nothing but plain columns.
+/// Recognizes a SELECT by whole keys of one table with nothing but plain columns.
 pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Option<PointSelect> {
     let select = plain_select(query).filter(|_| !cql_tails(query).json)?;
     let [from] = select.from.as_slice() else { return None };
@@ -65,11 +74,20 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
     let named = names::find(&context.catalog(), &context.settings.search_path(), &name)?;
     let TableOrView::Table(table) = named else { return None };
     let time_zone = context.settings.time_zone();
-    let KeyMatch::WholeKey(key) = key_of(select.selection.as_ref()?, &table, time_zone, &mut no_constants) else {
-        return None;
+    let keys = match key_of(select.selection.as_ref()?, &table, time_zone, &mut no_constants) {
+        KeyMatch::WholeKey(key) => Keys::One(key),
+        KeyMatch::WholeKeys(keys) => Keys::Several(keys),
+        _ => return None,
     };
     let handle = context.handle(table);
     let (outputs, labels) = outputs(context, &handle, &select.projection)?;
+    let of_rows = |output: &PointOutput| match output {
+        PointOutput::Column(place) => handle.table.columns[*place].role != ColumnRole::Static,
+        PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => false,
+    };
+    if matches!(keys, Keys::Several(_)) && !(query.locks.is_empty() && outputs.iter().all(of_rows)) {
+        return None;
+    }
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         PointOutput::Column(place) => {
             let column = &handle.table.columns[*place];
@@ -84,7 +102,7 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
         PointOutput::RowKey => ColumnType::Text.field(label, false),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Some(PointSelect { handle, key, outputs, schema, locks: !query.locks.is_empty() })
+    Some(PointSelect { handle, keys, outputs, schema, locks: !query.locks.is_empty() })
 }
 
 /// The query's only SELECT, if nothing stands around it.
@@ -203,7 +221,11 @@ impl PointSelect {
             PointOutput::Cell(_, qualifier) => Some(qualifier.clone()),
             PointOutput::Column(_) | PointOutput::Family(_) | PointOutput::RowKey => None,
         });
-        key_parameters(&self.key.iter().cloned().chain(qualifiers).collect::<Vec<_>>())
+        let keys: Vec<KeyPart> = match &self.keys {
+            Keys::One(key) => key.clone(),
+            Keys::Several(keys) => keys.parts().cloned().collect(),
+        };
+        key_parameters(&keys.into_iter().chain(qualifiers).collect::<Vec<_>>())
     }
 
     /// The cells of a family in the row with this key: all, or those of some qualifiers.
@@ -278,19 +300,6 @@ impl PointSelect {
         }
     }
 
-    /// The parameters' key, or none where a part is null or cannot be a value of its column: no row has such a key.
-    fn bind(&self, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
-        let mut key = Vec::with_capacity(self.key.len());
-        for part in &self.key {
-            match part.bind(parameters) {
-                Ok(Value::Null) => return Ok(None),
-                Err(error) if error.kind == ErrorKind::NumericOverflow => return Ok(None),
-                other => key.push(other?),
-            }
-        }
-        Ok(Some(key))
-    }
-
     fn row_keys(&self, rows: &RecordBatch, key: &[Value]) -> Result<ArrayRef> {
         let parts = self.handle.table.key().zip(key).map(|(column, value)| value.to_text(column.ty));
         let text = Value::Text(parts.collect::<Vec<_>>().join("#"));
@@ -319,6 +328,17 @@ impl PointSelect {
         read.chain(table.key().map(|column| column.id)).collect()
     }
 
+    /// Those of them that are of the rows themselves, in the order of the outputs.
+    fn columns_of_rows(&self) -> Vec<ScanColumn> {
+        let column = |output: &PointOutput| match output {
+            PointOutput::Column(place) if !self.is_static(*place) => {
+                Some(ScanColumn::Column(self.handle.table.columns[*place].id))
+            }
+            PointOutput::Column(_) | PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
+        };
+        self.outputs.iter().filter_map(column).collect()
+    }
+
     /// Fails with 42501 where the session may not read these columns.
     pub(crate) fn check_rights(&self, context: &ClientContext) -> Result<()> {
         match context.principal() {
@@ -333,9 +353,16 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
     select.check_rights(context)?;
     count(&context.database.counts().point_reads);
     let tag = Tag::streamed("SELECT");
-    let Some(key) = select.bind(parameters)? else {
-        return Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), Vec::new())));
+    let key = match &select.keys {
+        Keys::One(key) => key.iter().map(|part| part.find(parameters)).collect::<Result<Vec<_>>>()?,
+        Keys::Several(keys) => {
+            let rows = rows_of(context, select, keys.keys_to_find(&select.handle.table, parameters)?)?;
+            return Ok(Outcome::with_rows(tag, Rows::new(select.schema.clone(), rows)));
+        }
     };
+    if key.iter().any(Value::is_null) {
+        return Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), Vec::new())));
+    }
     let snapshot = match select.locks {
         false => context.snapshot()?,
         true => {
@@ -347,16 +374,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             context.newest()?
         }
     };
-    let columns: Vec<ScanColumn> = select
-        .outputs
-        .iter()
-        .filter_map(|output| match output {
-            PointOutput::Column(place) if !select.is_static(*place) => {
-                Some(ScanColumn::Column(select.handle.table.columns[*place].id))
-            }
-            PointOutput::Column(_) | PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
-        })
-        .collect();
+    let columns = select.columns_of_rows();
     context.database.heat().read_keys(select.handle.relation.id, std::slice::from_ref(&key));
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
     let mut read = rows.columns().iter();
@@ -383,4 +401,29 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     let batch = RecordBatch::try_new_with_options(select.schema.clone(), arrays, &options)?;
     Ok(Outcome::with_rows(tag, Rows::ready(select.schema.clone(), vec![batch])))
+}
+
+/// The rows with these keys, read some keys at a time while they are taken.
+fn rows_of(context: &mut ClientContext, select: &PointSelect, keys: Vec<Vec<Value>>) -> Result<BatchStream> {
+    let (snapshot, relation, columns) = (context.snapshot()?, select.handle.relation.id, select.columns_of_rows());
+    context.database.heat().read_keys(relation, &keys);
+    let (at_once, side_by_side) = KEYS_AT_ONCE;
+    let types = select.outputs.iter().filter_map(|output| match output {
+        PointOutput::Column(place) => Some(select.handle.table.columns[*place].ty),
+        PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
+    });
+    let (types, schema): (Arc<[ColumnType]>, _) = (types.collect(), select.schema.clone());
+    let parts: Vec<Vec<Vec<Value>>> = keys.chunks(at_once).map(<[_]>::to_vec).collect();
+    let read = move |keys: Vec<Vec<Value>>| {
+        let (snapshot, columns, types, schema) = (snapshot.clone(), columns.clone(), types.clone(), schema.clone());
+        async move {
+            tokio::task::yield_now().await;
+            let rows = snapshot.get(relation, &keys, &columns).await?;
+            let arrays = rows.columns().iter().zip(types.iter()).map(|(array, ty)| coerce(array, *ty));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+            Ok(RecordBatch::try_new_with_options(schema, arrays.collect::<Result<_>>()?, &options)?)
+        }
+    };
+    let rows = futures::stream::iter(parts).map(read).buffered(side_by_side);
+    Ok(context.running.guard_stream(Box::pin(rows)))
 }

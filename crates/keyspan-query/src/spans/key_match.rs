@@ -4,7 +4,6 @@
 //! function, a text that needs the session's time zone) is asked of the caller; anything doubtful (another type, a
 //! column twice) is `Other`, and the planner decides.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
@@ -26,11 +25,20 @@ pub enum KeyPart {
     Parameter(usize, ColumnType),
 }
 
+/// What some key columns may be: `a IN (1, 2)`, or `(a, b) IN ((1, 2), (3, 4))` of several together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyList {
+    /// Places of the columns in the key.
+    columns: Vec<usize>,
+    /// Their values, of which a row has one.
+    values: Vec<Vec<KeyPart>>,
+}
+
 /// Equal on a key prefix, and at most one range on the key columns behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyRanges {
-    /// Of each leading key column the values that it may have.
-    pub prefix: Vec<Vec<KeyPart>>,
+    /// What the leading key columns may be, each of them in one list.
+    pub prefix: Vec<KeyList>,
     /// Least values of the next columns, which are compared as a row (by value, whatever the columns' direction).
     pub lower: Bound<Vec<KeyPart>>,
     /// Greatest values of the next columns.
@@ -42,7 +50,7 @@ pub struct KeyRanges {
 pub enum KeyMatch {
     /// `=` on every key column and nothing else: one part per key column, in key order.
     WholeKey(Vec<KeyPart>),
-    /// As `WholeKey`, for several keys (`IN` on key columns).
+    /// As `WholeKey`, for several keys (`IN` on key columns or rows of them).
     WholeKeys(KeyRanges),
     /// Exactly these spans: blind in CQL.
     SpansOnly(KeyRanges),
@@ -76,6 +84,17 @@ impl KeyPart {
         }
         Ok(value.canonical())
     }
+
+    /// The value, or null where a parameter is none of the column's values: no row has such a key.
+    ///
+    /// # Errors
+    /// 42P02 for a parameter that was not given; 22P02 for a text that is no value.
+    pub fn find(&self, parameters: &[Value]) -> Result<Value> {
+        match self.bind(parameters) {
+            Err(error) if error.kind == ErrorKind::NumericOverflow => Ok(Value::Null),
+            bound => bound,
+        }
+    }
 }
 
 impl KeyRanges {
@@ -84,13 +103,23 @@ impl KeyRanges {
     /// # Errors
     /// Those of [`KeyPart::bind`].
     pub fn bind(&self, table: &TableDef, parameters: &[Value]) -> Result<Vec<Span>> {
+        self.spans(table, parameters, KeyPart::bind)
+    }
+
+    fn spans(
+        &self,
+        table: &TableDef,
+        parameters: &[Value],
+        bind: impl Fn(&KeyPart, &[Value]) -> Result<Value>,
+    ) -> Result<Vec<Span>> {
         let relation = table.rows_relation();
-        let descending = relation.key.get(self.prefix.len()).is_some_and(|column| column.descending);
+        let leading: usize = self.prefix.iter().map(|list| list.columns.len()).sum();
+        let descending = relation.key.get(leading).is_some_and(|column| column.descending);
         let bounds = (bind_bound(&self.lower, parameters)?, bind_bound(&self.upper, parameters)?);
         let (Some(lower), Some(upper)) = bounds else { return Ok(Vec::new()) };
         let mut spans = Vec::new();
         for prefix in combinations(&self.prefix) {
-            let prefix = prefix.iter().map(|part| part.bind(parameters)).collect::<Result<Vec<_>>>()?;
+            let prefix = prefix.iter().map(|part| bind(part, parameters)).collect::<Result<Vec<_>>>()?;
             if !prefix.iter().any(Value::is_null) {
                 spans.push(range_after(&prefix, &lower, &upper, descending));
             }
@@ -103,11 +132,15 @@ impl KeyRanges {
     /// # Errors
     /// Those of [`KeyPart::bind`].
     pub fn keys(&self, table: &TableDef, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
-        let of_span = |span| match span {
-            Span { start: Bound::Included(key), .. } => Some(key),
-            _ => None,
-        };
-        Ok(self.bind(table, parameters)?.into_iter().filter_map(of_span).collect())
+        Ok(keys_of(self.bind(table, parameters)?))
+    }
+
+    /// As [`KeyRanges::keys`], without those that no row can have.
+    ///
+    /// # Errors
+    /// Those of [`KeyPart::find`].
+    pub fn keys_to_find(&self, table: &TableDef, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
+        Ok(keys_of(self.spans(table, parameters, KeyPart::find)?))
     }
 
     /// All parts.
@@ -116,8 +149,17 @@ impl KeyRanges {
             Bound::Included(parts) | Bound::Excluded(parts) => Some(parts),
             Bound::Unbounded => None,
         });
-        self.prefix.iter().chain(of_bounds).flatten()
+        self.prefix.iter().flat_map(|list| &list.values).chain(of_bounds).flatten()
     }
+}
+
+/// The keys that spans of one key each begin with.
+fn keys_of(spans: Vec<Span>) -> Vec<Vec<Value>> {
+    let key = |span| match span {
+        Span { start: Bound::Included(key), .. } => Some(key),
+        _ => None,
+    };
+    spans.into_iter().filter_map(key).collect()
 }
 
 /// The values of a bound. `None` if no row is within it: nothing is more or less than null. A row of values is compared
@@ -138,13 +180,21 @@ fn bind_bound(bound: &RowBound, parameters: &[Value]) -> Result<Option<Bound<Vec
     })
 }
 
-/// One of each list, in all ways.
-fn combinations(lists: &[Vec<KeyPart>]) -> Vec<Vec<&KeyPart>> {
-    let mut all: Vec<Vec<&KeyPart>> = vec![Vec::new()];
-    for parts in lists {
-        all = all.iter().flat_map(|one| parts.iter().map(|part| [one.as_slice(), &[part]].concat())).collect();
+/// One of each list, in all ways, in key order.
+fn combinations(lists: &[KeyList]) -> Vec<Vec<&KeyPart>> {
+    let mut all: Vec<Vec<(usize, &KeyPart)>> = vec![Vec::new()];
+    for list in lists {
+        all = all.iter().flat_map(|one| list.values.iter().map(|row| with(one, &list.columns, row))).collect();
     }
-    all
+    let in_order = |mut parts: Vec<(usize, _)>| {
+        parts.sort_unstable_by_key(|(column, _)| *column);
+        parts.into_iter().map(|(_, part)| part).collect()
+    };
+    all.into_iter().map(in_order).collect()
+}
+
+fn with<'a>(one: &[(usize, &'a KeyPart)], columns: &[usize], row: &'a [KeyPart]) -> Vec<(usize, &'a KeyPart)> {
+    one.iter().copied().chain(columns.iter().copied().zip(row)).collect()
 }
 
 /// Computes what a key column is compared with and is neither literal nor parameter: the value of the column's type
@@ -158,7 +208,7 @@ pub fn no_constants(_: &ast::Expr, _: ColumnType) -> Option<Value> {
 
 /// What `condition` says of the table's row key. `time_zone` is the session's.
 pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str, constants: &mut Constants<'_>) -> KeyMatch {
-    let mut found = KeyConditions { table, utc: is_utc(time_zone), constants, equal: BTreeMap::new(), range: None };
+    let mut found = KeyConditions { table, utc: is_utc(time_zone), constants, equal: Vec::new(), range: None };
     match found.add(condition) {
         Some(()) => found.finish(),
         None => KeyMatch::Other,
@@ -177,7 +227,7 @@ struct KeyConditions<'a, 'c> {
     table: &'a TableDef,
     utc: bool,
     constants: &'a mut Constants<'c>,
-    equal: BTreeMap<usize, Vec<KeyPart>>,
+    equal: Vec<KeyList>,
     range: Option<(usize, RowBound, RowBound)>,
 }
 
@@ -195,11 +245,7 @@ impl<'a> KeyConditions<'a, '_> {
                     self.bound(place, Bound::Included(vec![low]), Bound::Unbounded)?;
                     self.bound(place, Bound::Unbounded, Bound::Included(vec![high]))?;
                 }
-                ast::Expr::InList { expr, list, negated: false } => {
-                    let (place, column) = self.column(expr)?;
-                    let parts = list.iter().map(|item| self.part(item, column)).collect::<Option<Vec<_>>>()?;
-                    self.equal_to(place, parts)?;
-                }
+                ast::Expr::InList { expr, list, negated: false } => self.in_list(expr, list)?,
                 _ => return None,
             }
         }
@@ -225,7 +271,7 @@ impl<'a> KeyConditions<'a, '_> {
         };
         let part = self.part(value, column)?;
         match op {
-            BinaryOperator::Eq => self.equal_to(place, vec![part]),
+            BinaryOperator::Eq => self.equal_to(KeyList { columns: vec![place], values: vec![vec![part]] }),
             op => self.ordered(place, &op, vec![part]),
         }
     }
@@ -254,8 +300,29 @@ impl<'a> KeyConditions<'a, '_> {
         }
     }
 
-    fn equal_to(&mut self, place: usize, parts: Vec<KeyPart>) -> Option<()> {
-        self.equal.insert(place, parts).is_none().then_some(())
+    fn in_list(&mut self, expr: &ast::Expr, list: &[ast::Expr]) -> Option<()> {
+        let columns = row_of(expr).iter().map(|column| self.column(column)).collect::<Option<Vec<_>>>()?;
+        let mut values = Vec::with_capacity(list.len());
+        for item in list {
+            let row = row_of(item);
+            if row.len() != columns.len() {
+                return None;
+            }
+            let parts = columns.iter().zip(row).map(|((_, column), item)| self.part(item, column));
+            values.push(parts.collect::<Option<Vec<_>>>()?);
+        }
+        self.equal_to(KeyList { columns: columns.into_iter().map(|(place, _)| place).collect(), values })
+    }
+
+    fn equal_to(&mut self, list: KeyList) -> Option<()> {
+        let known = self.equal.iter().flat_map(|list| &list.columns);
+        let mut all: Vec<usize> = known.chain(&list.columns).copied().collect();
+        all.sort_unstable();
+        if all.windows(2).any(|pair| pair[0] == pair[1]) {
+            return None;
+        }
+        self.equal.push(list);
+        Some(())
     }
 
     fn bound(&mut self, place: usize, lower: RowBound, upper: RowBound) -> Option<()> {
@@ -365,12 +432,14 @@ impl<'a> KeyConditions<'a, '_> {
     }
 
     fn finish(self) -> KeyMatch {
-        let prefix_len = self.equal.len();
-        if self.equal.keys().enumerate().any(|(index, place)| index != *place) {
+        let prefix = self.equal;
+        let mut columns: Vec<usize> = prefix.iter().flat_map(|list| list.columns.iter().copied()).collect();
+        columns.sort_unstable();
+        let prefix_len = columns.len();
+        if columns.into_iter().ne(0..prefix_len) {
             return KeyMatch::Other;
         }
-        let prefix: Vec<Vec<KeyPart>> = self.equal.into_values().collect();
-        let count = prefix.iter().try_fold(1_usize, |product, parts| product.checked_mul(parts.len()));
+        let count = prefix.iter().try_fold(1_usize, |product, list| product.checked_mul(list.values.len()));
         match count {
             None => return KeyMatch::TooMany,
             Some(0) => return KeyMatch::Other,
@@ -380,7 +449,9 @@ impl<'a> KeyConditions<'a, '_> {
         let whole = prefix_len == self.table.key_len();
         match self.range {
             None if prefix_len == 0 => KeyMatch::Other,
-            None if whole && count == Some(1) => KeyMatch::WholeKey(prefix.into_iter().flatten().collect()),
+            None if whole && count == Some(1) => {
+                KeyMatch::WholeKey(combinations(&prefix).into_iter().flatten().cloned().collect())
+            }
             None => {
                 let ranges = KeyRanges { prefix, lower: Bound::Unbounded, upper: Bound::Unbounded };
                 if whole { KeyMatch::WholeKeys(ranges) } else { KeyMatch::SpansOnly(ranges) }
@@ -390,6 +461,15 @@ impl<'a> KeyConditions<'a, '_> {
             }
             Some(_) => KeyMatch::Other,
         }
+    }
+}
+
+/// The expressions of a row, or the one that is none.
+fn row_of(expr: &ast::Expr) -> &[ast::Expr] {
+    match expr {
+        ast::Expr::Tuple(row) => row,
+        ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Tuple(_)) => row_of(inner),
+        _ => std::slice::from_ref(expr),
     }
 }
 

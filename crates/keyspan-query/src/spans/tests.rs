@@ -116,6 +116,17 @@ fn whole_keys_and_single_spans_are_recognised() {
     assert_eq!(range.bind(&table, &[Value::Null]), Ok(vec![prefix("a"), prefix("b")]));
     let many = |count: usize| (0..count).map(|each| each.to_string()).collect::<Vec<_>>().join(", ");
     let keys = |count| format!("k = 'a' AND n IN ({0}) AND t IN ('1970-01-01Z', {1})", many(count), "'1970-01-02Z'");
+    let rows = "(t, k) IN (('1970-01-01Z', 'a'), ('1970-01-02Z', $1)) AND n IN (1, 2)";
+    let KeyMatch::WholeKeys(of_rows) = find(rows) else { panic!("not keys") };
+    let day = Value::Timestamp(86_400_000_000);
+    let key = |k: &str, n: i32, t: &Value| vec![text(k), Value::Int(n), t.clone()];
+    let zero = Value::Timestamp(0);
+    let expected = vec![key("a", 2, &zero), key("a", 1, &zero), key("b", 2, &day), key("b", 1, &day)];
+    assert_eq!(of_rows.keys(&table, &[text("b")]), Ok(expected));
+    let KeyMatch::SpansOnly(of_rows) = find("(k, n) IN (('b', 1), ('a', 2), ('b', 1))") else { panic!("not spans") };
+    let span = |k: &str, n: i32| Span::prefix(vec![text(k), Value::Int(n)]);
+    assert_eq!(of_rows.bind(&table, &[]), Ok(vec![span("a", 2), span("b", 1)]));
+    assert!(matches!(find("((k)) IN (('a'))"), KeyMatch::SpansOnly(_)));
     assert!(matches!(find(&keys(1_000)), KeyMatch::WholeKeys(keys) if count(&keys) == 2_000));
     assert_eq!(find(&keys(50_001)), KeyMatch::TooMany);
     let KeyMatch::SpansOnly(crossed) = find("k = 'a' AND n > 2 AND n < 1") else { panic!("not a span") };
@@ -133,6 +144,10 @@ fn whole_keys_and_single_spans_are_recognised() {
         "k <> 'a'",
         "other.k = 'a'",
         "NOT k = 'a'",
+        "(k, n) IN (('a', 1), ('b'))",
+        "(k, v) IN (('a', 1))",
+        "(k, n) IN (('a', 1)) AND n = 1",
+        "(n, t) IN ((1, '1970-01-01Z'))",
     ] {
         assert_eq!(find(other), KeyMatch::Other, "{other}");
     }

@@ -85,3 +85,31 @@ async fn parameters_of_other_types_are_cast_to_those_of_the_statement() {
         assert_eq!(count, Value::BigInt(expected));
     }
 }
+
+#[tokio::test]
+async fn parameters_are_parts_of_many_keys() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int, c text, v int, PRIMARY KEY (k, c))").await;
+    run(&mut s, "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)").await;
+    for sql in [
+        "SELECT v FROM t WHERE k IN ($1, $2) AND c IN ('a', 'b')",
+        "SELECT v FROM t WHERE (c, k) IN (('a', $1), ('b', $2))",
+    ] {
+        let parsed = s.parse(sql).expect("parses").remove(0);
+        let prepared = s.prepare(&parsed, &[]).await.expect("prepares");
+        for (one, other, expected) in [
+            (Value::Int(1), Value::Int(2), vec!["1", "2"]),
+            (Value::Int(3), Value::Int(2), vec!["2"]),
+            (Value::Int(1), Value::Null, vec!["1"]),
+            (Value::Null, Value::Null, vec![]),
+        ] {
+            let outcome = s.run(&prepared, &[one, other]).await.expect("runs");
+            let batches = outcome.rows.expect("rows").collect().await.expect("rows");
+            let values = batches.iter().flat_map(|batch| {
+                let value = |row| keyspan_model::array::value_at(batch.column(0), row, crate::ColumnType::Int);
+                (0..batch.num_rows()).map(move |row| value(row).expect("a value").to_text(crate::ColumnType::Int))
+            });
+            assert_eq!(values.collect::<Vec<_>>(), expected, "{sql}");
+        }
+    }
+}

@@ -28,9 +28,25 @@ async fn a_select_by_whole_key_needs_no_planner() {
     assert_eq!(rows(&mut s, "SELECT v, row_key FROM t WHERE c = 'a' AND k = 1").await, ["7 1#a"]);
     run(&mut s, "UPDATE t SET v = v + 1 WHERE k = 1 AND c = 'a'").await;
     run(&mut s, "DELETE FROM t WHERE k = 1 AND c = 'b'").await;
+    assert_eq!(rows(&mut s, "SELECT v FROM t WHERE (c, k) IN (('a', 1), ('b', 1), ('a', 1))").await, ["8"]);
+    assert_eq!(rows(&mut s, "SELECT k, v FROM t WHERE k IN (3, 1) AND c IN ('a', 'z')").await, ["1 8"]);
     let after = database.counters();
     assert_eq!(after.planned_statements, before.planned_statements);
-    assert_eq!((after.point_reads, after.point_writes), (before.point_reads + 1, before.point_writes + 2));
+    assert_eq!((after.point_reads, after.point_writes), (before.point_reads + 3, before.point_writes + 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_keys_come_in_key_order_each_once() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)").await;
+    run(&mut s, "INSERT INTO t SELECT n / 10, n % 10, n FROM generate_series(0, 999) AS g(n)").await;
+    let keys: Vec<String> = (0..1_500).rev().map(|n| format!("({}, {})", n % 10, n * 7 % 1_000 / 10)).collect();
+    let found = rows(&mut s, &format!("SELECT k, c, v FROM t WHERE (c, k) IN ({})", keys.join(", "))).await;
+    let mut expected: Vec<(i32, i32)> = (0..1_500).map(|n| (n * 7 % 1_000 / 10, -(n % 10))).collect();
+    expected.sort();
+    expected.dedup();
+    let expected: Vec<String> = expected.iter().map(|(k, c)| format!("{k} {} {}", -c, k * 10 - c)).collect();
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
