@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int64Array, PrimitiveArray, UInt8Array, UInt16Array,
-    UInt32Array, make_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Float64Array, Int64Array, NullBufferBuilder,
+    PrimitiveArray, UInt8Array, UInt16Array, UInt32Array, make_array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{concat, sort_to_indices, take};
@@ -163,8 +163,22 @@ impl Coded {
                 let numbers: Vec<i64> = offsets[offset..offset + length].iter().map(of).collect();
                 typed(Int64Array::from(numbers), ty)
             }
-            Coded::Shared { values, codes } => Ok(take(values, &codes.slice(offset, length), None)?),
+            Coded::Shared { values, codes } => named(values, &codes.slice(offset, length)),
         }
+    }
+}
+
+/// What codes stand for.
+fn named(values: &ArrayRef, codes: &UInt16Array) -> Result<ArrayRef> {
+    match values.as_primitive_opt::<Float64Type>() {
+        // `take` makes wider codes of them first.
+        Some(floats) if floats.null_count() == 0 => {
+            let floats = floats.values();
+            let value = |code: &u16| floats.get(usize::from(*code)).copied().unwrap_or_default();
+            let found: Vec<f64> = codes.values().iter().map(value).collect();
+            Ok(Arc::new(Float64Array::new(found.into(), codes.nulls().cloned())))
+        }
+        _ => Ok(take(values, codes, None)?),
     }
 }
 
@@ -376,14 +390,21 @@ fn joined_codes(arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
             None => return Ok(None),
         },
     };
-    let keys = coded.iter().map(|array| {
+    let rows = coded.iter().map(|array| array.len()).sum();
+    let (mut keys, mut valid) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
+    for array in &coded {
         let first = named.iter().find(|(other, _)| Arc::ptr_eq(other, array.values())).map_or(0, |(_, first)| *first);
         // Null rows may have any code.
-        array.keys().unary(|code: u8| codes.get(first + usize::from(code)).copied().unwrap_or_default())
-    });
-    let keys: Vec<UInt8Array> = keys.collect();
-    let keys = concat(&keys.iter().map(|keys| keys as &dyn Array).collect::<Vec<_>>())?;
-    Ok(Some(Arc::new(DictionaryArray::try_new(keys.as_primitive::<UInt8Type>().clone(), values)?)))
+        let mut table = [0; 256];
+        table.iter_mut().zip(&codes[first..]).for_each(|(own, code)| *own = *code);
+        keys.extend(array.keys().values().iter().map(|code| table[usize::from(*code)]));
+        match array.nulls() {
+            Some(nulls) => valid.append_buffer(nulls),
+            None => valid.append_n_non_nulls(array.len()),
+        }
+    }
+    let keys = UInt8Array::new(keys.into(), valid.finish());
+    Ok(Some(Arc::new(DictionaryArray::try_new(keys, values)?)))
 }
 
 /// Views of distinct values in buffers of their own: else a few words would hold a whole page in memory.

@@ -28,6 +28,11 @@ pub(super) enum Function {
     Average,
     Least,
     Greatest,
+    /// A variance, or the deviation that is its root.
+    Variance {
+        of_sample: bool,
+        root: bool,
+    },
     /// Any that DataFusion's accumulators compute, whatever the order of rows.
     Accumulated,
 }
@@ -55,7 +60,7 @@ impl Aggregate {
         let result = self.field.data_type();
         match self.function {
             Function::Count => *result == DataType::Int64,
-            Function::Average => float && *result == DataType::Float64,
+            Function::Average | Function::Variance { .. } => float && *result == DataType::Float64,
             Function::Sum => {
                 float && *result == DataType::Float64
                     || matches!(self.types[..], [DataType::Int16 | DataType::Int32]) && *result == DataType::Int64
@@ -72,6 +77,9 @@ impl Aggregate {
     fn state(&self) -> Result<State> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => State::Count(Vec::new()),
+            (Function::Variance { of_sample, root }, _) => {
+                State::Variances(Variances { of_sample, root, ..Variances::default() })
+            }
             (Function::Accumulated, _) => State::Accumulated(Accumulated {
                 accumulator: accumulator(&self.expr)?,
                 types: self.types.clone(),
@@ -86,6 +94,7 @@ impl Aggregate {
     pub(super) fn state_types(&self) -> Result<Vec<DataType>> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => vec![DataType::Int64],
+            (Function::Variance { .. }, _) => vec![DataType::Int64, DataType::Float64, DataType::Float64],
             (Function::Accumulated, _) => {
                 self.expr.state_fields()?.iter().map(|field| field.data_type().clone()).collect()
             }
@@ -327,8 +336,85 @@ fn array_of<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
+/// How many values there are, their mean and the sum of the squares of their distances to it, for each group.
+#[derive(Debug, Default)]
+struct Variances {
+    of_sample: bool,
+    root: bool,
+    counts: Vec<i64>,
+    means: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Variances {
+    fn resize(&mut self, groups: usize) {
+        self.counts.resize(groups, 0);
+        self.means.resize(groups, 0.0);
+        self.squares.resize(groups, 0.0);
+    }
+
+    /// Joins so many values of this mean and these squares to a group's: Chan, Golub and LeVeque, Updating Formulae and a
+    /// Pairwise Algorithm for Computing Sample Variances (1979).
+    fn add(&mut self, group: usize, (count, mean, squares): (i64, f64, f64)) {
+        if count == 0 {
+            return;
+        }
+        let own = self.counts[group];
+        self.counts[group] = own + count;
+        if own == 0 {
+            (self.means[group], self.squares[group]) = (mean, squares);
+            return;
+        }
+        let (all, distance) = ((own + count) as f64, mean - self.means[group]);
+        self.means[group] += distance * (count as f64 / all);
+        self.squares[group] += squares + distance * distance * (own as f64 * (count as f64 / all));
+    }
+
+    /// Adds the rows of a batch: of a run first the mean, then the distances to it.
+    fn fold(&mut self, column: &Column<Float64Type>, rows: &RowGroups) {
+        match rows {
+            RowGroups::Runs(runs) => runs.iter().for_each(|Run { group, rows }| {
+                let count = column.count(rows);
+                let mean = sum(column, rows.clone(), |value| value) / count as f64;
+                let squares = sum(column, rows.clone(), |value| (value - mean) * (value - mean));
+                self.add(*group, (count, mean, squares));
+            }),
+            RowGroups::Rows(groups) => {
+                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, 0.0)));
+            }
+        }
+    }
+
+    fn join(&mut self, states: &[ArrayRef], numbers: &[usize]) {
+        let counts = states[0].as_primitive::<Int64Type>().values();
+        let (means, squares) = (states[1].as_primitive::<Float64Type>(), states[2].as_primitive::<Float64Type>());
+        for (row, (count, group)) in counts.iter().zip(numbers).enumerate() {
+            self.add(*group, (*count, means.value(row), squares.value(row)));
+        }
+    }
+
+    fn take(&mut self) -> Vec<ArrayRef> {
+        let counts = array_of::<Int64Type>(std::mem::take(&mut self.counts));
+        let numbers = [&mut self.means, &mut self.squares];
+        let numbers = numbers.map(|numbers| array_of::<Float64Type>(std::mem::take(numbers)));
+        std::iter::once(counts).chain(numbers).collect()
+    }
+
+    /// Null where there are too few values.
+    fn finish(&mut self) -> ArrayRef {
+        let Variances { of_sample, root, counts, squares, .. } = std::mem::take(self);
+        let value = |(count, squares): (i64, f64)| {
+            let count = count - i64::from(of_sample);
+            let variance = (count > 0).then(|| squares / count as f64)?;
+            Some(if root { variance.sqrt() } else { variance })
+        };
+        Arc::new(counts.into_iter().zip(squares).map(value).collect::<Float64Array>())
+    }
+}
+
 enum State {
     Count(Vec<i64>),
+    Variances(Variances),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
     Accumulated(Accumulated),
@@ -387,6 +473,7 @@ impl Fold {
             State::Floats(Folded { counts, .. }) | State::Wholes(Folded { counts, .. }) => {
                 counts.len() * 2 * size_of::<i64>()
             }
+            State::Variances(variances) => variances.counts.len() * 3 * size_of::<i64>(),
             State::Accumulated(own) => own.accumulator.size(),
         }
     }
@@ -395,6 +482,7 @@ impl Fold {
     fn resize(&mut self, groups: usize) {
         match &mut self.state {
             State::Count(counts) => counts.resize(groups, 0),
+            State::Variances(variances) => variances.resize(groups),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
             // It does so itself.
@@ -409,6 +497,7 @@ impl Fold {
         match (&mut self.state, argument) {
             (State::Count(counts), Argument::Valid(nulls)) => count(counts, rows, nulls.as_ref()),
             (State::Count(counts), _) => count(counts, rows, None),
+            (State::Variances(variances), Argument::Floats(column)) => variances.fold(column, rows),
             (State::Floats(folded), Argument::Floats(column)) => {
                 folded.fold(column, rows, |rows| float(function, column, rows), |a, b| Ok(joined(function, a, b)))?;
             }
@@ -435,6 +524,7 @@ impl Fold {
         self.resize(groups);
         Ok(match &mut self.state {
             State::Count(counts) => vec![array_of::<Int64Type>(std::mem::take(counts))],
+            State::Variances(variances) => variances.take(),
             State::Floats(folded) => folded.take::<Float64Type>(),
             State::Wholes(folded) => folded.take::<Int64Type>(),
             State::Accumulated(own) => own.take_states(groups)?,
@@ -450,6 +540,7 @@ impl Fold {
                 let counts = states[0].as_primitive::<Int64Type>().values();
                 counts.iter().zip(numbers).for_each(|(count, group)| own[*group] += count);
             }
+            State::Variances(own) => own.join(states, numbers),
             State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
             State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
             State::Accumulated(_) if numbers.is_empty() => {}
@@ -467,6 +558,7 @@ impl Fold {
         let function = self.function;
         Ok(match &mut self.state {
             State::Count(counts) => array_of::<Int64Type>(std::mem::take(counts)),
+            State::Variances(variances) => variances.finish(),
             State::Floats(folded) => {
                 let Folded { values, counts } = std::mem::take(folded);
                 let value = |(value, count): (f64, i64)| match (count, function) {
@@ -497,22 +589,38 @@ fn float(function: Function, column: &Column<Float64Type>, rows: Range<usize>) -
             if let Some(found) = column.extreme_by_code(&rows, greatest) {
                 return found;
             }
+            if column.codes.is_none() && column.nulls.is_none() {
+                return four(&column.values[rows], |a, b| joined(function, a, b));
+            }
             let mut found: Option<f64> = None;
             column.each(rows, |value| found = Some(found.map_or(value, |own| joined(function, own, value))));
             found.unwrap_or_default()
         }
-        _ => sum(column, rows),
+        _ => sum(column, rows, |value| value),
     }
 }
 
+/// What values come to one by one, four such side by side; 0 if there are none.
+fn four(values: &[f64], join: impl Fn(f64, f64) -> f64) -> f64 {
+    let (fours, rest) = values.as_chunks::<4>();
+    let Some((first, fours)) = fours.split_first() else {
+        return rest.iter().copied().reduce(join).unwrap_or_default();
+    };
+    let mut found = *first;
+    for four in fours {
+        found.iter_mut().zip(four).for_each(|(own, value)| *own = join(*own, *value));
+    }
+    found.into_iter().chain(rest.iter().copied()).reduce(join).unwrap_or_default()
+}
+
 /// Four sums side by side: one addition need not wait for the one before.
-fn sum(column: &Column<Float64Type>, rows: Range<usize>) -> f64 {
+fn sum(column: &Column<Float64Type>, rows: Range<usize>, of: impl Fn(f64) -> f64) -> f64 {
     match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) => four_sums(&codes[rows], |code| table[usize::from(*code)]),
-        (None, None) => four_sums(&column.values[rows], |value| *value),
+        (Some((codes, table)), None) => four_sums(&codes[rows], |code| of(table[usize::from(*code)])),
+        (None, None) => four_sums(&column.values[rows], |value| of(*value)),
         _ => {
             let mut total = 0.0;
-            column.each(rows, |value| total += value);
+            column.each(rows, |value| total += of(value));
             total
         }
     }

@@ -37,11 +37,7 @@ const BEGIN: &str = "begin";
 const FEW_VALUES: u64 = 1 << 16;
 
 /// Aggregates that DataFusion's accumulators compute of rows in any order.
-const OF_ANY_ORDER: [&str; 24] = [
-    "stddev",
-    "stddev_pop",
-    "var",
-    "var_pop",
+const OF_ANY_ORDER: [&str; 20] = [
     "corr",
     "covar_samp",
     "covar_pop",
@@ -282,6 +278,10 @@ impl<'a> Below<'a> {
             "avg" => Function::Average,
             "min" => Function::Least,
             "max" => Function::Greatest,
+            "stddev" => Function::Variance { of_sample: true, root: true },
+            "stddev_pop" => Function::Variance { of_sample: false, root: true },
+            "var" => Function::Variance { of_sample: true, root: false },
+            "var_pop" => Function::Variance { of_sample: false, root: false },
             name if OF_ANY_ORDER.contains(&name) => Function::Accumulated,
             _ => return Ok(None),
         };

@@ -152,6 +152,8 @@ async fn filters_and_other_aggregates_are_those_of_the_stock_aggregate() {
                count(v) FILTER (WHERE host LIKE '%1'), max(n) FILTER (WHERE false), sum(n::bigint), avg(n), \
                (stddev(v) * 1000000)::bigint, (corr(v, n) FILTER (WHERE d > '1970-01-02') * 1000000)::bigint, \
                bool_and(v > -5), bit_or(n), percentile_cont(0.5) WITHIN GROUP (ORDER BY v), var_pop(n), \
+               (stddev_pop(v) FILTER (WHERE v > 3) * 1000000)::bigint, (var_pop(v + 1000000) * 1000)::bigint, \
+               (variance(v) FILTER (WHERE n > 0) * 1000000)::bigint, stddev(v) FILTER (WHERE v > 1000), \
                count(*) FILTER (WHERE v > 3) * 2";
     for groups in ["GROUP BY host", "GROUP BY date_trunc('minute', at)", "GROUP BY d", "", "WHERE n > 1000"] {
         same(&bench, all, groups).await;
