@@ -12,6 +12,7 @@ grow first, as they would by themselves in a server that runs on. Prints millise
 """
 
 import argparse
+import datetime
 import math
 import pathlib
 import random
@@ -45,6 +46,11 @@ class Drawn:
 
     def moment(self):
         return f"ts = {at(self.random.randrange(self.seconds // STEP) * STEP)}"
+
+    def keys(self, count):
+        start = datetime.datetime.fromisoformat(START)
+        moment = lambda: start + datetime.timedelta(seconds=self.random.randrange(self.seconds // STEP) * STEP)
+        return ", ".join(f"('host_{self.random.randrange(self.hosts)}', TIMESTAMPTZ '{moment()}')" for _ in range(count))
 
     def window(self, hours):
         first = self.random.randrange(max(1, self.seconds - hours * 3600))

@@ -150,6 +150,8 @@ pub(super) struct Groups {
     kept: Vec<Interner>,
     numbers: HashMap<Words, usize>,
     words: Vec<Words>,
+    /// Of each group the one that came after it last: series have the same times, one after another.
+    next: Vec<usize>,
 }
 
 /// What groups are made of in a batch, ready to be looked at.
@@ -261,6 +263,23 @@ impl Column {
         }))
     }
 
+    /// Whether a row's value is not null and has this word.
+    fn has(&self, row: usize, word: u64, kept: &Interner) -> bool {
+        let is = |value: &[u8]| kept.values.get(word as usize).is_some_and(|own| **own == *value);
+        !self.is_null(row)
+            && match &self.of {
+                Of::Times(times, None) => times[row] as u64 == word,
+                Of::Times(times, Some(step)) => step.start(times[row]).is_some_and(|start| start as u64 == word),
+                Of::Numbers(numbers) => numbers[row] as u64 == word,
+                Of::Floats(numbers) => float_word(numbers[row]) == word,
+                Of::Codes(codes, values, _) => values.has(usize::from(codes[row]), word, kept),
+                Of::Texts(texts) => is(texts.value(row).as_bytes()),
+                Of::Bytes(bytes) => is(bytes.value(row)),
+                Of::Decimals(digits) => is(&digits.value(row).to_le_bytes()),
+                Of::Nothing => word == 0,
+            }
+    }
+
     /// Whether a row's value is that of the row before it, which has this word, as far as can be told at once.
     fn goes_on(&self, row: usize, word: u64) -> bool {
         if self.nulls.is_some() {
@@ -291,7 +310,7 @@ fn float_word(number: f64) -> u64 {
 impl Groups {
     pub(super) fn new(parts: Arc<[Part]>) -> Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
-        Groups { parts, kept, numbers: HashMap::default(), words: Vec::new() }
+        Groups { parts, kept, numbers: HashMap::default(), words: Vec::new(), next: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -301,7 +320,8 @@ impl Groups {
     /// Bytes in memory, about.
     pub(super) fn bytes(&self) -> usize {
         let texts: usize = self.kept.iter().map(|kept| kept.bytes).sum();
-        self.words.capacity() * size_of::<Words>() + self.numbers.capacity() * (size_of::<(Words, usize)>() + 1) + texts
+        let of_words = self.words.capacity() * (size_of::<Words>() + size_of::<usize>());
+        of_words + self.numbers.capacity() * (size_of::<(Words, usize)>() + 1) + texts
     }
 
     /// The number of the group that this row belongs to.
@@ -339,29 +359,41 @@ impl Groups {
             return Ok(RowGroups::Rows(groups.collect::<Result<_>>()?));
         }
         let mut runs = Vec::with_capacity(changes + 1);
-        let mut start = 0;
-        for same in combinations.chunk_by(PartialEq::eq) {
-            runs.push(Run { group: group(same[0], start)?, rows: start..start + same.len() });
-            start += same.len();
+        for rows in alike(combinations) {
+            runs.push(Run { group: group(combinations[rows.start], rows.start)?, rows });
         }
         Ok(RowGroups::Runs(runs))
     }
 
     fn of_values(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
         let mut groups: Vec<usize> = Vec::with_capacity(rows);
-        let mut runs: Vec<Run> = Vec::new();
+        let mut changes = 0;
         for row in 0..rows {
             let group = match groups.last() {
                 Some(last) if self.goes_on(values, row, *last) => *last,
-                _ => self.of(values, row)?,
+                Some(last) => self.after(*last, values, row)?,
+                None => self.of(values, row)?,
             };
-            match runs.last_mut() {
-                Some(run) if run.group == group => run.rows.end = row + 1,
-                _ => runs.push(Run { group, rows: row..row + 1 }),
-            }
+            changes += usize::from(groups.last().is_some_and(|last| *last != group));
             groups.push(group);
         }
-        Ok(if rows < SHORT_RUN * runs.len() { RowGroups::Rows(groups) } else { RowGroups::Runs(runs) })
+        if rows < SHORT_RUN * (changes + 1) {
+            return Ok(RowGroups::Rows(groups));
+        }
+        Ok(RowGroups::Runs(alike(&groups).map(|rows| Run { group: groups[rows.start], rows }).collect()))
+    }
+
+    /// The group of a row behind one of another group.
+    fn after(&mut self, last: usize, values: &Values, row: usize) -> Result<usize> {
+        let next = self.next[last];
+        let words = &self.words[next];
+        let has = |((column, word), kept): ((&Column, &u64), &Interner)| column.has(row, *word, kept);
+        if words[NULLS] == 0 && values.columns.iter().zip(words).zip(&self.kept).all(has) {
+            return Ok(next);
+        }
+        let group = self.of(values, row)?;
+        self.next[last] = group;
+        Ok(group)
     }
 
     /// Whether a row is of the group of the row before it, as far as can be told at once.
@@ -380,6 +412,7 @@ impl Groups {
         let number = *self.numbers.entry(words).or_insert(next);
         if number == next {
             self.words.push(words);
+            self.next.push(number);
         }
         number
     }
@@ -519,6 +552,15 @@ impl Groups {
             _ => cast(&numbers(), ty)?,
         })
     }
+}
+
+/// Where values that are alike stand together.
+fn alike<T: PartialEq>(values: &[T]) -> impl Iterator<Item = Range<usize>> {
+    values.chunk_by(PartialEq::eq).scan(0, |start, same| {
+        let rows = *start..*start + same.len();
+        *start = rows.end;
+        Some(rows)
+    })
 }
 
 /// Whether the bit of a part is set.
