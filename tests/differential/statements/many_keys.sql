@@ -1,0 +1,18 @@
+CREATE TABLE many_keys (a int, b text, c timestamptz, v double precision, PRIMARY KEY (a, b, c));
+INSERT INTO many_keys SELECT n % 5, 'b' || (n % 3), timestamptz '2024-01-01 00:00+00' + n * interval '1 minute', n FROM generate_series(0, 99) AS g(n);
+SELECT v FROM many_keys WHERE (a, b, c) IN ((1, 'b1', '2024-01-01 00:01+00'), (2, 'b2', '2024-01-01 00:02+00'), (2, 'b2', '2024-01-01 00:02+00'), (9, 'b9', '2024-01-01 00:02+00')) ORDER BY v;
+SELECT v FROM many_keys WHERE (c, a) IN ((timestamptz '2024-01-01 00:01+00', 1), (timestamptz '2024-01-01 00:07+00', 2)) AND b IN ('b0', 'b1') ORDER BY v;
+SELECT count(*), sum(v) FROM many_keys WHERE (b, a) IN (('b1', 1), ('b2', 2), ('b0', 7));
+SELECT count(*) FROM many_keys WHERE (a, b) NOT IN ((1, 'b1'), (2, 'b2'));
+SELECT count(*) FROM many_keys WHERE (a, b) IN ((1, 'b1'), (2, NULL));
+SELECT count(*) FROM many_keys WHERE (a, b) NOT IN ((1, 'b1'), (2, NULL));
+SELECT count(*) FROM many_keys WHERE (a, b) IN ((1, 'b1'), (2.5, 'b2'));
+SELECT count(*) FROM many_keys WHERE (a + 1, b) IN ((2, 'b1'), (3, 'b2'));
+SELECT count(*), min(v), max(v) FROM many_keys WHERE c >= '2024-01-01 00:10+00' AND c < '2024-01-01 00:30+00';
+SELECT a, count(*), stddev(v), var_pop(v) FROM many_keys WHERE c > '2024-01-01 00:50+00' GROUP BY a ORDER BY a;
+SELECT c, count(*), max(v) FROM many_keys WHERE c BETWEEN '2024-01-01 00:10+00' AND '2024-01-01 00:13+00' GROUP BY c ORDER BY c;
+SELECT v FROM many_keys WHERE c > '2024-01-01 00:50+00' AND b LIKE 'b_' AND b NOT LIKE '_1%' ORDER BY v LIMIT 5;
+SELECT v FROM many_keys WHERE c = '2024-01-01 00:42+00' LIMIT 3;
+DELETE FROM many_keys WHERE (a, b) IN ((1, 'b1'), (0, 'b0'));
+SELECT count(*), sum(v) FROM many_keys;
+DROP TABLE many_keys;
