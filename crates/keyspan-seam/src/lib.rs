@@ -136,7 +136,7 @@ pub enum Known<T> {
 /// Statistics of what a scan would read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanStatistics {
-    /// Live rows in the spans.
+    /// Live rows in the spans, and in the ranges as far as the store accepts them.
     pub rows: Known<u64>,
     /// Bytes in memory of the output columns.
     pub bytes: Known<u64>,
