@@ -221,11 +221,10 @@ impl PointSelect {
             PointOutput::Cell(_, qualifier) => Some(qualifier.clone()),
             PointOutput::Column(_) | PointOutput::Family(_) | PointOutput::RowKey => None,
         });
-        let keys: Vec<KeyPart> = match &self.keys {
-            Keys::One(key) => key.clone(),
-            Keys::Several(keys) => keys.parts().cloned().collect(),
-        };
-        key_parameters(&keys.into_iter().chain(qualifiers).collect::<Vec<_>>())
+        match &self.keys {
+            Keys::One(key) => key_parameters(&key.iter().cloned().chain(qualifiers).collect::<Vec<_>>()),
+            Keys::Several(keys) => keys.parameters(),
+        }
     }
 
     /// The cells of a family in the row with this key: all, or those of some qualifiers.

@@ -419,9 +419,9 @@ impl Preparation {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let parts = match key_of(filter, &handle.table, context.settings.time_zone(), &mut no_constants) {
-            KeyMatch::WholeKey(key) => key,
-            KeyMatch::WholeKeys(ranges) | KeyMatch::SpansOnly(ranges) => ranges.parts().cloned().collect(),
+        let types = match key_of(filter, &handle.table, context.settings.time_zone(), &mut no_constants) {
+            KeyMatch::WholeKey(key) => point::key_parameters(&key),
+            KeyMatch::WholeKeys(ranges) | KeyMatch::SpansOnly(ranges) => ranges.parameters(),
             KeyMatch::TooMany | KeyMatch::Other => {
                 // A subquery needs the planner; it is left to the types that the client gives.
                 let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(handle))];
@@ -431,7 +431,7 @@ impl Preparation {
                 };
             }
         };
-        for (index, ty) in point::key_parameters(&parts) {
+        for (index, ty) in types {
             self.set_type(index, ty);
         }
         Ok(())

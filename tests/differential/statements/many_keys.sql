@@ -2,6 +2,8 @@ CREATE TABLE many_keys (a int, b text, c timestamptz, v double precision, PRIMAR
 INSERT INTO many_keys SELECT n % 5, 'b' || (n % 3), timestamptz '2024-01-01 00:00+00' + n * interval '1 minute', n FROM generate_series(0, 99) AS g(n);
 SELECT v FROM many_keys WHERE (a, b, c) IN ((1, 'b1', '2024-01-01 00:01+00'), (2, 'b2', '2024-01-01 00:02+00'), (2, 'b2', '2024-01-01 00:02+00'), (9, 'b9', '2024-01-01 00:02+00')) ORDER BY v;
 SELECT v FROM many_keys WHERE (c, a) IN ((timestamptz '2024-01-01 00:01+00', 1), (timestamptz '2024-01-01 00:07+00', 2)) AND b IN ('b0', 'b1') ORDER BY v;
+SELECT v FROM many_keys WHERE a = ANY(ARRAY[1, 2]) AND b = ANY(ARRAY['b1', 'b2']) AND c = ANY(ARRAY[timestamptz '2024-01-01 00:01+00', '2024-01-01 00:02+00']) ORDER BY v;
+SELECT count(*) FROM many_keys WHERE a = ANY('{1,2}') AND b = ANY(ARRAY['b1', NULL]);
 SELECT count(*), sum(v) FROM many_keys WHERE (b, a) IN (('b1', 1), ('b2', 2), ('b0', 7));
 SELECT count(*) FROM many_keys WHERE (a, b) NOT IN ((1, 'b1'), (2, 'b2'));
 SELECT count(*) FROM many_keys WHERE (a, b) IN ((1, 'b1'), (2, NULL));

@@ -4,6 +4,7 @@
 //! function, a text that needs the session's time zone) is asked of the caller; anything doubtful (another type, a
 //! column twice) is `Other`, and the planner decides.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
@@ -15,6 +16,8 @@ use crate::types::cast::Target;
 
 /// Most keys or spans that a statement may name one by one.
 const MOST_KEYS: usize = 100_000;
+/// Most of them for each element of an array whose length is not known yet.
+const MOST_KEYS_OF_AN_ELEMENT: usize = 100;
 
 /// A value in a WHERE: known now, or with the parameters.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,13 +28,20 @@ pub enum KeyPart {
     Parameter(usize, ColumnType),
 }
 
-/// What some key columns may be: `a IN (1, 2)`, or `(a, b) IN ((1, 2), (3, 4))` of several together.
+/// What some key columns may be: `a IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))` of several together, `a = ANY($1)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyList {
     /// Places of the columns in the key.
     columns: Vec<usize>,
-    /// Their values, of which a row has one.
-    values: Vec<Vec<KeyPart>>,
+    values: KeyValues,
+}
+
+/// Values of some key columns, of which a row has one.
+#[derive(Clone, Debug, PartialEq)]
+enum KeyValues {
+    Rows(Vec<Vec<KeyPart>>),
+    /// The elements of the array that `$n` is, counted from 0, compared with a column of this type.
+    Elements(usize, ColumnType),
 }
 
 /// Equal on a key prefix, and at most one range on the key columns behind it.
@@ -70,19 +80,7 @@ impl KeyPart {
             KeyPart::Value(value) => return Ok(value.clone()),
             KeyPart::Parameter(index, ty) => (*index, *ty),
         };
-        let given = parameters.get(index).ok_or_else(|| {
-            Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter ${}", index + 1))
-        })?;
-        if given.fits(ty) {
-            return Ok(given.clone().canonical());
-        }
-        let value = given.clone().cast(ty)?;
-        let is_text = matches!(given, Value::Text(_)) || matches!(value, Value::Text(_));
-        if !is_text && given.natural_type() != value.natural_type() && given.compare(&value).is_ne() {
-            let message = format!("parameter ${} does not fit type {ty} exactly", index + 1);
-            return Err(Error::new(ErrorKind::NumericOverflow, message));
-        }
-        Ok(value.canonical())
+        fitted(given(parameters, index)?, ty, index)
     }
 
     /// The value, or null where a parameter is none of the column's values: no row has such a key.
@@ -90,10 +88,54 @@ impl KeyPart {
     /// # Errors
     /// 42P02 for a parameter that was not given; 22P02 for a text that is no value.
     pub fn find(&self, parameters: &[Value]) -> Result<Value> {
-        match self.bind(parameters) {
-            Err(error) if error.kind == ErrorKind::NumericOverflow => Ok(Value::Null),
-            bound => bound,
-        }
+        or_null(self.bind(parameters))
+    }
+}
+
+/// A parameter, counted from 0.
+fn given(parameters: &[Value], index: usize) -> Result<&Value> {
+    let message = || format!("there is no parameter ${}", index + 1);
+    parameters.get(index).ok_or_else(|| Error::new(ErrorKind::UndefinedParameter, message()))
+}
+
+/// What was given in a parameter, as a value of this type.
+fn fitted(given: &Value, ty: ColumnType, index: usize) -> Result<Value> {
+    if given.fits(ty) {
+        return Ok(given.clone().canonical());
+    }
+    let value = given.clone().cast(ty)?;
+    let is_text = matches!(given, Value::Text(_)) || matches!(value, Value::Text(_));
+    if !is_text && given.natural_type() != value.natural_type() && given.compare(&value).is_ne() {
+        let message = format!("parameter ${} does not fit type {ty} exactly", index + 1);
+        return Err(Error::new(ErrorKind::NumericOverflow, message));
+    }
+    Ok(value.canonical())
+}
+
+fn or_null(bound: Result<Value>) -> Result<Value> {
+    match bound {
+        Err(error) if error.kind == ErrorKind::NumericOverflow => Ok(Value::Null),
+        bound => bound,
+    }
+}
+
+impl KeyList {
+    /// The rows of values; of an array without those that the column cannot hold.
+    fn rows(&self, parameters: &[Value]) -> Result<Cow<'_, [Vec<KeyPart>]>> {
+        let (index, ty) = match &self.values {
+            KeyValues::Rows(rows) => return Ok(Cow::Borrowed(rows)),
+            KeyValues::Elements(index, ty) => (*index, *ty),
+        };
+        let array = match given(parameters, index)? {
+            Value::Null => return Ok(Cow::default()),
+            Value::List(elements) => elements.clone(),
+            other => match other.clone().cast(ColumnType::list(ty))? {
+                Value::List(elements) => elements,
+                _ => return Err(Error::internal("an array is no list")),
+            },
+        };
+        let element = |element: &Value| or_null(fitted(element, ty, index)).map(|value| vec![KeyPart::Value(value)]);
+        array.iter().map(element).collect()
     }
 }
 
@@ -118,7 +160,8 @@ impl KeyRanges {
         let bounds = (bind_bound(&self.lower, parameters)?, bind_bound(&self.upper, parameters)?);
         let (Some(lower), Some(upper)) = bounds else { return Ok(Vec::new()) };
         let mut spans = Vec::new();
-        for prefix in combinations(&self.prefix) {
+        let lists = self.prefix.iter().map(|list| Ok((list.columns.as_slice(), list.rows(parameters)?)));
+        for prefix in combinations(&lists.collect::<Result<Vec<_>>>()?) {
             let prefix = prefix.iter().map(|part| bind(part, parameters)).collect::<Result<Vec<_>>>()?;
             if !prefix.iter().any(Value::is_null) {
                 spans.push(range_after(&prefix, &lower, &upper, descending));
@@ -143,13 +186,29 @@ impl KeyRanges {
         Ok(keys_of(self.spans(table, parameters, KeyPart::find)?))
     }
 
-    /// All parts.
-    pub fn parts(&self) -> impl Iterator<Item = &KeyPart> {
+    /// The parameters, counted from 0, with the types that they are compared as.
+    pub fn parameters(&self) -> Vec<(usize, ColumnType)> {
+        let arrays = self.prefix.iter().filter_map(|list| match list.values {
+            KeyValues::Elements(index, ty) => Some((index, ColumnType::list(ty))),
+            KeyValues::Rows(_) => None,
+        });
+        let parts = self.parts().filter_map(|part| match part {
+            KeyPart::Parameter(index, ty) => Some((*index, *ty)),
+            KeyPart::Value(_) => None,
+        });
+        arrays.chain(parts).collect()
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &KeyPart> {
         let of_bounds = [&self.lower, &self.upper].into_iter().filter_map(|bound| match bound {
             Bound::Included(parts) | Bound::Excluded(parts) => Some(parts),
             Bound::Unbounded => None,
         });
-        self.prefix.iter().flat_map(|list| &list.values).chain(of_bounds).flatten()
+        let of_lists = self.prefix.iter().flat_map(|list| match &list.values {
+            KeyValues::Rows(rows) => rows.as_slice(),
+            KeyValues::Elements(..) => &[],
+        });
+        of_lists.chain(of_bounds).flatten()
     }
 }
 
@@ -181,10 +240,10 @@ fn bind_bound(bound: &RowBound, parameters: &[Value]) -> Result<Option<Bound<Vec
 }
 
 /// One of each list, in all ways, in key order.
-fn combinations(lists: &[KeyList]) -> Vec<Vec<&KeyPart>> {
+fn combinations<'a>(lists: &'a [(&[usize], Cow<'_, [Vec<KeyPart>]>)]) -> Vec<Vec<&'a KeyPart>> {
     let mut all: Vec<Vec<(usize, &KeyPart)>> = vec![Vec::new()];
-    for list in lists {
-        all = all.iter().flat_map(|one| list.values.iter().map(|row| with(one, &list.columns, row))).collect();
+    for (columns, rows) in lists {
+        all = all.iter().flat_map(|one| rows.iter().map(|row| with(one, columns, row))).collect();
     }
     let in_order = |mut parts: Vec<(usize, _)>| {
         parts.sort_unstable_by_key(|(column, _)| *column);
@@ -246,6 +305,7 @@ impl<'a> KeyConditions<'a, '_> {
                     self.bound(place, Bound::Unbounded, Bound::Included(vec![high]))?;
                 }
                 ast::Expr::InList { expr, list, negated: false } => self.in_list(expr, list)?,
+                ast::Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => self.any_of(left, right)?,
                 _ => return None,
             }
         }
@@ -271,7 +331,9 @@ impl<'a> KeyConditions<'a, '_> {
         };
         let part = self.part(value, column)?;
         match op {
-            BinaryOperator::Eq => self.equal_to(KeyList { columns: vec![place], values: vec![vec![part]] }),
+            BinaryOperator::Eq => {
+                self.equal_to(KeyList { columns: vec![place], values: KeyValues::Rows(vec![vec![part]]) })
+            }
             op => self.ordered(place, &op, vec![part]),
         }
     }
@@ -311,7 +373,33 @@ impl<'a> KeyConditions<'a, '_> {
             let parts = columns.iter().zip(row).map(|((_, column), item)| self.part(item, column));
             values.push(parts.collect::<Option<Vec<_>>>()?);
         }
-        self.equal_to(KeyList { columns: columns.into_iter().map(|(place, _)| place).collect(), values })
+        let columns = columns.into_iter().map(|(place, _)| place).collect();
+        self.equal_to(KeyList { columns, values: KeyValues::Rows(values) })
+    }
+
+    /// `a = ANY($1)` and `a = ANY(ARRAY[1, 2])`, cast to an array of the column's type or not.
+    fn any_of(&mut self, left: &ast::Expr, array: &ast::Expr) -> Option<()> {
+        let (place, column) = self.column(left)?;
+        let values = match array {
+            ast::Expr::Nested(inner) => return self.any_of(left, inner),
+            ast::Expr::Cast { expr, data_type: ast::DataType::Array(element), .. } => {
+                let (ast::ArrayElemTypeDef::SquareBracket(element, None)
+                | ast::ArrayElemTypeDef::AngleBracket(element)) = element
+                else {
+                    return None;
+                };
+                return names_type(element, column.ty).then(|| self.any_of(left, expr)).flatten();
+            }
+            ast::Expr::Array(array) => {
+                let rows = array.elem.iter().map(|item| Some(vec![self.part(item, column)?]));
+                KeyValues::Rows(rows.collect::<Option<_>>()?)
+            }
+            _ => match self.simple(array, column)? {
+                KeyPart::Parameter(index, ty) => KeyValues::Elements(index, ty),
+                KeyPart::Value(_) => return None,
+            },
+        };
+        self.equal_to(KeyList { columns: vec![place], values })
     }
 
     fn equal_to(&mut self, list: KeyList) -> Option<()> {
@@ -439,8 +527,16 @@ impl<'a> KeyConditions<'a, '_> {
         if columns.into_iter().ne(0..prefix_len) {
             return KeyMatch::Other;
         }
-        let count = prefix.iter().try_fold(1_usize, |product, list| product.checked_mul(list.values.len()));
+        let (mut arrays, mut count) = (0, Some(1_usize));
+        for list in &prefix {
+            match &list.values {
+                KeyValues::Rows(rows) => count = count.and_then(|count| count.checked_mul(rows.len())),
+                KeyValues::Elements(..) => arrays += 1,
+            }
+        }
         match count {
+            Some(1..) if arrays > 1 => return KeyMatch::Other,
+            Some(count) if arrays > 0 && count > MOST_KEYS_OF_AN_ELEMENT => return KeyMatch::Other,
             None => return KeyMatch::TooMany,
             Some(0) => return KeyMatch::Other,
             Some(count) if count > MOST_KEYS => return KeyMatch::TooMany,
@@ -449,9 +545,7 @@ impl<'a> KeyConditions<'a, '_> {
         let whole = prefix_len == self.table.key_len();
         match self.range {
             None if prefix_len == 0 => KeyMatch::Other,
-            None if whole && count == Some(1) => {
-                KeyMatch::WholeKey(combinations(&prefix).into_iter().flatten().cloned().collect())
-            }
+            None if whole && count == Some(1) && arrays == 0 => KeyMatch::WholeKey(only_key(&prefix)),
             None => {
                 let ranges = KeyRanges { prefix, lower: Bound::Unbounded, upper: Bound::Unbounded };
                 if whole { KeyMatch::WholeKeys(ranges) } else { KeyMatch::SpansOnly(ranges) }
@@ -471,6 +565,12 @@ fn row_of(expr: &ast::Expr) -> &[ast::Expr] {
         ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Tuple(_)) => row_of(inner),
         _ => std::slice::from_ref(expr),
     }
+}
+
+/// The one key of lists of one row.
+fn only_key(lists: &[KeyList]) -> Vec<KeyPart> {
+    let rows = lists.iter().filter_map(|list| Some((list.columns.as_slice(), list.rows(&[]).ok()?)));
+    combinations(&rows.collect::<Vec<_>>()).into_iter().flatten().cloned().collect()
 }
 
 /// Whether SQL's order of the column's values is that of keys; CQL and SQL order timeuuids as keys do.

@@ -127,6 +127,18 @@ fn whole_keys_and_single_spans_are_recognised() {
     let span = |k: &str, n: i32| Span::prefix(vec![text(k), Value::Int(n)]);
     assert_eq!(of_rows.bind(&table, &[]), Ok(vec![span("a", 2), span("b", 1)]));
     assert!(matches!(find("((k)) IN (('a'))"), KeyMatch::SpansOnly(_)));
+    let KeyMatch::WholeKeys(any) = find("k = ANY($2::text[]) AND n = 1 AND t = ANY(ARRAY['1970-01-01Z']::timestamp[])")
+    else {
+        panic!("not keys")
+    };
+    assert_eq!(any.parameters(), [(1, ColumnType::list(ColumnType::Text))]);
+    let array = Value::List(vec![text("b"), Value::Null, text("a"), text("b")]);
+    assert_eq!(any.keys(&table, &[Value::Null, array]), Ok(vec![key("a", 1, &zero), key("b", 1, &zero)]));
+    assert_eq!(any.keys(&table, &[Value::Null, Value::Null]), Ok(Vec::new()));
+    assert!(any.keys(&table, &[]).is_err());
+    let KeyMatch::SpansOnly(any) = find("k = 'a' AND n = ANY($1)") else { panic!("not spans") };
+    let array = Value::List(vec![Value::BigInt(1), Value::BigInt(5_000_000_000), Value::BigInt(2)]);
+    assert_eq!(any.bind(&table, &[array]), Ok(vec![span("a", 2), span("a", 1)]));
     assert!(matches!(find(&keys(1_000)), KeyMatch::WholeKeys(keys) if count(&keys) == 2_000));
     assert_eq!(find(&keys(50_001)), KeyMatch::TooMany);
     let KeyMatch::SpansOnly(crossed) = find("k = 'a' AND n > 2 AND n < 1") else { panic!("not a span") };
@@ -148,6 +160,10 @@ fn whole_keys_and_single_spans_are_recognised() {
         "(k, v) IN (('a', 1))",
         "(k, n) IN (('a', 1)) AND n = 1",
         "(n, t) IN ((1, '1970-01-01Z'))",
+        "k = ANY($1) AND n = ANY($2)",
+        "k = ANY('{a}')",
+        "k <> ANY($1)",
+        "k = ANY(ARRAY[v])",
     ] {
         assert_eq!(find(other), KeyMatch::Other, "{other}");
     }

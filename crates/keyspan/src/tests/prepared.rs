@@ -87,6 +87,39 @@ async fn parameters_of_other_types_are_cast_to_those_of_the_statement() {
 }
 
 #[tokio::test]
+async fn an_array_names_many_keys() {
+    let (database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int, c text, v int, PRIMARY KEY (k, c))").await;
+    run(&mut s, "INSERT INTO t SELECT n, 'a', n * 10 FROM generate_series(1, 500) AS g(n)").await;
+    let select = s.parse("SELECT k, v FROM t WHERE k = ANY($1) AND c = 'a'").expect("parses").remove(0);
+    let select = s.prepare(&select, &[]).await.expect("prepares");
+    let delete = s.parse("DELETE FROM t WHERE c = 'a' AND k = ANY($1)").expect("parses").remove(0);
+    let delete = s.prepare(&delete, &[]).await.expect("prepares");
+    let array = |keys: &[i32]| Value::List(keys.iter().map(|key| Value::Int(*key)).collect());
+    let before = database.counters().planned_statements;
+    for (given, expected) in [
+        (array(&[7, 400, -1, 7]), vec![7, 400]),
+        (Value::List(vec![Value::Null, Value::Int(3)]), vec![3]),
+        (array(&[]), vec![]),
+        (Value::Null, vec![]),
+        (array(&(1..=500).collect::<Vec<_>>()), (1..=500).collect()),
+    ] {
+        let outcome = s.run(&select, &[given]).await.expect("runs");
+        let batches = outcome.rows.expect("rows").collect().await.expect("rows");
+        let keys = batches.iter().flat_map(|batch| {
+            let value = |row| keyspan_model::array::value_at(batch.column(0), row, crate::ColumnType::Int);
+            (0..batch.num_rows()).map(move |row| value(row).expect("a value"))
+        });
+        assert_eq!(keys.collect::<Vec<_>>(), expected.into_iter().map(Value::Int).collect::<Vec<_>>());
+    }
+    s.run(&delete, &[array(&[1, 2, 3, 999])]).await.expect("runs");
+    assert_eq!(database.counters().planned_statements, before);
+    assert_eq!(rows(&mut s, "SELECT count(*), min(k) FROM t").await, ["497 4"]);
+    assert_eq!(rows(&mut s, "SELECT v FROM t WHERE k = ANY(ARRAY[5, 4]) AND c = ANY(ARRAY['a'])").await, ["40", "50"]);
+    assert_eq!(rows(&mut s, "SELECT v FROM t WHERE k = ANY('{5,4}') AND c = 'a' ORDER BY v").await, ["40", "50"]);
+}
+
+#[tokio::test]
 async fn parameters_are_parts_of_many_keys() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int, c text, v int, PRIMARY KEY (k, c))").await;
