@@ -239,8 +239,11 @@ fn bind_bound(bound: &RowBound, parameters: &[Value]) -> Result<Option<Bound<Vec
     })
 }
 
+/// The columns of a list and its rows.
+type BoundList<'a> = (&'a [usize], Cow<'a, [Vec<KeyPart>]>);
+
 /// One of each list, in all ways, in key order.
-fn combinations<'a>(lists: &'a [(&[usize], Cow<'_, [Vec<KeyPart>]>)]) -> Vec<Vec<&'a KeyPart>> {
+fn combinations<'a>(lists: &'a [BoundList<'_>]) -> Vec<Vec<&'a KeyPart>> {
     let mut all: Vec<Vec<(usize, &KeyPart)>> = vec![Vec::new()];
     for (columns, rows) in lists {
         all = all.iter().flat_map(|one| rows.iter().map(|row| with(one, columns, row))).collect();
