@@ -132,9 +132,9 @@ async fn describe(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     match (&inner.plan, inner.statement()) {
-        (PreparedPlan::Point(_), Statement::Query(query)) => {
+        (PreparedPlan::Point(select), Statement::Query(query)) => {
             let table = first_table(&query.query);
-            Ok(vec![format!("Point Read on {table}"), "  Key: whole key, no planner".into()])
+            Ok(vec![format!("Point Read on {table}"), format!("  {}, no planner", select.keys_text(parameters)?)])
         }
         (_, Statement::Insert(insert)) => describe_insert(context, insert, parameters, options).await,
         (_, Statement::Update(update)) => describe_update(context, update, parameters, options).await,

@@ -338,6 +338,14 @@ impl PointSelect {
         self.outputs.iter().filter_map(column).collect()
     }
 
+    /// What EXPLAIN says of its keys.
+    pub(crate) fn keys_text(&self, parameters: &[Value]) -> Result<String> {
+        Ok(match &self.keys {
+            Keys::One(_) => "Key: whole key".into(),
+            Keys::Several(keys) => format!("Keys: {}", keys.keys_to_find(&self.handle.table, parameters)?.len()),
+        })
+    }
+
     /// Fails with 42501 where the session may not read these columns.
     pub(crate) fn check_rights(&self, context: &ClientContext) -> Result<()> {
         match context.principal() {

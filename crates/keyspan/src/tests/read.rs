@@ -71,6 +71,8 @@ async fn explain_tells_of_writes_too() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
     assert_eq!(rows(&mut s, "EXPLAIN SELECT v FROM t WHERE k = 1").await[0], "Point Read on t");
+    let explained = rows(&mut s, "EXPLAIN SELECT v FROM t WHERE k IN (1, 2, 1)").await;
+    assert_eq!(explained, ["Point Read on t", "  Keys: 2, no planner"]);
     assert_eq!(
         rows(&mut s, "EXPLAIN DELETE FROM t WHERE k = 1").await,
         ["Delete on t", "  Key: whole key, no planner"]
