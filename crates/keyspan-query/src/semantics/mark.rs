@@ -20,7 +20,7 @@ use super::outer::OuterNames;
 use super::window_names::WindowNames;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::json::{ELEMENT, ELEMENTS_OF_LIST};
-use crate::syntax;
+use crate::syntax::{self, row_of};
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -472,26 +472,6 @@ fn row_comparison(expr: &Expr) -> Option<Expr> {
 fn all_of(parts: Vec<&Expr>, condition: fn(Box<Expr>) -> Expr) -> Option<Expr> {
     let each = parts.into_iter().map(|part| condition(Box::new(Expr::Nested(Box::new(part.clone())))));
     each.reduce(|all, next| nested(all, &BinaryOperator::And, next))
-}
-
-/// The parts of a row value, `(a, b)` or `ROW(a, b)`.
-fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
-    match expr {
-        Expr::Tuple(parts) => Some(parts.iter().collect()),
-        Expr::Nested(inner) => row_of(inner),
-        Expr::Function(Function { name, args: FunctionArguments::List(list), over: None, .. }) => {
-            let [name] = name.0.as_slice() else { return None };
-            if !name.as_ident()?.value.eq_ignore_ascii_case("row") {
-                return None;
-            }
-            let part = |arg| match arg {
-                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref part)) => Some(part),
-                _ => None,
-            };
-            list.args.iter().map(part).collect()
-        }
-        _ => None,
-    }
 }
 
 fn compared_rows(left: Vec<&Expr>, op: &BinaryOperator, right: Vec<&Expr>) -> Option<Expr> {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use keyspan_model::{ColumnDef, ColumnRole, ColumnType, Error, ErrorKind, Result, Span, TableDef, Value};
 
 use super::build::{merge, range_after};
-use crate::syntax::folded;
+use crate::syntax::{folded, row_of};
 use crate::types::cast::Target;
 
 /// Most keys or spans that a statement may name one by one.
@@ -48,11 +48,11 @@ enum KeyValues {
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyRanges {
     /// What the leading key columns may be, each of them in one list.
-    pub prefix: Vec<KeyList>,
+    prefix: Vec<KeyList>,
     /// Least values of the next columns, which are compared as a row (by value, whatever the columns' direction).
-    pub lower: Bound<Vec<KeyPart>>,
+    lower: Bound<Vec<KeyPart>>,
     /// Greatest values of the next columns.
-    pub upper: Bound<Vec<KeyPart>>,
+    upper: Bound<Vec<KeyPart>>,
 }
 
 /// What a WHERE says of the row key.
@@ -366,18 +366,19 @@ impl<'a> KeyConditions<'a, '_> {
     }
 
     fn in_list(&mut self, expr: &ast::Expr, list: &[ast::Expr]) -> Option<()> {
-        let columns = row_of(expr).iter().map(|column| self.column(column)).collect::<Option<Vec<_>>>()?;
-        let mut values = Vec::with_capacity(list.len());
-        for item in list {
-            let row = row_of(item);
-            if row.len() != columns.len() {
-                return None;
-            }
-            let parts = columns.iter().zip(row).map(|((_, column), item)| self.part(item, column));
-            values.push(parts.collect::<Option<Vec<_>>>()?);
-        }
+        let Some(columns) = row_of(expr) else {
+            let (place, column) = self.column(expr)?;
+            let parts = list.iter().map(|item| Some(vec![self.part(item, column)?])).collect::<Option<_>>()?;
+            return self.equal_to(KeyList { columns: vec![place], values: KeyValues::Rows(parts) });
+        };
+        let columns = columns.into_iter().map(|column| self.column(column)).collect::<Option<Vec<_>>>()?;
+        let row = |item: &ast::Expr| {
+            let row = row_of(item).filter(|row| row.len() == columns.len())?;
+            columns.iter().zip(row).map(|((_, column), item)| self.part(item, column)).collect::<Option<Vec<_>>>()
+        };
+        let rows = list.iter().map(row).collect::<Option<_>>()?;
         let columns = columns.into_iter().map(|(place, _)| place).collect();
-        self.equal_to(KeyList { columns, values: KeyValues::Rows(values) })
+        self.equal_to(KeyList { columns, values: KeyValues::Rows(rows) })
     }
 
     /// `a = ANY($1)` and `a = ANY(ARRAY[1, 2])`, cast to an array of the column's type or not.
@@ -558,15 +559,6 @@ impl<'a> KeyConditions<'a, '_> {
             }
             Some(_) => KeyMatch::Other,
         }
-    }
-}
-
-/// The expressions of a row, or the one that is none.
-fn row_of(expr: &ast::Expr) -> &[ast::Expr] {
-    match expr {
-        ast::Expr::Tuple(row) => row,
-        ast::Expr::Nested(inner) if matches!(**inner, ast::Expr::Tuple(_)) => row_of(inner),
-        _ => std::slice::from_ref(expr),
     }
 }
 

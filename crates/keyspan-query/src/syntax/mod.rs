@@ -66,3 +66,23 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
         within_group: Vec::new(),
     })
 }
+
+/// The parts of a row value, `(a, b)` or `ROW(a, b)`.
+pub fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
+    match expr {
+        Expr::Tuple(parts) => Some(parts.iter().collect()),
+        Expr::Nested(inner) => row_of(inner),
+        Expr::Function(ast::Function { name, args: FunctionArguments::List(list), over: None, .. }) => {
+            let [name] = name.0.as_slice() else { return None };
+            if !name.as_ident()?.value.eq_ignore_ascii_case("row") {
+                return None;
+            }
+            let part = |arg| match arg {
+                &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref part)) => Some(part),
+                _ => None,
+            };
+            list.args.iter().map(part).collect()
+        }
+        _ => None,
+    }
+}
