@@ -380,7 +380,8 @@ impl Variances {
                 self.add(*group, (count, mean, squares));
             }),
             RowGroups::Rows(groups) => {
-                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, 0.0)));
+                // Infinity and NaN have no distance to themselves.
+                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, value - value)));
             }
         }
     }
@@ -590,7 +591,7 @@ fn float(function: Function, column: &Column<Float64Type>, rows: Range<usize>) -
                 return found;
             }
             if column.codes.is_none() && column.nulls.is_none() {
-                return four(&column.values[rows], |a, b| joined(function, a, b));
+                return four(&column.values[rows], |value| *value, |a, b| joined(function, a, b));
             }
             let mut found: Option<f64> = None;
             column.each(rows, |value| found = Some(found.map_or(value, |own| joined(function, own, value))));
@@ -600,40 +601,30 @@ fn float(function: Function, column: &Column<Float64Type>, rows: Range<usize>) -
     }
 }
 
-/// What values come to one by one, four such side by side; 0 if there are none.
-fn four(values: &[f64], join: impl Fn(f64, f64) -> f64) -> f64 {
+/// What values come to one by one, four such side by side, so that one need not wait for the one before; 0 if there are
+/// none.
+fn four<V>(values: &[V], number: impl Fn(&V) -> f64, join: impl Fn(f64, f64) -> f64) -> f64 {
     let (fours, rest) = values.as_chunks::<4>();
-    let Some((first, fours)) = fours.split_first() else {
-        return rest.iter().copied().reduce(join).unwrap_or_default();
-    };
-    let mut found = *first;
+    let rest = rest.iter().map(&number);
+    let Some((first, fours)) = fours.split_first() else { return rest.reduce(join).unwrap_or_default() };
+    let mut found = first.each_ref().map(&number);
     for four in fours {
-        found.iter_mut().zip(four).for_each(|(own, value)| *own = join(*own, *value));
+        found.iter_mut().zip(four).for_each(|(own, value)| *own = join(*own, number(value)));
     }
-    found.into_iter().chain(rest.iter().copied()).reduce(join).unwrap_or_default()
+    found.into_iter().chain(rest).reduce(join).unwrap_or_default()
 }
 
-/// Four sums side by side: one addition need not wait for the one before.
 fn sum(column: &Column<Float64Type>, rows: Range<usize>, of: impl Fn(f64) -> f64) -> f64 {
+    let add = |a, b| a + b;
     match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) => four_sums(&codes[rows], |code| of(table[usize::from(*code)])),
-        (None, None) => four_sums(&column.values[rows], |value| of(*value)),
+        (Some((codes, table)), None) => four(&codes[rows], |code| of(table[usize::from(*code)]), add),
+        (None, None) => four(&column.values[rows], |value| of(*value), add),
         _ => {
             let mut total = 0.0;
             column.each(rows, |value| total += of(value));
             total
         }
     }
-}
-
-fn four_sums<V>(values: &[V], number: impl Fn(&V) -> f64) -> f64 {
-    let mut sums = [0.0; 4];
-    let fours = values.chunks_exact(4);
-    let rest: f64 = fours.remainder().iter().map(&number).sum();
-    for four in fours {
-        sums.iter_mut().zip(four).for_each(|(sum, value)| *sum += number(value));
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
 }
 
 fn whole(function: Function, column: &Column<Int64Type>, rows: Range<usize>) -> i64 {

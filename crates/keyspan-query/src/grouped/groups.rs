@@ -264,41 +264,23 @@ impl Column {
     }
 
     /// Whether a row's value is not null and has this word.
-    fn has(&self, row: usize, word: u64, kept: &Interner) -> bool {
-        let is = |value: &[u8]| kept.values.get(word as usize).is_some_and(|own| **own == *value);
+    fn is(&self, row: usize, word: u64, kept: &Interner) -> bool {
+        let kept_as = |value: &[u8]| kept.values.get(word as usize).is_some_and(|own| **own == *value);
         !self.is_null(row)
             && match &self.of {
                 Of::Times(times, None) => times[row] as u64 == word,
-                Of::Times(times, Some(step)) => step.start(times[row]).is_some_and(|start| start as u64 == word),
+                Of::Times(times, Some(step)) => {
+                    let width = if infinite_micros(word as i64).is_some() { 1 } else { step.width as u64 };
+                    (times[row] as u64).wrapping_sub(word) < width
+                }
                 Of::Numbers(numbers) => numbers[row] as u64 == word,
                 Of::Floats(numbers) => float_word(numbers[row]) == word,
-                Of::Codes(codes, values, _) => values.has(usize::from(codes[row]), word, kept),
-                Of::Texts(texts) => is(texts.value(row).as_bytes()),
-                Of::Bytes(bytes) => is(bytes.value(row)),
-                Of::Decimals(digits) => is(&digits.value(row).to_le_bytes()),
+                Of::Codes(codes, values, _) => values.is(usize::from(codes[row]), word, kept),
+                Of::Texts(texts) => kept_as(texts.value(row).as_bytes()),
+                Of::Bytes(bytes) => kept_as(bytes.value(row)),
+                Of::Decimals(digits) => kept_as(&digits.value(row).to_le_bytes()),
                 Of::Nothing => word == 0,
             }
-    }
-
-    /// Whether a row's value is that of the row before it, which has this word, as far as can be told at once.
-    fn goes_on(&self, row: usize, word: u64) -> bool {
-        if self.nulls.is_some() {
-            return false;
-        }
-        match &self.of {
-            Of::Times(times, None) => times[row] as u64 == word,
-            Of::Times(times, Some(step)) => {
-                let width = if infinite_micros(word as i64).is_some() { 1 } else { step.width as u64 };
-                (times[row] as u64).wrapping_sub(word) < width
-            }
-            Of::Numbers(numbers) => numbers[row] as u64 == word,
-            Of::Floats(numbers) => float_word(numbers[row]) == word,
-            Of::Codes(codes, ..) => codes[row] == codes[row - 1],
-            Of::Texts(texts) => texts.views()[row] == texts.views()[row - 1],
-            Of::Bytes(bytes) => bytes.value(row) == bytes.value(row - 1),
-            Of::Decimals(digits) => digits.value(row) == digits.value(row - 1),
-            Of::Nothing => true,
-        }
     }
 }
 
@@ -370,8 +352,7 @@ impl Groups {
         let mut changes = 0;
         for row in 0..rows {
             let group = match groups.last() {
-                Some(last) if self.goes_on(values, row, *last) => *last,
-                Some(last) => self.after(*last, values, row)?,
+                Some(last) => self.behind(*last, values, row)?,
                 None => self.of(values, row)?,
             };
             changes += usize::from(groups.last().is_some_and(|last| *last != group));
@@ -383,23 +364,22 @@ impl Groups {
         Ok(RowGroups::Runs(alike(&groups).map(|rows| Run { group: groups[rows.start], rows }).collect()))
     }
 
-    /// The group of a row behind one of another group.
-    fn after(&mut self, last: usize, values: &Values, row: usize) -> Result<usize> {
-        let next = self.next[last];
-        let words = &self.words[next];
-        let has = |((column, word), kept): ((&Column, &u64), &Interner)| column.has(row, *word, kept);
-        if words[NULLS] == 0 && values.columns.iter().zip(words).zip(&self.kept).all(has) {
-            return Ok(next);
+    /// The group of a row behind one of this group: most likely the same, or the one that came behind it before.
+    fn behind(&mut self, last: usize, values: &Values, row: usize) -> Result<usize> {
+        let likely = [last, self.next[last]].into_iter().find(|group| self.holds(*group, values, row));
+        if let Some(group) = likely {
+            return Ok(group);
         }
         let group = self.of(values, row)?;
         self.next[last] = group;
         Ok(group)
     }
 
-    /// Whether a row is of the group of the row before it, as far as can be told at once.
-    fn goes_on(&self, values: &Values, row: usize, group: usize) -> bool {
+    /// Whether a row is of a group none of whose values is null.
+    fn holds(&self, group: usize, values: &Values, row: usize) -> bool {
         let words = &self.words[group];
-        values.columns.iter().zip(words).all(|(column, word)| column.goes_on(row, *word))
+        let is = |((column, word), kept): ((&Column, &u64), &Interner)| column.is(row, *word, kept);
+        words[NULLS] == 0 && values.columns.iter().zip(words).zip(&self.kept).all(is)
     }
 
     /// Makes the one group of all rows, if there was no row.
