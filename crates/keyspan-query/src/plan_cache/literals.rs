@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::ColumnType;
 
 use super::constants::MOST_CONSTANTS;
+use crate::syntax::is_comparison;
 
 /// A query with parameters in the places of its quoted literals, and these: those of its subqueries, too. `None` where
 /// there are none, or where its plan could not be cached anyway.
@@ -111,11 +112,6 @@ fn take_from(condition: &mut Expr, texts: &mut Vec<String>) {
             _ => {}
         }
     }
-}
-
-fn is_comparison(op: &BinaryOperator) -> bool {
-    use BinaryOperator as B;
-    matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq)
 }
 
 fn is_column(expr: &Expr) -> bool {

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value, VisitorMut,
     WindowType,
 };
-use keyspan_model::{Error, ErrorKind};
+use keyspan_model::{Error, ErrorKind, Result};
 
 use super::frame;
 use super::ordered_set;
@@ -20,7 +20,7 @@ use super::outer::OuterNames;
 use super::window_names::WindowNames;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::json::{ELEMENT, ELEMENTS_OF_LIST};
-use crate::syntax::{self, row_of};
+use crate::syntax::{self, is_comparison, row_of};
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -147,8 +147,10 @@ impl VisitorMut for Marker {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if let Some(expanded) = row_comparison(expr) {
-            *expr = expanded;
+        match row_comparison(expr) {
+            Ok(Some(expanded)) => *expr = expanded,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
         }
         if let Err(error) = self.windows.resolve(expr) {
             return ControlFlow::Break(error);
@@ -453,19 +455,48 @@ fn is_distinct(function: &Function) -> bool {
 /// `(a, b) < (x, y)` as `a < x OR (a = x AND b < y)`, and `(a, b) IN ((x, y), …)` as `(a = x AND b = y) OR …`: so each pair is
 /// compared as values of its types are, and null is what it is there. `(a, b) IS NULL` asks it of each part, and so does
 /// IS NOT NULL.
-fn row_comparison(expr: &Expr) -> Option<Expr> {
-    match expr {
-        Expr::BinaryOp { left, op, right } => compared_rows(row_of(left)?, op, row_of(right)?),
-        Expr::InList { expr, list, negated } => {
-            let row = row_of(expr)?;
-            let equal = |item| compared_rows(row.clone(), &BinaryOperator::Eq, row_of(item)?);
-            let any = any_of(list.iter().map(equal).collect::<Option<Vec<_>>>()?)?;
-            Some(if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) } } else { any })
-        }
-        Expr::IsNull(row) => all_of(row_of(row)?, Expr::IsNull),
-        Expr::IsNotNull(row) => all_of(row_of(row)?, Expr::IsNotNull),
+fn row_comparison(expr: &Expr) -> Result<Option<Expr>> {
+    Ok(match expr {
+        Expr::BinaryOp { left, op, right } => match (row_of(left), row_of(right)) {
+            (Some(left), Some(right)) => compared_rows(left, op, right)?,
+            _ => None,
+        },
+        Expr::InList { expr, list, negated } => match row_of(expr) {
+            Some(row) => in_rows(row, list)?.map(|any| match negated {
+                true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) },
+                false => any,
+            }),
+            None => None,
+        },
+        Expr::IsNull(row) => row_of(row).and_then(|row| all_of(row, Expr::IsNull)),
+        Expr::IsNotNull(row) => row_of(row).and_then(|row| all_of(row, Expr::IsNotNull)),
         _ => None,
+    })
+}
+
+/// Whether a row is one of a list of rows; `None` if something else stands in the list that may be one.
+fn in_rows(row: Vec<&Expr>, list: &[Expr]) -> Result<Option<Expr>> {
+    let mut equal = Vec::with_capacity(list.len());
+    for item in list {
+        match row_of(item) {
+            Some(other) => equal.extend(compared_rows(row.clone(), &BinaryOperator::Eq, other)?),
+            None if is_literal(item) => return Err(unequal_rows()),
+            None => return Ok(None),
+        }
     }
+    Ok(any_of(equal))
+}
+
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_literal(inner),
+        Expr::Value(value) => !matches!(value.value, Value::Placeholder(_) | Value::Null),
+        _ => false,
+    }
+}
+
+fn unequal_rows() -> Error {
+    Error::new(ErrorKind::Syntax, "unequal number of entries in row expressions")
 }
 
 /// Whether it is so of all parts.
@@ -474,9 +505,9 @@ fn all_of(parts: Vec<&Expr>, condition: fn(Box<Expr>) -> Expr) -> Option<Expr> {
     each.reduce(|all, next| nested(all, &BinaryOperator::And, next))
 }
 
-fn compared_rows(left: Vec<&Expr>, op: &BinaryOperator, right: Vec<&Expr>) -> Option<Expr> {
-    if left.len() != right.len() || left.is_empty() {
-        return None;
+fn compared_rows(left: Vec<&Expr>, op: &BinaryOperator, right: Vec<&Expr>) -> Result<Option<Expr>> {
+    if left.len() != right.len() && is_comparison(op) {
+        return Err(unequal_rows());
     }
     let pairs: Vec<(&Expr, &Expr)> = left.into_iter().zip(right).collect();
     let compare = |pair: &(&Expr, &Expr), op: &BinaryOperator| nested(pair.0.clone(), op, pair.1.clone());
@@ -485,17 +516,17 @@ fn compared_rows(left: Vec<&Expr>, op: &BinaryOperator, right: Vec<&Expr>) -> Op
         BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
         BinaryOperator::Eq | BinaryOperator::NotEq => {
             let joined = if *op == BinaryOperator::Eq { BinaryOperator::And } else { BinaryOperator::Or };
-            return pairs.iter().map(|pair| compare(pair, op)).reduce(|all, next| nested(all, &joined, next));
+            return Ok(pairs.iter().map(|pair| compare(pair, op)).reduce(|all, next| nested(all, &joined, next)));
         }
-        _ => return None,
+        _ => return Ok(None),
     };
-    let (last, first) = pairs.split_last()?;
+    let Some((last, first)) = pairs.split_last() else { return Ok(None) };
     let mut whole = compare(last, op);
     for pair in first.iter().rev() {
         let equal = nested(compare(pair, &BinaryOperator::Eq), &BinaryOperator::And, whole);
         whole = nested(compare(pair, &strict), &BinaryOperator::Or, equal);
     }
-    Some(whole)
+    Ok(Some(whole))
 }
 
 /// One of these conditions, no deeper than need be.

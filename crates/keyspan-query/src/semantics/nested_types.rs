@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, VisitMut, VisitorMut};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Nested, Result, TypeName};
 
-use crate::syntax::{call, data_type_of, parts_of};
+use crate::syntax::{call, data_type_of, is_comparison, parts_of};
 use crate::types::is_nested_literal;
 
 /// What the names of user types stand for.
@@ -104,11 +104,6 @@ impl VisitorMut for Resolver<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn is_comparison(op: &ast::BinaryOperator) -> bool {
-    use ast::BinaryOperator as B;
-    matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq)
 }
 
 /// A tuple, or a list of parameters or of values that nest, as a value, which has the type that it is compared with; and

@@ -67,6 +67,12 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
+/// Whether an operator compares by order or equality.
+pub fn is_comparison(op: &ast::BinaryOperator) -> bool {
+    use ast::BinaryOperator as B;
+    matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq)
+}
+
 /// The parts of a row value, `(a, b)` or `ROW(a, b)`.
 pub fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
     match expr {

@@ -16,7 +16,7 @@ use datafusion::common::metadata::{FieldMetadata, ScalarAndMetadata};
 use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use crate::error::external;
@@ -80,16 +80,13 @@ pub fn type_of(expr: &Expr, schema: &DFSchema) -> Result<Ty> {
         Expr::ScalarFunction(call) if is_nested_literal(call.func.name()) => return Ok(Ty::Unknown),
         Expr::Alias(alias) => return type_of(&alias.expr, schema),
         // Its field would be named by the whole of the expression, at each level of a long one.
-        Expr::BinaryExpr(binary) if is_condition(binary.op) => return Ok(Ty::Known(ColumnType::Boolean)),
+        Expr::BinaryExpr(BinaryExpr { op, .. }) if op.is_logic_operator() || op.supports_propagation() => {
+            return Ok(Ty::Known(ColumnType::Boolean));
+        }
         _ => {}
     }
     let (_, field) = expr.to_field(schema)?;
     Ok(field_type(&field))
-}
-
-fn is_condition(operator: Operator) -> bool {
-    use Operator as O;
-    matches!(operator, O::And | O::Or | O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq)
 }
 
 /// The type of a field.
