@@ -60,7 +60,7 @@ impl ColumnRange {
     }
 
     /// Whether a value of the column, of this type, is between the two bounds, whatever the parts.
-    pub fn spans(&self, ty: ColumnType, value: &Value) -> bool {
+    pub fn contains(&self, ty: ColumnType, value: &Value) -> bool {
         let order = |bound: &Value| Value::compare_as(ty, value, bound);
         let above = match &self.lower {
             Bound::Included(least) => order(least).is_ge(),

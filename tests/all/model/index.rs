@@ -91,7 +91,7 @@ impl Run {
         };
         let in_keys = |(key, _): &(super::Key, Vec<Value>)| {
             let mut of_time = ranges.iter().filter(|range| range.column == columns[1]);
-            of_time.all(|range| range.spans(ColumnType::Timestamp, &Value::Timestamp(key.1)))
+            of_time.all(|range| range.contains(ColumnType::Timestamp, &Value::Timestamp(key.1)))
         };
         assert!(found.iter().all(in_keys), "{scan:?}");
         // Rows outside of ranges of value columns may be delivered: whoever asks checks again.

@@ -103,7 +103,7 @@ fn within<'a>(relation: &Relation, range: &ColumnRange, rows: Vec<Found<'a>>) ->
     let ty = relation.definition.key[at].ty;
     let mut inside = Vec::new();
     for (key, row) in rows {
-        if range.spans(ty, &relation.encoder.decode(key)?[at]) {
+        if range.contains(ty, &relation.encoder.decode(key)?[at]) {
             inside.push((key, row));
         }
     }

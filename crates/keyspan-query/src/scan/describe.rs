@@ -16,9 +16,10 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     let plan = &exec.plan;
     write!(f, "SpanScan: {}.{}", plan.table.keyspace, plan.table.name)?;
     write!(f, ", spans={}", spans_text(&exec.scan.spans, &plan.relation.key))?;
-    if plan.snapshot.accept(&exec.scan).ranges {
-        let ranges = ranges_text(&exec.scan.ranges, &plan.relation.key);
-        write!(f, "{}", ranges.map(|ranges| format!(", ranges=[{ranges}]")).unwrap_or_default())?;
+    if let Some(ranges) = ranges_text(&exec.scan.ranges, &plan.relation.key)
+        && plan.snapshot.accept(&exec.scan).ranges
+    {
+        write!(f, ", ranges=[{ranges}]")?;
     }
     if let Some(divided) = exec.known_division() {
         describe_runs(divided, f)?;

@@ -207,11 +207,10 @@ impl SpanScanExec {
         let pushed = spans::push(&own.chain(&filters).collect::<Vec<_>>(), &plan.relation);
         let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() };
         let scan = Scan { spans: pushed.spans.clone(), ranges, ..Scan::clone(&self.scan) };
-        let answered =
-            |pushed: &spans::Pushed, scan: &Scan| pushed.answered(&plan.snapshot.accept(scan)).collect::<Vec<_>>();
         // What the store answered so far nobody else checks.
-        let now = answered(&pushed, &scan);
-        if answered(&before, &self.scan).into_iter().zip(now).any(|(before, now)| before && !now) {
+        let before = before.answered(&plan.snapshot.accept(&self.scan));
+        let mut now = pushed.answered(&plan.snapshot.accept(&scan));
+        if before.zip(&mut now).any(|(before, now)| before && !now) {
             return Ok(self.clone());
         }
         let divided = Divided::of(plan, &scan, self.shape).await?;

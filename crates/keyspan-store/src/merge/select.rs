@@ -21,7 +21,7 @@ pub(crate) struct Selection {
 }
 
 /// Rows of a block that are inside.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Selected {
     /// The ranges of key columns.
     pub(crate) keys: Inside,

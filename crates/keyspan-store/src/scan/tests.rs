@@ -97,17 +97,8 @@ impl SortedRun for Blocks {
 }
 
 fn contains(range: &ColumnRange, value: &Value) -> bool {
-    let above = match &range.lower {
-        Bound::Included(least) => value.compare(least).is_ge(),
-        Bound::Excluded(least) => value.compare(least).is_gt(),
-        Bound::Unbounded => true,
-    };
-    let below = match &range.upper {
-        Bound::Included(greatest) => value.compare(greatest).is_le(),
-        Bound::Excluded(greatest) => value.compare(greatest).is_lt(),
-        Bound::Unbounded => true,
-    };
-    above && below && !value.is_null()
+    let ty = if range.column == TIME { ColumnType::Timestamp } else { ColumnType::BigInt };
+    !value.is_null() && range.contains(ty, value)
 }
 
 const HOST: ColumnId = ColumnId(1);
