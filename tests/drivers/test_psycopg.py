@@ -43,6 +43,77 @@ class Drivers(ServerCase):
         with self.connect() as connection, self.assertRaises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT * FROM many")
 
+    def test_times_without_a_zone_are_in_that_of_the_session(self):
+        def at(hour):
+            return datetime.datetime(2024, 1, 1, hour, tzinfo=UTC)
+
+        midnight, day = datetime.datetime(2024, 1, 1), datetime.date(2024, 1, 1)
+        with self.connect(autocommit=True) as connection:
+            connection.execute("SET TIME ZONE 'America/New_York'")
+            connection.execute("CREATE TABLE times (k int, at timestamptz, v int, PRIMARY KEY (k, at))")
+
+            def fill():
+                connection.execute("TRUNCATE times")
+                for hour in (0, 5, 7):
+                    connection.execute("INSERT INTO times VALUES (1, %s, %s)", (at(hour), hour))
+
+            def rest():
+                return [v for (v,) in connection.execute("SELECT v FROM times ORDER BY at")]
+
+            for prepare in (False, True):
+
+                def run(sql, *parameters, prepare=prepare):
+                    return connection.execute(sql, parameters, prepare=prepare)
+
+                for given in (midnight, day):
+                    fill()
+                    for condition in ("at = %s", "at IN (%s)", "at = ANY(%s)", "(k, at) IN ((1, %s))"):
+                        value = [given] if "ANY" in condition else given
+                        found = run(f"SELECT v FROM times WHERE k = 1 AND {condition}", value).fetchall()
+                        self.assertEqual(found, [(5,)], (condition, given))
+                        run(f"UPDATE times SET v = v + 10 WHERE k = 1 AND {condition}", value)
+                        self.assertEqual(rest(), [0, 15, 7], (condition, given))
+                        run(f"DELETE FROM times WHERE k = 1 AND {condition}", value)
+                        self.assertEqual(rest(), [0, 7], (condition, given))
+                        run("INSERT INTO times VALUES (1, %s, 5)", given)
+                        self.assertEqual(rest(), [0, 5, 7], given)
+                    found = run("SELECT v FROM times WHERE k = 1 AND at > %s", given).fetchall()
+                    self.assertEqual(found, [(7,)])
+                    run("DELETE FROM times WHERE k = 1 AND at >= %s", given)
+                    self.assertEqual(rest(), [0])
+
+    def test_numbers_of_other_types_are_compared_as_numbers(self):
+        tenth, half, large = decimal.Decimal("0.1"), decimal.Decimal("1.5"), 2**40
+        with self.connect(autocommit=True) as connection:
+            connection.execute("CREATE TABLE doubles (k double PRIMARY KEY, v int)")
+            connection.execute("CREATE TABLE wholes (k int PRIMARY KEY, v int)")
+            connection.execute("CREATE TABLE larges (k bigint PRIMARY KEY, v int)")
+            connection.execute("CREATE TABLE named (k int PRIMARY KEY, m map<text, int>)")
+            connection.execute("INSERT INTO doubles VALUES (0.1, 1), (1.5, 2)")
+            connection.execute("INSERT INTO wholes VALUES (1, 1), (2, 2)")
+            connection.execute("INSERT INTO larges VALUES (9007199254740993, 1), (9007199254740992, 2)")
+            connection.execute("INSERT INTO named VALUES (1, {'1': 5})")
+
+            def found(table, condition, *parameters):
+                return connection.execute(f"SELECT v FROM {table} WHERE {condition} ORDER BY v", parameters).fetchall()
+
+            self.assertEqual(found("doubles", "k = %s", tenth), [(1,)])
+            self.assertEqual(found("doubles", "k IN (%s, %s)", tenth, half), [(1,), (2,)])
+            self.assertEqual(found("wholes", "k = %s", half), [])
+            self.assertEqual(found("wholes", "k IN (%s, %s)", half, decimal.Decimal("2.0")), [(2,)])
+            self.assertEqual(found("wholes", "k = ANY(%s)", [half, decimal.Decimal("1.0")]), [(1,)])
+            self.assertEqual(found("wholes", "k = ANY(%s)", [large, 2]), [(2,)])
+            self.assertEqual(found("wholes", "k = %s", large), [])
+            # An integer becomes a double, which stands for both.
+            self.assertEqual(found("larges", "k = %s", 9007199254740992.0), [(1,), (2,)])
+            # 1.5 is rounded by the cast, a large number is not among integers.
+            self.assertEqual(found("wholes", "k = ANY(%s::int[])", [half]), [(2,)])
+            with self.assertRaises(psycopg.errors.NumericValueOutOfRange):
+                found("wholes", "k = ANY(%s::int[])", [large])
+            connection.execute("DELETE FROM wholes WHERE k = %s", (half,))
+            self.assertEqual(found("wholes", "true"), [(1,), (2,)])
+            self.assertEqual(connection.execute("SELECT m[%s] FROM named WHERE k = 1", ("1",)).fetchone(), (5,))
+
     def test_columns_say_of_which_table_they_are(self):
         with self.connect(autocommit=True) as connection:
             connection.execute("CREATE TABLE origins (k int PRIMARY KEY, gone int, v text)")

@@ -150,7 +150,7 @@ impl Rows {
 /// Whether a row lies in a range, if it is of a key column.
 fn in_key_range(key: &[KeyColumn], row: &[Value], range: &ColumnRange) -> bool {
     let column = key.iter().zip(row).find(|(column, _)| column.id == range.column);
-    column.is_none_or(|(column, value)| range.spans(column.ty, value))
+    column.is_none_or(|(column, value)| range.contains(column.ty, value))
 }
 
 #[async_trait]

@@ -171,7 +171,7 @@ async fn plan_lines(
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let planned = query::plan(context, query, &types).await?;
     let snapshot = context.snapshot()?;
     let query_context = context.query_context(snapshot, &types);

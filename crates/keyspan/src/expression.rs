@@ -9,7 +9,7 @@ use keyspan_cql::{NestedLiteral, ast, from_json_argument, nested_literal};
 use keyspan_model::array::value_at;
 use keyspan_model::value_json::nested_text;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, Value, timestamp_text, utc_only};
-use keyspan_query::{CompiledExprs, Zone, cast_to};
+use keyspan_query::{CompiledExprs, Zone, cast_to, cast_value};
 use keyspan_seam::ReadAt;
 
 use crate::context::ClientContext;
@@ -22,11 +22,13 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug)]
 pub(crate) struct Evaluator {
     zone: Zone,
+    /// Types of the running statement's parameters.
+    parameters: Vec<ColumnType>,
 }
 
 impl Evaluator {
     pub(crate) fn new(context: &ClientContext) -> Evaluator {
-        Evaluator { zone: context.zone() }
+        Evaluator { zone: context.zone(), parameters: context.parameter_types.clone() }
     }
 
     /// The value of an expression without columns, as a column of type `to` stores it.
@@ -138,8 +140,11 @@ impl Evaluator {
             ast::Value::SingleQuotedString(text)
             | ast::Value::DollarQuotedString(ast::DollarQuotedString { value: text, .. }) => self.text(text, to),
             ast::Value::Number(digits, _) => return self.number(&format!("{sign}{digits}"), to),
-            ast::Value::Placeholder(name) => match parameter_index(name).and_then(|index| parameters.get(index)) {
-                Some(value) => self.cast(value.clone(), to),
+            ast::Value::Placeholder(name) => match parameter_index(name).filter(|index| *index < parameters.len()) {
+                Some(index) => {
+                    let from = self.parameters.get(index).copied().unwrap_or(to);
+                    assigned(parameters[index].clone(), from, to, &self.zone)
+                }
                 None => Err(Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter {name}"))),
             },
             _ => return None,
@@ -230,8 +235,15 @@ pub(crate) fn assigned(value: Value, from: ColumnType, to: ColumnType, zone: &Zo
         {
             Value::Text(nested_text(&value, from, &|at| timestamp_text(at, zone.offset_at(at)))).cast(to)
         }
+        value if is_of_time(from) && is_of_time(to) => cast_value(value, from, to, *zone),
         value => value.cast_zoned(to, &resolve),
     }
+}
+
+/// Whether it is a time or an array of them: only its type tells whether it is an instant or one without a zone.
+fn is_of_time(ty: ColumnType) -> bool {
+    use ColumnType as C;
+    matches!(ty.element().unwrap_or(ty), C::Timestamp | C::LocalTimestamp | C::Date | C::Time)
 }
 
 /// The parts of a literal of a collection, tuple or user type with the types that they have in a value of this type;
@@ -319,7 +331,7 @@ pub(crate) fn compile(
     input: &[(&str, SchemaRef)],
     parameters: &[Value],
 ) -> Result<CompiledExprs> {
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     compile_typed(context, expressions, input, &types)
 }
 

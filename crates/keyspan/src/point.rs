@@ -11,7 +11,7 @@ use keyspan_model::array::{array_of, coerce};
 use keyspan_model::{
     ColumnId, ColumnRole, ColumnType, FamilyDef, Member, Principal, Result, Right, ScanColumn, TableDef, Value,
 };
-use keyspan_query::{FamilyRead, KeyMatch, KeyPart, KeyRanges, Origin, Zone, key_of, no_constants};
+use keyspan_query::{FamilyRead, KeyMatch, KeyPart, KeyRanges, Origin, Zone, compares_alike, key_of, no_constants};
 use keyspan_seam::{BatchStream, Snapshot};
 
 use crate::context::ClientContext;
@@ -23,8 +23,10 @@ use crate::outcome::{Outcome, Rows, Tag};
 use crate::parameter::as_parameter;
 use crate::row::TableHandle;
 
-/// Keys of a statement that are read at a time, and how many such reads there are side by side: disks are waited for.
-const KEYS_AT_ONCE: (usize, usize) = (64, 4);
+/// Keys of a statement that are read at a time.
+const KEYS_AT_ONCE: usize = 64;
+/// How many such reads there are side by side, since disks are waited for.
+const SIDE_BY_SIDE: usize = 4;
 
 /// A SELECT by whole keys.
 #[derive(Clone, Debug)]
@@ -56,7 +58,11 @@ enum PointOutput {
 }
 
 /// Recognizes a SELECT by whole keys of one table with nothing but plain columns.
-pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Option<PointSelect> {
+pub(crate) fn recognize(
+    context: &mut ClientContext,
+    query: &ast::Query,
+    types: &[Option<ColumnType>],
+) -> Option<PointSelect> {
     let select = plain_select(query).filter(|_| !cql_tails(query).json)?;
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
@@ -74,13 +80,13 @@ pub(crate) fn recognize(context: &mut ClientContext, query: &ast::Query) -> Opti
     let named = names::find(&context.catalog(), &context.settings.search_path(), &name)?;
     let TableOrView::Table(table) = named else { return None };
     let time_zone = context.settings.time_zone();
-    let keys = match key_of(select.selection.as_ref()?, &table, time_zone, &mut no_constants) {
+    let keys = match key_of(select.selection.as_ref()?, &table, time_zone, types, &mut no_constants) {
         KeyMatch::WholeKey(key) => Keys::One(key),
         KeyMatch::WholeKeys(keys) => Keys::Several(keys),
         _ => return None,
     };
     let handle = context.handle(table);
-    let (outputs, labels) = outputs(context, &handle, &select.projection)?;
+    let (outputs, labels) = outputs(context, &handle, &select.projection, types)?;
     let of_rows = |output: &PointOutput| match output {
         PointOutput::Column(place) => handle.table.columns[*place].role != ColumnRole::Static,
         PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => false,
@@ -140,6 +146,7 @@ fn outputs(
     context: &ClientContext,
     handle: &TableHandle,
     projection: &[ast::SelectItem],
+    types: &[Option<ColumnType>],
 ) -> Option<(Vec<PointOutput>, Vec<String>)> {
     let (mut outputs, mut labels) = (Vec::new(), Vec::new());
     for item in projection {
@@ -157,7 +164,7 @@ fn outputs(
             ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(fold_case(alias))),
             _ => return None,
         };
-        if let Some((name, cell)) = cell(context, &handle.table, expression) {
+        if let Some((name, cell)) = cell(context, &handle.table, expression, types) {
             outputs.push(cell);
             labels.push(label.unwrap_or(name));
             continue;
@@ -188,7 +195,12 @@ fn whole(handle: &TableHandle, member: Member<'_>) -> Option<PointOutput> {
 }
 
 /// `family[qualifier]`, where the qualifier is a literal or a parameter, and the family's name.
-fn cell(context: &ClientContext, table: &TableDef, expression: &ast::Expr) -> Option<(String, PointOutput)> {
+fn cell(
+    context: &ClientContext,
+    table: &TableDef,
+    expression: &ast::Expr,
+    types: &[Option<ColumnType>],
+) -> Option<(String, PointOutput)> {
     let ast::Expr::CompoundFieldAccess { root, access_chain } = expression else { return None };
     let [ast::AccessExpr::Subscript(ast::Subscript::Index { index })] = access_chain.as_slice() else { return None };
     let name = column_name(table, root)?;
@@ -197,7 +209,10 @@ fn cell(context: &ClientContext, table: &TableDef, expression: &ast::Expr) -> Op
     let place = table.families.iter().position(|family| family.name == name && is_map(family))?;
     let ty = table.families[place].qualifier_type();
     let qualifier = match as_parameter(index) {
-        Some(parameter) => KeyPart::Parameter(parameter, ty),
+        Some(parameter) => {
+            let given = types.get(parameter).copied().flatten();
+            compares_alike(given, ty).then_some(KeyPart::Parameter(parameter, ty))?
+        }
         None => KeyPart::Value(Evaluator::new(context).simple(index, ty, &[])?.ok()?),
     };
     Some((name, PointOutput::Cell(place, qualifier)))
@@ -414,23 +429,17 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
 fn rows_of(context: &mut ClientContext, select: &PointSelect, keys: Vec<Vec<Value>>) -> Result<BatchStream> {
     let (snapshot, relation, columns) = (context.snapshot()?, select.handle.relation.id, select.columns_of_rows());
     context.database.heat().read_keys(relation, &keys);
-    let (at_once, side_by_side) = KEYS_AT_ONCE;
-    let types = select.outputs.iter().filter_map(|output| match output {
-        PointOutput::Column(place) => Some(select.handle.table.columns[*place].ty),
-        PointOutput::Cell(..) | PointOutput::Family(_) | PointOutput::RowKey => None,
-    });
-    let (types, schema): (Arc<[ColumnType]>, _) = (types.collect(), select.schema.clone());
-    let parts: Vec<Vec<Vec<Value>>> = keys.chunks(at_once).map(<[_]>::to_vec).collect();
+    let schema = select.schema.clone();
+    let parts: Vec<Vec<Vec<Value>>> = keys.chunks(KEYS_AT_ONCE).map(<[_]>::to_vec).collect();
     let read = move |keys: Vec<Vec<Value>>| {
-        let (snapshot, columns, types, schema) = (snapshot.clone(), columns.clone(), types.clone(), schema.clone());
+        let (snapshot, columns, schema) = (snapshot.clone(), columns.clone(), schema.clone());
         async move {
             tokio::task::yield_now().await;
             let rows = snapshot.get(relation, &keys, &columns).await?;
-            let arrays = rows.columns().iter().zip(types.iter()).map(|(array, ty)| coerce(array, *ty));
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-            Ok(RecordBatch::try_new_with_options(schema, arrays.collect::<Result<_>>()?, &options)?)
+            Ok(RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &options)?)
         }
     };
-    let rows = futures::stream::iter(parts).map(read).buffered(side_by_side);
+    let rows = futures::stream::iter(parts).map(read).buffered(SIDE_BY_SIDE);
     Ok(context.running.guard_stream(Box::pin(rows)))
 }

@@ -123,7 +123,7 @@ impl Preparation {
 
     async fn query(&mut self, context: &mut ClientContext, query: &ast::Query) -> Result<()> {
         if context.given.is_empty()
-            && let Some(select) = point::recognize(context, query)
+            && let Some(select) = point::recognize(context, query, &self.types)
         {
             select.check_rights(context)?;
             for (index, ty) in select.parameter_types() {
@@ -419,7 +419,7 @@ impl Preparation {
         if parameters_in(filter).is_empty() {
             return Ok(());
         }
-        let types = match key_of(filter, &handle.table, context.settings.time_zone(), &mut no_constants) {
+        let types = match key_of(filter, &handle.table, context.settings.time_zone(), &self.types, &mut no_constants) {
             KeyMatch::WholeKey(key) => point::key_parameters(&key),
             KeyMatch::WholeKeys(ranges) | KeyMatch::SpansOnly(ranges) => ranges.parameters(),
             KeyMatch::TooMany | KeyMatch::Other => {

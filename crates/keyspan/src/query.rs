@@ -41,7 +41,7 @@ pub(crate) async fn run(
 ) -> Result<(SchemaRef, BatchStream)> {
     check_locks(query)?;
     let snapshot = context.snapshot()?;
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let query_context = context.query_context(snapshot, &types);
     if let Some(known) = context.queries.cached(query, &query_context) {
         let stream = execute_on(context, &known, parameters, query_context).await?;

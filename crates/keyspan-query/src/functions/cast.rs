@@ -16,7 +16,7 @@ use super::overload::zone_of;
 use super::whole_arrays;
 use crate::error::external;
 use crate::types::Zone;
-use crate::types::cast::{Target, cast_value, needs_zone};
+use crate::types::cast::{Target, cast_to_target, needs_zone};
 use crate::types::{field_of, value_of_literal};
 
 /// A cast from one type to another.
@@ -44,7 +44,7 @@ impl CastFunction {
         }
         let value = args.first().and_then(|arg| value_of_literal(arg, self.from));
         // A text may name a zone itself.
-        let in_zone = |hours| cast_value(value.clone()?, self.from, self.target, Zone::Fixed(hours)).ok();
+        let in_zone = |hours| cast_to_target(value.clone()?, self.from, self.target, Zone::Fixed(hours)).ok();
         in_zone(0).is_none() || in_zone(0) != in_zone(3_600)
     }
 }
@@ -92,7 +92,7 @@ impl ScalarUDFImpl for CastFunction {
         let mut builder = ColumnBuilder::with_capacity(self.target.ty, array.len());
         for row in 0..array.len() {
             let value = value_at(array.as_ref(), row, self.from).map_err(external)?;
-            let cast = cast_value(value, self.from, self.target, zone).map_err(external)?;
+            let cast = cast_to_target(value, self.from, self.target, zone).map_err(external)?;
             builder.append(&cast).map_err(external)?;
         }
         let cast = builder.finish();

@@ -734,6 +734,6 @@ pub const MONDAY: i64 = 10_959 * DAY;
 
 /// The value as a wall-clock time in the session's zone.
 pub fn local_of(call: &Call<'_>, value: &Value, ty: C) -> Result<i64> {
-    let local = cast_value(value.clone(), ty, Target::of(C::LocalTimestamp), call.zone)?;
+    let local = cast_value(value.clone(), ty, C::LocalTimestamp, call.zone)?;
     micros(&local)
 }

@@ -270,7 +270,7 @@ mod tests {
     use super::super::{math, time};
     use super::*;
     use crate::context::Facts;
-    use crate::types::cast::{Target, cast_value};
+    use crate::types::cast::cast_value;
 
     /// Around changes of the clocks, the beginnings of days, months and years, before 1970 and before year 1, with parts
     /// of seconds.
@@ -387,7 +387,7 @@ mod tests {
             for zone in zones() {
                 let whole = cast(&array, from, to, zone).expect("is cast whole");
                 for (row, value) in values.iter().enumerate() {
-                    let expected = cast_value(value.clone(), from, Target::of(to), zone).expect("casts");
+                    let expected = cast_value(value.clone(), from, to, zone).expect("casts");
                     assert_eq!(value_at(whole.as_ref(), row, to), Ok(expected), "{value:?} {from} {to} {zone:?}");
                 }
             }

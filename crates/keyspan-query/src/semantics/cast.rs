@@ -22,7 +22,7 @@ use crate::functions::cast::CastFunction;
 use crate::functions::list_function;
 use crate::functions::row_text::ROW_TEXT;
 use crate::types::cast::{
-    Target, cast_value, cut, exists, json_of, needs_zone, numeric_list, numeric_literal, text_of,
+    Target, cast_to_target, cut, exists, json_of, needs_zone, numeric_list, numeric_literal, text_of,
 };
 use crate::types::{
     Ty, Zone, fail, is_nested_literal, literal, literal_text, type_name, type_of, typed_parameter, value_of_literal,
@@ -138,7 +138,7 @@ fn nested_as(expr: Expr, target: Target) -> Result<Expr> {
     }
     match nested_json(&expr) {
         Some(json) if !needs_zone(from, target.ty) => {
-            let value = cast_value(Value::Text(json), from, target, Zone::Fixed(0)).map_err(external)?;
+            let value = cast_to_target(Value::Text(json), from, target, Zone::Fixed(0)).map_err(external)?;
             literal(&value, target.ty)
         }
         _ => Ok(function(expr, from, target)),
@@ -274,7 +274,7 @@ fn convert(expr: Expr, from: ColumnType, target: Target, named: bool) -> Result<
     if !needs_zone(from, target.ty)
         && let Some(value) = value_of_literal(&expr, from)
     {
-        let value = cast_value(value, from, target, Zone::Fixed(0)).map_err(external)?;
+        let value = cast_to_target(value, from, target, Zone::Fixed(0)).map_err(external)?;
         return literal(&value, target.ty);
     }
     if !named && target.is_native_from(from) {

@@ -80,7 +80,7 @@ impl KeyPart {
             KeyPart::Value(value) => return Ok(value.clone()),
             KeyPart::Parameter(index, ty) => (*index, *ty),
         };
-        fitted(given(parameters, index)?, ty, index)
+        fitted(given(parameters, index)?, ty)
     }
 
     /// The value, or null where a parameter is none of the column's values: no row has such a key.
@@ -98,18 +98,25 @@ fn given(parameters: &[Value], index: usize) -> Result<&Value> {
     parameters.get(index).ok_or_else(|| Error::new(ErrorKind::UndefinedParameter, message()))
 }
 
-/// What was given in a parameter, as a value of this type.
-fn fitted(given: &Value, ty: ColumnType, index: usize) -> Result<Value> {
-    if given.fits(ty) {
-        return Ok(given.clone().canonical());
+/// What was given in a parameter, whose type compares as the column's does, as a value of that.
+fn fitted(given: &Value, ty: ColumnType) -> Result<Value> {
+    match given.fits(ty) {
+        true => Ok(given.clone().canonical()),
+        false => given.clone().cast(ty).map(Value::canonical),
     }
-    let value = given.clone().cast(ty)?;
-    let is_text = matches!(given, Value::Text(_)) || matches!(value, Value::Text(_));
-    if !is_text && given.natural_type() != value.natural_type() && given.compare(&value).is_ne() {
-        let message = format!("parameter ${} does not fit type {ty} exactly", index + 1);
-        return Err(Error::new(ErrorKind::NumericOverflow, message));
-    }
-    Ok(value.canonical())
+}
+
+/// Whether comparing a column with a parameter of a type is comparing it with the parameter's value in the column's type,
+/// if it has one there. A parameter whose type nobody has said takes the column's.
+pub fn compares_alike(parameter: Option<ColumnType>, column: ColumnType) -> bool {
+    use ColumnType as C;
+    let family = |ty| match ty {
+        C::TinyInt | C::SmallInt | C::Int | C::BigInt => C::BigInt,
+        C::Text | C::Ascii => C::Text,
+        C::Uuid | C::TimeUuid => C::Uuid,
+        other => other,
+    };
+    parameter.is_none_or(|parameter| family(parameter) == family(column))
 }
 
 fn or_null(bound: Result<Value>) -> Result<Value> {
@@ -128,13 +135,10 @@ impl KeyList {
         };
         let array = match given(parameters, index)? {
             Value::Null => return Ok(Cow::default()),
-            Value::List(elements) => elements.clone(),
-            other => match other.clone().cast(ColumnType::list(ty))? {
-                Value::List(elements) => elements,
-                _ => return Err(Error::internal("an array is no list")),
-            },
+            Value::List(elements) => elements,
+            _ => return Err(Error::internal("an array is no list")),
         };
-        let element = |element: &Value| or_null(fitted(element, ty, index)).map(|value| vec![KeyPart::Value(value)]);
+        let element = |element: &Value| or_null(fitted(element, ty)).map(|value| vec![KeyPart::Value(value)]);
         array.iter().map(element).collect()
     }
 }
@@ -268,9 +272,17 @@ pub fn no_constants(_: &ast::Expr, _: ColumnType) -> Option<Value> {
     None
 }
 
-/// What `condition` says of the table's row key. `time_zone` is the session's.
-pub fn key_of(condition: &ast::Expr, table: &TableDef, time_zone: &str, constants: &mut Constants<'_>) -> KeyMatch {
-    let mut found = KeyConditions { table, utc: is_utc(time_zone), constants, equal: Vec::new(), range: None };
+/// What `condition` says of the table's row key. `time_zone` is the session's; `parameters` are the types of `$1`, `$2`, …,
+/// as far as they are known: those of any other are not.
+pub fn key_of(
+    condition: &ast::Expr,
+    table: &TableDef,
+    time_zone: &str,
+    parameters: &[Option<ColumnType>],
+    constants: &mut Constants<'_>,
+) -> KeyMatch {
+    let utc = is_utc(time_zone);
+    let mut found = KeyConditions { table, utc, parameters, constants, equal: Vec::new(), range: None };
     match found.add(condition) {
         Some(()) => found.finish(),
         None => KeyMatch::Other,
@@ -288,6 +300,7 @@ type RowBound = Bound<Vec<KeyPart>>;
 struct KeyConditions<'a, 'c> {
     table: &'a TableDef,
     utc: bool,
+    parameters: &'a [Option<ColumnType>],
     constants: &'a mut Constants<'c>,
     equal: Vec<KeyList>,
     range: Option<(usize, RowBound, RowBound)>,
@@ -381,29 +394,47 @@ impl<'a> KeyConditions<'a, '_> {
         self.equal_to(KeyList { columns, values: KeyValues::Rows(rows) })
     }
 
-    /// `a = ANY($1)` and `a = ANY(ARRAY[1, 2])`, cast to an array of the column's type or not.
+    /// `a = ANY($1)` and `a = ANY(ARRAY[1, 2])`; also as an array of the column's type, if a cast to that changes nothing.
     fn any_of(&mut self, left: &ast::Expr, array: &ast::Expr) -> Option<()> {
         let (place, column) = self.column(left)?;
-        let values = match array {
-            ast::Expr::Nested(inner) => return self.any_of(left, inner),
+        let (array, is_cast) = match array {
             ast::Expr::Cast { expr, data_type: ast::DataType::Array(element), .. } => {
                 let (ast::ArrayElemTypeDef::SquareBracket(element, None)
                 | ast::ArrayElemTypeDef::AngleBracket(element)) = element
                 else {
                     return None;
                 };
-                return names_type(element, column.ty).then(|| self.any_of(left, expr)).flatten();
+                (&**expr, names_type(element, column.ty).then_some(true)?)
             }
+            _ => (array, false),
+        };
+        let values = match array {
             ast::Expr::Array(array) => {
                 let rows = array.elem.iter().map(|item| Some(vec![self.part(item, column)?]));
                 KeyValues::Rows(rows.collect::<Option<_>>()?)
             }
-            _ => match self.simple(array, column)? {
-                KeyPart::Parameter(index, ty) => KeyValues::Elements(index, ty),
-                KeyPart::Value(_) => return None,
-            },
+            ast::Expr::Value(value) => {
+                let ast::Value::Placeholder(name) = &value.value else { return None };
+                let (index, given) = self.parameter(name)?;
+                let element = match given {
+                    Some(given) => Some(given.element()?),
+                    None => None,
+                };
+                let alike = match is_cast {
+                    true => element.is_none_or(|element| element == column.ty),
+                    false => compares_alike(element, column.ty),
+                };
+                (alike && is_looked_up(column.ty)).then_some(KeyValues::Elements(index, column.ty))?
+            }
+            _ => return None,
         };
         self.equal_to(KeyList { columns: vec![place], values })
+    }
+
+    /// The place of `$n` from 0, and its type, if that is known.
+    fn parameter(&self, name: &str) -> Option<(usize, Option<ColumnType>)> {
+        let index = name.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)?;
+        Some((index, self.parameters.get(index).copied().flatten()))
     }
 
     fn equal_to(&mut self, list: KeyList) -> Option<()> {
@@ -467,11 +498,10 @@ impl<'a> KeyConditions<'a, '_> {
         match expr {
             ast::Expr::Nested(inner) => self.simple(inner, column),
             ast::Expr::Value(value) => match &value.value {
-                // It may have more digits than the column, and is not rounded to those.
-                ast::Value::Placeholder(_) if matches!(column.ty, ColumnType::Decimal { .. }) => None,
                 ast::Value::Placeholder(name) => {
-                    let number: usize = name.strip_prefix('$')?.parse().ok()?;
-                    Some(KeyPart::Parameter(number.checked_sub(1)?, column.ty))
+                    let (index, given) = self.parameter(name)?;
+                    let alike = is_looked_up(column.ty) && compares_alike(given, column.ty);
+                    alike.then_some(KeyPart::Parameter(index, column.ty))
                 }
                 literal => self.literal(literal, "", column.ty).map(KeyPart::Value),
             },
@@ -566,6 +596,12 @@ impl<'a> KeyConditions<'a, '_> {
 fn only_key(lists: &[KeyList]) -> Vec<KeyPart> {
     let rows = lists.iter().filter_map(|list| Some((list.columns.as_slice(), list.rows(&[]).ok()?)));
     combinations(&rows.collect::<Vec<_>>()).into_iter().flatten().cloned().collect()
+}
+
+/// Whether a parameter of the column's type is looked up as it is: a numeric may have more digits than the column, and is
+/// not rounded to those.
+fn is_looked_up(ty: ColumnType) -> bool {
+    !matches!(ty, ColumnType::Decimal { .. })
 }
 
 /// Whether SQL's order of the column's values is that of keys; CQL and SQL order timeuuids as keys do.

@@ -24,7 +24,7 @@ use datafusion::logical_expr::Expr;
 use keyspan_model::{ColumnRange, RelationDef, Span, Value};
 use keyspan_seam::Accepted;
 
-pub use key_match::{Constants, KeyMatch, KeyPart, KeyRanges, key_of, no_constants};
+pub use key_match::{Constants, KeyMatch, KeyPart, KeyRanges, compares_alike, key_of, no_constants};
 pub use predicate::ROW_KEY;
 pub use show::{ranges_text, spans_text};
 
@@ -91,6 +91,14 @@ impl Joint {
         reach[filter] = key_box.columns.keys().next_back().map_or(0, |last| last + 1);
         Some(Joint { key_box: both, reach })
     }
+
+    /// Whether one of the ranges holds just the values that this key column may have; so it is where it may have any.
+    fn is_ranged(&self, at: usize, ranges: &[ColumnRange], relation: &RelationDef) -> bool {
+        let Some(domain) = self.key_box.columns.get(&at) else { return true };
+        let [Interval { lower, upper }] = domain.intervals.as_slice() else { return false };
+        let same = |range: &ColumnRange| range.lower == *lower && range.upper == *upper;
+        ranges.iter().any(|range| range.column == relation.key[at].id && same(range))
+    }
 }
 
 fn finish(regions: &[Region], joints: Vec<Joint>, relation: &RelationDef) -> Pushed {
@@ -105,32 +113,22 @@ fn finish(regions: &[Region], joints: Vec<Joint>, relation: &RelationDef) -> Pus
     }
     let boxes: Vec<KeyBox> = joints.iter().map(|joint| joint.key_box.clone()).collect();
     let ranges = ranges(&boxes, used.iter().copied().min().unwrap_or(0), relation);
-    let exact = |in_ranges: bool| {
-        let covers = |filter: usize, joint: &Joint, used: usize| {
-            let mut beyond = joint.key_box.columns.iter().filter(|(at, _)| (used..joint.reach[filter]).contains(at));
-            joint.reach[filter] <= used
-                || in_ranges
-                    && joint.reach[filter] <= relation.key.len()
-                    && beyond.all(|(at, domain)| {
-                        ranges.iter().any(|range| range.column == relation.key[*at].id && is_range(domain, range))
-                    })
-        };
-        let covered = |filter| joints.iter().zip(&used).all(|(joint, used)| covers(filter, joint, *used));
+    let exact = |covers: &dyn Fn(&Joint, usize, usize) -> bool| {
+        let covered =
+            |filter: usize| joints.iter().zip(&used).all(|(joint, used)| covers(joint, *used, joint.reach[filter]));
         regions.iter().enumerate().map(|(filter, region)| region.exact && covered(filter)).collect()
     };
+    let in_spans = |_: &Joint, used: usize, reach: usize| reach <= used;
+    let in_ranges = |joint: &Joint, used: usize, reach: usize| {
+        reach <= used || reach <= relation.key.len() && (used..reach).all(|at| joint.is_ranged(at, &ranges, relation))
+    };
     Pushed {
-        exact: exact(false),
-        exact_in_ranges: exact(true),
+        exact: exact(&in_spans),
+        exact_in_ranges: exact(&in_ranges),
         spans: build::merge(spans, &relation.key),
         ranges,
         constant: constants(&boxes, relation),
     }
-}
-
-/// Whether a range holds just the values of a domain.
-fn is_range(domain: &Domain, range: &ColumnRange) -> bool {
-    let same = |interval: &Interval| interval.lower == range.lower && interval.upper == range.upper;
-    matches!(domain.intervals.as_slice(), [one] if same(one))
 }
 
 /// Bounds of the columns that every box bounds, beyond those the spans answer.

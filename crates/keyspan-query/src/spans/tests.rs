@@ -98,7 +98,7 @@ async fn filters_become_spans() {
 fn whole_keys_and_single_spans_are_recognised() {
     let mut rows = Rows::default();
     let table = table(&mut rows);
-    let find = |condition: &str| key_of(&expression(condition), &table, "UTC", &mut no_constants);
+    let find = |condition: &str| key_of(&expression(condition), &table, "UTC", &[], &mut no_constants);
     let value = |value: Value| KeyPart::Value(value);
     let count = |keys: &KeyRanges| keys.keys(&table, &[]).expect("keys").len();
     let second = value(Value::Timestamp(1_000_000));
@@ -168,10 +168,48 @@ fn whole_keys_and_single_spans_are_recognised() {
         assert_eq!(find(other), KeyMatch::Other, "{other}");
     }
     let local = expression("k = 'a' AND n = 1 AND t = '1970-01-01 00:00:01'");
-    assert_eq!(key_of(&local, &table, "Europe/Berlin", &mut no_constants), KeyMatch::Other);
+    assert_eq!(key_of(&local, &table, "Europe/Berlin", &[], &mut no_constants), KeyMatch::Other);
     let mut computed = |_: &ast::Expr, ty| (ty == ColumnType::Timestamp).then_some(Value::Timestamp(1));
     let key = KeyMatch::WholeKey(vec![value(text("a")), value(Value::Int(1)), value(Value::Timestamp(1))]);
-    assert_eq!(key_of(&local, &table, "Europe/Berlin", &mut computed), key);
+    assert_eq!(key_of(&local, &table, "Europe/Berlin", &[], &mut computed), key);
+}
+
+#[test]
+fn parameters_of_other_types_are_left_to_the_planner() {
+    use ColumnType as C;
+    let mut rows = Rows::default();
+    let table = table(&mut rows);
+    let find = |condition: &str, types: &[Option<C>]| {
+        key_of(&expression(condition), &table, "Europe/Berlin", types, &mut no_constants)
+    };
+    let whole = "k = $1 AND n = $2 AND t = $3";
+    for types in [&[][..], &[None, Some(C::SmallInt)], &[Some(C::Text), Some(C::BigInt), Some(C::Timestamp)]] {
+        assert!(matches!(find(whole, types), KeyMatch::WholeKey(_)), "{types:?}");
+    }
+    let numeric = C::Decimal { precision: 38, scale: 10 };
+    for types in [
+        [None, None, Some(C::LocalTimestamp)],
+        [None, None, Some(C::Date)],
+        [None, None, Some(C::Text)],
+        [None, Some(numeric), None],
+        [None, Some(C::Double), None],
+        [Some(C::Uuid), None, None],
+    ] {
+        assert_eq!(find(whole, &types), KeyMatch::Other, "{types:?}");
+    }
+    let list = |ty| [Some(C::list(ty))];
+    assert!(matches!(find("k = 'a' AND n = ANY($1)", &list(C::SmallInt)), KeyMatch::SpansOnly(_)));
+    assert!(matches!(find("k = 'a' AND n = ANY($1::int[])", &list(C::Int)), KeyMatch::SpansOnly(_)));
+    for (condition, types) in [
+        ("k = 'a' AND n = ANY($1::int[])", list(C::BigInt)),
+        ("k = 'a' AND n = ANY($1::int[])", list(numeric)),
+        ("k = 'a' AND n = ANY($1)", list(C::Double)),
+        ("k = 'a' AND n = ANY($1)", [Some(C::Text)]),
+        ("k = ANY($1)", list(C::Uuid)),
+        ("k = 'a' AND n = 1 AND t = ANY($1)", list(C::LocalTimestamp)),
+    ] {
+        assert_eq!(find(condition, &types), KeyMatch::Other, "{condition}, {types:?}");
+    }
 }
 
 /// A small generator of numbers, so that a failure can be had again.

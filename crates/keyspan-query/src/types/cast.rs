@@ -184,8 +184,13 @@ fn exists_nested(from: ColumnType, to: ColumnType) -> bool {
     }
 }
 
-/// The value cast; `zone` is the session's.
-pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) -> Result<Value> {
+/// The value of one type cast to another; `zone` is the session's.
+pub fn cast_value(value: Value, from: ColumnType, to: ColumnType, zone: Zone) -> Result<Value> {
+    cast_to_target(value, from, Target::of(to), zone)
+}
+
+/// As [`cast_value`], to a type with a length or digits.
+pub fn cast_to_target(value: Value, from: ColumnType, target: Target, zone: Zone) -> Result<Value> {
     use ColumnType as C;
     let to = target.ty;
     let east = |micros: i64| i64::from(zone.offset_at(micros)) * 1_000_000;
@@ -194,11 +199,11 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
         (Value::Null, _) => return Ok(Value::Null),
         (Value::Variant(held), to) if to.is_scalar() && !matches!(to, C::Json | C::Jsonb) => {
             let ty = held.natural_type().unwrap_or(C::Text);
-            return cast_value(*held, ty, target, zone);
+            return cast_to_target(*held, ty, target, zone);
         }
         (Value::List(elements), C::List(to)) => {
             let (from, target) = (from.element().unwrap_or(to.get()), Target { ty: to.get(), ..target });
-            let cast = elements.into_iter().map(|element| cast_value(element, from, target, zone));
+            let cast = elements.into_iter().map(|element| cast_to_target(element, from, target, zone));
             return cast.collect::<Result<_>>().map(Value::List);
         }
         (Value::Boolean(value), C::Int) => Value::Int(i32::from(value)),
@@ -234,7 +239,7 @@ pub fn cast_value(value: Value, from: ColumnType, target: Target, zone: Zone) ->
 
 /// Part by part, as a cast of each is done.
 fn nested_cast(value: Value, from: ColumnType, to: ColumnType, zone: Zone) -> Result<Value> {
-    let one = |value, from, to| cast_value(value, from, Target::of(to), zone);
+    let one = |value, from, to| cast_value(value, from, to, zone);
     let Some(wanted) = to.as_nested() else { return value.cast(to) };
     match (value, wanted) {
         (Value::List(elements), Nested::List(element) | Nested::Set(element)) => {

@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use keyspan_model::schema::temporary::temporary_keyspace;
-use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId};
+use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId, Value};
 use keyspan_query::{GivenRelation, Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
 
@@ -53,6 +53,8 @@ pub(crate) struct ClientContext {
     pub(crate) statement_time: i64,
     /// Rows that names stand for before tables do: those of statements in WITH that have run.
     pub(crate) given: Vec<GivenRelation>,
+    /// Types of the running statement's parameters.
+    pub(crate) parameter_types: Vec<ColumnType>,
     /// How long the statement took to be prepared.
     pub(crate) planning: Duration,
     /// What the client's scans have read.
@@ -91,6 +93,7 @@ impl ClientContext {
             cursors: BTreeMap::new(),
             statement_time: database.now(),
             given: Vec::new(),
+            parameter_types: Vec::new(),
             planning: Duration::ZERO,
             reads: Arc::default(),
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
@@ -159,6 +162,15 @@ impl ClientContext {
         match &mut self.transaction {
             Some(transaction) => transaction.snapshot(self.database.store(), at),
             None => self.database.store().snapshot(at),
+        }
+    }
+
+    /// Types of the running statement's parameters: as they were declared, since an instant and a time without a zone are
+    /// values of one kind. Those of a statement of our own are what their values are.
+    pub(crate) fn types_of(&self, parameters: &[Value]) -> Vec<Option<ColumnType>> {
+        match self.parameter_types.len() == parameters.len() {
+            true => self.parameter_types.iter().copied().map(Some).collect(),
+            false => parameters.iter().map(Value::natural_type).collect(),
         }
     }
 

@@ -145,7 +145,7 @@ async fn found_spans(
         select.selection = statement.filter.clone();
     }
     let snapshot = context.newest()?;
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let query_context = context.query_context(snapshot, &types);
     let (_, stream) = query::run_on(context, &query, parameters, query_context).await?;
     let mut stream = context.running.guard_stream(stream);

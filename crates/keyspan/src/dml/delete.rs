@@ -116,7 +116,7 @@ fn plan(
             Some(condition::compile_condition(context, &handle, families.schema(), condition, parameters)?)
         }
     };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let returning = match &statement.returning {
         Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,

@@ -112,7 +112,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         InsertSource::DefaultValues => from_values(context, &handle, &[], &[vec![]], parameters)?,
         InsertSource::Values(values) => from_values(context, &handle, &places, values, parameters)?,
     };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let returning = match &statement.returning {
         Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
         None => None,
@@ -272,6 +272,7 @@ fn from_values(
     let evaluator = Evaluator::new(context);
     let named = places.len() < handle.shown().count() || !handle.shown().map(|(p, _)| p).eq(places.iter().copied());
     let types: Vec<_> = handle.table.columns.iter().map(|column| column.ty).collect();
+    let given = context.types_of(parameters);
     let mut pending = PendingValues::default();
     let mut rows = Vec::with_capacity(values.len());
     for source in values {
@@ -291,7 +292,7 @@ fn from_values(
             };
             match evaluator.simple(expression, column.ty, parameters) {
                 Some(value) => row[*place] = Some(value?),
-                None => pending.add((rows.len(), *place), expression, parameters)?,
+                None => pending.add((rows.len(), *place), expression, parameters, &given)?,
             }
         }
         rows.push(row);
@@ -402,7 +403,7 @@ fn decides_checks(handle: &TableHandle, checks: &Checks, places: &[usize]) -> bo
 /// How many columns the statement's query has.
 async fn query_columns(context: &mut ClientContext, statement: &Insert, parameters: &[Value]) -> Result<usize> {
     let InsertSource::Query(source) = &statement.source else { return Ok(0) };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     Ok(query::plan(context, &source.query, &types).await?.schema.fields().len())
 }
 
@@ -416,7 +417,7 @@ async fn read(
     let InsertSource::Query(source) = &statement.source else {
         return Err(Error::internal("the rows of an INSERT without a query"));
     };
-    let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+    let types = context.types_of(parameters);
     let planned = query::plan(context, &source.query, &types).await?;
     let wanted = intake.schema().fields().len();
     check_width(!statement.columns.is_empty(), wanted, planned.schema.fields().len())?;

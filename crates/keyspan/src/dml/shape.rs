@@ -127,6 +127,7 @@ impl PendingValues {
         (row, place): (usize, usize),
         expression: &ast::Expr,
         parameters: &[Value],
+        types: &[Option<ColumnType>],
     ) -> Result<()> {
         let ExpressionShape { expression, places } = ExpressionShape::parse(expression)?;
         let value = |place: &usize| {
@@ -134,7 +135,7 @@ impl PendingValues {
             parameters.get(*place).cloned().ok_or_else(missing)
         };
         let values = places.iter().map(value).collect::<Result<Vec<_>>>()?;
-        let types: Vec<_> = values.iter().map(Value::natural_type).collect();
+        let types: Vec<_> = places.iter().map(|place| types.get(*place).copied().flatten()).collect();
         let group = *self.by_key.entry((expression.to_string(), types.clone())).or_insert_with(|| {
             self.groups.push(PendingGroup { expression, types, cells: Vec::new() });
             self.groups.len() - 1

@@ -101,9 +101,10 @@ pub(crate) fn key_of_write(
     parameters: &[Value],
 ) -> KeyMatch {
     let time_zone = context.settings.time_zone().to_owned();
+    let types = context.types_of(parameters);
     let evaluator = Evaluator::new(context);
     let mut constants = |expression: &ast::Expr, ty| evaluator.compared(context, expression, ty, parameters);
-    key_of(filter, &handle.table, &time_zone, &mut constants)
+    key_of(filter, &handle.table, &time_zone, &types, &mut constants)
 }
 
 /// `SELECT every column, values FROM table, others WHERE filter`, the trees being the statement's own.
@@ -195,7 +196,7 @@ pub(crate) async fn read(
             read.await?;
         }
         WriteTarget::Query(found) => {
-            let types: Vec<_> = parameters.iter().map(Value::natural_type).collect();
+            let types = context.types_of(parameters);
             let query_context = context.query_context(snapshot.clone(), &types);
             let (schema, stream) = query::run_on(context, &found.query, parameters, query_context).await?;
             let mut stream = context.running.guard_stream(stream);

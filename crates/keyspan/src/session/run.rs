@@ -201,7 +201,10 @@ impl Session {
             prepared = &again;
         }
         let parameters = prepared.typed(&self.context.zone(), parameters)?;
-        let outcome = self.route(prepared, &parameters).await.map_err(|error| prepared.placed(error))?;
+        let around = std::mem::replace(&mut self.context.parameter_types, prepared.parameters.clone());
+        let outcome = self.route(prepared, &parameters).await;
+        self.context.parameter_types = around;
+        let outcome = outcome.map_err(|error| prepared.placed(error))?;
         audit::record(&self.context, prepared.statement(), &outcome);
         Ok(outcome)
     }
