@@ -381,7 +381,8 @@ impl Variances {
             }),
             RowGroups::Rows(groups) => {
                 // Infinity and NaN have no distance to themselves.
-                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, value - value)));
+                let squares = |value: f64| if value.is_finite() { 0.0 } else { f64::NAN };
+                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, squares(value))));
             }
         }
     }
