@@ -99,6 +99,7 @@ class Drivers(ServerCase):
 
             self.assertEqual(found("doubles", "k = %s", tenth), [(1,)])
             self.assertEqual(found("doubles", "k IN (%s, %s)", tenth, half), [(1,), (2,)])
+            self.assertEqual(found("doubles", "k = ANY(%s)", [tenth, half]), [(1,), (2,)])
             self.assertEqual(found("wholes", "k = %s", half), [])
             self.assertEqual(found("wholes", "k IN (%s, %s)", half, decimal.Decimal("2.0")), [(2,)])
             self.assertEqual(found("wholes", "k = ANY(%s)", [half, decimal.Decimal("1.0")]), [(1,)])

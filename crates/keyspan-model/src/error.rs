@@ -65,7 +65,7 @@ kinds! {
     NullValueNotAllowed "22004" "A NULL where a function takes none.",
     InvalidDatetime "22007" "Text that is not a date or time.",
     DatetimeOverflow "22008" "A date or time out of range.",
-    InvalidEscape "22019" "An escape that is not one character.",
+    InvalidEscape "22025" "An escape that is not one character, or escapes nothing.",
     InvalidUseOfEscape "2200C" "An escape in a pattern where none may stand.",
     InvalidRegex "2201B" "A pattern that is no regular expression.",
     Substring "22011" "A part of a text of negative length.",

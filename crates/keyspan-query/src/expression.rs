@@ -17,7 +17,7 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, Result, Value, array_of};
 
-use crate::binder::{Names, Scope, analyzed, options, output_schema, parameter_types, placeholder_types};
+use crate::binder::{Names, Scope, analyzed, options, output_schema, placeholder_types, with_parameters};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -64,17 +64,19 @@ impl CompiledExprs {
     ) -> Result<CompiledExprs> {
         let state = engine.statement(context);
         let schema = input_schema(input)?;
-        let exprs = planned(engine, &state, expressions, &schema, context)?;
-        let empty = EmptyRelation { produce_one_row: false, schema: Arc::new(schema) };
-        let projection = Projection::try_new(numbered(exprs), Arc::new(LogicalPlan::EmptyRelation(empty)));
-        let plan = LogicalPlan::Projection(projection.map_err(from_datafusion)?);
-        let fields = plan.get_parameter_fields().map_err(from_datafusion)?;
+        let empty = EmptyRelation { produce_one_row: false, schema: Arc::new(schema.clone()) };
+        let input = Arc::new(LogicalPlan::EmptyRelation(empty));
+        let plan = |context: &_| {
+            let exprs = numbered(planned(engine, &state, expressions, &schema, context)?);
+            Projection::try_new(exprs, input.clone()).map(LogicalPlan::Projection).map_err(from_datafusion)
+        };
+        let (plan, parameters) = with_parameters(context, plan, |plan| plan)?;
         let labels: Vec<String> = (0..expressions.len()).map(|index| index.to_string()).collect();
         let output = output_schema(analyzed(&state, &plan)?.schema(), &labels);
         let types = output.fields().iter().map(|field| ColumnType::of_field(field).unwrap_or(ColumnType::Text));
         let mut compiled = CompiledExprs {
             types: types.collect(),
-            parameters: parameter_types(&fields, context)?,
+            parameters,
             output: output.clone(),
             plan,
             state: Arc::new(state),

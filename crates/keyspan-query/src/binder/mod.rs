@@ -29,13 +29,14 @@ mod rewrite;
 mod stamps;
 mod token;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
@@ -215,23 +216,54 @@ pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project(named)?.build()
 }
 
-/// Parameter types by number, from what the plan knows of them and what the client said.
-pub fn parameter_types(
-    fields: &HashMap<String, Option<FieldRef>>,
+/// Plans what may name parameters, and says their types by number: what the client said, or else what they are first used
+/// as. Where one is used as several types it is planned again, with all types known.
+pub fn with_parameters<P>(
     context: &QueryContext,
-) -> Result<Vec<ColumnType>, Error> {
-    let mut types: Vec<Option<ColumnType>> = Vec::new();
-    for (name, field) in fields {
-        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()).filter(|n| *n > 0);
-        let Some(number) = number.filter(|number| *number <= 65_535) else {
-            return Err(Error::new(ErrorKind::UndefinedParameter, format!("there is no parameter {name}")));
-        };
-        types.resize(types.len().max(number), None);
-        let given = context.parameter_types.get(number - 1).copied().flatten();
-        types[number - 1] = given.or_else(|| ColumnType::of_field(field.as_ref()?));
-    }
+    plan: impl Fn(&QueryContext) -> Result<P, Error>,
+    plan_of: impl Fn(&P) -> &LogicalPlan,
+) -> Result<(P, Vec<ColumnType>), Error> {
+    let planned = plan(context)?;
+    let Parameters { types, alike } = parameters_of(plan_of(&planned), context)?;
     // A parameter that nothing gives a type to is text, as in Postgres.
-    Ok(types.into_iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect())
+    let types: Vec<_> = types.into_iter().map(|ty| ty.unwrap_or(ColumnType::Text)).collect();
+    if alike {
+        return Ok((planned, types));
+    }
+    let known = types.iter().copied().map(Some).collect();
+    let planned = plan(&QueryContext { parameter_types: known, ..context.clone() })?;
+    Ok((planned, types))
+}
+
+/// Parameters of a plan.
+#[derive(Default)]
+struct Parameters {
+    /// Types by number, as far as they are known.
+    types: Vec<Option<ColumnType>>,
+    /// Whether each has one.
+    alike: bool,
+}
+
+fn parameters_of(plan: &LogicalPlan, context: &QueryContext) -> Result<Parameters, Error> {
+    let mut found = Parameters { types: Vec::new(), alike: true };
+    let mut visit = |expr: &Expr| {
+        if let Expr::Placeholder(Placeholder { id, field }) = expr {
+            let number = id.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+            let Some(number) = number.filter(|number| (1..=65_535).contains(number)) else {
+                let message = format!("there is no parameter {id}");
+                return Err(external(Error::new(ErrorKind::UndefinedParameter, message)));
+            };
+            found.types.resize(found.types.len().max(number), None);
+            let given = context.parameter_types.get(number - 1).copied().flatten();
+            let (first, used) = (&mut found.types[number - 1], field.as_ref().and_then(ColumnType::of_field_ref));
+            found.alike &= given.is_some() || first.is_none() || used.is_none() || *first == used;
+            *first = first.or(given).or(used);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    };
+    plan.apply_with_subqueries(|plan| plan.apply_expressions(|expr| expr.apply(&mut visit)))
+        .map_err(from_datafusion)?;
+    Ok(found)
 }
 
 /// The schema of a query's answer: Postgres' labels over Keyspan's types.

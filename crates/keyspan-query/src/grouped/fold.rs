@@ -6,7 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray, new_empty_array, new_null_array,
+};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type, UInt8Type};
@@ -579,6 +581,7 @@ impl Fold {
                     ty => cast(&numbers, ty)?,
                 }
             }
+            State::Accumulated(_) if groups == 0 => new_empty_array(self.field.data_type()),
             State::Accumulated(own) => own.finish(groups)?,
         })
     }

@@ -256,7 +256,7 @@ fn like_escape(pattern: &Value, escape: &Value) -> Result<Value> {
     let escape = match (escapes.next(), escapes.next()) {
         (first, None) => first,
         _ => {
-            return Err(Error::new(ErrorKind::InvalidParameter, "invalid escape string")
+            return Err(Error::new(ErrorKind::InvalidEscape, "invalid escape string")
                 .with_hint("Escape string must be empty or one character."));
         }
     };

@@ -1,7 +1,7 @@
 //! Forms of SQL that only questions about the catalog use, as forms that the planner knows.
 //!
 //! - `x::regclass` and its kin: an OID (`reg_oid`) inside of expressions, the name (`reg_name`) where it is printed.
-//! - `OPERATOR(pg_catalog.~)`, `COLLATE`, `LIKE … ESCAPE`, `= ANY (ARRAY[…])`, `generate_subscripts`.
+//! - `OPERATOR(pg_catalog.~)`, `COLLATE`, `LIKE … ESCAPE`, `generate_subscripts`.
 //! - A correlated subquery that looks one row up becomes an aggregate over it: only such are planned.
 //! - A subquery over tables that never have a row ([`ALWAYS_EMPTY`]) is null.
 
@@ -187,14 +187,6 @@ fn expression(expr: Expr) -> Expr {
         Expr::Collate { expr, .. } => expression(*expr),
         Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if toast_options(&right) => expression(*left),
         Expr::BinaryOp { left, op, right } => Expr::BinaryOp { left, op: operator(op), right },
-        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, is_some } => match array_items(*right) {
-            Ok(list) => Expr::InList { expr: left, list, negated: false },
-            Err(right) => Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right: Box::new(right), is_some },
-        },
-        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => match array_items(*right) {
-            Ok(list) => Expr::InList { expr: left, list, negated: true },
-            Err(right) => Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right: Box::new(right) },
-        },
         Expr::Like { negated, any, expr, pattern, escape_char: Some(escape) } => {
             let pattern = Box::new(like_pattern(*pattern, &escape));
             Expr::Like { negated, any, expr, pattern, escape_char: None }
@@ -267,14 +259,6 @@ fn operator(op: BinaryOperator) -> BinaryOperator {
             _ => op,
         },
         _ => op,
-    }
-}
-
-fn array_items(expr: Expr) -> Result<Vec<Expr>, Expr> {
-    match expr {
-        Expr::Array(array) if !array.elem.is_empty() => Ok(array.elem),
-        Expr::Nested(inner) if matches!(*inner, Expr::Array(_)) => array_items(*inner),
-        other => Err(other),
     }
 }
 

@@ -8,9 +8,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField, UnaryOperator, Value, VisitorMut,
-    WindowType,
+    self, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField,
+    UnaryOperator, Value, VisitorMut, WindowType,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
@@ -152,7 +152,10 @@ impl VisitorMut for Marker {
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error),
         }
-        if let Err(error) = self.windows.resolve(expr) {
+        if let Some(spread) = cast_of_each(expr) {
+            *expr = spread;
+        }
+        if let Err(error) = one_escape(expr).and_then(|()| self.windows.resolve(expr)) {
             return ControlFlow::Break(error);
         }
         super::access::fields(expr);
@@ -472,6 +475,51 @@ fn row_comparison(expr: &Expr) -> Result<Option<Expr>> {
         Expr::IsNotNull(row) => row_of(row).and_then(|row| all_of(row, Expr::IsNotNull)),
         _ => None,
     })
+}
+
+/// `ARRAY['1.5', 2]::numeric[]` as `ARRAY['1.5'::numeric, 2::numeric]`: what is quoted has the type that it is cast to.
+fn cast_of_each(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { kind, expr, data_type: whole @ DataType::Array(element), array: false, format: None } = expr
+    else {
+        return None;
+    };
+    let (ArrayElemTypeDef::SquareBracket(element, _) | ArrayElemTypeDef::AngleBracket(element)) = element else {
+        return None;
+    };
+    let Expr::Array(array) = &**expr else { return None };
+    let cast = |item: &Expr| {
+        let data_type = match item {
+            Expr::Array(_) => whole.clone(),
+            Expr::Value(_) | Expr::UnaryOp { .. } => DataType::clone(element),
+            _ => return None,
+        };
+        Some(Expr::Cast { kind: kind.clone(), expr: Box::new(item.clone()), data_type, array: false, format: None })
+    };
+    let elem = array.elem.iter().map(cast).collect::<Option<Vec<_>>>().filter(|items| !items.is_empty())?;
+    Some(Expr::Array(ast::Array { elem, named: array.named }))
+}
+
+/// Fails for an ESCAPE of SIMILAR TO that is not one character; one of none is taken from the pattern.
+fn one_escape(expr: &mut Expr) -> Result<()> {
+    let Expr::SimilarTo { pattern, escape_char: escape @ Some(_), .. } = expr else { return Ok(()) };
+    let text = |value: &Value| match value {
+        Value::SingleQuotedString(text) => Some(text.clone()),
+        _ => None,
+    };
+    match escape.as_ref().and_then(|escape| text(&escape.value)) {
+        Some(text) if text.is_empty() => {
+            *escape = None;
+            if let Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(pattern), .. }) = &mut **pattern {
+                *pattern = pattern.replace('\\', "\\\\");
+            }
+            Ok(())
+        }
+        Some(text) if text.chars().nth(1).is_some() => {
+            let error = Error::new(ErrorKind::InvalidEscape, "invalid escape string");
+            Err(error.with_hint("Escape string must be empty or one character."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a row is one of a list of rows; `None` if something else stands in the list that may be one.

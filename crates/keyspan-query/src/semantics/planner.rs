@@ -21,7 +21,7 @@ use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
 use crate::types::common_of_all;
 use crate::types::common_type;
-use crate::types::{Ty, fail, field_type, literal, literal_text, type_of};
+use crate::types::{Ty, fail, field_type, literal, literal_text, number_rank, type_of};
 
 /// Plans expressions as Postgres does.
 #[derive(Debug)]
@@ -151,9 +151,9 @@ fn after(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::ScalarFunction(function) => call::scalar(function, schema),
         Expr::AggregateFunction(function) => call::aggregate(function, schema),
         Expr::WindowFunction(function) => call::window(*function, schema),
-        Expr::InList(list) => in_list(list, schema),
+        Expr::InList(list) => in_list(among_reals(list, schema)?, schema),
         Expr::Between(between) => between_expr(between, schema),
-        Expr::Like(like) => Ok(Expr::Like(like_texts(like, schema)?)),
+        Expr::Like(like) => like_texts(like, schema).and_then(of_whole_escapes).map(Expr::Like),
         Expr::SimilarTo(like) => similar(like_texts(like, schema)?),
         Expr::Case(case) => case_expr(case, schema),
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) => {
@@ -197,6 +197,24 @@ pub fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
     Ok(all.unwrap_or(Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(negated)), None)))
 }
 
+/// Several constants that a `real` is looked for among are `real`, too, unless one is a `double`: PostgreSQL makes an array
+/// of their common type, where of one constant both would be `double`.
+fn among_reals(list: InList, schema: &DFSchema) -> Result<InList> {
+    let (real, double) = (Ty::Known(ColumnType::Real), Ty::Known(ColumnType::Double));
+    if list.list.len() < 2 || type_of(&list.expr, schema)? != real || list.list.iter().any(Expr::any_column_refs) {
+        return Ok(list);
+    }
+    let types = list.list.iter().map(|item| type_of(item, schema)).collect::<Result<Vec<_>>>()?;
+    if types.contains(&double) {
+        return Ok(list);
+    }
+    let each = list.list.into_iter().zip(types).map(|(item, ty)| match ty.known().and_then(number_rank) {
+        Some(_) => explicit(item, Target::of(ColumnType::Real), schema),
+        None => Ok(item),
+    });
+    Ok(InList { list: each.collect::<Result<_>>()?, ..list })
+}
+
 /// Joins many conditions without a deep tree.
 pub fn balanced(mut exprs: Vec<Expr>, op: Operator) -> Option<Expr> {
     while exprs.len() > 1 {
@@ -238,12 +256,24 @@ fn like_texts(like: Like, schema: &DFSchema) -> Result<Like> {
     Ok(Like { expr, pattern, ..like })
 }
 
+/// Fails for a literal pattern whose last character escapes nothing; PostgreSQL does when a text has come as far.
+fn of_whole_escapes(like: Like) -> Result<Like> {
+    let escape = like.escape_char.unwrap_or('\\');
+    let mut rest = literal_text(&like.pattern).unwrap_or_default().chars();
+    while let Some(c) = rest.next() {
+        if c == escape && rest.next().is_none() {
+            return fail(Error::new(ErrorKind::InvalidEscape, "LIKE pattern must not end with escape character"));
+        }
+    }
+    Ok(like)
+}
+
 /// SIMILAR TO, its pattern as a regular expression.
 fn similar(like: Like) -> Result<Expr> {
     let Some(pattern) = literal_text(&like.pattern) else {
         return fail(Error::not_supported("SIMILAR TO needs a literal pattern"));
     };
-    let pattern = similar_pattern(pattern, like.escape_char.unwrap_or('\\')).map_err(external)?;
+    let pattern = similar_pattern(pattern, like.escape_char.unwrap_or('\\'));
     let pattern = literal(&keyspan_model::Value::Text(pattern), ColumnType::Text)?;
     let op = if like.negated { Operator::RegexNotMatch } else { Operator::RegexMatch };
     Ok(datafusion::logical_expr::binary_expr(*like.expr, op, pattern))

@@ -75,8 +75,11 @@ pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let common = value_type.known().and_then(|ty| common_type(ty, element));
     let Some(common) = common else { return missing(&value_type, symbol, &Ty::Known(element)) };
     let mut own = value_type.known().unwrap_or(common);
-    // Numbers of all types compare as they are, and a bare column shows its spans.
-    if number_rank(common).is_none() {
+    // Beside a float all other numbers are floats, too.
+    let is_float = |ty| matches!(ty, ColumnType::Real | ColumnType::Double);
+    let common = if own != element && (is_float(own) || is_float(element)) { ColumnType::Double } else { common };
+    // Exact numbers of all types compare as they are, and a bare column shows its spans.
+    if number_rank(common).is_none() || is_float(common) {
         value = implicit(value, &value_type, common)?;
         list = implicit(list, &list_type, ColumnType::list(common))?;
         (own, element) = (common, common);

@@ -21,7 +21,7 @@ use futures::StreamExt;
 use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
-use crate::binder::{analyzed, are_alike, described_schema, output_schema, parameter_types, plan_query, query_of};
+use crate::binder::{analyzed, are_alike, described_schema, output_schema, plan_query, query_of, with_parameters};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -119,20 +119,21 @@ impl QuerySession {
     /// Binds names, types and parameters.
     fn bind(&self, query: &ast::Query, context: &QueryContext) -> Result<PlannedQuery> {
         let state = self.engine.statement(context);
-        let planned = plan_query(self.engine.options.parser, &state, query, context).map_err(from_datafusion)?;
+        let plan =
+            |context: &_| plan_query(self.engine.options.parser, &state, query, context).map_err(from_datafusion);
+        let (planned, parameters) = with_parameters(context, plan, |planned| &planned.plan)?;
         let analyzed = analyzed(&state, &planned.plan)?;
-        let fields = planned.plan.get_parameter_fields().map_err(from_datafusion)?;
         let cached = self.engine.plan_cache.instance(&analyzed, context);
         let limited = cached.is_none() && context.given.is_empty() && has_limit_parameter(&analyzed);
         Ok(PlannedQuery {
             schema: described_schema(&analyzed, &planned.labels, context.snapshot.catalog()),
-            parameters: parameter_types(&fields, context)?,
             query: Arc::new(query.clone()),
             literals: None,
             reads: planned.reads.into(),
             cached,
             limited: limited.then(|| Arc::new(analyzed.clone())),
-            plan: if fields.is_empty() { analyzed } else { planned.plan },
+            plan: if parameters.is_empty() { analyzed } else { planned.plan },
+            parameters,
             catalog: context.snapshot.catalog().clone(),
             search_path: context.search_path.clone(),
             time_zone: context.time_zone.clone(),

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, expr::InList};
 use keyspan_model::{ColumnType, RelationDef, Value, text_successor, value_of_order};
@@ -189,9 +190,7 @@ fn compared(place: usize, ty: ColumnType, op: Operator, value: &Value) -> Region
 fn uncast(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) => match (cast.expr.as_ref(), cast.field.data_type()) {
-            (Expr::Column(_), arrow::datatypes::DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _)) => {
-                &cast.expr
-            }
+            (Expr::Column(_), DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _)) => &cast.expr,
             _ => expr,
         },
         _ => expr,
@@ -225,10 +224,14 @@ fn in_list(list: &InList, relation: &RelationDef) -> Region {
 fn equal_to_any(args: &[Expr], relation: &RelationDef) -> Region {
     let [Expr::Literal(op, _), Expr::Literal(list, _), column] = args else { return Region::unknown() };
     let (Some("="), Some((place, ty))) = (string(op), column_of(column, relation)) else { return Region::unknown() };
-    let Some(list_type @ ColumnType::List(_)) = ColumnType::of_arrow(&list.data_type()) else {
-        return Region::unknown();
+    let DataType::List(field) = list.data_type() else { return Region::unknown() };
+    // An address is text to Arrow, and a uuid with a time a uuid.
+    let element_type = match *field.data_type() == ty.arrow() {
+        true => Some(ty),
+        false => ColumnType::of_arrow(field.data_type()),
     };
-    let elements = match value_of(list, list_type) {
+    let Some(element_type) = element_type else { return Region::unknown() };
+    let elements = match value_of(list, ColumnType::list(element_type)) {
         Some(Value::List(elements)) => elements,
         Some(_) => return Region::none(),
         None => return Region::unknown(),

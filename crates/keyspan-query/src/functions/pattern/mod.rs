@@ -232,9 +232,9 @@ fn similar_part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let parts: Vec<&str> = pattern.split(mark.as_str()).collect();
     let inner = |part: &str| similar_body(part, escape);
     let regex = match parts.as_slice() {
-        [whole] => format!("^({})$", inner(whole)?),
+        [whole] => format!("^({})$", inner(whole)),
         // As much as can be goes to the later parts.
-        [before, part, after] => format!("^(?:{})({})(?:{})$", lazy(&inner(before)?), inner(part)?, inner(after)?),
+        [before, part, after] => format!("^(?:{})({})(?:{})$", lazy(&inner(before)), inner(part), inner(after)),
         _ => {
             let message = "SQL regular expression may not contain more than two escape-double-quote separators";
             return Err(Error::new(ErrorKind::InvalidUseOfEscape, message));
@@ -267,27 +267,21 @@ pub fn like_pattern(pattern: &str, insensitive: bool) -> String {
 }
 
 /// A pattern of SIMILAR TO as a regular expression for the whole text.
-///
-/// # Errors
-/// 22025 where an escape ends the pattern.
-pub fn similar_pattern(pattern: &str, escape: char) -> Result<String> {
-    Ok(format!("^(?s:{})$", similar_body(pattern, escape)?))
+pub fn similar_pattern(pattern: &str, escape: char) -> String {
+    format!("^(?s:{})$", similar_body(pattern, escape))
 }
 
-fn similar_body(pattern: &str, escape: char) -> Result<String> {
+fn similar_body(pattern: &str, escape: char) -> String {
     let mut result = String::new();
     let mut characters = pattern.chars();
     let mut in_class = false;
     while let Some(c) = characters.next() {
         match c {
             c if c == escape => {
-                let Some(next) = characters.next() else {
-                    return Err(Error::new(
-                        ErrorKind::InvalidArgument,
-                        "LIKE pattern must not end with escape character",
-                    ));
-                };
-                push_plain(&mut result, next);
+                // One that escapes nothing is nothing.
+                if let Some(next) = characters.next() {
+                    push_plain(&mut result, next);
+                }
             }
             '%' if !in_class => result.push_str(".*"),
             '_' if !in_class => result.push('.'),
@@ -300,7 +294,7 @@ fn similar_body(pattern: &str, escape: char) -> Result<String> {
             }
         }
     }
-    Ok(result)
+    result
 }
 
 /// Also within a class. `\<` and `\>` would be ends of words.
