@@ -32,6 +32,7 @@ mod math;
 pub(crate) mod moving;
 pub(crate) mod nested;
 mod overload;
+pub(crate) mod pairs;
 pub(crate) mod pattern;
 mod peers;
 pub(crate) mod refold;
@@ -190,6 +191,7 @@ pub fn array_agg() -> Arc<AggregateUDF> {
 /// Aggregate functions.
 pub fn aggregate() -> Vec<Arc<AggregateUDF>> {
     let mut functions = counter::functions();
+    functions.extend(pairs::functions());
     functions.push(histogram::function());
     functions.extend(ALIASES.map(|name| Arc::new(AggregateUDF::from(Alias::new(name)))));
     functions

@@ -21,23 +21,6 @@ use crate::interrupt;
 /// Aggregates that take values back, and that DataFusion looks for by their names.
 const TAKE_BACK: [&str; 5] = ["count", "sum", "avg", "min", "max"];
 
-/// Those that take back by subtracting what floats have lost by then.
-const SUBTRACT: [&str; 13] = [
-    "corr",
-    "covar_pop",
-    "covar_samp",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_count",
-    "regr_intercept",
-    "regr_r2",
-    "regr_slope",
-    "regr_sxx",
-    "regr_sxy",
-    "regr_syy",
-    "covar",
-];
-
 /// The aggregate over frames that move; `None` for one that can do so by itself.
 pub fn over_moving_frame(function: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
     let takes_back = TAKE_BACK.contains(&function.name()) && !extreme::is_own(function);
@@ -90,11 +73,9 @@ impl AggregateUDFImpl for Refolded {
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let call = Call::of(&self.inner, &args);
-        if !SUBTRACT.contains(&self.name()) {
-            let sliding = self.inner.create_sliding_accumulator(args)?;
-            if sliding.supports_retract_batch() {
-                return Ok(sliding);
-            }
+        let sliding = self.inner.create_sliding_accumulator(args)?;
+        if sliding.supports_retract_batch() {
+            return Ok(sliding);
         }
         Ok(Box::new(Frame { call, rows: VecDeque::new(), left: 0 }))
     }

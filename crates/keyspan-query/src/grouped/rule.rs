@@ -26,6 +26,7 @@ use super::groups::{GroupingSet, MOST_PARTS, Part, PartValue, is_ranked, support
 use super::hash_aggregate::HashAggregate;
 use super::runs::Fences;
 use crate::coded_expr::{CodedExpr, Condition};
+use crate::functions::pairs::is_of_pairs;
 use crate::functions::step::Step;
 use crate::scan::{ReadColumn, SpanScanExec};
 use crate::types::Zone;
@@ -36,29 +37,9 @@ const BEGIN: &str = "begin";
 /// Whole numbers whose least and greatest are nearer to each other are few.
 const FEW_VALUES: u64 = 1 << 16;
 
-/// Aggregates that DataFusion's accumulators compute of rows in any order.
-const OF_ANY_ORDER: [&str; 20] = [
-    "corr",
-    "covar_samp",
-    "covar_pop",
-    "regr_slope",
-    "regr_intercept",
-    "regr_count",
-    "regr_r2",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_sxx",
-    "regr_syy",
-    "regr_sxy",
-    "bool_and",
-    "bool_or",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "percentile_cont",
-    "median",
-    "approx_distinct",
-];
+/// Aggregates whose accumulators take rows in any order, beside those of pairs.
+const OF_ANY_ORDER: [&str; 8] =
+    ["bool_and", "bool_or", "bit_and", "bit_or", "bit_xor", "percentile_cont", "median", "approx_distinct"];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -282,7 +263,7 @@ impl<'a> Below<'a> {
             "stddev_pop" => Function::Variance { of_sample: false, root: true },
             "var" => Function::Variance { of_sample: true, root: false },
             "var_pop" => Function::Variance { of_sample: false, root: false },
-            name if OF_ANY_ORDER.contains(&name) => Function::Accumulated,
+            name if OF_ANY_ORDER.contains(&name) || is_of_pairs(name) => Function::Accumulated,
             _ => return Ok(None),
         };
         let exprs = call.expressions();

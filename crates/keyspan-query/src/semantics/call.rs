@@ -21,6 +21,7 @@ use super::series;
 use crate::builtins;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY, JOINED, SORTED};
 use crate::functions::extreme::{GREATEST_OF, LEAST_OF};
+use crate::functions::pairs::is_of_pairs;
 use crate::functions::{self, Overload, Parameter, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, is_nested_literal, sortable_form, type_of};
@@ -527,7 +528,7 @@ fn with_result_type(expr: Expr, name: &str, types: &[Ty]) -> Expr {
             functions::retyped(expr, element.map(ColumnType::list))
         }
         "sum" if types == [Ty::Known(ColumnType::Real)] => Expr::Cast(Cast::new(Box::new(expr), DataType::Float32)),
-        "row_number" | "rank" | "dense_rank" | "regr_count" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
+        "row_number" | "rank" | "dense_rank" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int64)),
         "ntile" => Expr::Cast(Cast::new(Box::new(expr), DataType::Int32)),
         _ => expr,
     }
@@ -600,8 +601,12 @@ fn arguments(name: &str, args: Vec<Expr>, types: &[Ty]) -> Result<Vec<Expr>> {
             Some(_) => all(pairs, ColumnType::Double),
             None => missing(name, types),
         },
-        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "corr"
-        | "covar_pop" | "covar_samp" | "regr_slope" | "regr_intercept" | "regr_r2" | "median" => {
+        name if is_of_pairs(name)
+            || matches!(
+                name,
+                "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" | "median"
+            ) =>
+        {
             match (number, first) {
                 (Some(_), _) | (None, Some(Ty::Unknown)) => all(pairs, ColumnType::Double),
                 _ => missing(name, types),
