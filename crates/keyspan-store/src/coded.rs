@@ -129,8 +129,8 @@ impl Coded {
             let (values, ranks) = ascending(&take(values, &used, None)?)?;
             let mut short = vec![0; known];
             used.values().iter().zip(ranks).for_each(|(code, rank)| short[*code as usize] = rank);
-            let codes = codes.iter().map(|code| short[usize::from(*code)]).collect();
-            return Ok(Coded::Array(with_codes(codes, values, nulls)?));
+            let names = with_codes(short, values, None)?;
+            return Ok(Coded::Array(take(&names, &UInt16Array::new(codes.into(), nulls), None)?));
         }
         let codes = UInt16Array::new(codes.into(), nulls);
         // Numbers of 64 bits may be steps, which a range finds its rows in without looking at each.
@@ -173,7 +173,7 @@ fn named(values: &ArrayRef, codes: &UInt16Array) -> Result<ArrayRef> {
     match values.as_primitive_opt::<Float64Type>() {
         // `take` makes wider codes of them first.
         Some(floats) if floats.null_count() == 0 => {
-            let floats = floats.values();
+            let floats: &[f64] = floats.values();
             let value = |code: &u16| floats.get(usize::from(*code)).copied().unwrap_or_default();
             let found: Vec<f64> = codes.values().iter().map(value).collect();
             Ok(Arc::new(Float64Array::new(found.into(), codes.nulls().cloned())))
@@ -391,20 +391,24 @@ fn joined_codes(arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
         },
     };
     let rows = coded.iter().map(|array| array.len()).sum();
-    let (mut keys, mut valid) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
+    let (mut places, mut valid) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
     for array in &coded {
         let first = named.iter().find(|(other, _)| Arc::ptr_eq(other, array.values())).map_or(0, |(_, first)| *first);
-        // Null rows may have any code.
-        let mut table = [0; 256];
-        table.iter_mut().zip(&codes[first..]).for_each(|(own, code)| *own = *code);
-        keys.extend(array.keys().values().iter().map(|code| table[usize::from(*code)]));
+        let first = u16::try_from(first).map_err(|_| Error::internal("too many values to be joined"))?;
+        places.extend(array.keys().values().iter().map(|code| first + u16::from(*code)));
         match array.nulls() {
             Some(nulls) => valid.append_buffer(nulls),
             None => valid.append_n_non_nulls(array.len()),
         }
     }
-    let keys = UInt8Array::new(keys.into(), valid.finish());
-    Ok(Some(Arc::new(DictionaryArray::try_new(keys, values)?)))
+    let nulls = valid.finish();
+    if rows < known {
+        let code = |place: &u16| codes.get(usize::from(*place)).copied().unwrap_or_default();
+        return with_codes(places.iter().map(code).collect(), values, nulls).map(Some);
+    }
+    // Each code of an array made of codes is checked; of one that is taken none is.
+    let names = with_codes(codes, values, None)?;
+    Ok(Some(take(&names, &UInt16Array::new(places.into(), nulls), None)?))
 }
 
 /// Views of distinct values in buffers of their own: else a few words would hold a whole page in memory.

@@ -77,7 +77,11 @@ impl CodedExpr {
             return Ok(Arc::clone(&columns[place]));
         }
         match self.of_codes(columns, rows) {
-            Some((codes, results)) => Ok(Arc::new(DictionaryArray::try_new(codes, results)?)),
+            Some((codes, results)) => Ok(match columns[self.places[0]].as_dictionary_opt::<UInt8Type>() {
+                // The same codes, so that they need not be checked again.
+                Some(coded) if coded.keys().null_count() == 0 => Arc::new(coded.with_values(results)),
+                _ => Arc::new(DictionaryArray::try_new(codes, results)?),
+            }),
             None => self.over(self.places.iter().map(|place| value_of(&columns[*place])).collect::<Result<_>>()?, rows),
         }
     }

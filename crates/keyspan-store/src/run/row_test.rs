@@ -121,10 +121,10 @@ impl RowTest {
             let Some(offsets) = steps.offsets.get(own.clone()) else { continue };
             let (from, to) = match slopes.descending {
                 true => {
-                    (offsets.partition_point(|offset| *offset > high), offsets.partition_point(|offset| *offset >= low))
+                    (boundary(offsets, high, |offset| offset > high), boundary(offsets, low, |offset| offset >= low))
                 }
                 false => {
-                    (offsets.partition_point(|offset| *offset < low), offsets.partition_point(|offset| *offset <= high))
+                    (boundary(offsets, low, |offset| offset < low), boundary(offsets, high, |offset| offset <= high))
                 }
             };
             if from < to {
@@ -151,6 +151,29 @@ impl RowTest {
             (None, None) => BooleanBuffer::new_set(array.len()),
         })
     }
+}
+
+/// How many offsets of a slope are before a bound. They mostly go on evenly: looked for from where it would be then, few
+/// places of memory are touched.
+fn boundary(offsets: &[u16], bound: u16, before: impl Fn(u16) -> bool) -> usize {
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return 0 };
+    if !before(*first) || before(*last) {
+        return if before(*last) { offsets.len() } else { 0 };
+    }
+    let (way, whole) = (usize::from(bound.abs_diff(*first)), usize::from(last.abs_diff(*first)));
+    let guess = way.min(whole) * (offsets.len() - 1) / whole.max(1);
+    let (mut from, mut to) = (guess, guess);
+    let mut step = 1;
+    if before(offsets[guess]) {
+        while to < offsets.len() && before(offsets[to]) {
+            (from, to, step) = (to + 1, (to + step).min(offsets.len()), step * 2);
+        }
+    } else {
+        while from > 0 && !before(offsets[from - 1]) {
+            (from, to, step) = (from.saturating_sub(step), from - 1, step * 2);
+        }
+    }
+    from + offsets[from..to].partition_point(|offset| before(*offset))
 }
 
 impl Inside {

@@ -56,6 +56,7 @@ struct Shard {
     entries: HashMap<BlockKey, Cached, FixedState>,
     clock: VecDeque<BlockKey>,
     bytes: usize,
+    hits: u64,
 }
 
 /// How a scan will go on at a block of a column.
@@ -76,7 +77,6 @@ pub struct BlockCache {
     passing_budget: usize,
     streams: Mutex<VecDeque<(BlockKey, Stream)>>,
     bytes: AtomicUsize,
-    hits: AtomicU64,
     misses: AtomicU64,
 }
 
@@ -96,7 +96,6 @@ impl BlockCache {
             passing_budget: budget / 8,
             streams: Mutex::default(),
             bytes: AtomicUsize::new(0),
-            hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         })
     }
@@ -113,7 +112,9 @@ impl BlockCache {
 
     /// Look-ups that found their entry, and those that did not.
     pub fn hits_and_misses(&self) -> (u64, u64) {
-        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+        // Counted for each shard: a count for all would go back and forth between the cores.
+        let hits = self.shards.iter().chain([&self.passing]).map(|shard| shard.lock().hits).sum();
+        (hits, self.misses.load(Ordering::Relaxed))
     }
 
     /// Forgets everything of a segment; called when its file is deleted.
@@ -134,9 +135,11 @@ impl BlockCache {
     }
 
     pub(super) fn get<T: Any + Send + Sync>(&self, key: &BlockKey) -> Option<Arc<T>> {
-        let found = self.shard(key).lock().get(key).or_else(|| self.passing.lock().get(key));
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let own = self.shard(key).lock().get(key);
+        let found = own.or_else(|| self.passing.lock().get(key));
+        if found.is_none() {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
         found.and_then(|entry| entry.downcast().ok())
     }
 
@@ -200,8 +203,9 @@ impl BlockCache {
 }
 
 impl Shard {
-    fn get(&self, key: &BlockKey) -> Option<Entry> {
+    fn get(&mut self, key: &BlockKey) -> Option<Entry> {
         let kept = self.entries.get(key)?;
+        self.hits += 1;
         kept.touched.store(true, Ordering::Relaxed);
         Some(Arc::clone(&kept.entry))
     }
