@@ -52,7 +52,7 @@ QUERIES = {
     "the least steady hosts": lambda d: f"SELECT hostname, stddev_samp(usage_user) AS spread FROM cpu WHERE {d.window(6)} GROUP BY hostname ORDER BY spread DESC, hostname LIMIT 5",
     "the highest values of a day": lambda d: f"SELECT hostname, ts, usage_guest FROM cpu WHERE {d.window(24)} ORDER BY usage_guest DESC, hostname, ts LIMIT 20",
     "means of all hosts at each moment": lambda d: f"SELECT ts, avg(usage_user), max(usage_user) FROM cpu WHERE {d.window(6)} GROUP BY ts ORDER BY ts",
-    "rows of a list of keys": lambda d: f"SELECT hostname, ts, usage_user, usage_system FROM cpu WHERE (hostname, ts) IN ({d.keys(200)})",
+    "rows of a list of keys": lambda d: f"SELECT hostname, ts, usage_user, usage_system FROM cpu WHERE (hostname, ts) IN ({d.keys(1000)})",
     "either of two conditions": lambda d: f"SELECT count(*), min(ts), max(ts) FROM cpu WHERE (usage_user > 98 AND usage_system > 98 OR usage_idle < 1) AND {d.window(24)}",
     "by day elsewhere": lambda d: "SELECT date_trunc('day', ts AT TIME ZONE 'Europe/Oslo') AS day, count(*), avg(usage_nice) FROM cpu GROUP BY day ORDER BY day",
     "the last hours by host, from a subquery": size.QUERIES["the last hours by host, from a subquery"],

@@ -1,5 +1,6 @@
 //! LIKE and regular expressions with constant patterns, compiled once: DataFusion compiles them anew for each batch, which
-//! takes longer than to match the few values of one. LIKE without escapes is matched as it stands.
+//! takes longer than to match the few values of one. LIKE without escapes is matched as it stands, by code of ours: threads
+//! that share a compiled expression wait for each other at its pool of scratch memory, a fifth of such a statement's time.
 
 use std::sync::Arc;
 

@@ -328,21 +328,25 @@ impl Groups {
 
     fn of_combinations(&mut self, values: &Values, combinations: &[u16], known: usize) -> Result<RowGroups> {
         let mut table = vec![usize::MAX; known];
-        let mut group = |combination: u16, row: usize| {
-            let known = &mut table[usize::from(combination)];
-            if *known == usize::MAX {
-                *known = self.of(values, row)?;
+        let mut know = |combination: u16, row: usize| {
+            let group = &mut table[usize::from(combination)];
+            if *group == usize::MAX {
+                *group = self.of(values, row)?;
             }
-            Ok::<usize, DataFusionError>(*known)
+            Ok::<usize, DataFusionError>(*group)
         };
         let changes = combinations.windows(2).filter(|pair| pair[0] != pair[1]).count();
         if combinations.len() < SHORT_RUN * (changes + 1) {
-            let groups = combinations.iter().enumerate().map(|(row, combination)| group(*combination, row));
-            return Ok(RowGroups::Rows(groups.collect::<Result<_>>()?));
+            for (row, combination) in combinations.iter().enumerate() {
+                know(*combination, row)?;
+            }
+            // A loop that cannot fail is a quick one.
+            let groups = combinations.iter().map(|combination| table[usize::from(*combination)]);
+            return Ok(RowGroups::Rows(groups.collect()));
         }
         let mut runs = Vec::with_capacity(changes + 1);
         for rows in alike(combinations) {
-            runs.push(Run { group: group(combinations[rows.start], rows.start)?, rows });
+            runs.push(Run { group: know(combinations[rows.start], rows.start)?, rows });
         }
         Ok(RowGroups::Runs(runs))
     }

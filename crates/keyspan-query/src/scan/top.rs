@@ -129,13 +129,14 @@ impl TopValues {
             Some(among) => among.values().clone(),
             None => BooleanBuffer::new_set(column.len()),
         };
-        if let Some(last) = self.last(top) {
+        let before = self.last(top);
+        if let Some(last) = before {
             among = &among & &ranked.up_to(last);
         }
         for row in among.set_indices() {
             self.add(ranked.rank(row), top);
         }
-        if let Some(last) = self.last(top) {
+        if let Some(last) = self.last(top).filter(|last| before != Some(*last)) {
             among = &among & &ranked.up_to(last);
         }
         Ok(BooleanArray::new(among, None))
