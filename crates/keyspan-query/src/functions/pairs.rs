@@ -276,8 +276,10 @@ fn each_pair(values: &[ArrayRef], filter: Option<&BooleanArray>, mut call: impl 
     }
 }
 
+type Part = fn(&mut Moments) -> &mut f64;
+
 /// What is kept of a group beside the count.
-const PARTS: [(&str, fn(&mut Moments) -> &mut f64); 7] = [
+const PARTS: [(&str, Part); 7] = [
     ("origin_x", |group| &mut group.origin[0]),
     ("origin_y", |group| &mut group.origin[1]),
     ("sum_x", |group| &mut group.sums[0]),
