@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::parsed;
-use super::subquery::derived;
+use super::subquery::{derived, member};
 use crate::syntax::{QUERY, change_own};
 
 /// Changes the conditions that a WHERE or HAVING is made of, where only what is true counts.
@@ -26,6 +26,12 @@ use crate::syntax::{QUERY, change_own};
 /// None that a user can cause.
 pub fn in_conditions(select: &mut Select) -> Result<()> {
     select.selection.iter_mut().chain(&mut select.having).try_for_each(|expr| {
+        change_own(expr, |part| {
+            if let Some(member) = member(part) {
+                *part = member;
+            }
+            Ok(())
+        })?;
         condition(expr)?;
         true_or_not(expr)
     })

@@ -416,22 +416,28 @@ pub(super) fn exists(expr: &Expr) -> Option<Expr> {
     Some(Expr::Subquery(counted))
 }
 
+/// `x = ANY (q)` as `x IN (q)`, and `x <> ALL (q)` as `x NOT IN (q)`.
+pub(super) fn member(expr: &Expr) -> Option<Expr> {
+    let (left, right, negated) = match expr {
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => (left, right, false),
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => (left, right, true),
+        _ => return None,
+    };
+    let Expr::Subquery(query) = right.as_ref() else { return None };
+    Some(Expr::InSubquery { expr: left.clone(), subquery: query.clone(), negated })
+}
+
 /// `x op ANY (q)` and `x op ALL (q)`.
 fn quantified(expr: &Expr) -> Result<Option<Expr>> {
+    if let Some(member) = member(expr) {
+        return Ok(Some(member));
+    }
     let (left, op, right, any) = match expr {
         Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
         Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false),
         _ => return Ok(None),
     };
     let Expr::Subquery(query) = right.as_ref() else { return Ok(None) };
-    let negated = match (op, any) {
-        (BinaryOperator::Eq, true) => Some(false),
-        (BinaryOperator::NotEq, false) => Some(true),
-        _ => None,
-    };
-    if let Some(negated) = negated {
-        return Ok(Some(Expr::InSubquery { expr: left.clone(), subquery: query.clone(), negated }));
-    }
     use BinaryOperator as B;
     let compared = match (op, any) {
         (B::Gt | B::GtEq, true) | (B::Lt | B::LtEq, false) => "x op (SELECT min(c) FROM q)",
