@@ -1,8 +1,10 @@
-"""Everyday analytics beside DuckDB: statements that people write over a table of measurements, hosts and times drawn anew
-in each run.
+"""Everyday analytics beside DuckDB: statements that people write over a table of measurements, hosts and times drawn
+anew in each run.
 
-    python3 benches/everyday.py --keyspan target/release/keyspan [--hosts 1000] [--hours 48] [--keep DIR]
+    python3 benches/everyday.py --keyspan target/release/keyspan [--before PROGRAM] [--hosts 1000] [--hours 48] [--keep DIR]
 
+`--before` takes another Keyspan, over a copy of the data, in DuckDB's place: two commits in turn on the same
+statements.
 Data, loading and how it is measured are those of size.py; so are the packages that it needs. Windows are grown.
 """
 
@@ -69,6 +71,7 @@ def main():
     arguments.add_argument("--only", default="")
     arguments.add_argument("--keep", type=pathlib.Path)
     arguments.add_argument("--memory", help="of each, such as 1GB")
+    arguments.add_argument("--before", help="another Keyspan instead of DuckDB")
     arguments = arguments.parse_args()
     path = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="keyspan-everyday-"))
     try:
@@ -84,10 +87,15 @@ def main():
 
 def run(arguments, path):
     drawn = size.Drawn(random.Random(arguments.seed), arguments.hosts, arguments.hours)
+    if arguments.before:
+        shutil.copytree(path / "data", path / "before")
+        beside, db = started(arguments.before, path / "before", size.PORT + 1, arguments.memory)
+    else:
+        db = size.duck(path, arguments.memory)
     server, connection = started(arguments.keyspan, path / "data", size.PORT, arguments.memory)
-    db = size.duck(path, arguments.memory)
     firsts, laters = [], []
-    print("| ms | first | DuckDB | ratio | others | DuckDB | ratio |\n|---|---|---|---|---|---|---|")
+    other = "before" if arguments.before else "DuckDB"
+    print(f"| ms | first | {other} | ratio | others | {other} | ratio |\n|---|---|---|---|---|---|---|")
     try:
         for name, query in QUERIES.items():
             if arguments.only not in name:
@@ -98,8 +106,12 @@ def run(arguments, path):
             laters.append(later / other_later)
             print(f"| {name} | {first:.1f} | {other_first:.1f} | {firsts[-1]:.2f} | {later:.1f} | {other_later:.1f} | {laters[-1]:.2f} |", flush=True)
     finally:
-        db.close()
         stop(server, connection)
+        if arguments.before:
+            stop(beside, db)
+            shutil.rmtree(path / "before")
+        else:
+            db.close()
     mean = lambda ratios: math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"geometric means: {mean(firsts):.2f} of first runs, {mean(laters):.2f} of others")
 
