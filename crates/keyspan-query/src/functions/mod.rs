@@ -20,6 +20,7 @@ pub(crate) mod expand;
 pub(crate) mod extreme;
 mod format;
 pub(crate) mod gapfill;
+mod group_state;
 pub(crate) mod histogram;
 mod identifier;
 mod identity;

@@ -10,17 +10,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array};
-use arrow::buffer::NullBuffer;
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use keyspan_model::{Error, ErrorKind};
 
+use super::group_state::{GroupState, ManyGroups, OneGroup};
 use crate::error::external;
 
 /// What is told of the pairs of a group.
@@ -103,7 +104,7 @@ impl AggregateUDFImpl for OfPairs {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         match args.is_distinct {
             true => Err(external(Error::not_supported(format!("DISTINCT is not supported for {}", self.name)))),
-            false => Ok(Box::new(Pairs { statistic: self.statistic, of: Moments::default() })),
+            false => Ok(Box::new(OneGroup::<Moments>::new(self.statistic))),
         }
     }
 
@@ -118,7 +119,7 @@ impl AggregateUDFImpl for OfPairs {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(GroupedPairs { statistic: self.statistic, groups: Vec::new() }))
+        Ok(Box::new(ManyGroups::<Moments>::new(self.statistic)))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -131,27 +132,17 @@ impl Statistic {
         if self == Statistic::Count { DataType::Int64 } else { DataType::Float64 }
     }
 
-    /// Of each group.
-    fn array(self, groups: &[Moments]) -> Result<ArrayRef> {
-        if self == Statistic::Count {
-            return Ok(Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| group.count))));
-        }
-        Ok(Arc::new(groups.iter().map(|group| self.of(&group.central())).collect::<Result<Float64Array>>()?))
-    }
-
     /// Null where there are too few pairs, or all are on one line that this is not told of.
     fn of(self, group: &Central) -> Result<Option<f64>> {
         let &Central { count, mean: [x, y], squares: [sxx, syy], products: sxy } = group;
-        if count == 0 {
-            return Ok(None);
-        }
-        let finite = x.is_finite() && y.is_finite();
-        if finite && ![sxx, syy, sxy].iter().all(|sum| sum.is_finite()) {
-            return Err(external(Error::new(ErrorKind::NumericOverflow, "value out of range: overflow")));
-        }
         let n = count as f64;
+        let overflows = x.is_finite() && y.is_finite() && ![sxx, syy, sxy].iter().all(|sum| sum.is_finite());
         Ok(match self {
             Statistic::Count => Some(n),
+            _ if count == 0 => None,
+            _ if overflows => {
+                return Err(external(Error::new(ErrorKind::NumericOverflow, "value out of range: overflow")));
+            }
             Statistic::MeanX => Some(x),
             Statistic::MeanY => Some(y),
             Statistic::SquaresX => Some(sxx),
@@ -189,7 +180,7 @@ struct Central {
 }
 
 impl Moments {
-    fn add(&mut self, pair: [f64; 2]) {
+    fn take_in(&mut self, pair: [f64; 2]) {
         if self.count == 0 {
             self.origin = pair.map(finite_or_zero);
         }
@@ -238,7 +229,7 @@ impl Moments {
         }
     }
 
-    fn join(&mut self, mut other: Moments) {
+    fn take_over(&mut self, mut other: Moments) {
         if other.count == 0 {
             return;
         }
@@ -260,22 +251,6 @@ fn finite_or_zero(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// Calls with each row's pair, if it has one and passes a FILTER.
-fn each_pair(values: &[ArrayRef], filter: Option<&BooleanArray>, mut call: impl FnMut(usize, [f64; 2])) {
-    // The first argument is the one that depends on the other.
-    let (y, x) = (values[0].as_primitive::<Float64Type>(), values[1].as_primitive::<Float64Type>());
-    let passed = filter.map(|filter| match filter.nulls() {
-        Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),
-        None => NullBuffer::new(filter.values().clone()),
-    });
-    let valid = NullBuffer::union(NullBuffer::union(x.nulls(), y.nulls()).as_ref(), passed.as_ref());
-    let pairs = x.values().iter().zip(y.values()).map(|(x, y)| [*x, *y]).enumerate();
-    match valid.filter(|valid| valid.null_count() > 0) {
-        None => pairs.for_each(|(row, pair)| call(row, pair)),
-        Some(valid) => pairs.filter(|(row, _)| valid.is_valid(*row)).for_each(|(row, pair)| call(row, pair)),
-    }
-}
-
 type Part = fn(&mut Moments) -> &mut f64;
 
 /// What is kept of a group beside the count.
@@ -289,96 +264,46 @@ const PARTS: [(&str, Part); 7] = [
     ("sxy", |group| &mut group.products),
 ];
 
-/// The groups of a partial aggregation: see `OfPairs::state_fields`.
-fn partial(states: &[ArrayRef]) -> Vec<Moments> {
-    let counts = states[0].as_primitive::<Int64Type>().values();
-    let mut groups: Vec<Moments> = counts.iter().map(|count| Moments { count: *count, ..Moments::default() }).collect();
-    for ((_, part), values) in PARTS.iter().zip(&states[1..]) {
-        let values = values.as_primitive::<Float64Type>().values();
-        groups.iter_mut().zip(values).for_each(|(group, value)| *part(group) = *value);
+impl GroupState for Moments {
+    type Function = Statistic;
+    type Arguments<'a> = [&'a [f64]; 2];
+
+    fn arguments(values: &[ArrayRef]) -> [&[f64]; 2] {
+        // The first argument is the one that depends on the other.
+        let [y, x] = [0, 1].map(|at| &**values[at].as_primitive::<Float64Type>().values());
+        [x, y]
     }
-    groups
-}
 
-fn states(mut groups: Vec<Moments>) -> Vec<ArrayRef> {
-    let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| group.count)));
-    let floats = PARTS.map(|(_, part)| {
-        Arc::new(Float64Array::from_iter_values(groups.iter_mut().map(|group| *part(group)))) as ArrayRef
-    });
-    std::iter::once(counts).chain(floats).collect()
-}
-
-/// The statistic of all rows, or of a frame.
-#[derive(Debug)]
-struct Pairs {
-    statistic: Statistic,
-    of: Moments,
-}
-
-impl Accumulator for Pairs {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        each_pair(values, None, |_, pair| self.of.add(pair));
+    fn add(&mut self, _: Statistic, [x, y]: &[&[f64]; 2], row: usize) -> Result<()> {
+        self.take_in([x[row], y[row]]);
         Ok(())
     }
 
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        partial(states).into_iter().for_each(|other| self.of.join(other));
+    fn join(&mut self, _: Statistic, other: Moments) -> Result<()> {
+        self.take_over(other);
         Ok(())
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        ScalarValue::try_from_array(&self.statistic.array(&[self.of])?, 0)
+    fn results(statistic: Statistic, groups: &[Moments]) -> Result<ArrayRef> {
+        let each = groups.iter().map(|group| statistic.of(&group.central()));
+        Ok(cast(&each.collect::<Result<Float64Array>>()?, &statistic.result())?)
     }
 
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        states(vec![self.of]).iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
+    fn columns(groups: &[Moments]) -> Vec<ArrayRef> {
+        let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(groups.iter().map(|group| group.count)));
+        let part = |(_, part): (_, Part)| {
+            Arc::new(Float64Array::from_iter_values(groups.iter().map(|group| *part(&mut group.clone())))) as ArrayRef
+        };
+        std::iter::once(counts).chain(PARTS.map(part)).collect()
     }
 
-    fn size(&self) -> usize {
-        size_of::<Pairs>()
-    }
-}
-
-/// The statistics of GROUP BY's groups.
-struct GroupedPairs {
-    statistic: Statistic,
-    groups: Vec<Moments>,
-}
-
-impl GroupsAccumulator for GroupedPairs {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_of: &[usize],
-        filter: Option<&BooleanArray>,
-        groups: usize,
-    ) -> Result<()> {
-        self.groups.resize(groups, Moments::default());
-        each_pair(values, filter, |row, pair| self.groups[group_of[row]].add(pair));
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], group_of: &[usize], groups: usize) -> Result<()> {
-        self.groups.resize(groups, Moments::default());
-        partial(states).into_iter().zip(group_of).for_each(|(other, group)| self.groups[*group].join(other));
-        Ok(())
-    }
-
-    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        self.statistic.array(&emit.take_needed(&mut self.groups))
-    }
-
-    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(states(emit.take_needed(&mut self.groups)))
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let mut each = vec![Moments::default(); values[0].len()];
-        each_pair(values, filter, |row, pair| each[row].add(pair));
-        Ok(states(each))
-    }
-
-    fn size(&self) -> usize {
-        self.groups.capacity() * size_of::<Moments>()
+    fn of_columns(columns: &[ArrayRef]) -> Vec<Moments> {
+        let counts = columns[0].as_primitive::<Int64Type>().values();
+        let mut groups: Vec<_> = counts.iter().map(|count| Moments { count: *count, ..Moments::default() }).collect();
+        for ((_, part), values) in PARTS.iter().zip(&columns[1..]) {
+            let values = values.as_primitive::<Float64Type>().values();
+            groups.iter_mut().zip(values).for_each(|(group, value)| *part(group) = *value);
+        }
+        groups
     }
 }

@@ -9,17 +9,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal256Array, Int64Array};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, Decimal256Array, Int64Array};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type, i256};
-use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use keyspan_model::ColumnType;
 
 use super::distinct::{Distinct, distinct_state};
+use super::group_state::{GroupState, ManyGroups, OneGroup};
 use crate::error::external;
 use crate::types::arithmetic::{divided, out_of_range, root};
 use crate::types::{decimal, number_rank, scale_of};
@@ -68,10 +68,10 @@ impl AggregateUDFImpl for Variance {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let moments = Moments { of: self.form, sums: Sums::default() };
+        let of_all = OneGroup::<Sums>::new(self.form);
         Ok(match args.is_distinct {
-            true => Box::new(Distinct::<Decimal128Type, _>::new(decimal(self.form.given).arrow(), moments)),
-            false => Box::new(moments),
+            true => Box::new(Distinct::<Decimal128Type, _>::new(decimal(self.form.given).arrow(), of_all)),
+            false => Box::new(of_all),
         })
     }
 
@@ -89,7 +89,7 @@ impl AggregateUDFImpl for Variance {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(GroupedMoments { of: self.form, groups: Vec::new() }))
+        Ok(Box::new(ManyGroups::<Sums>::new(self.form)))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -151,24 +151,24 @@ struct Sums {
 
 impl Sums {
     /// Takes a value in; none if the sums have too many digits.
-    fn add(&mut self, value: i128) -> Option<()> {
+    fn take_in(&mut self, value: i128) -> Option<()> {
         self.squares = self.squares.checked_add(square(value)?)?;
         self.sum = self.sum.checked_add(i256::from_i128(value))?;
         self.count += 1;
         Some(())
     }
 
-    fn take_back(&mut self, value: i128) -> Option<()> {
+    fn let_go(&mut self, value: i128) -> Option<()> {
         self.squares = self.squares.checked_sub(square(value)?)?;
         self.sum = self.sum.checked_sub(i256::from_i128(value))?;
         self.count -= 1;
         Some(())
     }
 
-    fn merge(&mut self, count: i64, sum: i256, squares: i256) -> Option<()> {
-        self.count += count;
-        self.sum = self.sum.checked_add(sum)?;
-        self.squares = self.squares.checked_add(squares)?;
+    fn take_over(&mut self, other: Sums) -> Option<()> {
+        self.count += other.count;
+        self.sum = self.sum.checked_add(other.sum)?;
+        self.squares = self.squares.checked_add(other.squares)?;
         Some(())
     }
 }
@@ -180,125 +180,46 @@ fn square(value: i128) -> Option<i256> {
     }
 }
 
-/// The sums of a partial aggregation: see `Variance::state_fields`.
-fn partial(states: &[ArrayRef]) -> (&Int64Array, &Decimal256Array, &Decimal256Array) {
-    (states[0].as_primitive::<Int64Type>(), states[1].as_primitive(), states[2].as_primitive::<Decimal256Type>())
-}
+impl GroupState for Sums {
+    type Function = Form;
+    type Arguments<'a> = &'a [i128];
 
-fn states(groups: &[Sums]) -> Vec<ArrayRef> {
-    let wide = |of: fn(&Sums) -> i256| {
-        let digits = Decimal256Array::from_iter_values(groups.iter().map(of));
-        Arc::new(digits.with_data_type(DataType::Decimal256(WIDE, 0))) as ArrayRef
-    };
-    let counts = Int64Array::from_iter_values(groups.iter().map(|sums| sums.count));
-    vec![Arc::new(counts), wide(|sums| sums.sum), wide(|sums| sums.squares)]
-}
+    const TAKES_BACK: bool = true;
 
-/// The values of rows that pass a FILTER, and none for the others.
-fn passed<'a>(values: &'a ArrayRef, filter: Option<&'a BooleanArray>) -> impl Iterator<Item = Option<i128>> + 'a {
-    let passes = move |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-    let values = values.as_primitive::<Decimal128Type>().iter().enumerate();
-    values.map(move |(row, value)| value.filter(|_| passes(row)))
-}
-
-/// The variance of all rows, or of a frame.
-#[derive(Debug)]
-struct Moments {
-    of: Form,
-    sums: Sums,
-}
-
-impl Accumulator for Moments {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let mut values = values[0].as_primitive::<Decimal128Type>().iter().flatten();
-        values.try_for_each(|value| self.sums.add(value)).ok_or_else(|| self.of.overflow())
+    fn arguments(values: &[ArrayRef]) -> &[i128] {
+        values[0].as_primitive::<Decimal128Type>().values()
     }
 
-    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let mut values = values[0].as_primitive::<Decimal128Type>().iter().flatten();
-        values.try_for_each(|value| self.sums.take_back(value)).ok_or_else(|| self.of.overflow())
+    fn add(&mut self, form: Form, values: &&[i128], row: usize) -> Result<()> {
+        self.take_in(values[row]).ok_or_else(|| form.overflow())
     }
 
-    fn supports_retract_batch(&self) -> bool {
-        true
+    fn take_back(&mut self, form: Form, values: &&[i128], row: usize) -> Result<()> {
+        self.let_go(values[row]).ok_or_else(|| form.overflow())
     }
 
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (counts, sums, squares) = partial(states);
-        let mut rows = 0..counts.len();
-        rows.try_for_each(|row| self.sums.merge(counts.value(row), sums.value(row), squares.value(row)))
-            .ok_or_else(|| self.of.overflow())
+    fn join(&mut self, form: Form, other: Sums) -> Result<()> {
+        self.take_over(other).ok_or_else(|| form.overflow())
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let DataType::Decimal128(precision, scale) = decimal(self.of.shown).arrow() else {
-            return Err(DataFusionError::Internal("a numeric of another Arrow type".into()));
+    fn results(form: Form, groups: &[Sums]) -> Result<ArrayRef> {
+        let digits = groups.iter().map(|sums| form.value(sums)).collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(digits.with_data_type(decimal(form.shown).arrow())))
+    }
+
+    fn columns(groups: &[Sums]) -> Vec<ArrayRef> {
+        let wide = |of: fn(&Sums) -> i256| {
+            let digits = Decimal256Array::from_iter_values(groups.iter().map(of));
+            Arc::new(digits.with_data_type(DataType::Decimal256(WIDE, 0))) as ArrayRef
         };
-        Ok(ScalarValue::Decimal128(self.of.value(&self.sums)?, precision, scale))
+        let counts = Int64Array::from_iter_values(groups.iter().map(|sums| sums.count));
+        vec![Arc::new(counts), wide(|sums| sums.sum), wide(|sums| sums.squares)]
     }
 
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        states(&[self.sums]).iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
-    }
-
-    fn size(&self) -> usize {
-        size_of::<Moments>()
-    }
-}
-
-/// The variances of GROUP BY's groups.
-struct GroupedMoments {
-    of: Form,
-    groups: Vec<Sums>,
-}
-
-impl GroupsAccumulator for GroupedMoments {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_of: &[usize],
-        filter: Option<&BooleanArray>,
-        groups: usize,
-    ) -> Result<()> {
-        self.groups.resize(groups, Sums::default());
-        for (value, group) in passed(&values[0], filter).zip(group_of) {
-            if let Some(value) = value {
-                self.groups[*group].add(value).ok_or_else(|| self.of.overflow())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], group_of: &[usize], groups: usize) -> Result<()> {
-        self.groups.resize(groups, Sums::default());
-        let (counts, sums, squares) = partial(states);
-        for (row, group) in group_of.iter().enumerate() {
-            let merged = self.groups[*group].merge(counts.value(row), sums.value(row), squares.value(row));
-            merged.ok_or_else(|| self.of.overflow())?;
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let groups = emit.take_needed(&mut self.groups);
-        let digits = groups.iter().map(|sums| self.of.value(sums)).collect::<Result<Decimal128Array>>()?;
-        Ok(Arc::new(digits.with_data_type(decimal(self.of.shown).arrow())))
-    }
-
-    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(states(&emit.take_needed(&mut self.groups)))
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let of_one = |value: Option<i128>| {
-            let mut sums = Sums::default();
-            let added = value.map_or(Some(()), |value| sums.add(value));
-            added.map(|()| sums).ok_or_else(|| self.of.overflow())
-        };
-        Ok(states(&passed(&values[0], filter).map(of_one).collect::<Result<Vec<_>>>()?))
-    }
-
-    fn size(&self) -> usize {
-        self.groups.capacity() * size_of::<Sums>()
+    fn of_columns(columns: &[ArrayRef]) -> Vec<Sums> {
+        let counts = columns[0].as_primitive::<Int64Type>().values().iter();
+        let [sums, squares] = [1, 2].map(|at| columns[at].as_primitive::<Decimal256Type>().values().iter());
+        let each = counts.zip(sums).zip(squares);
+        each.map(|((count, sum), squares)| Sums { count: *count, sum: *sum, squares: *squares }).collect()
     }
 }
