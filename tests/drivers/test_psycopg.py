@@ -52,6 +52,9 @@ class Drivers(ServerCase):
             connection.execute("SET TIME ZONE 'America/New_York'")
             connection.execute("CREATE TABLE times (k int, at timestamptz, v int, PRIMARY KEY (k, at))")
 
+            connection.execute("CREATE TABLE noted (k int PRIMARY KEY, m map<timestamp, int>)")
+            connection.execute("INSERT INTO noted VALUES (1, {'2024-01-01 00:00+00': 0, '2024-01-01 05:00+00': 5})")
+
             def fill():
                 connection.execute("TRUNCATE times")
                 for hour in (0, 5, 7):
@@ -81,6 +84,7 @@ class Drivers(ServerCase):
                     self.assertEqual(found, [(7,)])
                     run("DELETE FROM times WHERE k = 1 AND at >= %s", given)
                     self.assertEqual(rest(), [0])
+                    self.assertEqual(run("SELECT m[%s] FROM noted WHERE k = 1", given).fetchone(), (5,))
 
     def test_numbers_of_other_types_are_compared_as_numbers(self):
         tenth, half, large = decimal.Decimal("0.1"), decimal.Decimal("1.5"), 2**40
@@ -88,11 +92,9 @@ class Drivers(ServerCase):
             connection.execute("CREATE TABLE doubles (k double PRIMARY KEY, v int)")
             connection.execute("CREATE TABLE wholes (k int PRIMARY KEY, v int)")
             connection.execute("CREATE TABLE larges (k bigint PRIMARY KEY, v int)")
-            connection.execute("CREATE TABLE named (k int PRIMARY KEY, m map<text, int>)")
             connection.execute("INSERT INTO doubles VALUES (0.1, 1), (1.5, 2)")
             connection.execute("INSERT INTO wholes VALUES (1, 1), (2, 2)")
             connection.execute("INSERT INTO larges VALUES (9007199254740993, 1), (9007199254740992, 2)")
-            connection.execute("INSERT INTO named VALUES (1, {'1': 5})")
 
             def found(table, condition, *parameters):
                 return connection.execute(f"SELECT v FROM {table} WHERE {condition} ORDER BY v", parameters).fetchall()
@@ -113,7 +115,6 @@ class Drivers(ServerCase):
                 found("wholes", "k = ANY(%s::int[])", [large])
             connection.execute("DELETE FROM wholes WHERE k = %s", (half,))
             self.assertEqual(found("wholes", "true"), [(1,), (2,)])
-            self.assertEqual(connection.execute("SELECT m[%s] FROM named WHERE k = 1", ("1",)).fetchone(), (5,))
 
     def test_columns_say_of_which_table_they_are(self):
         with self.connect(autocommit=True) as connection:

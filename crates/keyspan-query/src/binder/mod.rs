@@ -216,8 +216,8 @@ pub fn plan_view(names: &Names<'_>, view: &ViewDef) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project(named)?.build()
 }
 
-/// Plans what may name parameters, and says their types by number: what the client said, or else what they are first used
-/// as. Where one is used as several types it is planned again, with all types known.
+/// Plans what may name parameters, and finds the type of each: that which the client said, or else the first that it is used
+/// as. Where one is used as several types, the plan is made again with all types known.
 pub fn with_parameters<P>(
     context: &QueryContext,
     plan: impl Fn(&QueryContext) -> Result<P, Error>,
@@ -236,7 +236,6 @@ pub fn with_parameters<P>(
 }
 
 /// Parameters of a plan.
-#[derive(Default)]
 struct Parameters {
     /// Types by number, as far as they are known.
     types: Vec<Option<ColumnType>>,

@@ -110,7 +110,6 @@ fn names(all: &mut Vec<Overload>) {
         Some(0) => Ok(Value::Text("-".into())),
         oid => Ok(oid.map_or(Value::Null, |oid| Value::Text(oid.to_string()))),
     });
-    add("like_escape", &[T, T], C::Text, |_, v| like_escape(&v[0], &v[1]));
 }
 
 /// Definitions as text.
@@ -247,32 +246,6 @@ fn reg_name(call: &Call<'_>, kind: &Value, oid: i64) -> String {
         _ => None,
     };
     found.unwrap_or_else(|| oid.to_string())
-}
-
-/// A LIKE pattern of another escape character as one of the backslash.
-fn like_escape(pattern: &Value, escape: &Value) -> Result<Value> {
-    let (pattern, escape) = (text(pattern).unwrap_or_default(), text(escape).unwrap_or_default());
-    let mut escapes = escape.chars();
-    let escape = match (escapes.next(), escapes.next()) {
-        (first, None) => first,
-        _ => {
-            return Err(Error::new(ErrorKind::InvalidEscape, "invalid escape string")
-                .with_hint("Escape string must be empty or one character."));
-        }
-    };
-    let mut result = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if Some(c) == escape {
-            result.push('\\');
-            result.extend(chars.next());
-        } else if c == '\\' {
-            result.push_str("\\\\");
-        } else {
-            result.push(c);
-        }
-    }
-    Ok(Value::Text(result))
 }
 
 fn view_text(call: &Call<'_>, oid: &Value) -> Value {

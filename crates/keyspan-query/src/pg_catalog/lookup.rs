@@ -9,40 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::definition;
 use super::rewrite::{is_empty, null};
-use crate::syntax::{call, parts_of, relations};
-
-/// Whether an output column has an aggregate outside of subqueries.
-pub fn aggregates(item: &SelectItem) -> bool {
-    struct Finder {
-        depth: usize,
-    }
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.depth += 1;
-            ControlFlow::Continue(())
-        }
-
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.depth -= 1;
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-            let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
-            let known =
-                ["count", "min", "max", "sum", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "every"];
-            let json = name.ends_with("_agg");
-            match self.depth == 0 && (json || known.contains(&name.as_str())) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        }
-    }
-    item.visit(&mut Finder { depth: 0 }).is_break()
-}
+use crate::syntax::{call, has_aggregate, parts_of, relations};
 
 /// `ARRAY(SELECT …)` as a list, if the SELECT can give no row.
 pub fn list(query: &Query) -> Option<Expr> {
@@ -91,7 +58,7 @@ fn looked_up(select: &mut Select) -> Option<Vec<Expr>> {
     let inner = inner_names(select)?;
     let [item] = select.projection.as_slice() else { return None };
     let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.distinct.is_some() || aggregates(item) {
+    if grouped || select.distinct.is_some() || has_aggregate(item) {
         return None;
     }
     let is_outer = |expr: &Expr| qualifier(expr).is_some_and(|name| !inner.contains(&name));

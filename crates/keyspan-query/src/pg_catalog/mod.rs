@@ -59,7 +59,6 @@ pub use asyncpg::{oid_array_parameters, simplify};
 pub use definition::type_oid;
 pub use functions::{function_names, overloads};
 pub use keywords::function as keyword_function;
-pub use lookup::aggregates;
 pub use rewrite::{rewrite_expression, rewrite_query};
 pub use source::{shown, table_oid};
 

@@ -1,7 +1,7 @@
 //! Forms of SQL that only questions about the catalog use, as forms that the planner knows.
 //!
 //! - `x::regclass` and its kin: an OID (`reg_oid`) inside of expressions, the name (`reg_name`) where it is printed.
-//! - `OPERATOR(pg_catalog.~)`, `COLLATE`, `LIKE … ESCAPE`, `generate_subscripts`.
+//! - `OPERATOR(pg_catalog.~)`, `COLLATE`, `generate_subscripts`.
 //! - A correlated subquery that looks one row up becomes an aggregate over it: only such are planned.
 //! - A subquery over tables that never have a row ([`ALWAYS_EMPTY`]) is null.
 
@@ -16,7 +16,7 @@ use keyspan_model::{Error, Result};
 
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, has_aggregate, parts_of};
 
 /// Changes a query; called after its columns have their labels and before places are marked.
 ///
@@ -120,7 +120,7 @@ fn unqualified(factor: &mut TableFactor) {
 /// Whether a SELECT gives no row whatever there is: it has no aggregates and reads a table that never has a row.
 pub fn is_empty(select: &Select) -> bool {
     let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.having.is_some() || select.projection.iter().any(lookup::aggregates) {
+    if grouped || select.having.is_some() || select.projection.iter().any(has_aggregate) {
         return false;
     }
     let empty = |factor: &TableFactor| match factor {
@@ -187,14 +187,6 @@ fn expression(expr: Expr) -> Expr {
         Expr::Collate { expr, .. } => expression(*expr),
         Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if toast_options(&right) => expression(*left),
         Expr::BinaryOp { left, op, right } => Expr::BinaryOp { left, op: operator(op), right },
-        Expr::Like { negated, any, expr, pattern, escape_char: Some(escape) } => {
-            let pattern = Box::new(like_pattern(*pattern, &escape));
-            Expr::Like { negated, any, expr, pattern, escape_char: None }
-        }
-        Expr::ILike { negated, any, expr, pattern, escape_char: Some(escape) } => {
-            let pattern = Box::new(like_pattern(*pattern, &escape));
-            Expr::ILike { negated, any, expr, pattern, escape_char: None }
-        }
         Expr::Subquery(query) => lookup::scalar(query),
         Expr::Function(function) => self::function(function),
         other => other,
@@ -259,13 +251,6 @@ fn operator(op: BinaryOperator) -> BinaryOperator {
             _ => op,
         },
         _ => op,
-    }
-}
-
-fn like_pattern(pattern: Expr, escape: &ast::ValueWithSpan) -> Expr {
-    match &escape.value {
-        Value::SingleQuotedString(character) if character == "\\" => pattern,
-        _ => call("like_escape", vec![pattern, Expr::Value(escape.clone())]),
     }
 }
 

@@ -20,6 +20,7 @@ use super::outer::OuterNames;
 use super::window_names::WindowNames;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::json::{ELEMENT, ELEMENTS_OF_LIST};
+use crate::functions::pattern::{LIKE_ESCAPE, escaped_by_backslash};
 use crate::syntax::{self, is_comparison, row_of};
 
 /// First part of the names of our own operators.
@@ -155,7 +156,7 @@ impl VisitorMut for Marker {
         if let Some(spread) = cast_of_each(expr) {
             *expr = spread;
         }
-        if let Err(error) = one_escape(expr).and_then(|()| self.windows.resolve(expr)) {
+        if let Err(error) = escape_by_backslash(expr).and_then(|()| self.windows.resolve(expr)) {
             return ControlFlow::Break(error);
         }
         super::access::fields(expr);
@@ -499,26 +500,28 @@ fn cast_of_each(expr: &Expr) -> Option<Expr> {
     Some(Expr::Array(ast::Array { elem, named: array.named }))
 }
 
-/// Fails for an ESCAPE of SIMILAR TO that is not one character; one of none is taken from the pattern.
-fn one_escape(expr: &mut Expr) -> Result<()> {
-    let Expr::SimilarTo { pattern, escape_char: escape @ Some(_), .. } = expr else { return Ok(()) };
-    let text = |value: &Value| match value {
-        Value::SingleQuotedString(text) => Some(text.clone()),
-        _ => None,
+/// LIKE and SIMILAR TO with an ESCAPE: the pattern as one whose escape is the backslash.
+fn escape_by_backslash(expr: &mut Expr) -> Result<()> {
+    let (Expr::Like { pattern, escape_char, .. }
+    | Expr::ILike { pattern, escape_char, .. }
+    | Expr::SimilarTo { pattern, escape_char, .. }) = expr
+    else {
+        return Ok(());
     };
-    match escape.as_ref().and_then(|escape| text(&escape.value)) {
-        Some(text) if text.is_empty() => {
-            *escape = None;
-            if let Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(pattern), .. }) = &mut **pattern {
-                *pattern = pattern.replace('\\', "\\\\");
-            }
-            Ok(())
-        }
-        Some(text) if text.chars().nth(1).is_some() => {
-            let error = Error::new(ErrorKind::InvalidEscape, "invalid escape string");
-            Err(error.with_hint("Escape string must be empty or one character."))
-        }
-        _ => Ok(()),
+    let Some(escape) = escape_char.take().map(Expr::Value) else { return Ok(()) };
+    **pattern = match (quoted(pattern), quoted(&escape)) {
+        (Some(pattern), Some(escape)) => text(escaped_by_backslash(pattern, escape)?),
+        _ => call(LIKE_ESCAPE, vec![std::mem::replace(pattern, null()), escape]),
+    };
+    Ok(())
+}
+
+/// What stands in quotes, if an expression is only that.
+fn quoted(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(inner) => quoted(inner),
+        Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+        _ => None,
     }
 }
 

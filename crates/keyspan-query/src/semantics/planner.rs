@@ -153,7 +153,7 @@ fn after(expr: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::WindowFunction(function) => call::window(*function, schema),
         Expr::InList(list) => in_list(among_reals(list, schema)?, schema),
         Expr::Between(between) => between_expr(between, schema),
-        Expr::Like(like) => like_texts(like, schema).and_then(of_whole_escapes).map(Expr::Like),
+        Expr::Like(like) => like_texts(like, schema).and_then(with_whole_escapes).map(Expr::Like),
         Expr::SimilarTo(like) => similar(like_texts(like, schema)?),
         Expr::Case(case) => case_expr(case, schema),
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) => {
@@ -257,11 +257,10 @@ fn like_texts(like: Like, schema: &DFSchema) -> Result<Like> {
 }
 
 /// Fails for a literal pattern whose last character escapes nothing; PostgreSQL does when a text has come as far.
-fn of_whole_escapes(like: Like) -> Result<Like> {
-    let escape = like.escape_char.unwrap_or('\\');
+fn with_whole_escapes(like: Like) -> Result<Like> {
     let mut rest = literal_text(&like.pattern).unwrap_or_default().chars();
     while let Some(c) = rest.next() {
-        if c == escape && rest.next().is_none() {
+        if c == '\\' && rest.next().is_none() {
             return fail(Error::new(ErrorKind::InvalidEscape, "LIKE pattern must not end with escape character"));
         }
     }
@@ -273,7 +272,7 @@ fn similar(like: Like) -> Result<Expr> {
     let Some(pattern) = literal_text(&like.pattern) else {
         return fail(Error::not_supported("SIMILAR TO needs a literal pattern"));
     };
-    let pattern = similar_pattern(pattern, like.escape_char.unwrap_or('\\'));
+    let pattern = similar_pattern(pattern);
     let pattern = literal(&keyspan_model::Value::Text(pattern), ColumnType::Text)?;
     let op = if like.negated { Operator::RegexNotMatch } else { Operator::RegexMatch };
     Ok(datafusion::logical_expr::binary_expr(*like.expr, op, pattern))

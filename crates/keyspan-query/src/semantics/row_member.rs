@@ -18,7 +18,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::parsed;
 use super::subquery::{derived, member};
-use crate::syntax::{QUERY, change_own};
+use crate::syntax::{QUERY, change_own, has_aggregate};
 
 /// Changes the conditions that a WHERE or HAVING is made of, where only what is true counts.
 ///
@@ -131,9 +131,13 @@ fn parts_of(value: &Expr) -> &[Expr] {
 /// Whether all parts of a row equal the query's columns.
 ///
 /// # Errors
-/// 42601 for an empty row.
+/// 42601 for an empty row; 0A000 for an aggregate, which would be one of the subquery's.
 fn equal(value: &Expr) -> Result<Expr> {
     let parts = parts_of(value);
+    if parts.iter().any(has_aggregate) {
+        let error = Error::not_supported("an aggregate IN a subquery is not supported where it may be unknown");
+        return Err(error.with_hint("Compute it first: SELECT … FROM (SELECT count(*) AS n …) AS q WHERE n IN (…)."));
+    }
     let pairs = parts.iter().enumerate().map(|(place, part)| Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(part.clone()))),
         op: BinaryOperator::Eq,

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::asof;
 use crate::pg_catalog;
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, has_aggregate, parts_of};
 
 /// The most grouping sets of one GROUP BY, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
@@ -273,8 +273,7 @@ fn groups_of_nothing(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
     let written = groups.len();
     groups.retain(|group| !matches!(group, Expr::Tuple(parts) if parts.is_empty()));
-    let having = |having: &Expr| pg_catalog::aggregates(&SelectItem::UnnamedExpr(having.clone()));
-    let alone = written == 0 && select.having.as_ref().is_some_and(|expr| !having(expr));
+    let alone = written == 0 && select.having.as_ref().is_some_and(|having| !has_aggregate(having));
     if alone || written > 0 && groups.is_empty() {
         let one =
             Expr::BinaryOp { left: Box::new(count_of_rows()), op: BinaryOperator::GtEq, right: Box::new(number("0")) };
@@ -403,10 +402,7 @@ pub(super) fn exists(expr: &Expr) -> Option<Expr> {
     else {
         return None;
     };
-    if !groups.is_empty()
-        || counted.limit_clause.is_some()
-        || select.projection.iter().any(crate::pg_catalog::aggregates)
-    {
+    if !groups.is_empty() || counted.limit_clause.is_some() || select.projection.iter().any(has_aggregate) {
         return None;
     }
     let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };

@@ -398,14 +398,7 @@ impl<'a> KeyConditions<'a, '_> {
     fn any_of(&mut self, left: &ast::Expr, array: &ast::Expr) -> Option<()> {
         let (place, column) = self.column(left)?;
         let (array, is_cast) = match array {
-            ast::Expr::Cast { expr, data_type: ast::DataType::Array(element), .. } => {
-                let (ast::ArrayElemTypeDef::SquareBracket(element, None)
-                | ast::ArrayElemTypeDef::AngleBracket(element)) = element
-                else {
-                    return None;
-                };
-                (&**expr, names_type(element, column.ty).then_some(true)?)
-            }
+            ast::Expr::Cast { expr, data_type, .. } if names_array(data_type, column.ty) => (&**expr, true),
             _ => (array, false),
         };
         let values = match array {
@@ -622,6 +615,17 @@ fn mirrored(op: &BinaryOperator) -> Option<BinaryOperator> {
         BinaryOperator::GtEq => BinaryOperator::LtEq,
         _ => return None,
     })
+}
+
+/// Whether a cast to `data_type` is one to an array of the type.
+fn names_array(data_type: &ast::DataType, element: ColumnType) -> bool {
+    let ast::DataType::Array(named) = data_type else { return false };
+    match named {
+        ast::ArrayElemTypeDef::SquareBracket(named, None) | ast::ArrayElemTypeDef::AngleBracket(named) => {
+            names_type(named, element)
+        }
+        _ => false,
+    }
 }
 
 /// Whether a literal of this type is compared as one of the column's. A timeuuid is compared with uuids.

@@ -2,8 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, VisitMut, Visitor, VisitorMut};
 use keyspan_model::{Error, Result};
+
+use super::parts_of;
 
 /// Calls a function for each expression of one query, the inner ones first.
 ///
@@ -44,4 +46,37 @@ impl<F: FnMut(&mut Expr) -> Result<()>> VisitorMut for Own<F> {
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+/// Whether an output column or an expression has an aggregate outside of subqueries.
+pub fn has_aggregate(node: &impl Visit) -> bool {
+    struct Finder {
+        depth: usize,
+    }
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+            let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
+            let known =
+                ["count", "min", "max", "sum", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "every"];
+            let json = name.ends_with("_agg");
+            match self.depth == 0 && (json || known.contains(&name.as_str())) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    node.visit(&mut Finder { depth: 0 }).is_break()
 }

@@ -165,13 +165,11 @@ impl ClientContext {
         }
     }
 
-    /// Types of the running statement's parameters: as they were declared, since an instant and a time without a zone are
-    /// values of one kind. Those of a statement of our own are what their values are.
+    /// Types of the running statement's parameters, for a query of ours that has them too, or none: as they were declared,
+    /// since an instant and a time without a zone are values of one kind.
     pub(crate) fn types_of(&self, parameters: &[Value]) -> Vec<Option<ColumnType>> {
-        match self.parameter_types.len() == parameters.len() {
-            true => self.parameter_types.iter().copied().map(Some).collect(),
-            false => parameters.iter().map(Value::natural_type).collect(),
-        }
+        debug_assert!(parameters.is_empty() || parameters.len() == self.parameter_types.len());
+        self.parameter_types.iter().take(parameters.len()).copied().map(Some).collect()
     }
 
     /// Everything a query's meaning depends on, besides its text.

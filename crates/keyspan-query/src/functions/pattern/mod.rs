@@ -23,6 +23,9 @@ type Captures<'t> = fancy_regex::Captures<'t, str>;
 const T: Parameter = Parameter::Is(C::Text);
 const I: Parameter = Parameter::Is(C::Int);
 
+/// [`escaped_by_backslash`] as a function, for patterns that are no literals.
+pub const LIKE_ESCAPE: &str = "like_escape";
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = vec![Overload::native("md5", &[T]), Overload::native("md5", &[Parameter::Is(C::Blob)])];
@@ -59,6 +62,7 @@ pub fn functions() -> Vec<Overload> {
         Ok(found.and_then(|found| found.get(whole)).map_or(Value::Null, |part| Value::Text(part.as_str().into())))
     });
     add("substring", &[T, T, T], C::Text, similar_part);
+    add(LIKE_ESCAPE, &[T, T], C::Text, |_, v| Ok(Value::Text(escaped_by_backslash(text(&v[0])?, text(&v[1])?)?)));
     all
 }
 
@@ -223,11 +227,7 @@ fn place(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 /// `substring(s similar p escape e)`: what the part of the pattern between two `e"` matches, or all of it.
 fn similar_part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (own, pattern, escape) = (text(&values[0])?, text(&values[1])?, text(&values[2])?);
-    let mut characters = escape.chars();
-    let (Some(escape), None) = (characters.next(), characters.next()) else {
-        let error = Error::new(ErrorKind::InvalidEscape, "invalid escape string");
-        return Err(error.with_hint("Escape string must be empty or one character."));
-    };
+    let Some(escape) = escape_of(escape)? else { return Err(invalid_escape()) };
     let mark = format!("{escape}\"");
     let parts: Vec<&str> = pattern.split(mark.as_str()).collect();
     let inner = |part: &str| similar_body(part, escape);
@@ -243,6 +243,41 @@ fn similar_part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let regex = of_library(&format!("(?s){regex}"))?;
     let found = first_match(&regex, own)?.and_then(|found| found.get(1));
     Ok(found.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
+}
+
+/// The one character of an ESCAPE; an empty one has none.
+fn escape_of(escape: &str) -> Result<Option<char>> {
+    let mut characters = escape.chars();
+    match (characters.next(), characters.next()) {
+        (first, None) => Ok(first),
+        _ => Err(invalid_escape()),
+    }
+}
+
+fn invalid_escape() -> Error {
+    let error = Error::new(ErrorKind::InvalidEscape, "invalid escape string");
+    error.with_hint("Escape string must be empty or one character.")
+}
+
+/// A pattern of LIKE or SIMILAR TO with an ESCAPE as one whose escape is the backslash.
+///
+/// # Errors
+/// 22025 for an escape of several characters.
+pub fn escaped_by_backslash(pattern: &str, escape: &str) -> Result<String> {
+    let escape = escape_of(escape)?;
+    let mut result = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(c) = characters.next() {
+        if Some(c) == escape {
+            result.push('\\');
+            result.extend(characters.next());
+        } else if c == '\\' {
+            result.push_str("\\\\");
+        } else {
+            result.push(c);
+        }
+    }
+    Ok(result)
 }
 
 /// A pattern that takes as little as it can.
@@ -266,9 +301,9 @@ pub fn like_pattern(pattern: &str, insensitive: bool) -> String {
     result
 }
 
-/// A pattern of SIMILAR TO as a regular expression for the whole text.
-pub fn similar_pattern(pattern: &str, escape: char) -> String {
-    format!("^(?s:{})$", similar_body(pattern, escape))
+/// A pattern of SIMILAR TO, escaped by backslashes, as a regular expression for the whole text.
+pub fn similar_pattern(pattern: &str) -> String {
+    format!("^(?s:{})$", similar_body(pattern, '\\'))
 }
 
 fn similar_body(pattern: &str, escape: char) -> String {
