@@ -186,6 +186,15 @@ impl<T: ArrowPrimitiveType> Column<T> {
         }
     }
 
+    /// A row's value; `None` where it is null.
+    fn value(&self, row: usize) -> Option<T::Native> {
+        let valid = self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        valid.then(|| match &self.codes {
+            Some((codes, table)) => table[usize::from(codes[row])],
+            None => self.values[row],
+        })
+    }
+
     fn count(&self, rows: &Range<usize>) -> i64 {
         valid_rows(self.nulls.as_ref(), rows)
     }
@@ -218,6 +227,10 @@ fn some_null(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
 fn count(counts: &mut [i64], rows: &RowGroups, nulls: Option<&NullBuffer>) {
     match (rows, nulls) {
         (RowGroups::Runs(runs), _) => runs.iter().for_each(|run| counts[run.group] += valid_rows(nulls, &run.rows)),
+        (RowGroups::Ascending(runs), _) => runs.iter().for_each(|Run { group, rows }| {
+            let counts = counts[*group..].iter_mut().zip(rows.clone());
+            counts.for_each(|(count, row)| *count += i64::from(nulls.is_none_or(|nulls| nulls.is_valid(row))));
+        }),
         (RowGroups::Rows(groups), None) => groups.iter().for_each(|group| counts[*group] += 1),
         (RowGroups::Rows(groups), Some(nulls)) => {
             groups.iter().zip(nulls).for_each(|(group, valid)| counts[*group] += i64::from(valid));
@@ -303,6 +316,7 @@ impl<N: ArrowNativeType> Folded<N> {
             RowGroups::Runs(runs) => runs
                 .iter()
                 .try_for_each(|Run { group, rows }| self.add(*group, of_run(rows.clone()), column.count(rows), &join)),
+            RowGroups::Ascending(runs) => runs.iter().try_for_each(|run| self.add_each(column, run, &join)),
             RowGroups::Rows(groups) => {
                 let mut added = Ok(());
                 column.each_row(0..groups.len(), |row, value| {
@@ -312,6 +326,31 @@ impl<N: ArrowNativeType> Folded<N> {
                 });
                 added
             }
+        }
+    }
+
+    /// Adds each row of a run to a group of its own: the first to the run's, the second to the one after that, and so on.
+    fn add_each<T: ArrowPrimitiveType<Native = N>>(
+        &mut self,
+        column: &Column<T>,
+        Run { group, rows }: &Run,
+        join: impl Fn(N, N) -> Result<N>,
+    ) -> Result<()> {
+        let mut groups = self.values[*group..].iter_mut().zip(&mut self.counts[*group..]);
+        let add = |(own, count): (&mut N, &mut i64), value: N| {
+            *own = if *count == 0 { value } else { join(*own, value)? };
+            *count += 1;
+            Ok(())
+        };
+        match (&column.codes, &column.nulls) {
+            (None, None) => groups.zip(&column.values[rows.clone()]).try_for_each(|(own, value)| add(own, *value)),
+            (Some((codes, table)), None) => {
+                groups.zip(&codes[rows.clone()]).try_for_each(|(own, code)| add(own, table[usize::from(*code)]))
+            }
+            _ => rows.clone().try_for_each(|row| match (groups.next(), column.value(row)) {
+                (Some(own), Some(value)) => add(own, value),
+                _ => Ok(()),
+            }),
         }
     }
 
@@ -372,6 +411,11 @@ impl Variances {
         self.squares[group] += squares + distance * distance * (own as f64 * (count as f64 / all));
     }
 
+    /// Joins one value: infinity and NaN have no distance to themselves.
+    fn add_one(&mut self, group: usize, value: f64) {
+        self.add(group, (1, value, if value.is_finite() { 0.0 } else { f64::NAN }));
+    }
+
     /// Adds the rows of a batch: of a run first the mean, then the distances to it.
     fn fold(&mut self, column: &Column<Float64Type>, rows: &RowGroups) {
         match rows {
@@ -381,11 +425,10 @@ impl Variances {
                 let squares = sum(column, rows.clone(), |value| (value - mean) * (value - mean));
                 self.add(*group, (count, mean, squares));
             }),
-            RowGroups::Rows(groups) => {
-                // Infinity and NaN have no distance to themselves.
-                let squares = |value: f64| if value.is_finite() { 0.0 } else { f64::NAN };
-                column.each_row(0..groups.len(), |row, value| self.add(groups[row], (1, value, squares(value))));
-            }
+            RowGroups::Ascending(runs) => runs.iter().for_each(|Run { group, rows }| {
+                column.each_row(rows.clone(), |row, value| self.add_one(group + row - rows.start, value));
+            }),
+            RowGroups::Rows(groups) => column.each_row(0..groups.len(), |row, value| self.add_one(groups[row], value)),
         }
     }
 
@@ -503,7 +546,15 @@ impl Fold {
             (State::Count(counts), _) => count(counts, rows, None),
             (State::Variances(variances), Argument::Floats(column)) => variances.fold(column, rows),
             (State::Floats(folded), Argument::Floats(column)) => {
-                folded.fold(column, rows, |rows| float(function, column, rows), |a, b| Ok(joined(function, a, b)))?;
+                let of_run = |rows| float(function, column, rows);
+                // One loop for each function: it does not ask at each row which it is.
+                match function {
+                    Function::Least => folded.fold(column, rows, of_run, |a, b| Ok(joined(Function::Least, a, b)))?,
+                    Function::Greatest => {
+                        folded.fold(column, rows, of_run, |a, b| Ok(joined(Function::Greatest, a, b)))?;
+                    }
+                    _ => folded.fold(column, rows, of_run, |a, b| Ok(a + b))?,
+                }
             }
             (State::Wholes(folded), Argument::Wholes(column)) => {
                 folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;

@@ -77,6 +77,9 @@ pub(super) struct Run {
 pub(super) enum RowGroups {
     /// Runs of rows; those between them are of none.
     Runs(Vec<Run>),
+    /// All rows in runs whose first row is of the run's group, the second of the group after that, and so on: several
+    /// series have the same times.
+    Ascending(Vec<Run>),
     /// The group of each row.
     Rows(Vec<usize>),
 }
@@ -85,7 +88,7 @@ impl RowGroups {
     /// Whether no row is of a group.
     pub(super) fn are_none(&self) -> bool {
         match self {
-            RowGroups::Runs(runs) => runs.is_empty(),
+            RowGroups::Runs(runs) | RowGroups::Ascending(runs) => runs.is_empty(),
             RowGroups::Rows(groups) => groups.is_empty(),
         }
     }
@@ -94,6 +97,9 @@ impl RowGroups {
     pub(super) fn of_each(&self, rows: usize) -> (Cow<'_, [usize]>, Option<BooleanBuffer>) {
         let runs = match self {
             RowGroups::Runs(runs) => runs,
+            RowGroups::Ascending(runs) => {
+                return (runs.iter().flat_map(|run| run.group..run.group + run.rows.len()).collect(), None);
+            }
             RowGroups::Rows(groups) => return (Cow::Borrowed(groups), None),
         };
         let mut groups = vec![0; rows];
@@ -345,7 +351,7 @@ impl Groups {
             return Ok(RowGroups::Rows(groups.collect()));
         }
         let mut runs = Vec::with_capacity(changes + 1);
-        for rows in alike(combinations) {
+        for rows in stretches(combinations, PartialEq::eq) {
             runs.push(Run { group: know(combinations[rows.start], rows.start)?, rows });
         }
         Ok(RowGroups::Runs(runs))
@@ -353,19 +359,40 @@ impl Groups {
 
     fn of_values(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
         let mut groups: Vec<usize> = Vec::with_capacity(rows);
-        let mut changes = 0;
-        for row in 0..rows {
+        let (mut changes, mut breaks) = (0, 0);
+        while groups.len() < rows {
+            let row = groups.len();
             let group = match groups.last() {
-                Some(last) => self.behind(*last, values, row)?,
+                Some(last) => {
+                    let group = self.behind(*last, values, row)?;
+                    changes += usize::from(group != *last);
+                    breaks += usize::from(group != *last + 1);
+                    group
+                }
                 None => self.of(values, row)?,
             };
-            changes += usize::from(groups.last().is_some_and(|last| *last != group));
-            groups.push(group);
+            let more = self.ascending(group + 1, values, row + 1..rows);
+            groups.extend(group..=group + more);
+            changes += more;
         }
-        if rows < SHORT_RUN * (changes + 1) {
-            return Ok(RowGroups::Rows(groups));
+        if rows >= SHORT_RUN * (breaks + 1) {
+            return Ok(RowGroups::Ascending(runs(&groups, |a, b| *b == a + 1)));
         }
-        Ok(RowGroups::Runs(alike(&groups).map(|rows| Run { group: groups[rows.start], rows }).collect()))
+        if rows >= SHORT_RUN * (changes + 1) {
+            return Ok(RowGroups::Runs(runs(&groups, PartialEq::eq)));
+        }
+        Ok(RowGroups::Rows(groups))
+    }
+
+    /// How many rows are, one by one, of the groups from this one on; rows of more than one part are not looked at.
+    fn ascending(&self, first: usize, values: &Values, rows: Range<usize>) -> usize {
+        let [Column { of: Of::Times(numbers, None) | Of::Numbers(numbers), nulls: None }] = values.columns.as_slice()
+        else {
+            return 0;
+        };
+        let groups = self.words.get(first..).unwrap_or_default();
+        let is = |(number, words): &(&i64, &Words)| words[0] == **number as u64 && words[NULLS] == 0;
+        numbers[rows].iter().zip(groups).take_while(is).count()
     }
 
     /// The group of a row behind one of this group: most likely the same, or the one that came behind it before.
@@ -538,13 +565,18 @@ impl Groups {
     }
 }
 
-/// Where values that are alike stand together.
-fn alike<T: PartialEq>(values: &[T]) -> impl Iterator<Item = Range<usize>> {
-    values.chunk_by(PartialEq::eq).scan(0, |start, same| {
-        let rows = *start..*start + same.len();
+/// Where values stand together, each of which goes on from the one before it.
+fn stretches<T>(values: &[T], goes_on: impl FnMut(&T, &T) -> bool) -> impl Iterator<Item = Range<usize>> {
+    values.chunk_by(goes_on).scan(0, |start, together| {
+        let rows = *start..*start + together.len();
         *start = rows.end;
         Some(rows)
     })
+}
+
+/// Runs of rows of these groups, each by the group of its first row.
+fn runs(groups: &[usize], goes_on: impl FnMut(&usize, &usize) -> bool) -> Vec<Run> {
+    stretches(groups, goes_on).map(|rows| Run { group: groups[rows.start], rows }).collect()
 }
 
 /// Whether the bit of a part is set.

@@ -123,6 +123,7 @@ async fn groups_by_values_are_those_of_the_stock_aggregate() {
     for groups in [
         "v",
         "n",
+        "at",
         "d",
         "n > 3",
         "host, n",
@@ -155,7 +156,9 @@ async fn filters_and_other_aggregates_are_those_of_the_stock_aggregate() {
                (stddev_pop(v) FILTER (WHERE v > 3) * 1000000)::bigint, (var_pop(v + 1000000) * 1000)::bigint, \
                (variance(v) FILTER (WHERE n > 0) * 1000000)::bigint, stddev(v) FILTER (WHERE v > 1000), \
                count(*) FILTER (WHERE v > 3) * 2";
-    for groups in ["GROUP BY host", "GROUP BY date_trunc('minute', at)", "GROUP BY d", "", "WHERE n > 1000"] {
+    for groups in
+        ["GROUP BY host", "GROUP BY date_trunc('minute', at)", "GROUP BY d", "GROUP BY at", "", "WHERE n > 1000"]
+    {
         same(&bench, all, groups).await;
     }
 }
