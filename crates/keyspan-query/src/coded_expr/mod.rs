@@ -9,6 +9,7 @@
 //!
 //! Rule: a code may be one that no row has. So what fails for the values is computed for the rows, which may not fail.
 
+mod comparison;
 mod pattern;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use datafusion::physical_expr_common::physical_expr::{PhysicalExpr, is_volatile}
 use keyspan_model::array::rows_of_codes;
 use keyspan_model::decoded;
 
+use self::comparison::Comparison;
 use self::pattern::Pattern;
 use crate::error::external;
 
@@ -45,8 +47,30 @@ pub(crate) struct CodedExpr {
     schema: SchemaRef,
     /// Whether equal values of one column make equal results.
     of_one: bool,
-    /// The expression, if it is one with a pattern.
-    pattern: Option<Pattern>,
+    /// The expression, if there is code of ours for it.
+    compiled: Option<Compiled>,
+}
+
+/// An expression of one column that is computed without DataFusion.
+#[derive(Clone, Debug)]
+enum Compiled {
+    Pattern(Pattern),
+    Comparison(Comparison),
+}
+
+impl Compiled {
+    fn new(expr: &Arc<dyn PhysicalExpr>) -> Option<Compiled> {
+        let comparison = Comparison::of(expr).map(Compiled::Comparison);
+        comparison.or_else(|| Pattern::of(expr).map(Compiled::Pattern))
+    }
+
+    /// The results; `None` for arrays of a kind that it does not know.
+    fn of_array(&self, array: &ArrayRef) -> Option<Result<ArrayRef>> {
+        match self {
+            Compiled::Pattern(pattern) => pattern.of_texts(array),
+            Compiled::Comparison(comparison) => comparison.of_doubles(array).map(Ok),
+        }
+    }
 }
 
 impl CodedExpr {
@@ -57,8 +81,8 @@ impl CodedExpr {
         places.dedup();
         let schema = Arc::new(schema.project(&places)?);
         let of_one = places.len() == 1 && !is_volatile(expr);
-        let pattern = Pattern::of(expr);
-        Ok(CodedExpr { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema, of_one, pattern })
+        let compiled = Compiled::new(expr);
+        Ok(CodedExpr { expr: reassign_expr_columns(Arc::clone(expr), &schema)?, places, schema, of_one, compiled })
     }
 
     /// The expression, over those columns only that it needs.
@@ -87,8 +111,8 @@ impl CodedExpr {
     }
 
     fn over(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<ArrayRef> {
-        let texts = self.pattern.as_ref().zip(columns.first());
-        if let Some(results) = texts.and_then(|(pattern, texts)| pattern.of_texts(texts)) {
+        let compiled = self.compiled.as_ref().zip(columns.first());
+        if let Some(results) = compiled.and_then(|(compiled, array)| compiled.of_array(array)) {
             return results;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -248,7 +272,7 @@ fn is_true(results: &ArrayRef) -> Result<BooleanBuffer> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, StringViewArray};
+    use arrow::array::{Float64Array, Int32Array, StringViewArray};
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::common::ScalarValue;
     use datafusion::physical_expr::expressions::{LikeExpr, binary, col, is_null, lit};
@@ -298,6 +322,26 @@ mod tests {
     }
 
     #[test]
+    fn doubles_are_compared_as_datafusion_compares_them() {
+        let field = |name: &str| Field::new(name, DataType::Float64, true);
+        let schema: SchemaRef = Arc::new(Schema::new(vec![field("x"), field("y")]));
+        let numbers = [1.5, -0.0, 0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5, 7.0];
+        let doubles: ArrayRef = Arc::new(Float64Array::from_iter(numbers.map(Some).into_iter().chain([None])));
+        let batch = RecordBatch::try_new(schema.clone(), vec![doubles.clone(), doubles.clone()]).expect("a batch");
+        let ops = [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
+        for (op, constant) in ops.into_iter().flat_map(|op| numbers.map(|number| (op, number))) {
+            let x = || col("x", &schema).expect("a column");
+            for (left, right) in [(x(), lit(constant)), (lit(constant), x())] {
+                let expr = binary(left, op, right, &schema).expect("an expression");
+                let over = CodedExpr::new(&expr, &schema).expect("columns");
+                assert_eq!(over.compiled.is_some(), !constant.is_nan(), "{expr}");
+                let expected = expr.evaluate(&batch).expect("a result").into_array(9).expect("an array");
+                assert_eq!(&over.evaluate(batch.columns(), 9).expect("results"), &expected, "{expr}");
+            }
+        }
+    }
+
+    #[test]
     fn patterns_match_what_they_match_elsewhere() {
         let texts = ["host_1", "host_17", "HOST_17", "hostx17", "a.b", "a%b\nc", "", "äb", "ost_1", "(x)"];
         let texts: ArrayRef = Arc::new(StringViewArray::from_iter(texts.into_iter().map(Some).chain([None])));
@@ -331,7 +375,7 @@ mod tests {
             }
             for expr in exprs {
                 let over = CodedExpr::new(&expr, &schema).expect("columns");
-                compiled += usize::from(over.pattern.is_some());
+                compiled += usize::from(over.compiled.is_some());
                 let expected = expr.evaluate(&batch).expect("a result").into_array(texts.len()).expect("an array");
                 assert_eq!(
                     &over.evaluate(std::slice::from_ref(&texts), texts.len()).expect("results"),

@@ -194,6 +194,20 @@ impl Values {
         Ok(Values { columns: parts.iter().map(column).collect::<Result<_>>()? })
     }
 
+    /// The one column, if it is of whole numbers or times without a null.
+    fn numbers(&self) -> Option<&[i64]> {
+        match self.columns.as_slice() {
+            [Column { of: Of::Times(numbers, None) | Of::Numbers(numbers), nulls: None }] => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// How many rows behind this one are like it; rows of more than one column are not looked at.
+    fn same(&self, row: usize, rows: usize) -> usize {
+        let Some(numbers) = self.numbers() else { return 0 };
+        numbers[row + 1..rows].iter().take_while(|number| **number == numbers[row]).count()
+    }
+
     /// For each row which combination of codes it has, and how many there can be; `None` where some column has no codes or
     /// these are too many.
     fn combinations(&self, rows: usize) -> Option<(Vec<u16>, usize)> {
@@ -371,6 +385,11 @@ impl Groups {
                 }
                 None => self.of(values, row)?,
             };
+            if groups.last() == Some(&group) {
+                let more = values.same(row, rows);
+                groups.extend(std::iter::repeat_n(group, 1 + more));
+                continue;
+            }
             let more = self.ascending(group + 1, values, row + 1..rows);
             groups.extend(group..=group + more);
             changes += more;
@@ -386,10 +405,7 @@ impl Groups {
 
     /// How many rows are, one by one, of the groups from this one on; rows of more than one part are not looked at.
     fn ascending(&self, first: usize, values: &Values, rows: Range<usize>) -> usize {
-        let [Column { of: Of::Times(numbers, None) | Of::Numbers(numbers), nulls: None }] = values.columns.as_slice()
-        else {
-            return 0;
-        };
+        let Some(numbers) = values.numbers() else { return 0 };
         let groups = self.words.get(first..).unwrap_or_default();
         let is = |(number, words): &(&i64, &Words)| words[0] == **number as u64 && words[NULLS] == 0;
         numbers[rows].iter().zip(groups).take_while(is).count()
