@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::input_error::numeric_overflow;
 use crate::number::{fits_precision, rescale};
 use crate::types::{ColumnType, DECIMAL_DIGITS};
-use crate::value::{Value, canonical_double, canonical_real, is_timeuuid, timeuuid_time};
+use crate::value::{Value, canonical_real, double_of_rank, double_rank, is_timeuuid, timeuuid_time};
 use nested::{nested_len, nested_of_key};
 
 pub(crate) use nested::push_nested;
@@ -72,8 +72,7 @@ pub(crate) fn real_bytes(value: f32) -> [u8; 4] {
 
 /// An 8-byte float in key order.
 pub(crate) fn double_bytes(value: f64) -> [u8; 8] {
-    let bits = canonical_double(value).to_bits();
-    (if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }).to_be_bytes()
+    double_rank(value).to_be_bytes()
 }
 
 /// A timeuuid in key order.
@@ -251,8 +250,7 @@ pub(crate) fn int_of(bytes: [u8; 4]) -> i32 {
 }
 
 fn double_of(bytes: [u8; 8]) -> Result<f64> {
-    let bits = u64::from_be_bytes(bytes);
-    let value = f64::from_bits(if bits >> 63 == 1 { bits ^ 1 << 63 } else { !bits });
+    let value = double_of_rank(u64::from_be_bytes(bytes));
     // A second form of zero or NaN would be a second key for one value.
     if double_bytes(value) == bytes { Ok(value) } else { Err(corrupted("a float is not in its one form")) }
 }

@@ -344,6 +344,17 @@ pub fn canonical_double(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
 
+/// A number for each 8-byte float, the larger the greater it is: NaN is the greatest.
+pub fn double_rank(value: f64) -> u64 {
+    let bits = canonical_double(value).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits ^ 1 << 63 }
+}
+
+/// The inverse of [`double_rank`].
+pub fn double_of_rank(rank: u64) -> f64 {
+    f64::from_bits(if rank >> 63 == 1 { rank ^ 1 << 63 } else { !rank })
+}
+
 /// The 60-bit time of a version 1 UUID: units of 100 ns since 1582-10-15.
 pub fn timeuuid_time(uuid: &Uuid) -> u64 {
     let b = uuid.as_bytes();

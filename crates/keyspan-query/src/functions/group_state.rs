@@ -43,18 +43,23 @@ pub trait GroupState: Copy + Default + Debug + Send + Sync + 'static {
     fn of_columns(columns: &[ArrayRef]) -> Vec<Self>;
 }
 
-/// Calls with each row that has all arguments and passes a FILTER.
-fn each_row(
-    values: &[ArrayRef],
-    filter: Option<&BooleanArray>,
-    mut call: impl FnMut(usize) -> Result<()>,
-) -> Result<()> {
+/// The rows that have all arguments and pass a FILTER; `None`: all rows.
+pub fn taken(values: &[ArrayRef], filter: Option<&BooleanArray>) -> Option<NullBuffer> {
     let passed = filter.map(|filter| match filter.nulls() {
         Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),
         None => NullBuffer::new(filter.values().clone()),
     });
     let all = values.iter().fold(passed, |all, values| NullBuffer::union(all.as_ref(), values.nulls()));
-    match all.filter(|all| all.null_count() > 0) {
+    all.filter(|all| all.null_count() > 0)
+}
+
+/// Calls with each such row.
+fn each_row(
+    values: &[ArrayRef],
+    filter: Option<&BooleanArray>,
+    mut call: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    match taken(values, filter) {
         Some(all) => all.valid_indices().try_for_each(call),
         None => (0..values[0].len()).try_for_each(&mut call),
     }

@@ -36,6 +36,7 @@ mod overload;
 pub(crate) mod pairs;
 pub(crate) mod pattern;
 mod peers;
+mod percentile;
 pub(crate) mod refold;
 mod retyped;
 pub mod row_text;
@@ -194,6 +195,7 @@ pub fn aggregate() -> Vec<Arc<AggregateUDF>> {
     let mut functions = counter::functions();
     functions.extend(pairs::functions());
     functions.push(histogram::function());
+    functions.push(percentile::function());
     functions.extend(ALIASES.map(|name| Arc::new(AggregateUDF::from(Alias::new(name)))));
     functions
 }

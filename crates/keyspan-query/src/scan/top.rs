@@ -22,7 +22,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use keyspan_model::array::rows_of_codes;
-use keyspan_model::value::canonical_double;
+use keyspan_model::value::double_rank;
 
 use super::exec::SpanScanExec;
 
@@ -208,20 +208,15 @@ impl Top {
 
     /// A number for each value, lower where it comes earlier.
     fn ranks(&self, values: &ArrayRef) -> Result<Vec<u64>> {
-        const SIGN: u64 = 1 << 63;
         let numbers: Vec<u64> = if values.data_type().is_floating() {
             let floats = cast(values, &DataType::Float64)?;
-            let of = |number: &f64| {
-                let bits = canonical_double(*number).to_bits();
-                if bits & SIGN == 0 { bits | SIGN } else { !bits }
-            };
-            floats.as_primitive::<Float64Type>().values().iter().map(of).collect()
+            floats.as_primitive::<Float64Type>().values().iter().map(|number| double_rank(*number)).collect()
         } else {
             let whole = match values.data_type() {
                 DataType::Date32 => cast(&cast(values, &DataType::Int32)?, &DataType::Int64)?,
                 _ => cast(values, &DataType::Int64)?,
             };
-            whole.as_primitive::<Int64Type>().values().iter().map(|number| *number as u64 ^ SIGN).collect()
+            whole.as_primitive::<Int64Type>().values().iter().map(|number| *number as u64 ^ 1 << 63).collect()
         };
         let ordered = numbers.into_iter().map(|number| if self.descending { !number } else { number });
         Ok(match values.nulls().filter(|nulls| nulls.null_count() > 0) {
