@@ -34,7 +34,7 @@ use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupedScans;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
-use crate::offset::OffsetsBelowProjections;
+use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
@@ -236,7 +236,9 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     // Before anything is repartitioned or sorted for DataFusion's own aggregate; after answers from statistics alone.
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
     rules.insert(statistics + 1, Arc::new(GroupedScans));
-    rules.insert(statistics, Arc::new(OffsetsBelowProjections));
+    let sorts = optimizer::place_of("EnsureRequirements", rules.iter().map(|rule| rule.name()))?;
+    rules.insert(sorts + 1, Arc::new(ReleaseOffsets));
+    rules.insert(sorts, Arc::new(HoldOffsets));
     rules.push(Arc::new(KeyOrder));
     rules.push(Arc::new(TopRows));
     rules.push(Arc::new(KeysAsSpans));
