@@ -215,7 +215,7 @@ impl Evaluator {
         // A type with arguments (varchar(3), decimal(5,2)) cuts or rounds: the compiler knows how.
         let plain = !data_type.to_string().contains('(');
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
-        Some(self.text(text, ty).and_then(|value| self.cast(value, to)))
+        Some(self.text(text, ty).and_then(|value| assigned(value, ty, to, &self.zone)))
     }
 }
 
@@ -235,9 +235,14 @@ pub(crate) fn assigned(value: Value, from: ColumnType, to: ColumnType, zone: &Zo
         {
             Value::Text(nested_text(&value, from, &|at| timestamp_text(at, zone.offset_at(at)))).cast(to)
         }
-        value if is_of_time(from) && is_of_time(to) => cast_value(value, from, to, *zone),
+        value if takes_zone(from, to) => cast_value(value, from, to, *zone),
         value => value.cast_zoned(to, &resolve),
     }
+}
+
+/// Whether the session's zone may decide what a time is as a column of another type stores it.
+pub(crate) fn takes_zone(from: ColumnType, to: ColumnType) -> bool {
+    from != to && is_of_time(from) && (is_of_time(to) || to.element().unwrap_or(to) == ColumnType::Text)
 }
 
 /// Whether it is a time or an array of them: only its type tells whether it is an instant or one without a zone.

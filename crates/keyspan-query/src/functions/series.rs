@@ -18,6 +18,7 @@ use super::time::{overflow, parts, to_instant, to_local};
 use crate::error::external;
 use crate::interrupt;
 use crate::types::arithmetic::{Op, apply};
+use crate::types::cast::cast_value;
 use crate::types::{Ty, Zone, field_type};
 
 /// Rows that a series may have.
@@ -129,7 +130,10 @@ impl Series {
         let types: Vec<Option<C>> = given.iter().map(known).collect::<Option<_>>()?;
         let of = |kind: &dyn Fn(C) -> bool| types.iter().flatten().all(|ty| kind(*ty));
         let ends = &types[..2];
-        ends.iter().flatten().next()?;
+        let moves_by_time = types.get(2) == Some(&Some(C::Duration));
+        if ends.iter().flatten().next().is_none() && !moves_by_time {
+            return None;
+        }
         let timed = ends.iter().flatten().all(|ty| matches!(ty, C::Timestamp | C::LocalTimestamp | C::Date));
         if timed && given.len() == 3 && matches!(types[2], None | Some(C::Duration)) {
             let local = ends.contains(&Some(C::LocalTimestamp)) && !ends.contains(&Some(C::Timestamp));
@@ -155,7 +159,6 @@ impl Series {
 
     /// The elements; `None` if an argument is null.
     fn values(&self, scalars: &[ScalarValue], given: &[Ty], zone: Zone) -> Result<Option<Vec<Value>>> {
-        let resolve = |name: Option<&str>, local| zone.resolve(name, local);
         let mut values = Vec::with_capacity(scalars.len());
         for (at, (scalar, given)) in scalars.iter().zip(given).enumerate() {
             if scalar.is_null() {
@@ -164,7 +167,7 @@ impl Series {
             let from = given.known().unwrap_or(ColumnType::Text);
             let to = if at == 2 { self.step } else { self.ty };
             let value = scalar_value(scalar, from)?;
-            values.push(if from == to { value } else { value.cast_zoned(to, &resolve).map_err(external)? });
+            values.push(cast_value(value, from, to, zone).map_err(external)?);
         }
         let times = matches!(self.ty, ColumnType::Timestamp | ColumnType::LocalTimestamp);
         let rows = if times { times_between(&values, self.ty, zone) } else { numbers(&values, self.ty) };

@@ -602,8 +602,16 @@ fn trunc(call: &Call<'_>, values: &[Value]) -> Result<Value> {
         Some(name) => Zone::parse(text(name)?)?,
         None => call.zone,
     };
-    let local = truncated(&unit, to_local(at, zone), C::Timestamp)?;
-    Ok(Value::Timestamp(to_instant(local, zone)))
+    let local = to_local(at, zone);
+    let start = truncated(&unit, local, C::Timestamp)?;
+    // An hour that comes twice stays the one it is.
+    Ok(Value::Timestamp(if is_within_day(&unit) { at - (local - start) } else { to_instant(start, zone) }))
+}
+
+/// Whether a unit is shorter than a day.
+pub(super) fn is_within_day(unit: &str) -> bool {
+    let unit = unit.strip_suffix('s').unwrap_or(unit);
+    matches!(unit, "microsecond" | "millisecond" | "second" | "minute" | "hour")
 }
 
 fn truncated(unit: &str, at: i64, ty: C) -> Result<i64> {

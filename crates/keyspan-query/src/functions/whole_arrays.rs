@@ -14,6 +14,7 @@ use keyspan_model::{ColumnType, civil_from_days, days_from_civil};
 
 use super::overload::Call;
 use super::time::DAY;
+use super::time::is_within_day;
 use crate::types::Zone;
 use crate::types::arithmetic::rescale;
 
@@ -202,8 +203,16 @@ fn truncated(call: &Call<'_>, unit: &str, times: &Times<'_>) -> Option<ArrayRef>
     if times.ty == C::Date {
         return None;
     }
-    let local = times.local(call.zone).into_iter().map(start).collect::<Option<Vec<_>>>()?;
-    let micros = if times.ty == C::Timestamp { to_instants(local, call.zone) } else { local };
+    let local = times.local(call.zone);
+    let starts = local.iter().map(|at| start(*at)).collect::<Option<Vec<_>>>()?;
+    let micros = match times.ty {
+        C::Timestamp if is_within_day(unit) => {
+            let since = local.iter().zip(&starts).map(|(at, start)| at - start);
+            times.micros.iter().zip(since).map(|(at, since)| at - since).collect()
+        }
+        C::Timestamp => to_instants(starts, call.zone),
+        _ => starts,
+    };
     Some(times.with_values::<TimestampMicrosecondType>(micros, call.result))
 }
 

@@ -40,9 +40,14 @@ pub fn canonical(expr: Expr, schema: &DFSchema) -> Result<Expr> {
 
 /// The plan of one column with its values by their bytes.
 pub fn in_order(plan: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
+    each_value(plan, |value| value_call("jsonb_order", vec![value], &[ColumnType::Jsonb]))
+}
+
+/// The plan with something made of each of its values.
+pub fn each_value(plan: &Arc<LogicalPlan>, of: impl Fn(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
     let columns = plan.schema().columns().into_iter().map(|column| {
         let name = column.name.clone();
-        Ok(value_call("jsonb_order", vec![Expr::Column(column)], &[ColumnType::Jsonb])?.alias(name))
+        Ok(of(Expr::Column(column))?.alias(name))
     });
     Ok(LogicalPlan::Projection(Projection::try_new(columns.collect::<Result<_>>()?, Arc::clone(plan))?))
 }

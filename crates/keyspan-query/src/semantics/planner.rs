@@ -364,7 +364,21 @@ fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema:
                 "No operator matches the given name and argument types. You might need to add explicit type casts.";
             return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
         }
+        (Ty::Known(a), Ty::Known(b)) if !is_cast_alike(*a, *b) => {
+            let common = common_type(*a, *b).unwrap_or(*a);
+            *subquery.expr = implicit(*subquery.expr, &left, common)?;
+            let cast = super::alike::each_value(&subquery.subquery.subquery, |value| implicit(value, &right, common))?;
+            subquery.subquery.subquery = std::sync::Arc::new(cast);
+        }
         _ => {}
     }
     Ok(Expr::InSubquery(subquery))
+}
+
+/// Whether DataFusion casts both to what PostgreSQL does: not where the zone decides, nor a numeric beside a float.
+fn is_cast_alike(a: ColumnType, b: ColumnType) -> bool {
+    use ColumnType as C;
+    let times = |ty| matches!(ty, C::Date | C::Timestamp | C::LocalTimestamp);
+    let mixed = |a, b| matches!((a, b), (C::Decimal { .. } | C::VarInt, C::Real | C::Double));
+    a == b || !(times(a) && times(b) || mixed(a, b) || mixed(b, a))
 }

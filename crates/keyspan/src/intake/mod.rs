@@ -24,7 +24,7 @@ use keyspan_query::{CompiledExprs, Zone};
 use crate::constraint::Checks;
 use crate::context::ClientContext;
 use crate::database::Database;
-use crate::expression::{Evaluator, assigned, compile, rows_without_columns};
+use crate::expression::{Evaluator, assigned, compile, rows_without_columns, takes_zone};
 use crate::row::TableHandle;
 use crate::violation::null_value;
 
@@ -270,24 +270,26 @@ impl Intake {
             Some((_, ColumnDefault::Value(value))) => constant(column.ty, value, rows).map(Some),
             Some((_, ColumnDefault::Each(compiled))) => {
                 let arrays = compiled.evaluate(&rows_without_columns(rows)?, &[])?;
-                coerce(&arrays[0], column.ty).map(Some)
+                self.cast(&arrays[0], Some(compiled.types()[0]), column.ty).map(Some)
             }
         }
     }
 
     fn convert(&self, source: &RecordBatch, index: usize, name: &str, to: ColumnType) -> Result<ArrayRef> {
-        let array = source.column(index);
         let from = ColumnType::of_field(source.schema_ref().field(index));
+        self.cast(source.column(index), from, to).map_err(|error| mismatch(error, name, to, from))
+    }
+
+    /// Values of the type `from`, if it is known, as a column of type `to` stores them.
+    fn cast(&self, array: &ArrayRef, from: Option<ColumnType>, to: ColumnType) -> Result<ArrayRef> {
         let zoned = to == ColumnType::Timestamp && !self.zone.is_utc();
         match from {
             Some(from) if from == to && from.as_nested().is_some() => Ok(array.clone()),
-            Some(from) if (from == ColumnType::Text && zoned) || of_values(from, to) => {
+            Some(from) if (from == ColumnType::Text && zoned) || takes_zone(from, to) || of_values(from, to) => {
                 let value = |row| assigned(value_at(array, row, from)?, from, to, &self.zone);
-                let values = (0..array.len()).map(value).collect::<Result<Vec<_>>>();
-                let values = values.map_err(|error| mismatch(error, name, to, Some(from)))?;
-                array_of(to, &values)
+                array_of(to, &(0..array.len()).map(value).collect::<Result<Vec<_>>>()?)
             }
-            _ => coerce(array, to).map_err(|error| mismatch(error, name, to, from)),
+            _ => coerce(array, to),
         }
     }
 

@@ -1,0 +1,22 @@
+-- What is written, compared and counted in a session's zone.
+SET TIME ZONE 'America/New_York';
+CREATE TABLE zoned (id int PRIMARY KEY, d date, t timestamptz, w timestamp without time zone, c time, s text);
+INSERT INTO zoned VALUES (1, timestamptz '2024-01-01 03:00+00', date '2024-01-01', timestamptz '2024-01-01 03:00+00', timestamptz '2024-01-01 03:00+00', timestamptz '2024-01-01 03:00+00');
+INSERT INTO zoned SELECT 2, x, d, x, x, x FROM (VALUES (timestamptz '2024-01-01 03:00+00', date '2024-01-01')) AS v(x, d);
+INSERT INTO zoned (id) VALUES (3), (4);
+UPDATE zoned SET d = timestamptz '2024-01-01 03:00+00', t = date '2024-01-01', w = timestamptz '2024-01-01 03:00+00', c = timestamptz '2024-01-01 03:00+00', s = timestamptz '2024-01-01 03:00+00' WHERE id = 3;
+INSERT INTO zoned (id, t) VALUES (4, date '2024-02-01') ON CONFLICT (id) DO UPDATE SET t = date '2024-02-02', w = timestamptz '2024-02-01 03:00+00', s = timestamp without time zone '2024-02-01 03:00';
+SELECT * FROM zoned ORDER BY id;
+UPDATE zoned SET t = d, w = t, s = t, d = t WHERE id = 2;
+SELECT * FROM zoned WHERE id = 2;
+SELECT id FROM zoned WHERE t IN (SELECT date '2024-01-01') ORDER BY id;
+SELECT id FROM zoned WHERE t NOT IN (SELECT date '2024-01-01') ORDER BY id;
+SELECT id FROM zoned WHERE w = ANY (SELECT t FROM zoned WHERE id = 2) ORDER BY id;
+DELETE FROM zoned WHERE t IN (SELECT date '2024-01-01') AND id = 1 RETURNING id;
+SELECT x FROM (VALUES (date '2024-01-01'), (timestamptz '2024-01-01 10:00+00')) v(x) ORDER BY x;
+SELECT x FROM (VALUES (date '2024-01-01'), (timestamp without time zone '2024-01-01 10:00')) v(x) ORDER BY x;
+SELECT g::date FROM generate_series('2024-11-02'::date, '2024-11-04', '1 day') g;
+SELECT g FROM generate_series('2024-11-02', '2024-11-04', interval '1 day') g;
+SELECT date_trunc('hour', timestamptz '2024-11-03 05:59:30+00'), date_trunc('minute', timestamptz '2024-11-03 06:59:30+00'), date_trunc('day', timestamptz '2024-11-03 06:59:30+00');
+SELECT date_trunc('hour', x, 'Europe/Berlin') FROM (VALUES (timestamptz '2024-10-27 00:59:00+00'), ('2024-10-27 01:59:00+00')) v(x) ORDER BY x;
+DROP TABLE zoned;
