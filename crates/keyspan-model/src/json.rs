@@ -42,17 +42,44 @@ pub fn key_order(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes()))
 }
 
+/// Most arrays and objects inside of each other: whoever reads them calls itself for each.
+const DEEPEST: usize = 256;
+
 /// The text, if it is JSON.
 ///
 /// # Errors
-/// 22P02 if it is not.
+/// 22P02 if it is not, 54001 if it is nested too deeply.
 pub fn checked_json(text: &str) -> Result<&str> {
+    if depth(text) > DEEPEST {
+        let message = format!("JSON is nested more than {DEEPEST} levels deep");
+        return Err(Error::new(ErrorKind::TooComplex, message));
+    }
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) => Ok(text),
         Err(error) => {
             Err(Error::new(ErrorKind::InvalidText, "invalid input syntax for type json").with_detail(error.to_string()))
         }
     }
+}
+
+/// How deep brackets are nested in a text, outside of strings.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// A part of a JSON text: its key, if it is a member of an object, and its own text.

@@ -374,7 +374,11 @@ fn laid_out(template: &NumberTemplate, negative: bool, whole: u128, fraction: u1
     if template.point {
         body.push('.');
         let width = template.fraction.len();
-        let mut after = if overflow { "#".repeat(width) } else { format!("{fraction:0width$}") };
+        let digits = fraction.to_string();
+        let mut after = match overflow {
+            true => "#".repeat(width),
+            false => format!("{}{digits}", "0".repeat(width.saturating_sub(digits.len()))),
+        };
         if template.fill && !overflow {
             let kept = template.fraction.iter().rposition(|c| *c == '0').map_or(0, |last| last + 1);
             while after.len() > kept && after.ends_with('0') {

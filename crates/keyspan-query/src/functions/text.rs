@@ -330,7 +330,9 @@ fn formatted(kind: char, value: &Value) -> Result<String> {
 fn padded(text: &str, width: &str) -> String {
     let (left, digits) = width.strip_prefix('-').map_or((false, width), |digits| (true, digits));
     let width = digits.parse::<usize>().unwrap_or(0).min(LONGEST / 4);
-    if left { format!("{text:<width$}") } else { format!("{text:>width$}") }
+    // The standard library pads to 65,535 characters at most.
+    let blanks = " ".repeat(width.saturating_sub(text.chars().count()));
+    if left { format!("{text}{blanks}") } else { format!("{blanks}{text}") }
 }
 
 fn quote_literal(text: &str) -> String {
