@@ -34,6 +34,8 @@ pub struct Mentions {
     pub(crate) names: BTreeSet<String>,
     /// The greatest `$n`.
     pub parameters: usize,
+    /// Whether some SELECT gives several rows for one of its FROM: `SELECT id, unnest(list) FROM t`.
+    pub(crate) expands: bool,
 }
 
 impl Mentions {
@@ -106,7 +108,9 @@ impl KeyspanTable {
             .filter_map(|key| columns.iter().position(|c| *c == ReadColumn::Scan(ScanColumn::Column(key.id))))
             .collect();
         let whole = key.len() == table.key_len() && !key.is_empty();
-        let constraints = if whole { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
+        // DataFusion takes a key for one of the expanded rows, too, and GROUP BY a key for GROUP BY all columns.
+        let unique = whole && !mentions.expands;
+        let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         KeyspanTable {
             relation: Arc::new(relation),
             columns,

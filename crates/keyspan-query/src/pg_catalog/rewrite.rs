@@ -254,6 +254,10 @@ fn operator(op: BinaryOperator) -> BinaryOperator {
     }
 }
 
+/// Types that are cast to by a call: `date(now())`.
+const CASTS: [&str; 10] =
+    ["date", "timestamptz", "text", "int2", "int4", "int8", "float4", "float8", "numeric", "bool"];
+
 fn function(mut function: ast::Function) -> Expr {
     let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
     match (name.as_str(), &mut function.args) {
@@ -266,6 +270,14 @@ fn function(mut function: ast::Function) -> Expr {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(list)),
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(dimension)),
             ] => subscripts(list, dimension),
+            _ => Expr::Function(function),
+        },
+        // A cast as a call.
+        (name, FunctionArguments::List(list)) if CASTS.contains(&name) => match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(value))] => {
+                let ty = DataType::Custom(ast::Ident::new(name).into(), Vec::new());
+                cast(ast::CastKind::Cast, value.clone(), ty, None)
+            }
             _ => Expr::Function(function),
         },
         // Tables have no partitions of PostgreSQL's kind.

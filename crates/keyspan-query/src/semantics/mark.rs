@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName, Query, Select, SetExpr, TrimWhereField,
     UnaryOperator, Value, VisitorMut, WindowType,
 };
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::frame;
 use super::ordered_set;
@@ -22,6 +22,8 @@ use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::json::{ELEMENT, ELEMENTS_OF_LIST};
 use crate::functions::pattern::{LIKE_ESCAPE, escaped_by_backslash};
 use crate::syntax::{self, is_comparison, row_of};
+use crate::types::cast::Target;
+use crate::types::common_type;
 
 /// First part of the names of our own operators.
 const OWN: &str = "keyspan";
@@ -148,6 +150,7 @@ impl VisitorMut for Marker {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        sign_first(expr);
         match row_comparison(expr) {
             Ok(Some(expanded)) => *expr = expanded,
             Ok(None) => {}
@@ -218,10 +221,25 @@ impl VisitorMut for Marker {
     }
 }
 
+/// `-x ^ 2` is `(-x) ^ 2`, as in PostgreSQL: signs go before powers.
+fn sign_first(expr: &mut Expr) {
+    let Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: signed } = expr else { return };
+    let Expr::BinaryOp { left, op: BinaryOperator::PGExp, .. } = signed.as_mut() else { return };
+    let base = std::mem::replace(left.as_mut(), null());
+    let mut power = std::mem::replace(signed.as_mut(), null());
+    let mut sign = std::mem::replace(expr, null());
+    if let (Expr::UnaryOp { expr: signed, .. }, Expr::BinaryOp { left, .. }) = (&mut sign, &mut power) {
+        **signed = base;
+        **left = sign;
+    }
+    *expr = power;
+}
+
 /// In a column of VALUES, bare literals and parameters take the type that another row is cast to or whose number it has.
 fn columns_of_values(values: &mut ast::Values) {
     let columns = values.rows.first().map_or(0, |row| row.len());
     for column in 0..columns {
+        one_time(values, column);
         let cells = values.rows.iter().filter_map(|row| row.get(column));
         let Some(ty) = cells.filter_map(type_of_cell).reduce(wider) else { continue };
         for row in &mut values.rows {
@@ -233,6 +251,27 @@ fn columns_of_values(values: &mut ast::Values) {
                 let own = std::mem::replace(cell, null());
                 *cell = marked(own, "cast", ty.clone());
             }
+        }
+    }
+}
+
+/// Dates and times of several types in one column become those of the one that all of them can be, in the session's zone.
+fn one_time(values: &mut ast::Values, column: usize) {
+    let type_of = |cell: &Expr| {
+        let ty = Target::parse(&type_of_cell(cell)?).ok()?.ty;
+        matches!(ty, ColumnType::Date | ColumnType::Timestamp | ColumnType::LocalTimestamp).then_some(ty)
+    };
+    let cells = values.rows.iter().filter_map(|row| type_of(row.get(column)?));
+    let Some(common) = cells.reduce(|a, b| common_type(a, b).unwrap_or(a)) else { return };
+    let name = match common {
+        ColumnType::Timestamp => "timestamptz",
+        ColumnType::LocalTimestamp => "timestamp without time zone",
+        _ => return,
+    };
+    for cell in values.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+        if type_of(cell).is_some_and(|ty| ty != common) {
+            let own = std::mem::replace(cell, null());
+            *cell = marked(own, "cast", name);
         }
     }
 }

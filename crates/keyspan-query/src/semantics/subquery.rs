@@ -4,6 +4,7 @@
 //! x > ALL (q)           cnt = 0 OR (x > max AND no null)        cnt, min, max and nulls being aggregates over q
 //! x > ANY (q)           cnt > 0 AND (x > min OR some null)
 //! SELECT EXISTS (q)     SELECT (SELECT count(*) > 0 FROM q)
+//! EXISTS (SELECT count(*) FROM t HAVING h)    (SELECT h FROM t) IS TRUE
 //! generate_series(…)    unnest(generate_series_list(…))
 //! FETCH FIRST 3 ROWS    LIMIT 3; [`ties`] for WITH TIES
 //! FROM unnest(a) AS x   FROM unnest(a) AS x(x)
@@ -133,6 +134,7 @@ impl VisitorMut for Expander {
         }
         for form in [
             overlapping,
+            exists_group,
             quantified,
             row_member::anywhere,
             like_any::expanded,
@@ -410,6 +412,23 @@ pub(super) fn exists(expr: &Expr) -> Option<Expr> {
     select.projection = vec![SelectItem::UnnamedExpr(counted_rows)];
     counted.order_by = None;
     Some(Expr::Subquery(counted))
+}
+
+/// EXISTS of an aggregate without GROUP BY: there is its one row, whatever rows it is of, where HAVING is true.
+fn exists_group(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Exists { subquery, negated } = expr else { return Ok(None) };
+    let mut query = subquery.clone();
+    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(None) };
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return Ok(None) };
+    let grouped = select.having.is_some() || select.projection.iter().any(has_aggregate);
+    if !groups.is_empty() || !grouped || query.limit_clause.is_some() || query.fetch.is_some() {
+        return Ok(None);
+    }
+    let holds = select.having.take().map_or_else(|| parsed("count(*) >= 0"), Ok)?;
+    (select.projection, select.distinct) = (vec![SelectItem::UnnamedExpr(holds)], None);
+    query.order_by = None;
+    let holds = Box::new(Expr::Subquery(query));
+    Ok(Some(if *negated { Expr::IsNotTrue(holds) } else { Expr::IsTrue(holds) }))
 }
 
 /// `x = ANY (q)` as `x IN (q)`, and `x <> ALL (q)` as `x NOT IN (q)`.

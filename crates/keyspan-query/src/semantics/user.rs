@@ -7,6 +7,8 @@ use crate::pg_catalog;
 
 /// The word.
 const NAME: &str = "user";
+/// A function that needs no parentheses.
+const SCHEMA: &str = "current_schema";
 
 /// The queries around a place.
 #[derive(Default)]
@@ -38,8 +40,12 @@ impl Users {
         self.may_have.pop();
     }
 
-    /// Makes the function of `user` where there is no such column.
+    /// Makes the function of `user` where there is no such column, and of `current_schema`, which is one in PostgreSQL with
+    /// and without parentheses.
     pub fn call(&self, expr: &mut Expr) {
+        if matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value == SCHEMA) {
+            *expr = crate::syntax::call(SCHEMA, Vec::new());
+        }
         let is_user = matches!(expr, Expr::Identifier(name) if name.value == NAME);
         if is_user && !self.may_have.is_empty() && !self.may_have.contains(&true) {
             *expr = crate::syntax::call(NAME, Vec::new());

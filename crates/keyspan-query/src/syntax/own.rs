@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, VisitMut, Visitor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Query, Select, SelectItem, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
+};
 use keyspan_model::{Error, Result};
 
 use super::parts_of;
@@ -79,4 +81,30 @@ pub fn has_aggregate(node: &impl Visit) -> bool {
         }
     }
     node.visit(&mut Finder { depth: 0 }).is_break()
+}
+
+/// Whether some SELECT gives several rows for one of its FROM: `SELECT id, unnest(list) FROM t`.
+pub fn expands(query: &Query) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
+            if grouped || select.from.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            select.projection.iter().try_for_each(calls_unnest)
+        }
+    }
+    query.visit(&mut Finder).is_break()
+}
+
+fn calls_unnest(item: &SelectItem) -> ControlFlow<()> {
+    visit_expressions(item, |expr| match expr {
+        Expr::Function(call) if parts_of(&call.name).is_some_and(|(_, name)| name == "unnest") => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
 }
